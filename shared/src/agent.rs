@@ -1,0 +1,160 @@
+//! How a session's model is asked.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::time::Span;
+
+/// The pool that agents and workers are in unless they say otherwise.
+pub const DEFAULT_POOL: &str = "default";
+
+/// Rounds that a send may take unless its agent says otherwise.
+pub const MAX_ROUNDS_DEFAULT: u32 = 50;
+
+/// Tokens that one answer may have unless the agent says otherwise.
+pub const MAX_TOKENS_DEFAULT: u32 = 8_000;
+
+/// What a session's creator decides about its agent. Versioned: a send keeps the version that was
+/// current when it started.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentSpec {
+    /// A label to filter by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Said to the model before the transcript.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// `MODEL` of the default provider, or `PROVIDER/MODEL`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Tools on offer. Empty until tools exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    pub tools: Vec<Value>,
+    /// Model calls that one send may make.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<u32>,
+    /// Tokens that one answer may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Passed to the provider as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Spending limits. Absent until budgets exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub budget: Option<Value>,
+    /// What the model sees of the transcript.
+    #[serde(default)]
+    pub context: ContextSpec,
+    /// What happens to an interrupted round.
+    #[serde(default)]
+    pub recovery: Recovery,
+    /// The workers that may run it; `default` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+}
+
+impl AgentSpec {
+    /// The pool that its sends run in.
+    pub fn pool(&self) -> &str {
+        self.pool.as_deref().unwrap_or(DEFAULT_POOL)
+    }
+}
+
+/// What the model sees of the transcript.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContextSpec {
+    /// At most this many of the last messages; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_messages: Option<u32>,
+}
+
+/// What happens to a round that a dead worker left open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Recovery {
+    /// The next worker goes on by itself.
+    #[default]
+    Auto,
+    /// The send waits for `resume` or `abort`.
+    Manual,
+}
+
+/// What a sender decides about one send, on top of the agent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendOptions {
+    /// Replaces the agent's model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Replaces the agent's system prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// Narrows the agent's tools. Refused until tools exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub tools: Option<Vec<Value>>,
+    /// Replaces the agent's bound on rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<u32>,
+    /// Spending limits. Refused until budgets exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub budget: Option<Value>,
+    /// The shape of the answer. Refused until structured output exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub output_schema: Option<Value>,
+    /// Orders sessions in the queue, never sends inside one.
+    #[serde(default)]
+    pub priority: Priority,
+    /// From accept to the end; the send fails when it passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub deadline: Option<Span>,
+    /// From accept to its place in the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub delay: Option<Span>,
+    /// What to do when the session has a send that is not final.
+    #[serde(default)]
+    pub on_busy: OnBusy,
+}
+
+/// Which of two queues a session's activations go through.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    /// Someone waits: served first.
+    #[default]
+    High,
+    /// Background work.
+    Low,
+}
+
+/// What a send does on a busy session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnBusy {
+    /// Waits for its turn.
+    #[default]
+    Enqueue,
+    /// Is refused with `session.busy`.
+    Reject,
+}

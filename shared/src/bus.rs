@@ -1,0 +1,58 @@
+//! The bus port: live notices between processes. Bounded, lossy, never the truth.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{SendId, SessionKey};
+
+/// What a notice is about, and so who hears it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Topic {
+    /// Steps that were committed: a JSON list of [`StepNotice`]. Every scheduler listens.
+    Steps,
+    /// Signals that were raised or leases that were taken away: a JSON list of [`SessionKey`].
+    /// Every worker listens.
+    Signals,
+    /// Live events of one session: a JSON list of `LiveEvent`s. Whoever streams it listens.
+    Live(SessionKey),
+}
+
+/// A step that was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepNotice {
+    /// The session.
+    pub key: SessionKey,
+    /// The send.
+    pub send: SendId,
+    /// The step's number.
+    pub n: i64,
+    /// Whether the send is final, or waits, after it: those who wait for its end look again.
+    pub settled: bool,
+}
+
+/// What a subscriber hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A published payload.
+    Payload(Bytes),
+    /// Something may have been missed: look at the database again.
+    Gap,
+}
+
+/// Live notices. Publishing never blocks and never fails; a full buffer drops.
+#[async_trait]
+pub trait Bus: Send + Sync + fmt::Debug {
+    /// Hands a payload to whoever listens now. Dropped when the bus is away or its buffer is full.
+    fn publish(&self, topic: Topic, payload: Bytes);
+
+    /// Listens from the return of this call on. A [`Notice::Gap`] comes after every loss or
+    /// reconnect. Dropping the stream ends the subscription.
+    async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice>;
+
+    /// Whether notices flow. While they do not, listeners poll the database.
+    fn is_available(&self) -> bool;
+}

@@ -1,0 +1,235 @@
+//! Errors as users see them: one stable code each, and a class that alone decides the HTTP
+//! status, whether a retry makes sense, and how loudly it is logged.
+//!
+//! Codes are API, in problem documents and on failed sends alike: never renamed. Each has a page
+//! of advice in `error/codes/`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of failure a code is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The caller sent something that can never work.
+    Invalid,
+    /// What was named does not exist.
+    NotFound,
+    /// What was asked for contradicts the present state.
+    Conflict,
+    /// Too much at once; later it would work.
+    Limit,
+    /// Something outside is away; later it would work.
+    Unavailable,
+    /// Stored data could not be read.
+    Corrupt,
+    /// A defect of ours.
+    Bug,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal, $class:ident, $status:literal;)*) => {
+        /// A stable name for one kind of failure.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Code {
+            /// Every code, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name that never changes.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// The kind of failure.
+            pub const fn class(self) -> Class {
+                match self { $(Self::$variant => Class::$class,)* }
+            }
+
+            /// The HTTP status that answers with it.
+            pub const fn http_status(self) -> u16 {
+                match self { $(Self::$variant => $status,)* }
+            }
+
+            /// What to do about it, for people.
+            pub const fn advice(self) -> &'static str {
+                match self { $(Self::$variant => include_str!(concat!("error/codes/", $text, ".md")),)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// No session has this id.
+    SessionNotFound = "session.not_found", NotFound, 404;
+    /// The session has a send that is not final.
+    SessionBusy = "session.busy", Conflict, 409;
+    /// The session takes no more sends.
+    SessionClosed = "session.closed", Conflict, 409;
+    /// No send has this id.
+    SendNotFound = "send.not_found", NotFound, 404;
+    /// The send is already final.
+    SendNotCancellable = "send.not_cancellable", Conflict, 409;
+    /// The send's deadline passed before it ended.
+    SendDeadline = "send.deadline", Limit, 504;
+    /// Workers died under this send too often.
+    SendWorkerCrashLimit = "send.worker_crash_limit", Bug, 500;
+    /// No timer has this id.
+    TimerNotFound = "timer.not_found", NotFound, 404;
+    /// A schedule that cannot be read or never fires.
+    TimerInvalidSchedule = "timer.invalid_schedule", Invalid, 422;
+    /// No tool call has this id.
+    CallNotFound = "call.not_found", NotFound, 404;
+    /// No run has this id.
+    RunNotFound = "run.not_found", NotFound, 404;
+    /// A workflow spec with problems.
+    SpecInvalid = "spec.invalid", Invalid, 422;
+    /// The request cannot be understood or asks for what does not exist.
+    RequestInvalid = "request.invalid", Invalid, 400;
+    /// The body is larger than the limit.
+    RequestTooLarge = "request.too_large", Invalid, 413;
+    /// The path exists, but not with this method.
+    RequestMethodNotAllowed = "request.method_not_allowed", Invalid, 405;
+    /// Nothing is at this path.
+    RequestNotFound = "request.not_found", NotFound, 404;
+    /// The idempotency key was used with another request.
+    IdempotencyMismatch = "idempotency.mismatch", Conflict, 422;
+    /// The model asked for a tool that does not exist.
+    ToolNotFound = "tool.not_found", NotFound, 404;
+    /// The arguments do not fit the tool's schema.
+    ToolInvalidArguments = "tool.invalid_arguments", Invalid, 422;
+    /// The tool did not answer in time.
+    ToolTimeout = "tool.timeout", Unavailable, 504;
+    /// Another worker owns the session now.
+    LeaseLost = "lease.lost", Conflict, 409;
+    /// The model did not answer in time.
+    LlmTimeout = "llm.timeout", Unavailable, 504;
+    /// The provider asks for fewer requests.
+    LlmRateLimited = "llm.rate_limited", Limit, 429;
+    /// The provider refuses the key.
+    LlmAuth = "llm.auth", Invalid, 502;
+    /// The window does not fit the model.
+    LlmContextOverflow = "llm.context_overflow", Invalid, 422;
+    /// The model declined to answer.
+    LlmRefused = "llm.refused", Invalid, 422;
+    /// The provider's answer makes no sense.
+    LlmBadResponse = "llm.bad_response", Unavailable, 502;
+    /// The provider refuses the request itself.
+    LlmInvalidRequest = "llm.invalid_request", Invalid, 422;
+    /// The provider is away.
+    LlmUnavailable = "llm.unavailable", Unavailable, 503;
+    /// A budget is spent.
+    BudgetExceeded = "budget.exceeded", Limit, 422;
+    /// The model's answer holds no JSON.
+    OutputNoJson = "output.no_json", Invalid, 422;
+    /// The model's answer is not JSON.
+    OutputInvalidJson = "output.invalid_json", Invalid, 422;
+    /// The model's answer does not fit the schema.
+    OutputSchemaMismatch = "output.schema_mismatch", Invalid, 422;
+    /// The request carries no key.
+    AuthMissing = "auth.missing", Invalid, 401;
+    /// The key does not allow this.
+    AuthForbidden = "auth.forbidden", Invalid, 403;
+    /// Too much is already waiting.
+    LimitExceeded = "limit.exceeded", Limit, 429;
+    /// The database is away.
+    StoreUnavailable = "store.unavailable", Unavailable, 503;
+    /// The database has no schema, or an old one.
+    StoreSchemaMissing = "store.schema_missing", Unavailable, 503;
+    /// The database's schema is newer than this program.
+    StoreSchemaNewer = "store.schema_newer", Unavailable, 503;
+    /// A defect of ours.
+    Internal = "internal", Bug, 500;
+}
+
+impl Code {
+    /// The code with this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.as_str() == text)
+    }
+
+    /// Whether the same request may work later.
+    pub const fn retryable(self) -> bool {
+        matches!(self.class(), Class::Limit | Class::Unavailable)
+            && !matches!(self, Self::BudgetExceeded | Self::SendDeadline)
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        // A newer process may have stored a code that this one does not know yet.
+        Ok(Self::parse(&text).unwrap_or(Self::Internal))
+    }
+}
+
+/// An error that has a code.
+pub trait Coded: std::error::Error {
+    /// Its code.
+    fn code(&self) -> Code;
+
+    /// How long the other side asked us to wait; wins over any backoff.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// A failure as it is stored on a send and shown: no secrets, no driver's words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Failure {
+    /// The stable code.
+    #[schema(value_type = String)]
+    pub code: Code,
+    /// One sentence for people.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with a code and a sentence.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_list_is_stable() {
+        let lines: Vec<String> = Code::ALL
+            .iter()
+            .map(|c| {
+                let retry = if c.retryable() { "retryable" } else { "final" };
+                format!("{c} {:?} {} {retry}", c.class(), c.http_status())
+            })
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn every_code_parses_back_and_has_advice() {
+        for code in Code::ALL {
+            assert_eq!(Code::parse(code.as_str()), Some(*code));
+            assert!(code.advice().len() > 40, "{code} has no page of advice");
+        }
+    }
+}

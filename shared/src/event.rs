@@ -1,0 +1,261 @@
+//! Events: what a reader of a stream sees. Durable ones are an expansion of steps, in order, each
+//! with an id; live ones pass by once, without an id.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::id::SendId;
+use crate::message::{Message, Role};
+use crate::send::{SendStatus, SendView};
+use crate::step::{Step, StepKind};
+
+/// The id of a durable event: the step's number and the event's place in it, printed `n.i`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EventId {
+    /// The step's number.
+    pub n: i64,
+    /// The event's place in its step, from 0.
+    pub i: u32,
+}
+
+impl std::fmt::Display for EventId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.n, self.i)
+    }
+}
+
+impl std::str::FromStr for EventId {
+    type Err = ParseEventIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseEventIdError> {
+        let (n, i) = text.split_once('.').ok_or(ParseEventIdError)?;
+        let n = n
+            .parse()
+            .ok()
+            .filter(|n| *n >= 0)
+            .ok_or(ParseEventIdError)?;
+        Ok(Self {
+            n,
+            i: i.parse().map_err(|_| ParseEventIdError)?,
+        })
+    }
+}
+
+/// An event id that does not have the form `n.i`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an event id has the form STEP.INDEX, like 12.0")]
+pub struct ParseEventIdError;
+
+/// A durable event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Where a reader resumes.
+    pub id: EventId,
+    /// Its type, such as `message.completed`.
+    pub name: &'static str,
+    /// Its data.
+    pub data: Value,
+    /// Whether its send's stream ends with it.
+    pub last: bool,
+}
+
+/// Expands a step into its events. `messages` are those that the step wrote (or fewer, when the
+/// transcript is gone), `send` is the send as it is now.
+pub fn expand(step: &Step, messages: &[Message], send: Option<&SendView>) -> Vec<Event> {
+    let mut events: Vec<(&'static str, Value)> = Vec::new();
+    match step.kind {
+        StepKind::Accepted => events.push(("send.queued", brief(step, SendStatus::Queued))),
+        StepKind::Waiting => {
+            let mut data = brief(step, SendStatus::Waiting);
+            data["waiting_on"] = json!(step.refs.reason);
+            events.push(("send.waiting", data));
+        }
+        StepKind::Resumed => {
+            let mut data = brief(step, SendStatus::Running);
+            data["reason"] = json!(step.refs.reason);
+            events.push(("send.resumed", data));
+        }
+        StepKind::Round => events.extend(written(step, messages)),
+        StepKind::Finished => {
+            events.extend(written(step, messages));
+            events.push(ending(step, send));
+        }
+    }
+    let final_step = step.kind == StepKind::Finished;
+    let count = events.len();
+    let numbered = events
+        .into_iter()
+        .enumerate()
+        .map(|(i, (name, data))| Event {
+            id: EventId {
+                n: step.n,
+                i: i as u32,
+            },
+            name,
+            data,
+            last: final_step && i + 1 == count,
+        });
+    numbered.collect()
+}
+
+fn brief(step: &Step, status: SendStatus) -> Value {
+    json!({ "id": step.send_id, "status": status, "at": step.at })
+}
+
+fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, Value)> {
+    let mut events = Vec::new();
+    for message in messages {
+        let data = serde_json::to_value(message).unwrap_or_default();
+        events.push(("message.completed", data));
+        if message.role == Role::Tool {
+            let data = json!({
+                "id": message.tool_call_id,
+                "name": message.name,
+                "result": message.content,
+            });
+            events.push(("tool_call.completed", data));
+        }
+    }
+    if let Some(round) = &step.refs.round {
+        let data = json!({
+            "send_id": step.send_id,
+            "round": round.index,
+            "model": round.model,
+            "usage": round.usage,
+        });
+        events.push(("round.completed", data));
+    }
+    events
+}
+
+fn ending(step: &Step, send: Option<&SendView>) -> (&'static str, Value) {
+    let status = step.refs.status.as_deref().and_then(SendStatus::parse);
+    let name = match status {
+        Some(SendStatus::Completed) => "send.completed",
+        Some(SendStatus::Cancelled) => "send.cancelled",
+        Some(
+            SendStatus::Failed | SendStatus::Queued | SendStatus::Running | SendStatus::Waiting,
+        )
+        | None => "send.failed",
+    };
+    let data = match send {
+        Some(send) => serde_json::to_value(send).unwrap_or_default(),
+        None => json!({ "id": step.send_id, "status": status, "stop_reason": step.refs.reason }),
+    };
+    (name, data)
+}
+
+/// A live event: heard by those who listen now, never stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LiveEvent {
+    /// The send.
+    pub send_id: SendId,
+    /// What happens.
+    #[serde(flatten)]
+    pub kind: LiveKind,
+}
+
+/// The kinds of live events.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", content = "data")]
+pub enum LiveKind {
+    /// A worker took the send.
+    #[serde(rename = "send.started")]
+    SendStarted,
+    /// The model is asked.
+    #[serde(rename = "round.started")]
+    RoundStarted {
+        /// The round within the send, from 0.
+        round: i32,
+        /// The model.
+        model: String,
+    },
+    /// The model said this.
+    #[serde(rename = "message.delta")]
+    MessageDelta(Delta),
+    /// The model reasoned this.
+    #[serde(rename = "reasoning.delta")]
+    ReasoningDelta(Delta),
+    /// What was streamed of this round is void: a new attempt begins.
+    #[serde(rename = "message.reset")]
+    MessageReset {
+        /// The round.
+        round: i32,
+        /// The new attempt.
+        attempt: i32,
+        /// Why, as a code.
+        reason: String,
+    },
+    /// A tool is called.
+    #[serde(rename = "tool_call.started")]
+    ToolCallStarted {
+        /// The call's id.
+        id: String,
+        /// The tool's name.
+        name: String,
+    },
+}
+
+impl LiveKind {
+    /// Its type on the stream.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::SendStarted => "send.started",
+            Self::RoundStarted { .. } => "round.started",
+            Self::MessageDelta(_) => "message.delta",
+            Self::ReasoningDelta(_) => "reasoning.delta",
+            Self::MessageReset { .. } => "message.reset",
+            Self::ToolCallStarted { .. } => "tool_call.started",
+        }
+    }
+}
+
+/// A piece of a stream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Delta {
+    /// The round within the send.
+    pub round: i32,
+    /// The attempt within the send: a reader drops pieces of older ones.
+    pub attempt: i32,
+    /// Characters (Unicode scalar values) of this attempt before this piece.
+    pub offset: u64,
+    /// The piece.
+    pub text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_ids_print_and_parse() {
+        let id = EventId { n: 12, i: 3 };
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for text in ["", "1", "a.b", "-1.0", "1.-1"] {
+            assert!(text.parse::<EventId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn event_ids_order_by_step_then_place() {
+        assert!(EventId { n: 2, i: 0 } > EventId { n: 1, i: 9 });
+    }
+
+    #[test]
+    fn a_live_event_survives_its_json() {
+        let event = LiveEvent {
+            send_id: SendId(uuid::Uuid::from_u128(7)),
+            kind: LiveKind::MessageDelta(Delta {
+                round: 0,
+                attempt: 1,
+                offset: 4,
+                text: "hi".into(),
+            }),
+        };
+        let json = serde_json::to_string(&event).expect("serializes");
+        assert_eq!(
+            serde_json::from_str::<LiveEvent>(&json).expect("parses"),
+            event
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! Identifiers: newtypes over UUIDs, each with one printed form.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+/// The owner of everything a request can reach; the first column of every key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TenantId(pub i32);
+
+impl TenantId {
+    /// The only tenant until API keys exist.
+    pub const DEFAULT: Self = Self(1);
+}
+
+/// An identifier that does not have its printed form: the right prefix and 32 hex digits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("an id of the form {prefix}<32 hex digits> is expected")]
+pub struct ParseIdError {
+    /// The prefix that the kind of id carries, with its underscore.
+    pub prefix: &'static str,
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// What the printed form begins with.
+            pub const PREFIX: &'static str = $prefix;
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", Self::PREFIX, self.0.as_simple())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+
+            fn from_str(text: &str) -> Result<Self, ParseIdError> {
+                text.strip_prefix(Self::PREFIX)
+                    .filter(|hex| hex.len() == 32)
+                    .filter(|hex| hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+                    .and_then(|hex| Uuid::try_parse(hex).ok())
+                    .map(Self)
+                    .ok_or(ParseIdError { prefix: Self::PREFIX })
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(D::Error::custom)
+            }
+        }
+    };
+}
+
+id!(
+    /// A session: a durable conversation, the unit of ordering and of ownership.
+    SessionId,
+    "ses_"
+);
+id!(
+    /// A send: one accepted input and all the work it causes.
+    SendId,
+    "snd_"
+);
+id!(
+    /// One life of one process. Random, so that a configured name is only a label.
+    BootId,
+    "bot_"
+);
+id!(
+    /// The fence of one grant of a lease: random, so that it is never handed out twice.
+    LeaseToken,
+    "tok_"
+);
+
+/// A session as every key spells it: its tenant first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionKey {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The session, unique in the whole system.
+    pub session: SessionId,
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tenant.0, self.session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_printed_id_parses_back() {
+        let id = SessionId(Uuid::from_u128(0x0123_4567_89ab_cdef));
+        assert_eq!(id.to_string(), "ses_00000000000000000123456789abcdef");
+        assert_eq!(id.to_string().parse(), Ok(id));
+    }
+
+    #[test]
+    fn another_prefix_or_form_is_refused() {
+        for text in [
+            "snd_00000000000000000123456789abcdef",
+            "ses_0123",
+            "ses_00000000000000000123456789ABCDEF",
+            "ses_00000000-0000-0000-0123-456789abcdef",
+            "",
+        ] {
+            assert!(text.parse::<SessionId>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What must always hold, by name. Each store runs these as queries (`mainspring audit`); tests
+//! plant a violation of each.
+
+/// The name and meaning of every invariant.
+pub const INVARIANTS: &[(&str, &str)] = &[
+    (
+        "send.one_final_step",
+        "a send has at most one final step, and exactly one once it is final",
+    ),
+    (
+        "send.final_is_last",
+        "nothing of a send is written after its final step",
+    ),
+    (
+        "session.seq_gap_free",
+        "messages are numbered from 1 without gaps up to the hot row's next_seq",
+    ),
+    (
+        "session.steps_gap_free",
+        "steps are numbered from 1 without gaps up to the hot row's next_step",
+    ),
+    (
+        "session.positions_unique",
+        "places in a session are unique and below next_position",
+    ),
+    (
+        "session.pending_matches",
+        "the hot row's pending is the number of queued sends with a place",
+    ),
+    (
+        "session.ready_iff_work",
+        "a session without an owner is ready exactly when it has work to do",
+    ),
+    (
+        "session.one_active_send",
+        "a session has at most one running or waiting send",
+    ),
+    (
+        "epoch.never_decreases",
+        "epochs never decrease along a transcript or a session's steps",
+    ),
+    (
+        "epoch.one_boot",
+        "the steps of one epoch come from one boot",
+    ),
+    (
+        "epoch.granted",
+        "nothing was written under an epoch that was never granted",
+    ),
+    (
+        "call.one_result",
+        "a tool call has exactly one result, after it, in the same send, before the next round",
+    ),
+    (
+        "send.running_has_lease",
+        "a running send's session has a live owner, but for the takeover bound",
+    ),
+    (
+        "usage.matches_rounds",
+        "each stored assistant message has the usage row of its round",
+    ),
+    ("send.shape", "a send's fields fit its status"),
+];

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs, clippy::wildcard_enum_match_arm)]
+#![deny(clippy::disallowed_types)]
+
+// Words.
+pub mod agent;
+pub mod entropy;
+pub mod error;
+pub mod event;
+pub mod id;
+pub mod lease;
+pub mod message;
+pub mod session;
+pub mod step;
+pub mod time;
+pub mod usage;
+
+// Rules.
+pub mod invariants;
+pub mod retry;
+pub mod send;
+
+// Ports.
+pub mod bus;
+pub mod queue;
+pub mod store;

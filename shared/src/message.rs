@@ -1,0 +1,175 @@
+//! One immutable row of a session's transcript.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::SendId;
+use crate::time::Timestamp;
+
+/// Who speaks.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The input of a send.
+    User,
+    /// The model.
+    Assistant,
+    /// The answer to one tool call.
+    Tool,
+}
+
+impl Role {
+    /// The name on the wire and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// A typed piece of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ContentPart {
+    /// Plain text.
+    Text {
+        /// The text, without U+0000.
+        text: String,
+    },
+    /// The model's visible reasoning, kept so that providers which want it back get it.
+    Reasoning {
+        /// The text, without U+0000.
+        text: String,
+        /// The provider's signature over it, where it gives one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+}
+
+impl ContentPart {
+    /// A text part.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// The text parts, joined by blank lines: what a reader without typed parts would see.
+pub fn plain_text(parts: &[ContentPart]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        ContentPart::Text { text } => Some(text.as_str()),
+        ContentPart::Reasoning { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// A function that the model asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ToolCall {
+    /// Unique within the session; made here when the model gave none or repeated one.
+    pub id: String,
+    /// The tool's name as the model wrote it.
+    pub name: String,
+    /// The arguments: what the model's JSON text says, or that text as a string when it is not
+    /// JSON.
+    pub arguments: Value,
+}
+
+/// A message as stored and as the API shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Message {
+    /// The place in the session, from 1, without gaps.
+    pub seq: i64,
+    /// The send that wrote it.
+    #[schema(value_type = String)]
+    pub send_id: SendId,
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Vec<ContentPart>,
+    /// The tools asked for; only on an assistant's message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// The call that this answers; only on a tool's message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// The tool's name; only on a tool's message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The round within its send, from 0.
+    pub round: i32,
+    /// When its transaction ran, by the database's clock.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// The `seq` of the assistant's message that asked; only on a tool's message. A window never
+    /// starts between the two.
+    #[serde(skip)]
+    pub asked_at_seq: Option<i64>,
+    /// The grant under which it was written; 0 on copies.
+    #[serde(skip)]
+    pub epoch: i64,
+}
+
+/// A message before the transaction that numbers it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewMessage {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Vec<ContentPart>,
+    /// The tools asked for.
+    pub tool_calls: Vec<ToolCall>,
+    /// The call that this answers.
+    pub tool_call_id: Option<String>,
+    /// The tool's name.
+    pub name: Option<String>,
+    /// The round within the send.
+    pub round: i32,
+    /// For a tool's message: how many messages before it, in this batch, the asking one stands.
+    pub asked_back: Option<u32>,
+}
+
+impl NewMessage {
+    /// The input of a send.
+    pub fn user(content: Vec<ContentPart>, round: i32) -> Self {
+        Self {
+            role: Role::User,
+            content,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            name: None,
+            round,
+            asked_back: None,
+        }
+    }
+
+    /// The message as it will read once stored at `seq`.
+    pub fn at(self, seq: i64, send_id: SendId, created_at: Timestamp, epoch: i64) -> Message {
+        Message {
+            seq,
+            send_id,
+            role: self.role,
+            content: self.content,
+            tool_calls: self.tool_calls,
+            tool_call_id: self.tool_call_id,
+            name: self.name,
+            round: self.round,
+            created_at,
+            asked_at_seq: self.asked_back.map(|back| seq - i64::from(back)),
+            epoch,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The queue port: it carries activations, which are ids and never state.
+//!
+//! A queue may lose, repeat and reorder what it is given; every activation can be rebuilt from
+//! the database by the sweep. So no method of it fails its caller.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::Priority;
+use crate::id::SessionKey;
+
+/// Sessions that one job may name: what a group of accepts makes ready together shares a job.
+pub const ACTIVATION_SESSIONS_MAX: usize = 16;
+
+/// A job: "these sessions have work".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activation {
+    /// The sessions; usually one, at most [`ACTIVATION_SESSIONS_MAX`].
+    pub sessions: Vec<SessionKey>,
+}
+
+/// One of the queues: a pool's workers and a priority.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane {
+    /// The pool.
+    pub pool: String,
+    /// The priority.
+    pub priority: Priority,
+}
+
+/// What a handler says of a job. There is no failure: what went wrong is a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    /// The job is spent.
+    Done,
+    /// This worker is stopping; the sweep or another worker takes the sessions.
+    Stopping,
+}
+
+/// What drives a worker: called once per job, concurrently.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Takes the job's sessions over. Returns as soon as they are admitted, not when they are
+    /// done; while no slot is free it waits, which is what slows the queue's fetching.
+    async fn handle(&self, activation: Activation) -> Disposition;
+}
+
+/// Somewhere to put activations and to take them from.
+#[async_trait]
+pub trait Queue: Send + Sync + fmt::Debug {
+    /// Puts activations into a lane, within a bounded time. Returns false when they did not fit or
+    /// the queue is away: then the sweep brings them.
+    async fn push(&self, lane: &Lane, activations: Vec<Activation>) -> bool;
+
+    /// Jobs that wait in a lane; none while the queue is away.
+    async fn depth(&self, lane: &Lane) -> Option<u64>;
+
+    /// Whether the queue can be reached, as far as is known. While it is not, workers poll the
+    /// database.
+    fn is_available(&self) -> bool;
+
+    /// Feeds `handler` from both lanes of `pool` until `stop` resolves. Reconnects by itself for
+    /// as long as it takes.
+    async fn run(
+        &self,
+        pool: &str,
+        handler: Arc<dyn Handler>,
+        stop: futures::future::BoxFuture<'static, ()>,
+    );
+}

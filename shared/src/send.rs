@@ -1,0 +1,330 @@
+//! A send: one accepted input to a session and all the work it causes until a final answer.
+
+pub mod machine;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::agent::SendOptions;
+use crate::error::Failure;
+use crate::id::{SendId, SessionId, SessionKey};
+use crate::message::ContentPart;
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// Where a send stands.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum SendStatus {
+    /// Accepted; its turn has not come.
+    Queued,
+    /// A worker holds its session and works on it.
+    Running,
+    /// It waits for something outside and holds nothing.
+    Waiting,
+    /// Final: the model answered.
+    Completed,
+    /// Final: it could not be answered.
+    Failed,
+    /// Final: someone ended it.
+    Cancelled,
+}
+
+impl SendStatus {
+    /// Every status.
+    pub const ALL: [Self; 6] = [
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// The name on the wire and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The status with this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Whether nothing can change it any more.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(utoipa::ToSchema)]
+        pub enum $name {
+            $($(#[$vdoc])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name on the wire and in the database.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// The value with this name.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| value.as_str() == text)
+            }
+        }
+    };
+}
+
+named! {
+    /// Why a final send ended.
+    StopReason {
+        /// The model finished its answer.
+        End = "end",
+        /// The answer reached `max_tokens` and stands cut.
+        Length = "length",
+        /// The send used up its rounds.
+        RoundLimit = "round_limit",
+        /// The send used up its budget.
+        Budget = "budget",
+        /// Its deadline passed.
+        Deadline = "deadline",
+        /// Someone ended it.
+        Cancelled = "cancelled",
+        /// The model could not be asked, or declined.
+        ProviderError = "provider_error",
+        /// A tool or a person stopped it.
+        ToolAbort = "tool_abort",
+        /// Workers died under it too often.
+        WorkerCrashLimit = "worker_crash_limit",
+    }
+}
+
+named! {
+    /// What a waiting send waits for.
+    WaitingOn {
+        /// An external tool's result.
+        Tool = "tool",
+        /// A person's answer.
+        Human = "human",
+        /// A child agent.
+        Agent = "agent",
+        /// A workflow run.
+        Run = "run",
+        /// A timer.
+        Timer = "timer",
+        /// The next attempt at the model, later than a worker would hold it.
+        Retry = "retry",
+        /// `resume` or `abort`, after a worker's death.
+        Recovery = "recovery",
+    }
+}
+
+/// A send as stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SendRecord {
+    /// Its identity.
+    pub id: SendId,
+    /// Its session and owner.
+    pub key: SessionKey,
+    /// Its place in the session; none until a delayed send is due.
+    pub position: Option<i64>,
+    /// Where it stands.
+    pub status: SendStatus,
+    /// What it waits for; set exactly while `status` is `waiting`.
+    pub waiting_on: Option<WaitingOn>,
+    /// Why it ended; set exactly when it is final.
+    pub stop_reason: Option<StopReason>,
+    /// The user's words.
+    pub input: Vec<ContentPart>,
+    /// The sender's decisions.
+    pub options: SendOptions,
+    /// The version of the agent that it started with; none before.
+    pub agent_version: Option<i32>,
+    /// The final answer's text.
+    pub output_text: Option<String>,
+    /// The final answer's value, where a schema was asked for.
+    pub output: Option<Value>,
+    /// What went wrong; set exactly on a failed send.
+    pub error: Option<Failure>,
+    /// The sum over its model calls.
+    pub usage: Usage,
+    /// Rounds that are durable.
+    pub rounds: i32,
+    /// Model calls begun, as of the last durable step.
+    pub attempts: i32,
+    /// Takeovers from a dead worker since its last durable step.
+    pub crashes: i32,
+    /// Whether someone asked to end it.
+    pub cancel_requested: bool,
+    /// When it must have ended.
+    pub deadline_at: Option<Timestamp>,
+    /// When the sweep has to look at it: a delay, a retry or the deadline, whichever is first.
+    pub alarm_at: Option<Timestamp>,
+    /// The number of the step that accepted it: where its event stream begins.
+    pub first_step: i64,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When a worker first took it.
+    pub started_at: Option<Timestamp>,
+    /// When it became final.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// A send as the API shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SendView {
+    /// Its identity.
+    #[schema(value_type = String)]
+    pub id: SendId,
+    /// Its session.
+    #[schema(value_type = String)]
+    pub session_id: SessionId,
+    /// Where it stands.
+    pub status: SendStatus,
+    /// Why it ended.
+    pub stop_reason: Option<StopReason>,
+    /// The final answer's text.
+    pub output_text: Option<String>,
+    /// The final answer's value, where a schema was asked for.
+    #[schema(value_type = Option<Object>)]
+    pub output: Option<Value>,
+    /// What went wrong.
+    pub error: Option<Failure>,
+    /// The sum over its model calls.
+    pub usage: Usage,
+    /// Rounds that are durable.
+    pub rounds: i32,
+    /// Model calls begun.
+    pub attempts: i32,
+    /// What it waits for.
+    pub waiting_on: Option<WaitingOn>,
+    /// Its place in the session.
+    pub position: Option<i64>,
+    /// When it was accepted.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When a worker first took it.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When it became final.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub finished_at: Option<Timestamp>,
+}
+
+impl From<SendRecord> for SendView {
+    fn from(record: SendRecord) -> Self {
+        Self {
+            id: record.id,
+            session_id: record.key.session,
+            status: record.status,
+            stop_reason: record.stop_reason,
+            output_text: record.output_text,
+            output: record.output,
+            error: record.error,
+            usage: record.usage,
+            rounds: record.rounds,
+            attempts: record.attempts,
+            waiting_on: record.waiting_on,
+            position: record.position,
+            created_at: record.created_at,
+            started_at: record.started_at,
+            finished_at: record.finished_at,
+        }
+    }
+}
+
+/// How a send ends, as its worker decided it. The transaction that stores it may still find that
+/// someone cancelled meanwhile.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SendResult {
+    /// A final status.
+    pub status: SendStatus,
+    /// Why.
+    pub stop_reason: StopReason,
+    /// The final answer's text.
+    pub output_text: Option<String>,
+    /// The final answer's value.
+    pub output: Option<Value>,
+    /// What went wrong.
+    pub error: Option<Failure>,
+}
+
+impl SendResult {
+    /// The model answered.
+    pub fn completed(stop_reason: StopReason, output_text: String) -> Self {
+        Self {
+            status: SendStatus::Completed,
+            stop_reason,
+            output_text: Some(output_text),
+            output: None,
+            error: None,
+        }
+    }
+
+    /// It could not be answered.
+    pub fn failed(stop_reason: StopReason, failure: Failure) -> Self {
+        Self {
+            status: SendStatus::Failed,
+            stop_reason,
+            output_text: None,
+            output: None,
+            error: Some(failure),
+        }
+    }
+
+    /// Someone ended it.
+    pub fn cancelled() -> Self {
+        Self {
+            status: SendStatus::Cancelled,
+            stop_reason: StopReason::Cancelled,
+            output_text: None,
+            output: None,
+            error: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back() {
+        for status in SendStatus::ALL {
+            assert_eq!(SendStatus::parse(status.as_str()), Some(status));
+        }
+        for reason in StopReason::ALL {
+            assert_eq!(StopReason::parse(reason.as_str()), Some(*reason));
+        }
+        for waiting in WaitingOn::ALL {
+            assert_eq!(WaitingOn::parse(waiting.as_str()), Some(*waiting));
+        }
+    }
+}

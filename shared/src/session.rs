@@ -1,0 +1,161 @@
+//! A session: a durable conversation, the unit of ordering and of ownership.
+
+pub mod window;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::agent::AgentSpec;
+use crate::id::{SessionId, SessionKey};
+use crate::time::Timestamp;
+
+/// Where a session stands. Derived from its hot row and its sends, never stored.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionStatus {
+    /// Nothing to do.
+    Idle,
+    /// Work waits for a worker.
+    Queued,
+    /// A worker holds it.
+    Running,
+    /// Its first send waits for something outside.
+    Waiting,
+    /// It takes no more sends.
+    Closed,
+}
+
+impl SessionStatus {
+    /// Every status.
+    pub const ALL: [Self; 5] = [
+        Self::Idle,
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Closed,
+    ];
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// The status with this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+}
+
+/// Whether a session takes sends; kept in its hot row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lifecycle {
+    /// It does.
+    Open,
+    /// It was closed and can be read.
+    Closed,
+    /// It was deleted: only the tombstone that keeps its epoch is left.
+    Deleted,
+}
+
+impl Lifecycle {
+    /// The number in the database.
+    pub const fn as_i16(self) -> i16 {
+        match self {
+            Self::Open => 0,
+            Self::Closed => 1,
+            Self::Deleted => 2,
+        }
+    }
+
+    /// The value with this number.
+    pub const fn from_i16(number: i16) -> Option<Self> {
+        match number {
+            0 => Some(Self::Open),
+            1 => Some(Self::Closed),
+            2 => Some(Self::Deleted),
+            _ => None,
+        }
+    }
+}
+
+/// Someone asked the running send to end.
+pub const SIGNAL_CANCEL: i32 = 1;
+
+/// A session as stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionRecord {
+    /// Its identity and owner.
+    pub key: SessionKey,
+    /// Where it stands.
+    pub status: SessionStatus,
+    /// The current agent.
+    pub agent: AgentSpec,
+    /// Counts changes of the agent, from 1.
+    pub agent_version: i32,
+    /// The creator's data.
+    pub metadata: Map<String, Value>,
+    /// Messages in the transcript.
+    pub messages: i64,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its agent, metadata or lifecycle last changed.
+    pub updated_at: Timestamp,
+}
+
+/// A session as the API shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SessionView {
+    /// Its identity.
+    #[schema(value_type = String)]
+    pub id: SessionId,
+    /// Where it stands.
+    pub status: SessionStatus,
+    /// The current agent.
+    pub agent: AgentSpec,
+    /// Counts changes of the agent, from 1.
+    pub agent_version: i32,
+    /// The creator's data.
+    #[schema(value_type = Object)]
+    pub metadata: Map<String, Value>,
+    /// Messages in the transcript.
+    pub messages: i64,
+    /// When it was created.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When its agent, metadata or lifecycle last changed.
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+impl From<SessionRecord> for SessionView {
+    fn from(record: SessionRecord) -> Self {
+        Self {
+            id: record.key.session,
+            status: record.status,
+            agent: record.agent,
+            agent_version: record.agent_version,
+            metadata: record.metadata,
+            messages: record.messages,
+            created_at: record.created_at,
+            updated_at: record.updated_at,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The store port: domain steps, each one transaction, over any database.
+//!
+//! Every method takes a vector and returns one outcome per item, in order, so that concurrent work
+//! on different sessions shares a commit. A data error of one item never harms its neighbours. An
+//! ambiguous commit is resolved inside the store, by reading back. `at` replaces the database's
+//! clock and is `None` outside tests.
+
+mod leases;
+mod reads;
+mod sends;
+mod sessions;
+mod sweeps;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::{Code, Coded};
+use crate::id::{BootId, SendId, SessionKey, TenantId};
+use crate::message::Message;
+use crate::send::SendRecord;
+use crate::session::SessionRecord;
+use crate::step::Step;
+use crate::time::Timestamp;
+
+pub use leases::{
+    AppendOutcome, AppendRound, BootRecord, CallRow, ClaimOutcome, ClaimSession, Claimed,
+    CompleteOutcome, CompleteSend, Completed, Counters, NewBoot, ParkOutcome, ParkSend, ParkUntil,
+    ReleaseSession, Renewal, Role, SendTotals, StartedSend, Then, UsageRow,
+};
+pub use reads::{
+    AuditOptions, Dump, DumpHot, DumpSession, ListSends, ListSessions, Page, QueueStats,
+    ReadMessages, ScalingStats, ServerInfo, Violation,
+};
+pub use sends::{
+    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, RefuseReason, Target,
+};
+pub use sessions::{CreateOutcome, DeleteOutcome, NewSession, SessionPatch, UpdateOutcome};
+pub use sweeps::{AlarmSweep, ReadySession, SweepReady, Swept};
+
+/// A failure of the database, as the rest of the system sees it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The database cannot be reached or did not answer in time; nothing is known to have changed.
+    #[error("the database is unavailable")]
+    Unavailable {
+        /// The driver's error.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The database has no schema, or one older than this program.
+    #[error("the schema is at version {found}, this program needs {needed}")]
+    SchemaMissing {
+        /// The version in the database, 0 when there is none.
+        found: i64,
+        /// The version that this program was built with.
+        needed: i64,
+    },
+    /// The database's schema is newer than this program.
+    #[error("the schema is at version {found}, this program knows up to {known}")]
+    SchemaNewer {
+        /// The version in the database.
+        found: i64,
+        /// The version that this program was built with.
+        known: i64,
+    },
+    /// A row cannot be read as what it should be.
+    #[error("{table}.{column} of {row} cannot be read: {detail}")]
+    Corrupt {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// The row's key.
+        row: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The database refused a statement that it should have taken.
+    #[error("the database refused a statement")]
+    Refused {
+        /// The driver's error.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Another process uses this data directory.
+    #[error("{path} is in use by another process ({holder})")]
+    Locked {
+        /// The data directory.
+        path: String,
+        /// What the lock file says of its holder.
+        holder: String,
+    },
+}
+
+impl Coded for Error {
+    fn code(&self) -> Code {
+        match self {
+            Self::Unavailable { .. } | Self::Locked { .. } => Code::StoreUnavailable,
+            Self::SchemaMissing { .. } => Code::StoreSchemaMissing,
+            Self::SchemaNewer { .. } => Code::StoreSchemaNewer,
+            Self::Corrupt { .. } | Self::Refused { .. } => Code::Internal,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        matches!(self, Self::Unavailable { .. }).then_some(Duration::from_secs(1))
+    }
+}
+
+/// What a store's methods return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The domain steps. Each method is one transaction; each write under a lease matches the lease's
+/// token on the row that numbers messages, so a stale owner changes nothing.
+#[async_trait]
+pub trait Store: Send + Sync + fmt::Debug {
+    /// The database's clock.
+    async fn now(&self) -> Result<Timestamp>;
+
+    /// Fails unless the database answers and its schema is the one this program needs.
+    async fn check(&self) -> Result<ServerInfo>;
+
+    // Boots -------------------------------------------------------------------------------------
+
+    /// Enters a process's life; its lease runs from the database's now.
+    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> Result<()>;
+
+    /// Extends a boot's lease by `ttl` and returns the signals raised for its sessions. A boot
+    /// that was declared dead stays dead: the answer is `Renewal::Dead`, and the process has
+    /// nothing left to write.
+    async fn renew_boot(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        ttl: Duration,
+        in_flight: u32,
+    ) -> Result<Renewal>;
+
+    /// Ends a boot at once; what it still owned can be claimed.
+    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()>;
+
+    /// The boots that are alive, and those that ended within the last ten minutes.
+    async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>>;
+
+    // Sessions ----------------------------------------------------------------------------------
+
+    /// Creates sessions. With an idempotency key a repeat creates nothing.
+    async fn create_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewSession, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateOutcome>>;
+
+    /// Changes a session's agent (as a new version), metadata or lifecycle. Fields of the patch
+    /// that are `None` stay.
+    async fn update_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        patch: SessionPatch,
+    ) -> Result<UpdateOutcome>;
+
+    /// Ends every open send as cancelled under a grant of `boot`, removes the transcript, keeps
+    /// the hot row as a tombstone and the sends until retention. Whoever ran the session loses its
+    /// lease.
+    async fn delete_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        boot: BootId,
+    ) -> Result<DeleteOutcome>;
+
+    // Sends -------------------------------------------------------------------------------------
+
+    /// Accepts sends: each gets its row, its place (unless delayed), its step and, where asked,
+    /// its idempotency key; its session becomes ready. `boot` is the accepting process. Sends of
+    /// one call to one session keep their order.
+    async fn accept_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AcceptSend>,
+    ) -> Result<Vec<AcceptOutcome>>;
+
+    /// Asks sends to end. A queued one ends here; a waiting one ends here under a grant of `boot`;
+    /// a running one gets a durable signal that its worker obeys.
+    async fn cancel_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<(TenantId, SendId)>,
+    ) -> Result<Vec<CancelOutcome>>;
+
+    /// Lets a send that waits for `recovery` go on. False when no send of the session does.
+    async fn resume_recovery(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        key: SessionKey,
+    ) -> Result<Option<SendId>>;
+
+    // Work under a lease ------------------------------------------------------------------------
+
+    /// Takes the lease of each session that has work and no live owner, starts its head send and
+    /// returns it with its agent and the part of the window that the caller's cache lacks. Taking
+    /// from an expired boot marks that boot dead and counts a crash on a running send. The commit
+    /// may be asynchronous.
+    async fn claim_sessions(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<ClaimSession>,
+    ) -> Result<Vec<ClaimOutcome>>;
+
+    /// Stores a round and goes on under the same lease. Resets the crash count.
+    async fn append_rounds(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<AppendRound>,
+    ) -> Result<Vec<AppendOutcome>>;
+
+    /// Makes sends final and either takes each session's next send or gives the lease back. A
+    /// cancel that was raised meanwhile wins over the result.
+    async fn complete_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<CompleteSend>,
+    ) -> Result<Vec<CompleteOutcome>>;
+
+    /// Parks sends: each waits as a row, its lease is given back. A cancel that was raised
+    /// meanwhile ends the send instead.
+    async fn park_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ParkSend>,
+    ) -> Result<Vec<ParkOutcome>>;
+
+    /// Gives leases back with their sends as they are: running sends stay ready for the next
+    /// worker, without counting a crash. True where the lease was still held.
+    async fn release_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ReleaseSession>,
+    ) -> Result<Vec<bool>>;
+
+    // Sweeps ------------------------------------------------------------------------------------
+
+    /// Reads sessions that have work and no live owner, oldest first.
+    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept>;
+
+    /// Serves due alarms, at most `limit`: delayed sends get their place, parked retries become
+    /// ready, sends past their deadline end under a grant of `boot` (running ones are left to
+    /// their workers).
+    async fn sweep_alarms(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        limit: u32,
+    ) -> Result<AlarmSweep>;
+
+    /// Deletes idempotency keys older than `keep` and ended boots that nothing refers to. Returns
+    /// how many rows went; call again until it is zero.
+    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64>;
+
+    // Reads -------------------------------------------------------------------------------------
+
+    /// Sends by id; `None` where unknown.
+    async fn get_sends(&self, ids: Vec<(TenantId, SendId)>) -> Result<Vec<Option<SendRecord>>>;
+
+    /// A session; `None` when unknown or deleted.
+    async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>>;
+
+    /// Sessions, newest first.
+    async fn list_sessions(&self, query: ListSessions) -> Result<Page<SessionRecord>>;
+
+    /// Sends, newest first.
+    async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>>;
+
+    /// A piece of a transcript by `seq`; empty when unknown or deleted.
+    async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>>;
+
+    /// Steps of a session with numbers above `after`, in order, at most `limit`.
+    async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>>;
+
+    /// How much waits and runs, per pool.
+    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>>;
+
+    /// What an autoscaler of one pool needs.
+    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats>;
+
+    /// Runs every invariant as a query; returns what violates them.
+    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>>;
+
+    /// The whole content in a fixed order, for tests and comparisons.
+    async fn dump(&self) -> Result<Dump>;
+}

@@ -1,0 +1,349 @@
+//! Parameters of boots and of work under a lease.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::sweeps::ReadySession;
+use crate::agent::AgentSpec;
+use crate::id::{BootId, LeaseToken, SendId, SessionKey};
+use crate::lease::Lease;
+use crate::message::{Message, NewMessage};
+use crate::send::{SendRecord, SendResult, SendStatus, WaitingOn};
+use crate::step::RoundRef;
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// It serves the API and the background loops.
+    Scheduler,
+    /// It runs sends.
+    Worker,
+}
+
+impl Role {
+    /// The name in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduler => "scheduler",
+            Self::Worker => "worker",
+        }
+    }
+
+    /// The role with this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Scheduler, Self::Worker]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+    }
+}
+
+/// A process's life to enter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewBoot {
+    /// Drawn at start.
+    pub id: BootId,
+    /// What the process does.
+    pub role: Role,
+    /// A label for people.
+    pub name: String,
+    /// The pool it serves; of no meaning for a scheduler.
+    pub pool: String,
+    /// Sends it may have in flight.
+    pub concurrency: u32,
+    /// How long its lease runs.
+    pub ttl: Duration,
+}
+
+/// A process's life as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootRecord {
+    /// Its id.
+    pub id: BootId,
+    /// What the process does.
+    pub role: Role,
+    /// A label for people.
+    pub name: String,
+    /// The pool it serves.
+    pub pool: String,
+    /// Sends it may have in flight.
+    pub concurrency: u32,
+    /// Sends it had in flight at its last renewal.
+    pub in_flight: u32,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When its lease ends.
+    pub lease_until: Timestamp,
+    /// When it was declared dead or stopped.
+    pub dead_at: Option<Timestamp>,
+}
+
+/// The answer to a renewal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Renewal {
+    /// The lease goes on.
+    Renewed {
+        /// Sessions of this boot with signals raised, and which.
+        signals: Vec<(SessionKey, i32)>,
+    },
+    /// The boot was declared dead: everything it held may belong to others.
+    Dead,
+}
+
+/// A session to claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimSession {
+    /// The session.
+    pub key: SessionKey,
+    /// The fence of the grant, drawn by the caller.
+    pub token: LeaseToken,
+    /// The `next_seq` up to which the caller's cache holds the window; 0 when it holds nothing.
+    pub cached_next_seq: i64,
+    /// The first `seq` that the cache holds.
+    pub cached_from_seq: i64,
+}
+
+/// What became of a claim.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClaimOutcome {
+    /// The caller holds the session.
+    Claimed(Box<Claimed>),
+    /// A live boot holds it.
+    Busy,
+    /// It has nothing to do, or does not exist.
+    Idle,
+}
+
+/// The numbers of a session's hot row, after the statement that returned them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// The `seq` of the next message.
+    pub next_seq: i64,
+    /// Queued sends behind the one that runs.
+    pub pending: i64,
+    /// Raised signals.
+    pub signals: i32,
+}
+
+/// A grant with what its first round needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claimed {
+    /// The session.
+    pub key: SessionKey,
+    /// The grant.
+    pub lease: Lease,
+    /// The hot row's numbers.
+    pub counters: Counters,
+    /// The send that runs now.
+    pub send: StartedSend,
+    /// The messages of the active window that the cache lacks, by `seq`: those with
+    /// `seq >= cached_next_seq` when the cache reaches back far enough, else the whole window.
+    pub window: Vec<Message>,
+}
+
+/// A send that a worker starts or goes on with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StartedSend {
+    /// The send, `running`.
+    pub record: SendRecord,
+    /// The agent's version that it is pinned to.
+    pub agent: AgentSpec,
+    /// True when an earlier worker had begun it.
+    pub resumed: bool,
+}
+
+/// One tool call's row, created with the message that asked for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallRow {
+    /// Its id, unique in the session.
+    pub call_id: String,
+    /// Its place in the round.
+    pub index: i32,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments.
+    pub arguments: Value,
+    /// The stored answer, for a call that is settled with its request.
+    pub result: Option<Value>,
+    /// Whether the answer is an error.
+    pub failed: bool,
+}
+
+/// One model response that is paid for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UsageRow {
+    /// The round.
+    pub round: i32,
+    /// The attempt within the send, from 1.
+    pub attempt: i32,
+    /// The model that answered.
+    pub model: String,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+/// A round to store, after which the send goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppendRound {
+    /// The session.
+    pub key: SessionKey,
+    /// The grant.
+    pub lease: Lease,
+    /// The send.
+    pub send_id: SendId,
+    /// What the transcript gets, in order.
+    pub messages: Vec<NewMessage>,
+    /// The round's calls, each with its result.
+    pub calls: Vec<CallRow>,
+    /// The responses since the last durable step.
+    pub usage: Vec<UsageRow>,
+    /// The round for the event log.
+    pub round: RoundRef,
+    /// The send's sums after this.
+    pub totals: SendTotals,
+}
+
+/// A send's running sums.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SendTotals {
+    /// Over its model responses.
+    pub usage: Usage,
+    /// Durable rounds.
+    pub rounds: i32,
+    /// Model calls begun.
+    pub attempts: i32,
+}
+
+/// What became of a round.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AppendOutcome {
+    /// It is durable.
+    Appended {
+        /// The `seq` of the first of its messages.
+        first_seq: i64,
+        /// The number of its step.
+        step: i64,
+        /// When, by the database's clock.
+        at: Timestamp,
+        /// The hot row's numbers.
+        counters: Counters,
+    },
+    /// Someone else owns the session; nothing was written.
+    LeaseLost,
+}
+
+/// What happens to the session behind a final send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Take the next send if there is one.
+    Continue,
+    /// Give the lease back even if there is one.
+    Release,
+}
+
+/// A send to make final.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompleteSend {
+    /// The session.
+    pub key: SessionKey,
+    /// The grant.
+    pub lease: Lease,
+    /// The send.
+    pub send_id: SendId,
+    /// What the transcript gets, in order.
+    pub messages: Vec<NewMessage>,
+    /// The responses since the last durable step.
+    pub usage: Vec<UsageRow>,
+    /// The last round, where a model answered.
+    pub round: Option<RoundRef>,
+    /// The send's sums.
+    pub totals: SendTotals,
+    /// How it ends, unless a cancel was raised.
+    pub result: SendResult,
+    /// What happens next.
+    pub then: Then,
+}
+
+/// What became of a final send.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CompleteOutcome {
+    /// It is final.
+    Completed(Box<Completed>),
+    /// Someone else owns the session; nothing was written.
+    LeaseLost,
+}
+
+/// A final send and what follows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completed {
+    /// The status that was stored: the asked one, or `cancelled`.
+    pub status: SendStatus,
+    /// The `seq` of the first message written, where any was.
+    pub first_seq: i64,
+    /// The number of its step.
+    pub step: i64,
+    /// When, by the database's clock.
+    pub at: Timestamp,
+    /// The next send, now running under the same lease. Without one the lease is given back.
+    pub next: Option<(StartedSend, Counters)>,
+    /// Set when the lease was given back although work is left.
+    pub ring: Option<ReadySession>,
+}
+
+/// When a parked send goes on by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParkUntil {
+    /// This long after the database's now.
+    After(Duration),
+    /// Only when someone acts, or at its deadline.
+    Asked,
+}
+
+/// A send to park.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ParkSend {
+    /// The session.
+    pub key: SessionKey,
+    /// The grant.
+    pub lease: Lease,
+    /// The send.
+    pub send_id: SendId,
+    /// What it waits for.
+    pub on: WaitingOn,
+    /// When it goes on.
+    pub until: ParkUntil,
+    /// Responses since the last durable step.
+    pub usage: Vec<UsageRow>,
+    /// The send's sums.
+    pub totals: SendTotals,
+}
+
+/// What became of a park.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ParkOutcome {
+    /// It waits; the lease is given back.
+    Parked {
+        /// The number of its step.
+        step: i64,
+    },
+    /// A cancel had been raised: it ended instead; the lease is given back.
+    Cancelled {
+        /// The number of its final step.
+        step: i64,
+        /// Set when work is left in the session.
+        ring: Option<ReadySession>,
+    },
+    /// Someone else owns the session; nothing was written.
+    LeaseLost,
+}
+
+/// A lease to give back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReleaseSession {
+    /// The session.
+    pub key: SessionKey,
+    /// The grant.
+    pub lease: Lease,
+}

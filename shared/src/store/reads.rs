@@ -1,0 +1,184 @@
+//! Parameters of reads, and the dump.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::leases::BootRecord;
+use crate::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
+use crate::message::Message;
+use crate::send::{SendRecord, SendStatus};
+use crate::session::{Lifecycle, SessionStatus};
+use crate::step::Step;
+use crate::time::Timestamp;
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    /// The items.
+    pub data: Vec<T>,
+    /// Whether more follow; the next question goes on behind the last item.
+    pub more: bool,
+}
+
+/// A question for sessions, newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListSessions {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Only those with this status.
+    pub status: Option<SessionStatus>,
+    /// Only those whose agent has this name.
+    pub agent: Option<String>,
+    /// Only those whose metadata has these members with these texts.
+    pub metadata: BTreeMap<String, String>,
+    /// Only those older than this one.
+    pub before: Option<crate::id::SessionId>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A question for sends, newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListSends {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Only those of this session.
+    pub session: Option<crate::id::SessionId>,
+    /// Only those with this status.
+    pub status: Option<SendStatus>,
+    /// Only those older than this one.
+    pub before: Option<SendId>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A question for messages, by `seq`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadMessages {
+    /// The session.
+    pub key: SessionKey,
+    /// Only those with a higher `seq`.
+    pub after: i64,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// How much waits and runs in one pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct QueueStats {
+    /// The pool.
+    pub pool: String,
+    /// Sessions with work and no live owner.
+    pub ready: u64,
+    /// Sessions that a worker holds.
+    pub running: u64,
+    /// Milliseconds that the oldest ready session has waited.
+    pub oldest_ready_ms: u64,
+}
+
+/// What an autoscaler of one pool needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ScalingStats {
+    /// Sessions with work and no live owner.
+    pub ready: u64,
+    /// Sessions that a worker holds.
+    pub running: u64,
+    /// Worker slots that would serve all of it at once: `ready + running`.
+    pub demand: u64,
+}
+
+/// What a database says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Its kind and version, for people.
+    pub server: String,
+    /// The schema's version.
+    pub schema: i64,
+    /// Its clock.
+    pub now: Timestamp,
+}
+
+/// Bounds of an audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditOptions {
+    /// How long a running send may be without a live lease: the takeover bound.
+    pub takeover_bound: Duration,
+    /// Rows shown of each violated invariant.
+    pub rows_max: u32,
+}
+
+impl Default for AuditOptions {
+    fn default() -> Self {
+        Self {
+            takeover_bound: Duration::from_secs(15),
+            rows_max: 20,
+        }
+    }
+}
+
+/// A violated invariant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Violation {
+    /// The invariant's name, as in `invariants`.
+    pub invariant: String,
+    /// The rows that violate it.
+    pub rows: Vec<Value>,
+}
+
+/// The whole content of a store in a fixed order: tenants, then ids.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Dump {
+    /// The processes.
+    pub boots: Vec<BootRecord>,
+    /// The sessions, tombstones too.
+    pub sessions: Vec<DumpSession>,
+}
+
+/// One session and everything below it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DumpSession {
+    /// Its key.
+    pub key: SessionKey,
+    /// Its hot row.
+    pub hot: DumpHot,
+    /// Its agent's version; none on a tombstone.
+    pub agent_version: Option<i32>,
+    /// Its sends by id.
+    pub sends: Vec<SendRecord>,
+    /// Its transcript by `seq`.
+    pub messages: Vec<Message>,
+    /// Its steps by number.
+    pub steps: Vec<Step>,
+    /// Its tool calls: id, send, round, settled.
+    pub calls: Vec<(String, SendId, i32, bool)>,
+    /// Its usage rows: send, round, attempt.
+    pub usage: Vec<(SendId, i32, i32)>,
+}
+
+/// A hot row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpHot {
+    /// Whether it takes sends.
+    pub lifecycle: Lifecycle,
+    /// Who holds it.
+    pub owner: Option<BootId>,
+    /// The grant's fence.
+    pub token: Option<LeaseToken>,
+    /// The last grant's number.
+    pub epoch: i64,
+    /// The `seq` of the next message.
+    pub next_seq: i64,
+    /// The place of the next send.
+    pub next_position: i64,
+    /// The number of the next step.
+    pub next_step: i64,
+    /// Queued sends that have their place.
+    pub pending: i64,
+    /// Raised signals.
+    pub signals: i32,
+    /// Since when it has had work.
+    pub ready_since: Option<Timestamp>,
+}

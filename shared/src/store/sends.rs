@@ -1,0 +1,123 @@
+//! Parameters of accepting and cancelling sends.
+
+use super::NewSession;
+use super::sweeps::ReadySession;
+use crate::agent::SendOptions;
+use crate::id::{BootId, SendId, SessionKey, TenantId};
+use crate::message::ContentPart;
+use crate::send::SendRecord;
+use crate::time::Timestamp;
+
+/// Where a send goes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    /// To a session that should exist.
+    Existing(SessionKey),
+    /// To a session created with it.
+    New(Box<NewSession>),
+}
+
+impl Target {
+    /// The session's key.
+    pub fn key(&self) -> SessionKey {
+        match self {
+            Self::Existing(key) => *key,
+            Self::New(session) => session.key,
+        }
+    }
+}
+
+/// What makes a repeated request harmless.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IdempotencyKey {
+    /// The owner.
+    pub tenant: TenantId,
+    /// What the request does, such as `POST /v1/sends`; for a route with a session in its path,
+    /// that session's id too.
+    pub route: String,
+    /// The caller's key.
+    pub key: String,
+    /// SHA-256 of the body's canonical JSON.
+    pub body_hash: [u8; 32],
+}
+
+/// A send to accept. Deadline, delay and priority are in `options`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AcceptSend {
+    /// Its id, made by the caller.
+    pub id: SendId,
+    /// Where it goes.
+    pub target: Target,
+    /// The user's words.
+    pub input: Vec<ContentPart>,
+    /// The sender's decisions.
+    pub options: SendOptions,
+    /// What makes a repeat harmless.
+    pub idempotency: Option<IdempotencyKey>,
+    /// Sends of one session that may wait at once.
+    pub queued_max: i64,
+}
+
+/// What became of a send to accept.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AcceptOutcome {
+    /// It is durable.
+    Accepted(Accepted),
+    /// The key was used for the same request: this send was accepted then.
+    Replayed(SendId),
+    /// The key was used for another request.
+    Mismatch,
+    /// Nothing was stored.
+    Refused(RefuseReason),
+}
+
+/// What a durable send got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its place in the session; none while it is delayed.
+    pub position: Option<i64>,
+    /// The number of its step.
+    pub step: i64,
+    /// When, by the database's clock.
+    pub created_at: Timestamp,
+    /// Set when its session went from idle to ready, so that someone has to ring.
+    pub ring: Option<ReadySession>,
+}
+
+/// Why a send was not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefuseReason {
+    /// No such session.
+    SessionNotFound,
+    /// The session is closed.
+    SessionClosed,
+    /// `on_busy: reject`, and a send of the session is not final.
+    Busy,
+    /// The session has its bound of queued sends.
+    QueueFull,
+}
+
+/// What became of a cancel.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CancelOutcome {
+    /// It ended here.
+    Cancelled {
+        /// The final send.
+        send: Box<SendRecord>,
+        /// The number of its final step.
+        step: i64,
+        /// Set when its end made the session ready for its next send.
+        ring: Option<ReadySession>,
+    },
+    /// It runs; its worker is to be told.
+    Signalled {
+        /// The send as it is.
+        send: Box<SendRecord>,
+        /// The boot that runs it.
+        owner: BootId,
+    },
+    /// It was final before.
+    AlreadyFinal(Box<SendRecord>),
+    /// No such send.
+    NotFound,
+}

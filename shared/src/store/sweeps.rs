@@ -1,0 +1,56 @@
+//! Parameters of the sweeps.
+
+use crate::agent::Priority;
+use crate::id::{SendId, SessionKey};
+use crate::time::Timestamp;
+
+/// A session that someone has to ring for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadySession {
+    /// The session.
+    pub key: SessionKey,
+    /// The workers that may take it.
+    pub pool: String,
+    /// The queue it goes through.
+    pub priority: Priority,
+    /// Since when it has had work.
+    pub ready_since: Timestamp,
+}
+
+/// A question for ready sessions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SweepReady {
+    /// Only this pool; all when absent.
+    pub pool: Option<String>,
+    /// Only sessions that have been ready for at least this many milliseconds: younger ones were
+    /// just rung for.
+    pub older_than_ms: i64,
+    /// Go on behind this one, by `(ready_since, key)`.
+    pub after: Option<(Timestamp, SessionKey)>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// An answer of ready sessions.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Swept {
+    /// The sessions, oldest first.
+    pub sessions: Vec<ReadySession>,
+    /// Where a next question goes on; none when this was the end.
+    pub next: Option<(Timestamp, SessionKey)>,
+}
+
+/// What due alarms did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct AlarmSweep {
+    /// Sessions that became ready.
+    pub ring: Vec<ReadySession>,
+    /// Sends that ended at their deadline: session, send and the number of the final step.
+    pub finished: Vec<(SessionKey, SendId, i64)>,
+    /// Alarms served, of any kind; call again while it equals the limit.
+    pub served: u32,
+    /// When the next alarm is due, as far as is known.
+    pub next_alarm_at: Option<Timestamp>,
+    /// The database's clock.
+    pub now: Timestamp,
+}

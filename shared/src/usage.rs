@@ -1,0 +1,42 @@
+//! What a model call cost.
+
+use serde::{Deserialize, Serialize};
+
+/// Tokens and money of one model response, or the sum of several.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Usage {
+    /// Tokens read, those from the provider's cache included.
+    pub input_tokens: u64,
+    /// Tokens written, those of reasoning included.
+    pub output_tokens: u64,
+    /// The part of `input_tokens` that the provider's cache served.
+    #[serde(default)]
+    pub cache_read_tokens: u64,
+    /// The part of `output_tokens` that was reasoning.
+    #[serde(default)]
+    pub reasoning_tokens: u64,
+    /// US dollars, where a price is known.
+    #[serde(default)]
+    pub cost_usd: Option<f64>,
+    /// True when the provider reported nothing and the numbers are estimates.
+    #[serde(default)]
+    pub estimated: bool,
+}
+
+impl Usage {
+    /// Adds `other` on top: counts add up, an unknown price does not hide a known one, and one
+    /// estimate makes the sum an estimate.
+    pub fn add(&mut self, other: &Self) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cache_read_tokens = self
+            .cache_read_tokens
+            .saturating_add(other.cache_read_tokens);
+        self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
+        self.cost_usd = match (self.cost_usd, other.cost_usd) {
+            (Some(a), Some(b)) => Some(a + b),
+            (known, None) | (None, known) => known,
+        };
+        self.estimated |= other.estimated;
+    }
+}
