@@ -25,7 +25,7 @@ impl Default for Policy {
             attempts_max: 5,
             base: Duration::from_millis(500),
             cap: Duration::from_secs(30),
-            retry_after_max: Duration::from_secs(600),
+            retry_after_max: Duration::from_mins(10),
         }
     }
 }

@@ -73,6 +73,9 @@ pub struct Span(pub Duration);
 #[error("a duration is a whole number and a unit of ms, s, m, h or d, like 250ms or 30s")]
 pub struct ParseSpanError;
 
+/// A century and more: far beyond anything that a timestamp must be able to reach.
+const MILLIS_MAX: u64 = 4_000_000_000_000;
+
 impl std::str::FromStr for Span {
     type Err = ParseSpanError;
 
@@ -88,8 +91,6 @@ impl std::str::FromStr for Span {
             "d" => 86_400_000,
             _ => return Err(ParseSpanError),
         };
-        // A century and more: far beyond anything that a timestamp must be able to reach.
-        const MILLIS_MAX: u64 = 4_000_000_000_000;
         let millis = number.checked_mul(scale).filter(|ms| *ms <= MILLIS_MAX);
         millis
             .map(|ms| Self(Duration::from_millis(ms)))
@@ -107,7 +108,7 @@ impl fmt::Display for Span {
             (1_000, "s"),
         ];
         for (scale, unit) in units {
-            if millis != 0 && millis % scale == 0 {
+            if millis != 0 && millis.is_multiple_of(scale) {
                 return write!(f, "{}{unit}", millis / scale);
             }
         }

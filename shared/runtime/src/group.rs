@@ -1,0 +1,121 @@
+//! Groups: concurrent work shares one transaction.
+//!
+//! A group is what queued while the last one was under way, at most [`GROUP_MAX`] items, without a
+//! timer: alone, an item waits for nothing; under load, the commit rate no longer bounds the rate
+//! of work.
+
+use std::future::Future;
+
+use tokio::sync::{mpsc, oneshot};
+
+/// Items that one transaction may carry.
+pub const GROUP_MAX: usize = 128;
+
+/// Items that may wait for the next group; beyond that, callers wait to hand theirs over.
+const WAITING_MAX: usize = 16_384;
+
+/// Collects items of concurrent callers and hands them to a function in groups. Dropping the last
+/// clone ends its task.
+#[derive(Debug)]
+pub struct Group<T, R> {
+    items: mpsc::Sender<(T, oneshot::Sender<R>)>,
+}
+
+impl<T, R> Clone for Group<T, R> {
+    fn clone(&self) -> Self {
+        Self { items: self.items.clone() }
+    }
+}
+
+/// The group's function went away, or broke its promise of one answer per item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the group's task has ended")]
+pub struct GroupEnded;
+
+impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
+    /// Starts the task. `run` gets a group and returns one answer per item, in order. At most
+    /// `lanes` groups are under way at once: with one, every group is as large as the load allows.
+    pub fn spawn<F, Fut>(lanes: usize, run: F) -> Self
+    where
+        F: Fn(Vec<T>) -> Fut + Clone + Send + 'static,
+        Fut: Future<Output = Vec<R>> + Send + 'static,
+    {
+        let (items, inbox) = mpsc::channel::<(T, oneshot::Sender<R>)>(WAITING_MAX);
+        let inbox = std::sync::Arc::new(tokio::sync::Mutex::new(inbox));
+        for _ in 0..lanes.max(1) {
+            let (inbox, run) = (inbox.clone(), run.clone());
+            tokio::spawn(async move {
+                loop {
+                    let mut batch = Vec::new();
+                    let received = inbox.lock().await.recv_many(&mut batch, GROUP_MAX).await;
+                    if received == 0 {
+                        return;
+                    }
+                    let (work, callers): (Vec<T>, Vec<_>) = batch.into_iter().unzip();
+                    for (answer, caller) in run(work).await.into_iter().zip(callers) {
+                        // A caller that went away no longer needs its answer.
+                        let _ = caller.send(answer);
+                    }
+                }
+            });
+        }
+        Self { items }
+    }
+
+    /// Puts an item into the next group and returns its answer. Once handed over, the item is
+    /// worked on even if the caller goes away.
+    pub async fn submit(&self, item: T) -> Result<R, GroupEnded> {
+        let (caller, answer) = oneshot::channel();
+        self.items.send((item, caller)).await.map_err(|_| GroupEnded)?;
+        answer.await.map_err(|_| GroupEnded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_queues_while_a_group_is_under_way_forms_the_next() {
+        let gate = Arc::new(Semaphore::new(0));
+        let groups = Arc::new(AtomicUsize::new(0));
+        let group = Group::spawn(1, {
+            let (gate, groups) = (gate.clone(), groups.clone());
+            move |items: Vec<u32>| {
+                let (gate, groups) = (gate.clone(), groups.clone());
+                async move {
+                    groups.fetch_add(1, Ordering::SeqCst);
+                    gate.acquire().await.expect("open").forget();
+                    items.into_iter().map(|n| n * 2).collect()
+                }
+            }
+        });
+        let first = tokio::spawn({
+            let group = group.clone();
+            async move { group.submit(1).await }
+        });
+        while groups.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let rest: Vec<_> = (2..10)
+            .map(|n| {
+                let group = group.clone();
+                tokio::spawn(async move { group.submit(n).await })
+            })
+            .collect();
+        while group.items.capacity() > WAITING_MAX - 8 {
+            tokio::task::yield_now().await;
+        }
+        gate.add_permits(2);
+        assert_eq!(first.await.expect("joins"), Ok(2));
+        for (task, n) in rest.into_iter().zip(2..) {
+            assert_eq!(task.await.expect("joins"), Ok(n * 2));
+        }
+        assert_eq!(groups.load(Ordering::SeqCst), 2);
+    }
+}
