@@ -215,7 +215,7 @@ impl LiveKind {
 pub struct Delta {
     /// The round within the send.
     pub round: i32,
-    /// The attempt within the send: a reader drops pieces of older ones.
+    /// The attempt within the round: a reader drops pieces of older ones.
     pub attempt: i32,
     /// Characters (Unicode scalar values) of this attempt before this piece.
     pub offset: u64,

@@ -79,7 +79,7 @@ pub fn plain_text(parts: &[ContentPart]) -> String {
 /// A function that the model asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ToolCall {
-    /// Unique within the session; made here when the model gave none or repeated one.
+    /// Unique within the session; made here, because models repeat and omit theirs.
     pub id: String,
     /// The tool's name as the model wrote it.
     pub name: String,

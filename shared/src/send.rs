@@ -177,7 +177,7 @@ pub struct SendRecord {
     pub usage: Usage,
     /// Rounds that are durable.
     pub rounds: i32,
-    /// Model calls begun, as of the last durable step.
+    /// Model calls begun in its present round, as of the last durable step.
     pub attempts: i32,
     /// Takeovers from a dead worker since its last durable step.
     pub crashes: i32,
@@ -221,7 +221,7 @@ pub struct SendView {
     pub usage: Usage,
     /// Rounds that are durable.
     pub rounds: i32,
-    /// Model calls begun.
+    /// Model calls begun in its present round.
     pub attempts: i32,
     /// What it waits for.
     pub waiting_on: Option<WaitingOn>,

@@ -1,1 +1,207 @@
-//! placeholder
+//! The active window: the messages that the next model call sees.
+//!
+//! It is a function of the transcript's tail and of `context.last_messages` alone, so a worker
+//! that had the session cached and one that loads it afresh ask the model the same thing, byte
+//! for byte.
+
+use std::sync::Arc;
+
+use crate::message::{Message, Role};
+
+/// A contiguous tail of a transcript, at least as long as the active window.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Window {
+    messages: Vec<Arc<Message>>,
+    next_seq: i64,
+}
+
+/// Messages that do not continue the window they were given to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("message {found} does not follow {expected}")]
+pub struct Gap {
+    /// The `seq` that had to come.
+    pub expected: i64,
+    /// The `seq` that came.
+    pub found: i64,
+}
+
+impl Window {
+    /// The window of a session without messages.
+    pub fn empty() -> Self {
+        Self {
+            messages: Vec::new(),
+            next_seq: 1,
+        }
+    }
+
+    /// A tail that ends just before `next_seq`.
+    pub fn new(messages: Vec<Message>, next_seq: i64) -> Result<Self, Gap> {
+        let start = next_seq - messages.len() as i64;
+        let mut window = Self {
+            messages: Vec::with_capacity(messages.len()),
+            next_seq: start,
+        };
+        window.extend(messages)?;
+        Ok(window)
+    }
+
+    /// Adds the messages that follow.
+    pub fn extend(&mut self, messages: impl IntoIterator<Item = Message>) -> Result<(), Gap> {
+        for message in messages {
+            if message.seq != self.next_seq {
+                return Err(Gap {
+                    expected: self.next_seq,
+                    found: message.seq,
+                });
+            }
+            self.messages.push(Arc::new(message));
+            self.next_seq += 1;
+        }
+        Ok(())
+    }
+
+    /// The `seq` of the session's next message.
+    pub fn next_seq(&self) -> i64 {
+        self.next_seq
+    }
+
+    /// The first `seq` held; `next_seq` when nothing is.
+    pub fn from_seq(&self) -> i64 {
+        self.next_seq - self.messages.len() as i64
+    }
+
+    /// Bytes of text held, roughly: what a cache counts.
+    pub fn weight(&self) -> usize {
+        self.messages.iter().map(|message| weight(message)).sum()
+    }
+
+    /// The active window: the last `last_messages` messages, or all; never beginning between a
+    /// call and its result.
+    pub fn active(&self, last_messages: Option<u32>) -> &[Arc<Message>] {
+        let Some(last) = last_messages else {
+            return &self.messages;
+        };
+        let from = from_seq(self.next_seq, last);
+        let Some(index) = usize::try_from(from - self.from_seq()).ok() else {
+            return &self.messages;
+        };
+        let asked = self
+            .messages
+            .get(index)
+            .and_then(|message| match message.role {
+                Role::Tool => message.asked_at_seq,
+                Role::User | Role::Assistant => None,
+            });
+        let back = asked.map_or(0, |asked| usize::try_from(from - asked).unwrap_or(0));
+        &self.messages[index.saturating_sub(back).min(self.messages.len())..]
+    }
+
+    /// Forgets what no later window of this bound can need.
+    pub fn trim(&mut self, last_messages: Option<u32>) {
+        let keep = self.active(last_messages).len();
+        self.messages.drain(..self.messages.len() - keep);
+    }
+}
+
+/// Where a window of the last `last` messages begins, before it is extended back to a call.
+pub fn from_seq(next_seq: i64, last: u32) -> i64 {
+    (next_seq - i64::from(last)).max(1)
+}
+
+fn weight(message: &Message) -> usize {
+    use crate::message::ContentPart;
+    /// What a message costs beside its text: its own fields and an allocation.
+    const FIXED: usize = 256;
+    let content: usize = message
+        .content
+        .iter()
+        .map(|part| match part {
+            ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => text.len(),
+        })
+        .sum();
+    let calls: usize = message
+        .tool_calls
+        .iter()
+        .map(|call| call.name.len() + call.id.len() + call.arguments.to_string().len() + FIXED)
+        .sum();
+    FIXED + content + calls
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::id::SendId;
+    use crate::message::{ContentPart, NewMessage};
+    use crate::time::Timestamp;
+
+    /// A transcript from a list of rounds: `n` is a round with `n` calls, 0 a plain answer.
+    fn transcript(rounds: &[u32]) -> Vec<Message> {
+        let mut messages = Vec::new();
+        let mut push = |role, asked_back| {
+            let seq = messages.len() as i64 + 1;
+            let new = NewMessage {
+                role,
+                asked_back,
+                ..NewMessage::user(vec![ContentPart::text(seq.to_string())], 0)
+            };
+            messages.push(new.at(seq, SendId(Uuid::nil()), Timestamp(0), 1));
+        };
+        for calls in rounds {
+            push(Role::User, None);
+            push(Role::Assistant, None);
+            for n in 1..=*calls {
+                push(Role::Tool, Some(n));
+            }
+        }
+        messages
+    }
+
+    proptest! {
+        #[test]
+        fn warm_and_cold_windows_are_equal_and_whole(
+            rounds in proptest::collection::vec(0u32..5, 1..12),
+            last in 1u32..12,
+            split in 0usize..40,
+        ) {
+            let all = transcript(&rounds);
+            let next = all.len() as i64 + 1;
+            let split = split.min(all.len());
+            let mut warm = Window::new(all[..split].to_vec(), split as i64 + 1).expect("contiguous");
+            warm.trim(Some(last));
+            warm.extend(all[split..].to_vec()).expect("contiguous");
+            // What a store returns to a caller that holds nothing.
+            let from = from_seq(next, last);
+            let first = all.iter().find(|m| m.seq == from).expect("within");
+            let from = first.asked_at_seq.unwrap_or(from);
+            let tail = all.iter().filter(|m| m.seq >= from).cloned().collect();
+            let cold = Window::new(tail, next).expect("contiguous");
+            prop_assert_eq!(warm.active(Some(last)), cold.active(Some(last)));
+            let active = cold.active(Some(last));
+            prop_assert!(active.len() >= (last as usize).min(all.len()));
+            prop_assert!(active[0].role != Role::Tool, "begins between a call and its result");
+        }
+    }
+
+    #[test]
+    fn an_unbounded_window_is_the_whole_transcript() {
+        let all = transcript(&[0, 2, 0]);
+        let window = Window::new(all.clone(), all.len() as i64 + 1).expect("contiguous");
+        assert_eq!(window.active(None).len(), all.len());
+    }
+
+    #[test]
+    fn a_gap_is_refused() {
+        let mut window = Window::empty();
+        let mut late = transcript(&[0]);
+        assert_eq!(
+            window.extend(late.split_off(1)),
+            Err(Gap {
+                expected: 1,
+                found: 2
+            })
+        );
+    }
+}

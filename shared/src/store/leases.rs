@@ -176,7 +176,7 @@ pub struct CallRow {
 pub struct UsageRow {
     /// The round.
     pub round: i32,
-    /// The attempt within the send, from 1.
+    /// The attempt within the round, from 1.
     pub attempt: i32,
     /// The model that answered.
     pub model: String,
@@ -212,7 +212,7 @@ pub struct SendTotals {
     pub usage: Usage,
     /// Durable rounds.
     pub rounds: i32,
-    /// Model calls begun.
+    /// Model calls begun in the present round; 0 once the round is stored.
     pub attempts: i32,
 }
 
