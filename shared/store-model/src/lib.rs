@@ -1,1 +1,23 @@
-//! mainspring-store-model
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs, clippy::wildcard_enum_match_arm)]
+#![deny(clippy::disallowed_types)]
+
+// The content and what every step does to it.
+mod session;
+mod state;
+
+// The domain steps, by noun.
+mod boots;
+mod claim;
+mod leases;
+mod reads;
+mod sends;
+mod sessions;
+mod sweeps;
+
+// The invariants, and the port.
+mod audit;
+mod store;
+
+pub use audit::audit;
+pub use store::ModelStore;

@@ -1,0 +1,292 @@
+//! Every invariant as a plain loop over a dump.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mainspring_shared::id::{BootId, SendId};
+use mainspring_shared::invariants::INVARIANTS;
+use mainspring_shared::message::{Message, Role};
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::step::{Step, StepKind};
+use mainspring_shared::store::{AuditOptions, Dump, DumpSession, Violation};
+use mainspring_shared::time::Timestamp;
+use serde_json::{Value, json};
+
+/// Checks the content of a store at `now` against every invariant of `shared::invariants`. Returns
+/// the violated ones in the order of that list, each with at most `rows_max` rows.
+pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violation> {
+    let mut findings = Findings::default();
+    for session in &dump.sessions {
+        let mut found = Found {
+            session,
+            findings: &mut findings,
+        };
+        sends(&mut found);
+        finals(&mut found);
+        numbering(&mut found);
+        hot_row(&mut found);
+        epochs(&mut found);
+        calls(&mut found);
+        leases(&mut found, dump, now, options);
+        usage(&mut found);
+    }
+    let named = INVARIANTS.iter().filter_map(|(name, _)| {
+        let mut rows = findings.remove(name)?;
+        rows.truncate(options.rows_max as usize);
+        Some(Violation {
+            invariant: (*name).to_owned(),
+            rows,
+        })
+    });
+    named.collect()
+}
+
+type Findings = BTreeMap<&'static str, Vec<Value>>;
+
+/// A session under audit and what was found so far.
+struct Found<'a> {
+    session: &'a DumpSession,
+    findings: &'a mut Findings,
+}
+
+impl Found<'_> {
+    fn add(&mut self, invariant: &'static str, mut row: Value) {
+        row["session"] = json!(self.session.key.session);
+        self.findings.entry(invariant).or_default().push(row);
+    }
+}
+
+fn final_steps(session: &DumpSession, id: SendId) -> impl Iterator<Item = &Step> {
+    let steps = session.steps.iter();
+    steps.filter(move |step| step.send_id == id && step.kind == StepKind::Finished)
+}
+
+fn sends(found: &mut Found<'_>) {
+    let session = found.session;
+    for send in &session.sends {
+        let count = final_steps(session, send.id).count();
+        if count != usize::from(send.status.is_final()) {
+            let row = json!({ "send": send.id, "status": send.status, "final_steps": count });
+            found.add("send.one_final_step", row);
+        }
+        if !fits(send) {
+            found.add(
+                "send.shape",
+                json!({ "send": send.id, "status": send.status }),
+            );
+        }
+    }
+    let mut places = BTreeSet::new();
+    for send in &session.sends {
+        if let Some(position) = send.position
+            && (!places.insert(position) || position >= session.hot.next_position)
+        {
+            let row = json!({ "send": send.id, "position": position });
+            found.add("session.positions_unique", row);
+        }
+    }
+}
+
+/// Whether a send's fields fit its status.
+fn fits(send: &SendRecord) -> bool {
+    let is_final = send.status.is_final();
+    let begun = send.started_at.is_some() && send.agent_version.is_some();
+    let placed = send.position.is_some();
+    let by_status = match send.status {
+        SendStatus::Queued => send.started_at.is_none() && (placed || send.alarm_at.is_some()),
+        SendStatus::Running | SendStatus::Waiting | SendStatus::Completed => begun && placed,
+        SendStatus::Failed | SendStatus::Cancelled => true,
+    };
+    by_status
+        && send.finished_at.is_some() == is_final
+        && send.stop_reason.is_some() == is_final
+        && send.waiting_on.is_some() == (send.status == SendStatus::Waiting)
+        && send.error.is_some() == (send.status == SendStatus::Failed)
+        && !(is_final && send.alarm_at.is_some())
+}
+
+/// Nothing of a send comes behind its final step: no step with a higher number, no message that
+/// this step or an earlier one did not write. Copied messages, of epoch 0, have no step.
+fn finals(found: &mut Found<'_>) {
+    let session = found.session;
+    for send in &session.sends {
+        let Some(last) = final_steps(session, send.id).map(|step| step.n).min() else {
+            continue;
+        };
+        for step in &session.steps {
+            if step.send_id == send.id && step.n > last {
+                found.add(
+                    "send.final_is_last",
+                    json!({ "send": send.id, "step": step.n }),
+                );
+            }
+        }
+        for message in &session.messages {
+            let wrote = |step: &&Step| step.n <= last && writes(step, message);
+            if message.send_id == send.id
+                && message.epoch > 0
+                && !session.steps.iter().any(|step| wrote(&step))
+            {
+                let row = json!({ "send": send.id, "seq": message.seq });
+                found.add("send.final_is_last", row);
+            }
+        }
+    }
+}
+
+fn writes(step: &Step, message: &Message) -> bool {
+    let count = i64::from(step.refs.messages);
+    let first = step.refs.first_seq;
+    first.is_some_and(|first| (first..first + count).contains(&message.seq))
+}
+
+fn numbering(found: &mut Found<'_>) {
+    let session = found.session;
+    let seqs = session.messages.iter().map(|message| message.seq);
+    let transcript_is_gone = session.hot.lifecycle == Lifecycle::Deleted;
+    if !transcript_is_gone && !seqs.eq(1..session.hot.next_seq) {
+        let row = json!({ "messages": session.messages.len(), "next_seq": session.hot.next_seq });
+        found.add("session.seq_gap_free", row);
+    }
+    let numbers = session.steps.iter().map(|step| step.n);
+    if !numbers.eq(1..session.hot.next_step) {
+        let row = json!({ "steps": session.steps.len(), "next_step": session.hot.next_step });
+        found.add("session.steps_gap_free", row);
+    }
+}
+
+fn hot_row(found: &mut Found<'_>) {
+    let hot = &found.session.hot;
+    let sends = &found.session.sends;
+    let count = |status| sends.iter().filter(|send| send.status == status).count();
+    let placed = sends
+        .iter()
+        .filter(|send| send.status == SendStatus::Queued && send.position.is_some())
+        .count();
+    if i64::try_from(placed) != Ok(hot.pending) {
+        let row = json!({ "pending": hot.pending, "queued": placed });
+        found.add("session.pending_matches", row);
+    }
+    let running = count(SendStatus::Running);
+    let waiting = count(SendStatus::Waiting);
+    if running + waiting > 1 {
+        let row = json!({ "running": running, "waiting": waiting });
+        found.add("session.one_active_send", row);
+    }
+    // Whether what a waiting send waits for has come is not in the dump: it may be ready or not.
+    let has_work = running > 0 || placed > 0;
+    let is_ready = hot.ready_since.is_some();
+    if hot.owner.is_none() && waiting == 0 && is_ready != has_work {
+        let row = json!({ "ready_since": hot.ready_since, "running": running, "queued": placed });
+        found.add("session.ready_iff_work", row);
+    }
+}
+
+fn epochs(found: &mut Found<'_>) {
+    let session = found.session;
+    let messages = session.messages.iter().map(|m| ("seq", m.seq, m.epoch));
+    let steps = session.steps.iter().map(|s| ("step", s.n, s.epoch));
+    for written in [messages.collect::<Vec<_>>(), steps.collect()] {
+        let mut highest = 0;
+        for (what, n, epoch) in written {
+            let row = || json!({ what: n, "epoch": epoch, "granted": session.hot.epoch });
+            // Epoch 0 is no grant: an accept, a cancel of a queued send, a copy.
+            if epoch != 0 && epoch < highest {
+                found.add("epoch.never_decreases", row());
+            }
+            if epoch > session.hot.epoch || epoch < 0 {
+                found.add("epoch.granted", row());
+            }
+            highest = highest.max(epoch);
+        }
+    }
+    let mut boots: BTreeMap<i64, BTreeSet<BootId>> = BTreeMap::new();
+    for step in session.steps.iter().filter(|step| step.epoch > 0) {
+        boots.entry(step.epoch).or_default().insert(step.boot);
+    }
+    for (epoch, boots) in boots.into_iter().filter(|(_, boots)| boots.len() > 1) {
+        found.add(
+            "epoch.one_boot",
+            json!({ "epoch": epoch, "boots": boots.len() }),
+        );
+    }
+}
+
+/// Each call has one result, after it, in its send, before the next round. While its round is the
+/// last one of an open send, the result may still come.
+fn calls(found: &mut Found<'_>) {
+    let session = found.session;
+    let mut asked = BTreeSet::new();
+    for message in &session.messages {
+        let next_round = session
+            .messages
+            .iter()
+            .find(|later| later.seq > message.seq && later.role == Role::Assistant);
+        let until = next_round.map_or(i64::MAX, |next| next.seq);
+        let send = session.sends.iter().find(|send| send.id == message.send_id);
+        let over = next_round.is_some() || send.is_some_and(|send| send.status.is_final());
+        for call in &message.tool_calls {
+            asked.insert(call.id.as_str());
+            let answers: Vec<&Message> = session
+                .messages
+                .iter()
+                .filter(|answer| answer.tool_call_id.as_deref() == Some(&call.id))
+                .collect();
+            let in_time = answers.iter().all(|answer| {
+                let between = answer.seq > message.seq && answer.seq < until;
+                between && answer.send_id == message.send_id
+            });
+            if !in_time || answers.len() > 1 || (over && answers.is_empty()) {
+                let row = json!({ "call": call.id, "seq": message.seq, "results": answers.len() });
+                found.add("call.one_result", row);
+            }
+        }
+    }
+    for message in &session.messages {
+        if let Some(id) = &message.tool_call_id
+            && !asked.contains(id.as_str())
+        {
+            found.add("call.one_result", json!({ "call": id, "seq": message.seq }));
+        }
+    }
+}
+
+/// A running send has a live owner. An owner that died may be missed for the bound; a send that
+/// was given back is ready, and how long it has been so is not recorded.
+fn leases(found: &mut Found<'_>, dump: &Dump, now: Timestamp, options: AuditOptions) {
+    let session = found.session;
+    let Some(owner) = session.hot.owner else {
+        return;
+    };
+    let boot = dump.boots.iter().find(|boot| boot.id == owner);
+    let ended = boot.map(|boot| {
+        let declared = boot.dead_at.unwrap_or(boot.lease_until);
+        declared.min(boot.lease_until)
+    });
+    let missed = ended.is_none_or(|ended| ended.after(options.takeover_bound) < now);
+    for send in &session.sends {
+        if send.status == SendStatus::Running && missed {
+            found.add(
+                "send.running_has_lease",
+                json!({ "send": send.id, "owner": owner }),
+            );
+        }
+    }
+}
+
+fn usage(found: &mut Found<'_>) {
+    let session = found.session;
+    for message in &session.messages {
+        let paid = session
+            .usage
+            .iter()
+            .any(|(send, round, _)| *send == message.send_id && *round == message.round);
+        if message.role == Role::Assistant && message.epoch > 0 && !paid {
+            let row = json!({ "send": message.send_id, "round": message.round });
+            found.add("usage.matches_rounds", row);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

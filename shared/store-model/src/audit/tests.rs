@@ -1,0 +1,341 @@
+use std::time::Duration;
+
+use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::id::{LeaseToken, SessionId, SessionKey, TenantId};
+use mainspring_shared::lease::Lease;
+use mainspring_shared::message::{ContentPart, NewMessage, ToolCall};
+use mainspring_shared::send::{SendResult, StopReason};
+use mainspring_shared::step::RoundRef;
+use mainspring_shared::store::{
+    AcceptSend, AppendRound, ClaimOutcome, ClaimSession, CompleteSend, NewBoot, NewSession, Role,
+    SendTotals, Target, Then, UsageRow,
+};
+use mainspring_shared::usage::Usage;
+use serde_json::Map;
+use uuid::Uuid;
+
+use super::*;
+use crate::state::State;
+use crate::{boots, claim, leases, sends};
+
+const NOW: Timestamp = Timestamp(1_000_000);
+const BOOT: BootId = BootId(Uuid::from_u128(0xb));
+const KEY: SessionKey = SessionKey {
+    tenant: TenantId::DEFAULT,
+    session: SessionId(Uuid::from_u128(0x5)),
+};
+
+fn send_id(n: u128) -> SendId {
+    SendId(Uuid::from_u128(n))
+}
+
+fn assistant(round: i32, calls: &[&str]) -> NewMessage {
+    let call = |id: &&str| ToolCall {
+        id: (*id).to_owned(),
+        name: "look".to_owned(),
+        arguments: Value::Null,
+    };
+    NewMessage {
+        role: mainspring_shared::message::Role::Assistant,
+        tool_calls: calls.iter().map(call).collect(),
+        ..NewMessage::user(vec![ContentPart::text("hm")], round)
+    }
+}
+
+fn answer(call: &str) -> NewMessage {
+    NewMessage {
+        role: mainspring_shared::message::Role::Tool,
+        tool_call_id: Some(call.to_owned()),
+        name: Some("look".to_owned()),
+        asked_back: Some(1),
+        ..NewMessage::user(vec![ContentPart::text("here")], 0)
+    }
+}
+
+fn paid(round: i32) -> Vec<UsageRow> {
+    vec![UsageRow {
+        round,
+        attempt: round + 1,
+        model: "m".to_owned(),
+        usage: Usage::default(),
+    }]
+}
+
+fn round(index: i32) -> RoundRef {
+    RoundRef {
+        index,
+        model: "m".to_owned(),
+        usage: Usage::default(),
+    }
+}
+
+/// A session with a completed send of two rounds, one of them with a tool; a second send that
+/// runs; and a third that is queued.
+fn healthy() -> Dump {
+    let mut state = State::default();
+    let boot = NewBoot {
+        id: BOOT,
+        role: Role::Worker,
+        name: "one".to_owned(),
+        pool: "default".to_owned(),
+        concurrency: 1,
+        ttl: Duration::from_secs(10),
+    };
+    boots::register(&mut state, NOW, boot);
+    for n in 1..=3 {
+        let item = AcceptSend {
+            id: send_id(n),
+            target: match n {
+                1 => Target::New(Box::new(NewSession {
+                    key: KEY,
+                    agent: AgentSpec::default(),
+                    metadata: Map::new(),
+                })),
+                _ => Target::Existing(KEY),
+            },
+            input: vec![ContentPart::text("hello")],
+            options: SendOptions::default(),
+            idempotency: None,
+            queued_max: 10,
+        };
+        sends::accept(&mut state, NOW, BOOT, item);
+    }
+    let item = ClaimSession {
+        key: KEY,
+        token: LeaseToken(Uuid::from_u128(0x7)),
+        cached_next_seq: 0,
+        cached_from_seq: 0,
+    };
+    let ClaimOutcome::Claimed(claimed) = claim::claim(&mut state, NOW, BOOT, &item) else {
+        panic!("the session has work");
+    };
+    work(&mut state, claimed.lease);
+    state.dump()
+}
+
+fn work(state: &mut State, lease: Lease) {
+    let item = AppendRound {
+        key: KEY,
+        lease,
+        send_id: send_id(1),
+        messages: vec![
+            NewMessage::user(vec![ContentPart::text("hello")], 0),
+            assistant(0, &["c1"]),
+            answer("c1"),
+        ],
+        calls: Vec::new(),
+        usage: paid(0),
+        round: round(0),
+        totals: SendTotals::default(),
+    };
+    leases::append(state, NOW, item);
+    let item = CompleteSend {
+        key: KEY,
+        lease,
+        send_id: send_id(1),
+        messages: vec![assistant(1, &[])],
+        usage: paid(1),
+        round: Some(round(1)),
+        totals: SendTotals::default(),
+        result: SendResult::completed(StopReason::End, "hm".to_owned()),
+        then: Then::Continue,
+    };
+    leases::complete(state, NOW, item);
+}
+
+/// The violations after `plant` changed a healthy content.
+fn found(plant: impl FnOnce(&mut Dump)) -> Vec<String> {
+    let mut dump = healthy();
+    plant(&mut dump);
+    let violations = audit(&dump, NOW, AuditOptions::default());
+    violations.into_iter().map(|v| v.invariant).collect()
+}
+
+#[test]
+fn a_healthy_content_violates_nothing() {
+    assert_eq!(found(|_| {}), Vec::<String>::new());
+}
+
+#[test]
+fn a_second_final_step_is_found() {
+    let names = found(|dump| {
+        let steps = &mut dump.sessions[0].steps;
+        steps[0].kind = StepKind::Finished;
+    });
+    assert!(
+        names.contains(&"send.one_final_step".to_owned()),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_final_send_without_a_final_step_is_found() {
+    let names = found(|dump| {
+        let steps = dump.sessions[0].steps.iter_mut();
+        for step in steps.filter(|step| step.kind == StepKind::Finished) {
+            step.kind = StepKind::Round;
+        }
+    });
+    assert_eq!(names, ["send.one_final_step"]);
+}
+
+#[test]
+fn a_message_behind_the_final_step_is_found() {
+    let names = found(|dump| {
+        let session = &mut dump.sessions[0];
+        let mut late = session.messages[0].clone();
+        late.seq = session.hot.next_seq;
+        session.hot.next_seq += 1;
+        session.messages.push(late);
+    });
+    assert_eq!(names, ["send.final_is_last"]);
+}
+
+#[test]
+fn a_missing_message_is_found() {
+    let names = found(|dump| {
+        dump.sessions[0].messages.remove(0);
+    });
+    assert_eq!(names, ["session.seq_gap_free"]);
+}
+
+#[test]
+fn a_missing_step_is_found() {
+    let names = found(|dump| dump.sessions[0].hot.next_step += 1);
+    assert_eq!(names, ["session.steps_gap_free"]);
+}
+
+#[test]
+fn a_place_taken_twice_is_found() {
+    let names = found(|dump| dump.sessions[0].sends[1].position = Some(1));
+    assert_eq!(names, ["session.positions_unique"]);
+}
+
+#[test]
+fn a_wrong_count_of_queued_sends_is_found() {
+    let names = found(|dump| dump.sessions[0].hot.pending = 0);
+    assert_eq!(names, ["session.pending_matches"]);
+}
+
+#[test]
+fn work_that_nobody_would_hear_of_is_found() {
+    let names = found(|dump| {
+        let hot = &mut dump.sessions[0].hot;
+        (hot.owner, hot.token, hot.ready_since) = (None, None, None);
+    });
+    assert_eq!(names, ["session.ready_iff_work"]);
+}
+
+#[test]
+fn two_running_sends_are_found() {
+    let names = found(|dump| {
+        let session = &mut dump.sessions[0];
+        let started = session.sends[1].clone();
+        session.hot.pending = 0;
+        let third = &mut session.sends[2];
+        third.status = SendStatus::Running;
+        (third.started_at, third.agent_version) = (started.started_at, started.agent_version);
+    });
+    assert_eq!(names, ["session.one_active_send"]);
+}
+
+#[test]
+fn an_epoch_that_goes_back_is_found() {
+    let names = found(|dump| {
+        let session = &mut dump.sessions[0];
+        session.hot.epoch = 2;
+        session.messages[0].epoch = 2;
+    });
+    assert_eq!(names, ["epoch.never_decreases"]);
+}
+
+#[test]
+fn two_boots_under_one_epoch_are_found() {
+    let names = found(|dump| {
+        let steps = &mut dump.sessions[0].steps;
+        let last = steps.last_mut().expect("there are steps");
+        last.boot = BootId(Uuid::from_u128(0xbb));
+    });
+    assert_eq!(names, ["epoch.one_boot"]);
+}
+
+#[test]
+fn an_epoch_that_was_never_granted_is_found() {
+    let names = found(|dump| dump.sessions[0].hot.epoch = 0);
+    assert_eq!(names, ["epoch.granted"]);
+}
+
+#[test]
+fn a_call_without_its_result_is_found() {
+    let names = found(|dump| {
+        let answer = &mut dump.sessions[0].messages[2];
+        answer.tool_call_id = None;
+    });
+    assert_eq!(names, ["call.one_result"]);
+}
+
+#[test]
+fn a_result_without_its_call_is_found() {
+    let names = found(|dump| {
+        let asking = &mut dump.sessions[0].messages[1];
+        asking.tool_calls.clear();
+    });
+    assert_eq!(names, ["call.one_result"]);
+}
+
+#[test]
+fn a_running_send_whose_owner_is_long_dead_is_found() {
+    let bound = AuditOptions::default().takeover_bound.as_millis() as i64;
+    let at_bound = found(|dump| dump.boots[0].lease_until = Timestamp(NOW.0 - bound));
+    assert_eq!(at_bound, Vec::<String>::new());
+    let names = found(|dump| dump.boots[0].lease_until = Timestamp(NOW.0 - bound - 1));
+    assert_eq!(names, ["send.running_has_lease"]);
+    let unknown = found(|dump| dump.boots.clear());
+    assert_eq!(unknown, ["send.running_has_lease"]);
+}
+
+#[test]
+fn a_round_that_nobody_paid_for_is_found() {
+    let names = found(|dump| {
+        dump.sessions[0].usage.remove(0);
+    });
+    assert_eq!(names, ["usage.matches_rounds"]);
+}
+
+#[test]
+fn fields_that_do_not_fit_the_status_are_found() {
+    let plants: [fn(&mut SendRecord); 6] = [
+        |send| send.finished_at = None,
+        |send| send.stop_reason = None,
+        |send| send.waiting_on = Some(mainspring_shared::send::WaitingOn::Tool),
+        |send| send.error = Some(Failure::new(Code::Internal, "x")),
+        |send| send.alarm_at = Some(NOW),
+        |send| send.agent_version = None,
+    ];
+    for (n, plant) in plants.into_iter().enumerate() {
+        let names = found(|dump| plant(&mut dump.sessions[0].sends[0]));
+        assert_eq!(names, ["send.shape"], "plant {n}");
+    }
+}
+
+#[test]
+fn every_invariant_of_the_list_has_a_plant_here() {
+    let this_file = include_str!("tests.rs");
+    for (name, _) in INVARIANTS {
+        assert!(this_file.contains(&format!("\"{name}\"")), "{name}");
+    }
+}
+
+#[test]
+fn no_more_rows_are_shown_than_asked_for() {
+    let mut dump = healthy();
+    dump.sessions[0].usage.clear();
+    let options = AuditOptions {
+        rows_max: 1,
+        ..AuditOptions::default()
+    };
+    let violations = audit(&dump, NOW, options);
+    assert_eq!(violations.len(), 1);
+    assert_eq!(violations[0].rows.len(), 1);
+}

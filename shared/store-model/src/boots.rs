@@ -1,0 +1,76 @@
+//! The lives of processes.
+
+use std::time::Duration;
+
+use mainspring_shared::id::BootId;
+use mainspring_shared::store::{BootRecord, NewBoot, Renewal};
+use mainspring_shared::time::Timestamp;
+
+use crate::state::State;
+
+/// How long an ended boot stays in the list.
+const SHOWN_FOR: Duration = Duration::from_mins(10);
+
+pub(crate) fn register(state: &mut State, now: Timestamp, boot: NewBoot) {
+    let record = BootRecord {
+        id: boot.id,
+        role: boot.role,
+        name: boot.name,
+        pool: boot.pool,
+        concurrency: boot.concurrency,
+        in_flight: 0,
+        started_at: now,
+        lease_until: now.after(boot.ttl),
+        dead_at: None,
+    };
+    state.boots.insert(record.id, record);
+}
+
+/// Only a declared death is final: a boot that is late but that nobody missed goes on.
+pub(crate) fn renew(
+    state: &mut State,
+    now: Timestamp,
+    boot: BootId,
+    ttl: Duration,
+    in_flight: u32,
+) -> Renewal {
+    let Some(record) = state.boots.get_mut(&boot) else {
+        return Renewal::Dead;
+    };
+    if record.dead_at.is_some() {
+        return Renewal::Dead;
+    }
+    record.lease_until = now.after(ttl);
+    record.in_flight = in_flight;
+    let signalled = state
+        .sessions
+        .values()
+        .filter(|session| session.hot.owner == Some(boot) && session.hot.signals != 0);
+    Renewal::Renewed {
+        signals: signalled.map(|s| (s.key, s.hot.signals)).collect(),
+    }
+}
+
+pub(crate) fn stop(state: &mut State, now: Timestamp, boot: BootId) {
+    if let Some(record) = state.boots.get_mut(&boot)
+        && record.dead_at.is_none()
+    {
+        record.dead_at = Some(now);
+        record.lease_until = now;
+    }
+}
+
+/// Notes that a boot is dead, once its lease was found to have ended.
+pub(crate) fn declare_dead(state: &mut State, now: Timestamp, boot: BootId) {
+    if let Some(record) = state.boots.get_mut(&boot) {
+        record.dead_at = record.dead_at.or(Some(now));
+    }
+}
+
+pub(crate) fn list(state: &State, now: Timestamp) -> Vec<BootRecord> {
+    let shown = state.boots.values().filter(|boot| {
+        let until = boot.dead_at.unwrap_or(boot.lease_until);
+        until.after(SHOWN_FOR) >= now
+    });
+    shown.cloned().collect()
+}

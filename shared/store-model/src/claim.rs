@@ -1,0 +1,130 @@
+//! Taking the lease of a session that has work.
+
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::{BootId, SendId};
+use mainspring_shared::lease::Lease;
+use mainspring_shared::message::{Message, Role};
+use mainspring_shared::send::{SendStatus, WaitingOn};
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, StartedSend};
+use mainspring_shared::time::Timestamp;
+
+use crate::boots;
+use crate::session::{Session, Writer};
+use crate::state::State;
+
+pub(crate) fn claim(
+    state: &mut State,
+    now: Timestamp,
+    boot: BootId,
+    item: &ClaimSession,
+) -> ClaimOutcome {
+    let Some(session) = state.sessions.get(&item.key) else {
+        return ClaimOutcome::Idle;
+    };
+    if session.hot.lifecycle == Lifecycle::Deleted || session.hot.ready_since.is_none() {
+        return ClaimOutcome::Idle;
+    }
+    if state.is_held(session, now) {
+        return ClaimOutcome::Busy;
+    }
+    let orphaned_by = session.hot.owner;
+    if let Some(dead) = orphaned_by {
+        boots::declare_dead(state, now, dead);
+    }
+    let Some(session) = state.sessions.get_mut(&item.key) else {
+        return ClaimOutcome::Idle;
+    };
+    let Some((head, status)) = session.head().map(|send| (send.id, send.status)) else {
+        session.hot.owner = None;
+        session.hot.token = None;
+        session.hot.ready_since = None;
+        return ClaimOutcome::Idle;
+    };
+    let writer = session.grant(boot);
+    session.hot.owner = Some(boot);
+    session.hot.token = Some(item.token);
+    let started = match status {
+        SendStatus::Queued => session.start_head(now),
+        SendStatus::Running | SendStatus::Waiting => {
+            take_over(session, head, orphaned_by.is_some(), writer, now)
+        }
+        // The head is open.
+        SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => None,
+    };
+    let Some(send) = started else {
+        return ClaimOutcome::Idle;
+    };
+    ClaimOutcome::Claimed(Box::new(Claimed {
+        key: item.key,
+        lease: Lease {
+            boot,
+            token: item.token,
+            epoch: writer.epoch,
+        },
+        counters: session.counters(),
+        window: window(session, &send.agent, item),
+        send,
+    }))
+}
+
+/// Goes on with a send that had begun: it was running when its worker died or left, or it waited
+/// and what it waited for has come.
+fn take_over(
+    session: &mut Session,
+    id: SendId,
+    orphaned: bool,
+    writer: Writer,
+    now: Timestamp,
+) -> Option<StartedSend> {
+    let send = session.sends.get_mut(&id)?;
+    let reason = match send.waiting_on.take() {
+        Some(on) => {
+            send.status = SendStatus::Running;
+            send.alarm_at = send.deadline_at;
+            match on {
+                WaitingOn::Retry => "retry",
+                WaitingOn::Recovery => "resume",
+                WaitingOn::Tool
+                | WaitingOn::Human
+                | WaitingOn::Agent
+                | WaitingOn::Run
+                | WaitingOn::Timer => "result",
+            }
+        }
+        None if orphaned => {
+            send.crashes += 1;
+            "takeover"
+        }
+        None => "handover",
+    };
+    let refs = StepRefs {
+        reason: Some(reason.to_owned()),
+        ..StepRefs::default()
+    };
+    session.write_step(id, StepKind::Resumed, writer, now, refs);
+    session.started(id, true)
+}
+
+/// The messages of the active window that the claimer's cache lacks.
+fn window(session: &Session, agent: &AgentSpec, item: &ClaimSession) -> Vec<Message> {
+    let next_seq = session.hot.next_seq;
+    let bound = agent.context.last_messages;
+    let mut from = bound.map_or(1, |last| (next_seq - i64::from(last)).max(1));
+    if let Some(first) = session.messages.get(&from)
+        && first.role == Role::Tool
+    {
+        from = first.asked_at_seq.unwrap_or(from);
+    }
+    let reaches_back = item.cached_next_seq > 0 && item.cached_from_seq <= from;
+    let lacking = if reaches_back && item.cached_next_seq > from {
+        item.cached_next_seq
+    } else if reaches_back && item.cached_next_seq == next_seq {
+        next_seq
+    } else {
+        from
+    };
+    let lacking = session.messages.range(lacking..);
+    lacking.map(|(_, message)| message.clone()).collect()
+}

@@ -1,0 +1,124 @@
+//! Work under a lease: each step first looks whether the lease still holds.
+
+use mainspring_shared::send::{SendResult, SendStatus};
+use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::store::{
+    AppendOutcome, AppendRound, CompleteOutcome, CompleteSend, Completed, ParkOutcome, ParkSend,
+    ParkUntil, ReleaseSession, Then,
+};
+use mainspring_shared::time::Timestamp;
+
+use crate::session::Call;
+use crate::state::State;
+
+pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> AppendOutcome {
+    let session = state.sessions.get_mut(&item.key);
+    let Some(session) = session.filter(|session| session.obeys(item.lease)) else {
+        return AppendOutcome::LeaseLost;
+    };
+    let id = item.send_id;
+    let stored = session.write_messages(id, item.messages, item.lease.epoch, now);
+    for row in item.calls {
+        let call = Call {
+            send_id: id,
+            round: item.round.index,
+            row,
+        };
+        session.calls.insert(call.row.call_id.clone(), call);
+    }
+    session.write_usage(id, item.usage);
+    session.write_totals(id, item.totals);
+    if let Some(send) = session.sends.get_mut(&id) {
+        send.crashes = 0;
+    }
+    let refs = stored.refs(Some(item.round));
+    let step = session.write_step(id, StepKind::Round, item.lease.into(), now, refs);
+    AppendOutcome::Appended {
+        first_seq: stored.first_seq,
+        step,
+        at: now,
+        counters: session.counters(),
+    }
+}
+
+pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) -> CompleteOutcome {
+    let session = state.sessions.get_mut(&item.key);
+    let Some(session) = session.filter(|session| session.obeys(item.lease)) else {
+        return CompleteOutcome::LeaseLost;
+    };
+    let result = if session.hot.signals & SIGNAL_CANCEL == 0 {
+        item.result
+    } else {
+        SendResult::cancelled()
+    };
+    session.hot.signals = 0;
+    let status = result.status;
+    let stored = session.write_messages(item.send_id, item.messages, item.lease.epoch, now);
+    session.write_usage(item.send_id, item.usage);
+    session.write_totals(item.send_id, item.totals);
+    let refs = stored.refs(item.round);
+    let step = session.finish(item.send_id, result, item.lease.into(), now, refs);
+    let goes_on = session.hot.pending > 0 && item.then == Then::Continue;
+    let next = goes_on.then(|| session.start_head(now)).flatten();
+    let next = next.map(|started| (started, session.counters()));
+    let ring = if next.is_some() {
+        None
+    } else {
+        session.give_back(now)
+    };
+    CompleteOutcome::Completed(Box::new(Completed {
+        status,
+        first_seq: stored.first_seq,
+        step,
+        at: now,
+        next,
+        ring,
+    }))
+}
+
+pub(crate) fn park(state: &mut State, now: Timestamp, item: ParkSend) -> ParkOutcome {
+    let session = state.sessions.get_mut(&item.key);
+    let Some(session) = session.filter(|session| session.obeys(item.lease)) else {
+        return ParkOutcome::LeaseLost;
+    };
+    let id = item.send_id;
+    session.write_usage(id, item.usage);
+    session.write_totals(id, item.totals);
+    if session.hot.signals & SIGNAL_CANCEL != 0 {
+        session.hot.signals = 0;
+        let end = SendResult::cancelled();
+        let step = session.finish(id, end, item.lease.into(), now, StepRefs::default());
+        let ring = session.give_back(now);
+        return ParkOutcome::Cancelled { step, ring };
+    }
+    if let Some(send) = session.sends.get_mut(&id) {
+        let due = match item.until {
+            ParkUntil::After(wait) => Some(now.after(wait)),
+            ParkUntil::Asked => None,
+        };
+        send.status = SendStatus::Waiting;
+        send.waiting_on = Some(item.on);
+        send.alarm_at = [due, send.deadline_at].into_iter().flatten().min();
+        send.crashes = 0;
+    }
+    session.hot.owner = None;
+    session.hot.token = None;
+    session.hot.ready_since = None;
+    let refs = StepRefs {
+        reason: Some(item.on.as_str().to_owned()),
+        ..StepRefs::default()
+    };
+    let step = session.write_step(id, StepKind::Waiting, item.lease.into(), now, refs);
+    ParkOutcome::Parked { step }
+}
+
+pub(crate) fn release(state: &mut State, item: ReleaseSession) -> bool {
+    let session = state.sessions.get_mut(&item.key);
+    let Some(session) = session.filter(|session| session.obeys(item.lease)) else {
+        return false;
+    };
+    session.hot.owner = None;
+    session.hot.token = None;
+    true
+}

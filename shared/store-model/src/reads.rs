@@ -1,0 +1,106 @@
+//! What can be asked.
+
+use std::collections::BTreeMap;
+
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::message::Message;
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::step::Step;
+use mainspring_shared::store::{
+    ListSends, ListSessions, Page, QueueStats, ReadMessages, ScalingStats,
+};
+use mainspring_shared::time::Timestamp;
+
+use crate::sessions::record;
+use crate::state::State;
+
+pub(crate) fn session(state: &State, now: Timestamp, key: SessionKey) -> Option<SessionRecord> {
+    record(state, state.sessions.get(&key)?, now)
+}
+
+pub(crate) fn sessions(state: &State, now: Timestamp, query: &ListSessions) -> Page<SessionRecord> {
+    let newest_first = state.sessions.values().rev();
+    let found = newest_first
+        .filter(|session| session.key.tenant == query.tenant)
+        .filter(|session| query.before.is_none_or(|id| session.key.session < id))
+        .filter_map(|session| record(state, session, now))
+        .filter(|record| query.status.is_none_or(|status| status == record.status))
+        .filter(|record| query.agent.is_none() || query.agent == record.agent.name)
+        .filter(|record| {
+            let mut wanted = query.metadata.iter();
+            wanted.all(|(name, text)| {
+                let member = record.metadata.get(name);
+                member.and_then(|value| value.as_str()) == Some(text.as_str())
+            })
+        });
+    page(found, query.limit)
+}
+
+pub(crate) fn sends(state: &State, query: &ListSends) -> Page<SendRecord> {
+    let newest_first = state.homes.iter().rev();
+    let found = newest_first
+        .filter(|((tenant, _), _)| *tenant == query.tenant)
+        .filter(|(_, home)| query.session.is_none_or(|id| home.session == id))
+        .filter(|((_, id), _)| query.before.is_none_or(|before| *id < before))
+        .filter_map(|((tenant, id), _)| state.send(*tenant, *id))
+        .filter(|send| query.status.is_none_or(|status| status == send.status))
+        .cloned();
+    page(found, query.limit)
+}
+
+fn page<T>(found: impl Iterator<Item = T>, limit: u32) -> Page<T> {
+    let mut data: Vec<T> = found.take(limit as usize + 1).collect();
+    let more = data.len() > limit as usize;
+    data.truncate(limit as usize);
+    Page { data, more }
+}
+
+pub(crate) fn messages(state: &State, query: ReadMessages) -> Vec<Message> {
+    let session = state.sessions.get(&query.key);
+    let transcript = session.into_iter().flat_map(|s| s.messages.values());
+    let behind = transcript.filter(|message| message.seq > query.after);
+    behind.take(query.limit as usize).cloned().collect()
+}
+
+pub(crate) fn steps(state: &State, key: SessionKey, after: i64, limit: u32) -> Vec<Step> {
+    let session = state.sessions.get(&key);
+    let steps = session.into_iter().flat_map(|s| s.steps.values());
+    let behind = steps.filter(|step| step.n > after);
+    behind.take(limit as usize).cloned().collect()
+}
+
+/// Pools with anything ready or running, by name.
+pub(crate) fn queue_stats(state: &State, now: Timestamp) -> Vec<QueueStats> {
+    let mut pools: BTreeMap<&str, QueueStats> = BTreeMap::new();
+    for session in state.sessions.values() {
+        let Some(ready_since) = session.hot.ready_since else {
+            continue;
+        };
+        let stats = pools.entry(&session.pool).or_insert_with(|| QueueStats {
+            pool: session.pool.clone(),
+            ready: 0,
+            running: 0,
+            oldest_ready_ms: 0,
+        });
+        if state.is_held(session, now) {
+            stats.running += 1;
+        } else {
+            stats.ready += 1;
+            let waited = now.since(ready_since).as_millis() as u64;
+            stats.oldest_ready_ms = stats.oldest_ready_ms.max(waited);
+        }
+    }
+    pools.into_values().collect()
+}
+
+pub(crate) fn scaling(state: &State, now: Timestamp, pool: &str) -> ScalingStats {
+    let stats = queue_stats(state, now);
+    let stats = stats.into_iter().find(|stats| stats.pool == pool);
+    let (ready, running) = stats.map_or((0, 0), |stats| (stats.ready, stats.running));
+    ScalingStats {
+        ready,
+        running,
+        demand: ready + running,
+    }
+}

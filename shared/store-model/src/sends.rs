@@ -1,0 +1,173 @@
+//! Accepting sends and asking them to end.
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::send::{SendRecord, SendResult, SendStatus, WaitingOn};
+use mainspring_shared::session::{Lifecycle, SIGNAL_CANCEL};
+use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, RefuseReason, Target,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::usage::Usage;
+
+use crate::session::{Session, Writer};
+use crate::state::{Seen, State};
+
+pub(crate) fn accept(
+    state: &mut State,
+    now: Timestamp,
+    boot: BootId,
+    item: AcceptSend,
+) -> AcceptOutcome {
+    match state.seen(item.idempotency.as_ref()) {
+        Seen::Before(send) => return AcceptOutcome::Replayed(SendId(send)),
+        Seen::Mismatch => return AcceptOutcome::Mismatch,
+        Seen::Never => {}
+    }
+    let key = item.target.key();
+    match &item.target {
+        Target::New(new) => {
+            let session = Session::new((**new).clone(), now);
+            state.sessions.insert(key, session);
+        }
+        Target::Existing(_) => {
+            if let Some(reason) = refusal(state.sessions.get(&key), &item) {
+                return AcceptOutcome::Refused(reason);
+            }
+        }
+    }
+    state.remember(item.idempotency.as_ref(), item.id.0, now);
+    state.homes.insert((key.tenant, item.id), key);
+    let Some(session) = state.sessions.get_mut(&key) else {
+        return AcceptOutcome::Refused(RefuseReason::SessionNotFound);
+    };
+    AcceptOutcome::Accepted(store(session, now, boot, item))
+}
+
+fn refusal(session: Option<&Session>, item: &AcceptSend) -> Option<RefuseReason> {
+    let Some(session) = session else {
+        return Some(RefuseReason::SessionNotFound);
+    };
+    match session.hot.lifecycle {
+        Lifecycle::Deleted => return Some(RefuseReason::SessionNotFound),
+        Lifecycle::Closed => return Some(RefuseReason::SessionClosed),
+        Lifecycle::Open => {}
+    }
+    if item.options.on_busy == OnBusy::Reject && session.open_sends().next().is_some() {
+        return Some(RefuseReason::Busy);
+    }
+    (session.hot.pending >= item.queued_max).then_some(RefuseReason::QueueFull)
+}
+
+fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) -> Accepted {
+    let writer = Writer { epoch: 0, boot };
+    let step = session.write_step(
+        item.id,
+        StepKind::Accepted,
+        writer,
+        now,
+        StepRefs::default(),
+    );
+    let deadline_at = item.options.deadline.map(|span| now.after(span.0));
+    let due = item.options.delay.map(|span| now.after(span.0));
+    let position = due.is_none().then(|| take_place(session));
+    let priority = item.options.priority;
+    let send = SendRecord {
+        id: item.id,
+        key: session.key,
+        position,
+        status: SendStatus::Queued,
+        waiting_on: None,
+        stop_reason: None,
+        input: item.input,
+        options: item.options,
+        agent_version: None,
+        output_text: None,
+        output: None,
+        error: None,
+        usage: Usage::default(),
+        rounds: 0,
+        attempts: 0,
+        crashes: 0,
+        cancel_requested: false,
+        deadline_at,
+        alarm_at: [due, deadline_at].into_iter().flatten().min(),
+        first_step: step,
+        created_at: now,
+        started_at: None,
+        finished_at: None,
+    };
+    session.sends.insert(item.id, send);
+    let ring = position.and_then(|_| session.gain_work(priority, now));
+    Accepted {
+        position,
+        step,
+        created_at: now,
+        ring,
+    }
+}
+
+/// Draws the next place in the session.
+pub(crate) fn take_place(session: &mut Session) -> i64 {
+    let place = session.hot.next_position;
+    session.hot.next_position += 1;
+    place
+}
+
+pub(crate) fn cancel(
+    state: &mut State,
+    now: Timestamp,
+    boot: BootId,
+    tenant: TenantId,
+    id: SendId,
+) -> CancelOutcome {
+    let session = state
+        .homes
+        .get(&(tenant, id))
+        .and_then(|home| state.sessions.get_mut(home));
+    let Some(session) = session else {
+        return CancelOutcome::NotFound;
+    };
+    let owner = session.hot.owner;
+    let Some(send) = session.sends.get_mut(&id) else {
+        return CancelOutcome::NotFound;
+    };
+    if send.status.is_final() {
+        return CancelOutcome::AlreadyFinal(Box::new(send.clone()));
+    }
+    send.cancel_requested = true;
+    let (step, ring) = match (send.status, owner) {
+        (SendStatus::Running, Some(owner)) => {
+            session.hot.signals |= SIGNAL_CANCEL;
+            return CancelOutcome::Signalled {
+                send: Box::new(send.clone()),
+                owner,
+            };
+        }
+        (SendStatus::Queued, _) => {
+            let step = session.finish_queued(id, SendResult::cancelled(), boot, now);
+            (step, None)
+        }
+        _ => session.finish_unowned(id, SendResult::cancelled(), boot, now),
+    };
+    let send = Box::new(session.sends[&id].clone());
+    CancelOutcome::Cancelled { send, step, ring }
+}
+
+pub(crate) fn resume_recovery(
+    state: &mut State,
+    now: Timestamp,
+    key: SessionKey,
+) -> Option<SendId> {
+    let session = state.sessions.get_mut(&key)?;
+    let send = session.waiting()?;
+    if send.waiting_on != Some(WaitingOn::Recovery) {
+        return None;
+    }
+    let id = send.id;
+    session.hot.ready_since = Some(now);
+    let send = session.sends.get_mut(&id)?;
+    send.alarm_at = send.deadline_at;
+    Some(id)
+}

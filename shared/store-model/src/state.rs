@@ -1,0 +1,100 @@
+//! The whole content of a store, as maps.
+
+use std::collections::BTreeMap;
+
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey};
+use mainspring_shared::time::Timestamp;
+use uuid::Uuid;
+
+use crate::session::Session;
+
+/// Everything that a database would hold.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) boots: BTreeMap<BootId, BootRecord>,
+    /// Tombstones too.
+    pub(crate) sessions: BTreeMap<SessionKey, Session>,
+    /// Where each send is.
+    pub(crate) homes: BTreeMap<(TenantId, SendId), SessionKey>,
+    /// By tenant, route and key.
+    pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
+}
+
+/// A request that was served under an idempotency key.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) body_hash: [u8; 32],
+    /// What it made.
+    pub(crate) resource: Uuid,
+    pub(crate) created_at: Timestamp,
+}
+
+/// What the store knows of a request before serving it.
+pub(crate) enum Seen {
+    /// Nothing, or it carries no key.
+    Never,
+    /// It was served, and made this.
+    Before(Uuid),
+    /// Another request had its key.
+    Mismatch,
+}
+
+impl State {
+    /// Whether a boot may own sessions: it is known, not declared dead, and its lease runs.
+    pub(crate) fn is_live(&self, boot: BootId, now: Timestamp) -> bool {
+        let boot = self.boots.get(&boot);
+        boot.is_some_and(|boot| boot.dead_at.is_none() && boot.lease_until >= now)
+    }
+
+    /// Whether a live boot owns the session.
+    pub(crate) fn is_held(&self, session: &Session, now: Timestamp) -> bool {
+        session
+            .hot
+            .owner
+            .is_some_and(|boot| self.is_live(boot, now))
+    }
+
+    /// A send by id.
+    pub(crate) fn send(&self, tenant: TenantId, id: SendId) -> Option<&SendRecord> {
+        let home = self.homes.get(&(tenant, id))?;
+        self.sessions.get(home)?.sends.get(&id)
+    }
+
+    /// Looks an idempotency key up.
+    pub(crate) fn seen(&self, key: Option<&IdempotencyKey>) -> Seen {
+        let Some(key) = key else {
+            return Seen::Never;
+        };
+        match self.requests.get(&slot(key)) {
+            None => Seen::Never,
+            Some(request) if request.body_hash == key.body_hash => Seen::Before(request.resource),
+            Some(_) => Seen::Mismatch,
+        }
+    }
+
+    /// Remembers what a request made.
+    pub(crate) fn remember(&mut self, key: Option<&IdempotencyKey>, made: Uuid, now: Timestamp) {
+        if let Some(key) = key {
+            let request = Request {
+                body_hash: key.body_hash,
+                resource: made,
+                created_at: now,
+            };
+            self.requests.insert(slot(key), request);
+        }
+    }
+
+    /// The content in the fixed order of the maps.
+    pub(crate) fn dump(&self) -> Dump {
+        Dump {
+            boots: self.boots.values().cloned().collect(),
+            sessions: self.sessions.values().map(Session::dump).collect(),
+        }
+    }
+}
+
+fn slot(key: &IdempotencyKey) -> (TenantId, String, String) {
+    (key.tenant, key.route.clone(), key.key.clone())
+}

@@ -1,0 +1,299 @@
+//! The port: each method is one function of a noun, run under the lock.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::message::Message;
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::step::Step;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
+    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
+    DeleteOutcome, Dump, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
+    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
+    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+};
+use mainspring_shared::time::{Clock, Timestamp};
+
+use crate::audit::audit;
+use crate::state::State;
+use crate::{boots, claim, leases, reads, sends, sessions, sweeps};
+
+/// The store port in memory. Its clock takes the place of the database's; what it holds is gone
+/// when it is dropped. No method ever fails.
+pub struct ModelStore {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+impl ModelStore {
+    /// An empty store whose now is that of `clock`.
+    pub fn open(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The content, and the time at which a step on it runs. A step is short and does not wait, so
+    /// holding the lock throughout makes it one transaction.
+    fn begin(&self, at: Option<Timestamp>) -> (MutexGuard<'_, State>, Timestamp) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state, at.unwrap_or_else(|| self.clock.now()))
+    }
+}
+
+impl fmt::Debug for ModelStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelStore").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for ModelStore {
+    async fn now(&self) -> Result<Timestamp> {
+        Ok(self.clock.now())
+    }
+
+    async fn check(&self) -> Result<ServerInfo> {
+        Ok(ServerInfo {
+            server: "model".to_owned(),
+            schema: 1,
+            now: self.clock.now(),
+        })
+    }
+
+    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
+        let (mut state, now) = self.begin(at);
+        boots::register(&mut state, now, boot);
+        Ok(())
+    }
+
+    async fn renew_boot(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        ttl: Duration,
+        in_flight: u32,
+    ) -> Result<Renewal> {
+        let (mut state, now) = self.begin(at);
+        Ok(boots::renew(&mut state, now, boot, ttl, in_flight))
+    }
+
+    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()> {
+        let (mut state, now) = self.begin(at);
+        boots::stop(&mut state, now, boot);
+        Ok(())
+    }
+
+    async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
+        let (state, now) = self.begin(at);
+        Ok(boots::list(&state, now))
+    }
+
+    async fn create_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewSession, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|(new, key)| sessions::create(&mut state, now, new, key.as_ref()));
+        Ok(outcomes.collect())
+    }
+
+    async fn update_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        patch: SessionPatch,
+    ) -> Result<UpdateOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(sessions::update(&mut state, now, key, patch))
+    }
+
+    async fn delete_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        boot: BootId,
+    ) -> Result<DeleteOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(sessions::delete(&mut state, now, key, boot))
+    }
+
+    async fn accept_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AcceptSend>,
+    ) -> Result<Vec<AcceptOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| sends::accept(&mut state, now, boot, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn cancel_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<(TenantId, SendId)>,
+    ) -> Result<Vec<CancelOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|(tenant, id)| sends::cancel(&mut state, now, boot, tenant, id));
+        Ok(outcomes.collect())
+    }
+
+    async fn resume_recovery(
+        &self,
+        at: Option<Timestamp>,
+        _boot: BootId,
+        key: SessionKey,
+    ) -> Result<Option<SendId>> {
+        let (mut state, now) = self.begin(at);
+        Ok(sends::resume_recovery(&mut state, now, key))
+    }
+
+    async fn claim_sessions(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<ClaimSession>,
+    ) -> Result<Vec<ClaimOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .iter()
+            .map(|item| claim::claim(&mut state, now, boot, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn append_rounds(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<AppendRound>,
+    ) -> Result<Vec<AppendOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| leases::append(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn complete_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<CompleteSend>,
+    ) -> Result<Vec<CompleteOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| leases::complete(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn park_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ParkSend>,
+    ) -> Result<Vec<ParkOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| leases::park(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn release_sessions(
+        &self,
+        _at: Option<Timestamp>,
+        items: Vec<ReleaseSession>,
+    ) -> Result<Vec<bool>> {
+        let (mut state, _) = self.begin(None);
+        let outcomes = items
+            .into_iter()
+            .map(|item| leases::release(&mut state, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {
+        let (state, now) = self.begin(at);
+        Ok(sweeps::ready(&state, now, &query))
+    }
+
+    async fn sweep_alarms(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        limit: u32,
+    ) -> Result<AlarmSweep> {
+        let (mut state, now) = self.begin(at);
+        Ok(sweeps::alarms(&mut state, now, boot, limit))
+    }
+
+    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        let (mut state, now) = self.begin(at);
+        Ok(sweeps::retention(&mut state, now, keep))
+    }
+
+    async fn get_sends(&self, ids: Vec<(TenantId, SendId)>) -> Result<Vec<Option<SendRecord>>> {
+        let (state, _) = self.begin(None);
+        let found = ids
+            .into_iter()
+            .map(|(tenant, id)| state.send(tenant, id).cloned());
+        Ok(found.collect())
+    }
+
+    async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>> {
+        let (state, now) = self.begin(None);
+        Ok(reads::session(&state, now, key))
+    }
+
+    async fn list_sessions(&self, query: ListSessions) -> Result<Page<SessionRecord>> {
+        let (state, now) = self.begin(None);
+        Ok(reads::sessions(&state, now, &query))
+    }
+
+    async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::sends(&state, &query))
+    }
+
+    async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::messages(&state, query))
+    }
+
+    async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::steps(&state, key, after, limit))
+    }
+
+    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        let (state, now) = self.begin(at);
+        Ok(reads::queue_stats(&state, now))
+    }
+
+    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats> {
+        let (state, now) = self.begin(at);
+        Ok(reads::scaling(&state, now, pool))
+    }
+
+    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>> {
+        let (state, now) = self.begin(at);
+        Ok(audit(&state.dump(), now, options))
+    }
+
+    async fn dump(&self) -> Result<Dump> {
+        let (state, _) = self.begin(None);
+        Ok(state.dump())
+    }
+}

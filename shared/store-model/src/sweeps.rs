@@ -1,0 +1,123 @@
+//! What has to happen by itself: ready sessions found again, alarms served, old rows removed.
+
+use std::time::Duration;
+
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
+use mainspring_shared::store::{AlarmSweep, ReadySession, SweepReady, Swept};
+use mainspring_shared::time::Timestamp;
+
+use crate::sends::take_place;
+use crate::session::Session;
+use crate::state::State;
+
+/// Ready sessions without a live owner, oldest first.
+pub(crate) fn ready(state: &State, now: Timestamp, query: &SweepReady) -> Swept {
+    let mut found: Vec<ReadySession> = state
+        .sessions
+        .values()
+        .filter(|session| !state.is_held(session, now))
+        .filter_map(Session::ring)
+        .filter(|ready| query.pool.as_ref().is_none_or(|pool| *pool == ready.pool))
+        .filter(|ready| ready.ready_since.0 + query.older_than_ms <= now.0)
+        .filter(|ready| query.after.is_none_or(|after| place(ready) > after))
+        .collect();
+    found.sort_by_key(place);
+    let more = found.len() > query.limit as usize;
+    found.truncate(query.limit as usize);
+    let next = found.last().map(place).filter(|_| more);
+    Swept {
+        sessions: found,
+        next,
+    }
+}
+
+fn place(ready: &ReadySession) -> (Timestamp, SessionKey) {
+    (ready.ready_since, ready.key)
+}
+
+/// Serves due alarms, oldest first.
+pub(crate) fn alarms(state: &mut State, now: Timestamp, boot: BootId, limit: u32) -> AlarmSweep {
+    let mut due: Vec<(Timestamp, SessionKey, SendId)> = armed(state)
+        .filter(|(alarm_at, _)| *alarm_at <= now)
+        .map(|(alarm_at, send)| (alarm_at, send.key, send.id))
+        .collect();
+    due.sort_by_key(|(alarm_at, _, id)| (*alarm_at, *id));
+    due.truncate(limit as usize);
+    let mut sweep = AlarmSweep {
+        now,
+        ..AlarmSweep::default()
+    };
+    for (_, key, id) in due {
+        if let Some(session) = state.sessions.get_mut(&key) {
+            serve(session, id, boot, &mut sweep);
+        }
+    }
+    sweep.next_alarm_at = armed(state).map(|(alarm_at, _)| alarm_at).min();
+    sweep
+}
+
+fn armed(state: &State) -> impl Iterator<Item = (Timestamp, &SendRecord)> {
+    let sends = state.sessions.values().flat_map(|s| s.sends.values());
+    sends.filter_map(|send| send.alarm_at.map(|alarm_at| (alarm_at, send)))
+}
+
+fn serve(session: &mut Session, id: SendId, boot: BootId, sweep: &mut AlarmSweep) {
+    let now = sweep.now;
+    let owned = session.hot.owner.is_some();
+    let Some(send) = session.sends.get_mut(&id) else {
+        return;
+    };
+    sweep.served += 1;
+    let too_late = send.deadline_at.is_some_and(|deadline| deadline <= now);
+    match send.status {
+        SendStatus::Queued if too_late => {
+            let step = session.finish_queued(id, past_deadline(), boot, now);
+            sweep.finished.push((session.key, id, step));
+        }
+        // Its worker watches the deadline.
+        SendStatus::Running if owned => send.alarm_at = None,
+        SendStatus::Running | SendStatus::Waiting if too_late => {
+            let (step, ring) = session.finish_unowned(id, past_deadline(), boot, now);
+            sweep.finished.push((session.key, id, step));
+            sweep.ring.extend(ring);
+        }
+        SendStatus::Queued => {
+            send.alarm_at = send.deadline_at;
+            let priority = send.options.priority;
+            let position = take_place(session);
+            if let Some(send) = session.sends.get_mut(&id) {
+                send.position = Some(position);
+            }
+            sweep.ring.extend(session.gain_work(priority, now));
+        }
+        SendStatus::Running | SendStatus::Waiting => {
+            send.alarm_at = send.deadline_at;
+            session.hot.ready_since = Some(now);
+            sweep.ring.extend(session.ring());
+        }
+        SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => send.alarm_at = None,
+    }
+}
+
+fn past_deadline() -> SendResult {
+    let message = "the deadline passed before the send ended";
+    let failure = Failure::new(Code::SendDeadline, message);
+    SendResult::failed(StopReason::Deadline, failure)
+}
+
+/// Removes what is old enough. Ended boots go once no session names them and they are old too.
+pub(crate) fn retention(state: &mut State, now: Timestamp, keep: Duration) -> u64 {
+    let is_old = |time: Timestamp| time.after(keep) < now;
+    let before = state.requests.len() + state.boots.len();
+    state
+        .requests
+        .retain(|_, request| !is_old(request.created_at));
+    let sessions = &state.sessions;
+    state.boots.retain(|id, boot| {
+        let ended = boot.dead_at.unwrap_or(boot.lease_until);
+        !is_old(ended) || sessions.values().any(|s| s.hot.owner == Some(*id))
+    });
+    (before - state.requests.len() - state.boots.len()) as u64
+}
