@@ -13,9 +13,14 @@ pub struct SystemClock {
 
 impl SystemClock {
     /// A clock whose monotonic reading starts now.
-    #[expect(clippy::disallowed_methods, reason = "this is the one source of monotonic time")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one source of monotonic time"
+    )]
     pub fn new() -> Self {
-        Self { start: Instant::now() }
+        Self {
+            start: Instant::now(),
+        }
     }
 }
 
@@ -27,9 +32,14 @@ impl Default for SystemClock {
 
 #[async_trait]
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one source of wall-clock time")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one source of wall-clock time"
+    )]
     fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
@@ -37,7 +47,10 @@ impl Clock for SystemClock {
         self.start.elapsed()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that waits")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that waits"
+    )]
     async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }

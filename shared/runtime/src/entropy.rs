@@ -8,12 +8,18 @@ use uuid::Uuid;
 pub struct OsEntropy;
 
 impl Entropy for OsEntropy {
-    #[expect(clippy::disallowed_methods, reason = "this is the one source of ordered ids")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one source of ordered ids"
+    )]
     fn ordered_id(&self) -> Uuid {
         Uuid::now_v7()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the one source of random ids")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one source of random ids"
+    )]
     fn random_id(&self) -> Uuid {
         Uuid::new_v4()
     }

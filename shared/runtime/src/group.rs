@@ -23,7 +23,9 @@ pub struct Group<T, R> {
 
 impl<T, R> Clone for Group<T, R> {
     fn clone(&self) -> Self {
-        Self { items: self.items.clone() }
+        Self {
+            items: self.items.clone(),
+        }
     }
 }
 
@@ -66,7 +68,10 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
     /// worked on even if the caller goes away.
     pub async fn submit(&self, item: T) -> Result<R, GroupEnded> {
         let (caller, answer) = oneshot::channel();
-        self.items.send((item, caller)).await.map_err(|_| GroupEnded)?;
+        self.items
+            .send((item, caller))
+            .await
+            .map_err(|_| GroupEnded)?;
         answer.await.map_err(|_| GroupEnded)
     }
 }

@@ -1,11 +1,20 @@
 #![doc = include_str!("../README.md")]
 
 mod clock;
+mod config;
 mod entropy;
 mod group;
 mod lifecycle;
+mod metrics;
+mod telemetry;
 
 pub use clock::SystemClock;
+pub use config::{
+    Backend, Config, Environment, LogFormat, Migrate, Problem, Problems, Provider, ProviderKind,
+    Purpose, Secret, Sources,
+};
 pub use entropy::OsEntropy;
 pub use group::{GROUP_MAX, Group, GroupEnded};
 pub use lifecycle::Lifecycle;
+pub use metrics::Metrics;
+pub use telemetry::Telemetry;

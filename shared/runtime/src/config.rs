@@ -1,0 +1,192 @@
+//! Configuration: flag over environment over file over defaults.
+//!
+//! Every key is declared once, in [`keys`](self::keys), with its kind and bounds; its environment
+//! name follows from its path (`worker.concurrency` is `MAINSPRING_WORKER_CONCURRENCY`). Each layer
+//! is checked key by key against that table, so that all problems are reported at once and each
+//! names where it came from.
+
+mod environment;
+mod keys;
+mod layers;
+mod print;
+mod provider;
+mod secret;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use mainspring_shared::retry::Policy;
+use mainspring_shared::time::Span;
+use serde::Deserialize;
+
+pub use environment::Environment;
+pub use layers::Sources;
+pub use provider::{Provider, ProviderKind};
+pub use secret::Secret;
+pub use validate::{Backend, Purpose};
+
+/// Everything that a user can decide about a process, checked.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where client commands find a scheduler.
+    pub server: String,
+    /// The database; its scheme picks the backend. None with the embedded one.
+    #[serde(default)]
+    pub database_url: Option<Secret>,
+    /// Connections that one process opens to its database.
+    pub database_connections: u32,
+    /// The queue and the bus of live events. None with the in-process ones.
+    #[serde(default)]
+    pub redis_url: Option<Secret>,
+    /// Where the embedded database lives.
+    pub data_dir: PathBuf,
+    /// Where the scheduler serves the API, as `HOST:PORT`.
+    pub listen: String,
+    /// Where a worker serves `/livez`, `/readyz` and `/metrics`, as `HOST:PORT`; nowhere when none.
+    #[serde(default)]
+    pub ops_listen: Option<String>,
+    /// The process's label for people; made of host and process id when none.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What a scheduler does about the schema when it starts.
+    pub migrate: Migrate,
+    /// How long a process keeps its sessions without a renewal.
+    pub lease_ttl: Span,
+    /// How often a scheduler looks for sessions that nobody works on.
+    pub sweep_interval: Span,
+    /// Which log lines appear: `info`, or `warn,mainspring_worker=debug`, …
+    pub log: String,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// Where traces go over OTLP/HTTP; nowhere when none.
+    #[serde(default)]
+    pub otlp_endpoint: Option<String>,
+    /// Bounds of the scheduler.
+    pub scheduler: SchedulerConfig,
+    /// Bounds of the worker.
+    pub worker: WorkerConfig,
+    /// How a failed model call is tried again.
+    pub retry: RetryConfig,
+    /// The default provider, for models without a provider's name.
+    pub llm: Provider,
+    /// Further providers by name, for models named `NAME/model`.
+    #[serde(default)]
+    pub providers: BTreeMap<String, Provider>,
+    /// What [`print`](Self::print) shows.
+    #[serde(skip)]
+    printed: String,
+}
+
+impl Config {
+    /// The configuration as a file would hold it, each value with where it came from, without
+    /// what is secret.
+    pub fn print(&self) -> &str {
+        &self.printed
+    }
+}
+
+/// What a scheduler does about the schema when it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Migrate {
+    /// Brings it up.
+    Create,
+    /// Refuses to start unless it is up.
+    Verify,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Pretty,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Bounds of the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SchedulerConfig {
+    /// Bytes that a request's body may have.
+    pub body_bytes_max: u64,
+    /// The longest `?wait`; longer ones are cut to it.
+    pub wait_max: Span,
+    /// How long a stop waits for requests and streams under way.
+    pub drain_timeout: Span,
+}
+
+/// Bounds of the worker.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerConfig {
+    /// Sends in flight.
+    pub concurrency: u32,
+    /// The pool whose sessions it serves.
+    pub pool: String,
+    /// How long a stop waits for rounds under way before it gives their leases back.
+    pub drain_timeout: Span,
+}
+
+/// How a failed model call is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryConfig {
+    /// Calls in all, the first included.
+    pub attempts_max: u32,
+    /// The upper bound of the first wait; it doubles with each failure.
+    pub base: Span,
+    /// No drawn wait is longer.
+    pub cap: Span,
+    /// No wait that a provider asks for is longer.
+    pub after_max: Span,
+}
+
+impl RetryConfig {
+    /// The same as the rule that applies it.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            attempts_max: self.attempts_max,
+            base: self.base.0,
+            cap: self.cap.0,
+            retry_after_max: self.after_max.0,
+        }
+    }
+}
+
+/// One thing that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of problem, never renamed: `config.unknown_key`, `config.invalid_value`,
+    /// `config.missing`, `config.unsupported` or `config.unreadable`.
+    pub code: &'static str,
+    /// The flag, variable or file that said it.
+    pub origin: String,
+    /// What is wrong and what to write instead. Never a secret's value.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {} [{}]", self.origin, self.detail, self.code)
+    }
+}
+
+/// Everything that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.0))]
+pub struct Problems(pub Vec<Problem>);
+
+fn lines(problems: &[Problem]) -> String {
+    problems
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The process's environment, read once.
+
+use std::collections::BTreeMap;
+
+/// What every variable of ours begins with.
+pub(super) const PREFIX: &str = "MAINSPRING_";
+
+/// Variables of ours that are no keys: a file's path, and what the tests use.
+const NOT_KEYS: [&str; 2] = ["MAINSPRING_CONFIG", "MAINSPRING_TEST_"];
+
+/// A snapshot of environment variables. Empty ones count as unset.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// The process's own environment; the one place that reads it.
+    pub fn read() -> Self {
+        Self::from_pairs(std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        }))
+    }
+
+    /// An environment made of pairs.
+    pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        let set = pairs
+            .into_iter()
+            .filter(|(_, value)| !value.trim().is_empty());
+        Self(set.collect())
+    }
+
+    /// A variable's value.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The configuration file that the environment names.
+    pub fn config_file(&self) -> Option<&str> {
+        self.get(NOT_KEYS[0])
+    }
+
+    /// Variables that look like ours but are none: warned of rather than refused, since a cluster
+    /// sets some by itself for a service called `mainspring`.
+    pub fn unknown(&self) -> Vec<&str> {
+        let ours = self
+            .0
+            .keys()
+            .map(String::as_str)
+            .filter(|name| name.starts_with(PREFIX));
+        let strange = ours.filter(|name| {
+            !NOT_KEYS.iter().any(|known| name.starts_with(known))
+                && !super::keys::KEYS.iter().any(|key| key.variable() == *name)
+                && !is_service_link(name)
+        });
+        strange.collect()
+    }
+}
+
+/// Whether Kubernetes sets this name for a service: `…_SERVICE_HOST`, `…_PORT_7464_TCP`, ….
+fn is_service_link(name: &str) -> bool {
+    name.contains("_SERVICE_") || name.ends_with("_PORT") || name.contains("_PORT_")
+}
+
+impl std::fmt::Debug for Environment {
+    /// Names only: values may be secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

@@ -1,0 +1,212 @@
+//! The table of keys: what each takes and between which bounds.
+
+use std::time::Duration;
+
+use mainspring_shared::time::Span;
+use toml::Value;
+
+use super::environment::PREFIX;
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Text,
+    Secret,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A URL with one of these schemes; may carry a password.
+    Url(&'static [&'static str]),
+    /// `HOST:PORT`.
+    Address,
+    Switch,
+    Integer {
+        min: i64,
+        max: i64,
+    },
+    Span {
+        min: Duration,
+        max: Duration,
+    },
+}
+
+/// A key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key {
+    /// Its place in the file, dotted.
+    pub(super) path: &'static str,
+    /// What it takes.
+    pub(super) kind: Kind,
+    /// Variables that count when ours is not set.
+    pub(super) fallback: &'static [&'static str],
+}
+
+impl Key {
+    const fn new(path: &'static str, kind: Kind) -> Self {
+        Self {
+            path,
+            kind,
+            fallback: &[],
+        }
+    }
+
+    const fn or(path: &'static str, kind: Kind, fallback: &'static [&'static str]) -> Self {
+        Self {
+            path,
+            kind,
+            fallback,
+        }
+    }
+
+    /// Its environment variable.
+    pub(super) fn variable(&self) -> String {
+        format!("{PREFIX}{}", self.path.replace('.', "_").to_uppercase())
+    }
+}
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_hours(1);
+
+const fn span(min: Duration, max: Duration) -> Kind {
+    Kind::Span { min, max }
+}
+
+const fn integer(min: i64, max: i64) -> Kind {
+    Kind::Integer { min, max }
+}
+
+const HTTP: Kind = Kind::Url(&["http", "https"]);
+
+/// Every key but those of `[providers.NAME]`.
+pub(super) const KEYS: &[Key] = &[
+    Key::new("server", HTTP),
+    Key::or("database_url", DATABASE, &["DATABASE_URL"]),
+    Key::new("database_connections", integer(2, 1_000)),
+    Key::or("redis_url", Kind::Url(&["redis", "rediss"]), &["REDIS_URL"]),
+    Key::new("data_dir", Kind::Text),
+    Key::new("listen", Kind::Address),
+    Key::new("ops_listen", Kind::Address),
+    Key::new("name", Kind::Text),
+    Key::new("migrate", Kind::Choice(&["create", "verify"])),
+    Key::new("lease_ttl", span(SECOND, HOUR)),
+    Key::new("sweep_interval", span(Duration::from_millis(10), HOUR)),
+    Key::new("log", Kind::Text),
+    Key::new("log_format", Kind::Choice(&["pretty", "json"])),
+    Key::or("otlp_endpoint", HTTP, &["OTEL_EXPORTER_OTLP_ENDPOINT"]),
+    Key::new("scheduler.body_bytes_max", integer(1_024, 1 << 30)),
+    Key::new("scheduler.wait_max", span(SECOND, HOUR)),
+    Key::new("scheduler.drain_timeout", span(Duration::ZERO, HOUR)),
+    Key::new("worker.concurrency", integer(1, 100_000)),
+    Key::new("worker.pool", Kind::Text),
+    Key::new("worker.drain_timeout", span(Duration::ZERO, HOUR)),
+    Key::new("retry.attempts_max", integer(1, 100)),
+    Key::new("retry.base", span(MS, HOUR)),
+    Key::new("retry.cap", span(MS, HOUR)),
+    Key::new("retry.after_max", span(MS, Duration::from_hours(24))),
+    Key::new("llm.provider", PROVIDER),
+    Key::new("llm.base_url", HTTP),
+    Key::new("llm.api_key", Kind::Secret),
+    Key::new("llm.api_key_env", Kind::Text),
+    Key::new("llm.model", Kind::Text),
+    Key::new("llm.stream", Kind::Switch),
+    Key::new("llm.connect_timeout", TIMEOUT),
+    Key::new("llm.idle_timeout", TIMEOUT),
+    Key::new("llm.total_timeout", TIMEOUT),
+];
+
+const DATABASE: Kind = Kind::Url(&["postgres", "postgresql", "sqlite", "mysql"]);
+const PROVIDER: Kind = Kind::Choice(&["openai", "anthropic", "demo"]);
+const TIMEOUT: Kind = span(MS, Duration::from_hours(24));
+
+/// The key at this path: one of the table, or a field of `[providers.NAME]`, which takes what the
+/// same field of `[llm]` takes.
+pub(super) fn find(path: &str) -> Option<Key> {
+    let wanted = match path.strip_prefix("providers.") {
+        Some(rest) => format!("llm.{}", rest.split_once('.')?.1),
+        None => path.to_owned(),
+    };
+    KEYS.iter().copied().find(|key| key.path == wanted)
+}
+
+/// The known path that looks most like this one, when one does.
+pub(super) fn nearest(path: &str) -> Option<&'static str> {
+    let scored = KEYS.iter().map(|key| (distance(path, key.path), key.path));
+    let (distance, nearest) = scored.min()?;
+    (distance <= 3).then_some(nearest)
+}
+
+/// The number of letters to insert, delete or replace (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+impl Kind {
+    /// Reads a value as a flag or a variable spells it.
+    pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
+        let text = text.trim();
+        let value = match self {
+            Self::Integer { .. } => text.replace('_', "").parse().map(Value::Integer).ok(),
+            Self::Switch => match text.to_ascii_lowercase().as_str() {
+                "true" | "1" | "yes" | "on" => Some(Value::Boolean(true)),
+                "false" | "0" | "no" | "off" => Some(Value::Boolean(false)),
+                _ => None,
+            },
+            _ => Some(Value::String(text.to_owned())),
+        };
+        self.check(value.ok_or_else(|| self.wants())?)
+    }
+
+    /// Checks a value as a file holds it; returns it in its one form.
+    pub(super) fn check(&self, value: Value) -> Result<Value, String> {
+        let fits = match (self, &value) {
+            (Self::Text | Self::Secret, Value::String(text)) => !text.trim().is_empty(),
+            (Self::Choice(words), Value::String(text)) => words.contains(&text.as_str()),
+            (Self::Url(schemes), Value::String(text)) => {
+                text.split_once(':').is_some_and(|(scheme, rest)| {
+                    schemes.contains(&scheme) && !rest.trim_start_matches('/').is_empty()
+                })
+            }
+            (Self::Address, Value::String(text)) => text
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()),
+            (Self::Switch, Value::Boolean(_)) => true,
+            (Self::Integer { min, max }, Value::Integer(number)) => (min..=max).contains(&number),
+            (Self::Span { min, max }, Value::String(text)) => text
+                .parse::<Span>()
+                .is_ok_and(|span| (*min..=*max).contains(&span.0)),
+            _ => false,
+        };
+        if fits { Ok(value) } else { Err(self.wants()) }
+    }
+
+    /// Says what it takes. Never repeats what was given: it may be a secret in the wrong place.
+    fn wants(&self) -> String {
+        match self {
+            Self::Text | Self::Secret => "takes a text that is not empty".to_owned(),
+            Self::Choice(words) => format!("takes one of: {}", words.join(", ")),
+            Self::Url(schemes) => format!(
+                "takes a URL that begins with {}://",
+                schemes.join(":// or ")
+            ),
+            Self::Address => "takes HOST:PORT, like 127.0.0.1:7464".to_owned(),
+            Self::Switch => "takes true or false".to_owned(),
+            Self::Integer { min, max } => format!("takes a whole number from {min} to {max}"),
+            Self::Span { min, max } => format!(
+                "takes a duration from {} to {}, like 250ms or 30s",
+                Span(*min),
+                Span(*max)
+            ),
+        }
+    }
+}

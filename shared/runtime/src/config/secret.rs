@@ -1,0 +1,66 @@
+//! Values that must not be seen.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+/// What is shown instead.
+const HIDDEN: &str = "[hidden]";
+
+/// A text that is shown nowhere: neither `Debug`, `Display` nor serialization reveals it.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that needs it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// A URL without what could let someone in: its password and its query are hidden. What is not
+    /// a URL is hidden whole.
+    pub fn redacted_url(&self) -> String {
+        let Some((scheme, rest)) = self.0.split_once("://") else {
+            return HIDDEN.to_owned();
+        };
+        let (rest, query) = rest.split_once('?').map_or((rest, ""), |_| {
+            (rest.split('?').next().unwrap_or_default(), "?[hidden]")
+        });
+        // The last `@` before the path ends the credentials: a password may hold one unescaped.
+        let authority_end = rest.rfind('@').map_or(0, |at| at + 1);
+        let (credentials, host) = rest.split_at(authority_end);
+        let credentials = credentials
+            .strip_suffix('@')
+            .map_or(String::new(), |credentials| {
+                match credentials.split_once(':') {
+                    Some((user, _)) => format!("{user}:{HIDDEN}@"),
+                    None => format!("{credentials}@"),
+                }
+            });
+        format!("{scheme}://{credentials}{host}{query}")
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(HIDDEN)
+    }
+}

@@ -1,0 +1,325 @@
+use super::*;
+
+const MANUAL: &str = include_str!("../../../../cli/config.default.toml");
+
+fn environment(pairs: &[(&str, &str)]) -> Environment {
+    Environment::from_pairs(
+        pairs
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned())),
+    )
+}
+
+fn load_with(
+    file: Option<&str>,
+    pairs: &[(&str, &str)],
+    flags: &[(&'static str, &str)],
+) -> Result<Config, Problems> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("mainspring.toml");
+    if let Some(text) = file {
+        std::fs::write(&path, text).expect("written");
+    }
+    let flags: Vec<_> = flags
+        .iter()
+        .map(|(path, value)| (*path, (*value).to_owned()))
+        .collect();
+    Config::load(&Sources {
+        defaults: MANUAL,
+        file: file.is_some().then_some(path.as_path()),
+        environment: &environment(pairs),
+        flags: &flags,
+    })
+}
+
+fn load(pairs: &[(&str, &str)]) -> Config {
+    load_with(None, pairs, &[]).expect("a good configuration")
+}
+
+fn problems(result: Result<Config, Problems>) -> Vec<(&'static str, String)> {
+    let problems = result.expect_err("problems").0;
+    problems
+        .into_iter()
+        .map(|problem| (problem.code, problem.detail))
+        .collect()
+}
+
+#[test]
+fn the_defaults_are_what_the_manual_says() {
+    let config = load(&[]);
+    assert_eq!(config.listen, "127.0.0.1:7464");
+    assert_eq!(config.worker.concurrency, 256);
+    assert_eq!(config.lease_ttl.to_string(), "10s");
+    assert_eq!(config.sweep_interval.to_string(), "1s");
+    assert_eq!(config.retry.policy(), Policy::default());
+    assert_eq!(config.llm.provider, ProviderKind::Demo);
+}
+
+#[test]
+fn the_manual_mentions_every_key() {
+    let mut section = String::new();
+    let mut mentioned = Vec::new();
+    for line in MANUAL.lines() {
+        let line = line.trim_start_matches("# ");
+        if let Some(name) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
+            section = format!("{name}.");
+        } else if let Some((name, _)) = line.split_once(" = ") {
+            mentioned.push(format!("{section}{name}"));
+        }
+    }
+    for key in keys::KEYS {
+        assert!(
+            mentioned.iter().any(|path| path == key.path),
+            "{} is missing",
+            key.path
+        );
+    }
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let file = Some("listen = \"file:1\"\nlog = \"debug\"\n[worker]\npool = \"slow\"\n");
+    let env = [("MAINSPRING_LISTEN", "env:2"), ("MAINSPRING_LOG", "warn")];
+    let config = load_with(file, &env, &[("listen", "flag:3")]).expect("good");
+    assert_eq!(config.listen, "flag:3");
+    assert_eq!(config.log, "warn");
+    assert_eq!(config.worker.pool, "slow");
+    assert_eq!(config.worker.concurrency, 256);
+}
+
+#[test]
+fn all_problems_are_reported_at_once_with_where_they_came_from() {
+    let file = Some("lsten = \"x\"\nlease_ttl = 10\n[worker]\nconcurency = 3\n[nonsense]\na = 1\n");
+    let env = [
+        ("MAINSPRING_WORKER_CONCURRENCY", "many"),
+        ("MAINSPRING_SWEEP_INTERVAL", "1"),
+    ];
+    let found = problems(load_with(file, &env, &[("log_format", "xml")]));
+    let details: Vec<_> = found
+        .iter()
+        .map(|(code, detail)| format!("{code} {detail}"))
+        .collect();
+    insta::assert_snapshot!(details.join("\n"));
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_named_with_its_line_and_without_its_text() {
+    let found = problems(load_with(
+        Some("listen = \"a:1\"\napi_key = sk-secret\n"),
+        &[],
+        &[],
+    ));
+    assert_eq!(found[0].0, "config.unreadable");
+    assert!(found[0].1.contains("line 2"), "{}", found[0].1);
+    assert!(!found[0].1.contains("sk-secret"), "{}", found[0].1);
+}
+
+#[test]
+fn a_missing_file_is_a_problem() {
+    let result = Config::load(&Sources {
+        defaults: MANUAL,
+        file: Some(std::path::Path::new("/nowhere/mainspring.toml")),
+        environment: &Environment::default(),
+        flags: &[],
+    });
+    assert_eq!(problems(result)[0].0, "config.unreadable");
+}
+
+#[test]
+fn an_empty_variable_counts_as_unset() {
+    let config = load(&[
+        ("MAINSPRING_DATABASE_URL", ""),
+        ("DATABASE_URL", "postgres://h/d"),
+    ]);
+    assert_eq!(config.backend(), Backend::Postgres);
+}
+
+#[test]
+fn our_names_win_over_general_ones() {
+    let config = load(&[
+        ("DATABASE_URL", "sqlite://general"),
+        ("MAINSPRING_DATABASE_URL", "postgres://h/ours"),
+        ("REDIS_URL", "redis://general"),
+    ]);
+    assert_eq!(config.database_url, Some(Secret::new("postgres://h/ours")));
+    assert_eq!(config.redis_url, Some(Secret::new("redis://general")));
+}
+
+#[test]
+fn no_secret_is_ever_shown() {
+    let file = Some(
+        "[providers.other]\nprovider = \"anthropic\"\napi_key = \"sk-third\"\n\
+         [providers.env]\nprovider = \"openai\"\napi_key_env = \"FOURTH\"\n",
+    );
+    let env = [
+        (
+            "MAINSPRING_DATABASE_URL",
+            "postgres://me:sk-first@host:5432/name?password=sk-query",
+        ),
+        ("MAINSPRING_REDIS_URL", "rediss://:p@ss/sk-redis@host:6379"),
+        ("MAINSPRING_LLM_API_KEY", "sk-second"),
+        ("FOURTH", "sk-fourth"),
+    ];
+    let config = load_with(file, &env, &[]).expect("good");
+    assert_eq!(
+        config.providers["env"].api_key,
+        Some(Secret::new("sk-fourth"))
+    );
+    let shown = format!("{}\n{config:?}\n{:?}", config.print(), environment(&env));
+    assert!(!shown.contains("sk-"), "{shown}");
+    assert!(
+        config
+            .print()
+            .contains("postgres://me:[hidden]@host:5432/name"),
+        "{shown}"
+    );
+    let json = serde_json::to_string(&config.llm.api_key).expect("serializes");
+    assert_eq!(json, "\"[hidden]\"");
+}
+
+#[test]
+fn a_wrong_value_is_never_repeated() {
+    let found = problems(load_with(
+        None,
+        &[("MAINSPRING_DATABASE_URL", "sk-oops")],
+        &[],
+    ));
+    assert_eq!(found[0].0, "config.invalid_value");
+    assert!(!found[0].1.contains("sk-oops"), "{}", found[0].1);
+}
+
+#[test]
+fn what_is_printed_is_a_configuration_again() {
+    let config = load(&[
+        ("MAINSPRING_LISTEN", "0.0.0.0:80"),
+        ("MAINSPRING_LLM_PROVIDER", "demo"),
+    ]);
+    let again = load_with(Some(config.print()), &[], &[]).expect("good");
+    assert_eq!(again.listen, config.listen);
+    assert_eq!(again.llm, config.llm);
+    assert_eq!(again.worker, config.worker);
+}
+
+#[test]
+fn the_default_provider_follows_what_is_there() {
+    let kind = |pairs: &[(&str, &str)]| {
+        let llm = load(pairs).llm;
+        let key = llm
+            .api_key
+            .map_or(String::new(), |key| key.reveal().to_owned());
+        format!(
+            "{} {key} {}",
+            llm.provider.as_str(),
+            llm.model.unwrap_or_default()
+        )
+    };
+    assert_eq!(kind(&[]), "demo  demo");
+    assert_eq!(kind(&[("OPENAI_API_KEY", "o")]), "openai o gpt-5-mini");
+    assert_eq!(
+        kind(&[("ANTHROPIC_API_KEY", "a")]),
+        "anthropic a claude-sonnet-4-5"
+    );
+    let both = [("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "o")];
+    assert_eq!(kind(&both), "openai o gpt-5-mini");
+    let anthropic = [both[0], both[1], ("MAINSPRING_LLM_PROVIDER", "anthropic")];
+    assert_eq!(kind(&anthropic), "anthropic a claude-sonnet-4-5");
+    let demo = [both[0], ("MAINSPRING_LLM_PROVIDER", "demo")];
+    assert_eq!(kind(&demo), "demo  demo");
+    let local = [("MAINSPRING_LLM_BASE_URL", "http://127.0.0.1:1/v1")];
+    assert_eq!(kind(&local), "openai  ");
+}
+
+#[test]
+fn the_other_programs_names_count_unless_they_are_for_another_provider() {
+    let theirs = [
+        ("POWER_LOOP_PROVIDER", "claude"),
+        ("POWER_LOOP_BASE_URL", "https://example.org/v1"),
+        ("POWER_LOOP_API_KEY", "p"),
+        ("POWER_LOOP_MODEL", "m"),
+    ];
+    let llm = load(&theirs).llm;
+    assert_eq!(llm.provider, ProviderKind::Anthropic);
+    assert_eq!(llm.base_url.as_deref(), Some("https://example.org/v1"));
+    assert_eq!(
+        (llm.api_key, llm.model.as_deref()),
+        (Some(Secret::new("p")), Some("m"))
+    );
+    let mut with_ours = theirs.to_vec();
+    with_ours.push(("MAINSPRING_LLM_MODEL", "ours"));
+    assert_eq!(load(&with_ours).llm.model.as_deref(), Some("ours"));
+    with_ours.push(("MAINSPRING_LLM_PROVIDER", "openai"));
+    let llm = load(&with_ours).llm;
+    assert_eq!((llm.base_url, llm.api_key), (None, None));
+}
+
+#[test]
+fn a_named_provider_needs_its_kind_and_inherits_the_rest() {
+    let file = "[llm]\nidle_timeout = \"7s\"\n[providers.fast]\nprovider = \"demo\"\n";
+    let config = load_with(Some(file), &[], &[]).expect("good");
+    assert_eq!(config.providers["fast"].idle_timeout.to_string(), "7s");
+    let found = problems(load_with(
+        Some("[providers.fast]\nmodel = \"m\"\n"),
+        &[],
+        &[],
+    ));
+    assert_eq!(found[0].0, "config.missing");
+    let elsewhere = "[providers.x]\nprovider = \"openai\"\nbase_url = \"http://x/v1\"\n";
+    let config = load_with(Some(elsewhere), &[("OPENAI_API_KEY", "o")], &[]).expect("good");
+    assert_eq!(config.providers["x"].api_key, None);
+}
+
+#[test]
+fn each_purpose_says_what_it_lacks() {
+    let codes = |config: &Config, purpose| -> Vec<String> {
+        let problems = config.validate(purpose).into_iter();
+        problems
+            .map(|problem| format!("{} {}", problem.code, problem.origin))
+            .collect()
+    };
+    let bare = load(&[]);
+    assert_eq!(codes(&bare, Purpose::Dev), [""; 0]);
+    assert_eq!(
+        codes(&bare, Purpose::Scheduler),
+        ["config.missing database_url"]
+    );
+    let postgres = load(&[("DATABASE_URL", "postgres://h/d")]);
+    assert_eq!(
+        codes(&postgres, Purpose::Worker),
+        ["config.missing redis_url"]
+    );
+    let sqlite = load(&[("DATABASE_URL", "sqlite://x"), ("REDIS_URL", "redis://h")]);
+    assert_eq!(
+        codes(&sqlite, Purpose::Worker),
+        ["config.unsupported database_url"]
+    );
+    assert_eq!(codes(&sqlite, Purpose::Dev), [""; 0]);
+    let mysql = load(&[
+        ("DATABASE_URL", "mysql://h/d"),
+        ("MAINSPRING_LLM_PROVIDER", "openai"),
+        ("MAINSPRING_RETRY_BASE", "1h"),
+    ]);
+    assert_eq!(
+        codes(&mysql, Purpose::Worker),
+        [
+            "config.unsupported database_url",
+            "config.invalid_value retry.base",
+            "config.missing llm"
+        ]
+    );
+}
+
+#[test]
+fn strange_variables_of_ours_are_found_but_not_those_of_a_cluster() {
+    let env = environment(&[
+        ("MAINSPRING_LISTN", "x"),
+        ("MAINSPRING_LISTEN", "x:1"),
+        ("MAINSPRING_TEST_POSTGRES_URL", "x"),
+        ("MAINSPRING_SERVICE_HOST", "10.0.0.1"),
+        ("MAINSPRING_PORT_7464_TCP", "tcp://10.0.0.1:7464"),
+        ("OTHER", "x"),
+    ]);
+    assert_eq!(env.unknown(), ["MAINSPRING_LISTN"]);
+}

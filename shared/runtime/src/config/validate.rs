@@ -1,0 +1,111 @@
+//! Whether the values make sense together, for what a command wants to do with them.
+
+use super::{Config, Problem, ProviderKind};
+
+/// What a configuration is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Both roles in one process on an embedded database.
+    Dev,
+    /// The API and the background loops.
+    Scheduler,
+    /// Running sends.
+    Worker,
+    /// Reading or preparing a database.
+    Database,
+}
+
+/// The databases that a URL may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// PostgreSQL.
+    Postgres,
+    /// SQLite, embedded.
+    Sqlite,
+    /// MySQL.
+    Mysql,
+}
+
+impl Config {
+    /// The database's kind: what the URL's scheme says, SQLite when there is no URL.
+    pub fn backend(&self) -> Backend {
+        let url = self
+            .database_url
+            .as_ref()
+            .map_or("sqlite:", |url| url.reveal());
+        match url.split(':').next().unwrap_or_default() {
+            "postgres" | "postgresql" => Backend::Postgres,
+            "mysql" => Backend::Mysql,
+            _ => Backend::Sqlite,
+        }
+    }
+
+    /// Everything that stands in the way of `purpose`; nothing when it can begin.
+    pub fn validate(&self, purpose: Purpose) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut add = |code, origin: &str, detail: &str| {
+            let (origin, detail) = (origin.to_owned(), detail.to_owned());
+            problems.push(Problem {
+                code,
+                origin,
+                detail,
+            });
+        };
+        let distributed = matches!(purpose, Purpose::Scheduler | Purpose::Worker);
+        match self.backend() {
+            Backend::Mysql => {
+                let detail = "mysql:// is not supported; use postgres:// or sqlite://";
+                add("config.unsupported", "database_url", detail);
+            }
+            Backend::Sqlite if distributed && self.database_url.is_none() => {
+                let detail = "a database is needed: --database-url postgres://USER@HOST/NAME or \
+                              MAINSPRING_DATABASE_URL (or run `mainspring dev`, which needs none)";
+                add("config.missing", "database_url", detail);
+            }
+            Backend::Sqlite if distributed => {
+                let detail = "SQLite takes one process, but a scheduler and its workers are \
+                              several: run `mainspring dev`, or use postgres://";
+                add("config.unsupported", "database_url", detail);
+            }
+            Backend::Postgres if distributed && self.redis_url.is_none() => {
+                let detail = "a queue is needed: --redis-url redis://HOST:6379 or \
+                              MAINSPRING_REDIS_URL";
+                add("config.missing", "redis_url", detail);
+            }
+            Backend::Postgres | Backend::Sqlite => {}
+        }
+        if self.retry.base > self.retry.cap {
+            add(
+                "config.invalid_value",
+                "retry.base",
+                "must not be longer than retry.cap",
+            );
+        }
+        if self.sweep_interval > self.lease_ttl {
+            let detail = "must not be longer than lease_ttl";
+            add("config.invalid_value", "sweep_interval", detail);
+        }
+        if matches!(purpose, Purpose::Dev | Purpose::Worker) {
+            let default = std::iter::once(("llm", &self.llm));
+            let named = self
+                .providers
+                .iter()
+                .map(|(name, provider)| (name.as_str(), provider));
+            for (name, provider) in default.chain(named) {
+                // A vendor's own endpoint takes nobody without a key; others may.
+                let vendor = provider.provider != ProviderKind::Demo && provider.base_url.is_none();
+                if vendor && provider.api_key.is_none() {
+                    let section = if name == "llm" {
+                        name
+                    } else {
+                        &format!("providers.{name}")
+                    };
+                    let detail = "a key is needed: set api_key or api_key_env, or base_url for an \
+                                  endpoint of your own";
+                    add("config.missing", section, detail);
+                }
+            }
+        }
+        problems
+    }
+}

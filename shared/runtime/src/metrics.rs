@@ -1,0 +1,84 @@
+//! Metrics, collected in the process and rendered on demand.
+
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+use crate::Lifecycle;
+
+/// Bounds of the buckets of everything that ends in `_seconds`: from a commit on a local disk to a
+/// long answer of a model.
+const SECONDS: [f64; 16] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0,
+    600.0,
+];
+
+/// How often histograms are folded into their buckets. Between two scrapes samples wait in memory,
+/// so a process that nobody scrapes must fold by itself.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// What this process counted, for `/metrics`.
+#[derive(Clone)]
+pub struct Metrics(PrometheusHandle);
+
+/// Metrics cannot be collected: something else in the process collects them already.
+#[derive(Debug, thiserror::Error)]
+#[error("metrics cannot be collected")]
+pub struct MetricsError(#[from] metrics_exporter_prometheus::BuildError);
+
+impl Metrics {
+    /// Begins to collect what any crate of the process counts. Once per process.
+    pub fn install() -> Result<Self, MetricsError> {
+        let seconds = Matcher::Suffix("_seconds".to_owned());
+        let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SECONDS)?;
+        Ok(Self(builder.install_recorder()?))
+    }
+
+    /// Keeps memory flat until the process stops.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "upkeep is no business of the tests' clock"
+    )]
+    pub fn keep_up(&self, lifecycle: &Lifecycle) {
+        let (handle, stopping) = (self.0.clone(), lifecycle.stopping());
+        lifecycle.spawn(async move {
+            let mut stopping = std::pin::pin!(stopping);
+            while tokio::select! {
+                () = &mut stopping => false,
+                () = tokio::time::sleep(UPKEEP) => true,
+            } {
+                handle.run_upkeep();
+            }
+        });
+    }
+
+    /// Everything in the text format of Prometheus.
+    pub fn render(&self) -> String {
+        self.0.render()
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_rendered_and_a_second_collector_is_refused() {
+        let metrics = Metrics::install().expect("the first");
+        metrics::counter!("mainspring_test_total").increment(3);
+        metrics::histogram!("mainspring_test_seconds").record(0.003);
+        let text = metrics.render();
+        assert!(text.contains("mainspring_test_total 3"), "{text}");
+        assert!(
+            text.contains("mainspring_test_seconds_bucket{le=\"0.005\"} 1"),
+            "{text}"
+        );
+        assert!(Metrics::install().is_err());
+    }
+}

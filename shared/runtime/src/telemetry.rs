@@ -1,0 +1,211 @@
+//! Logs to stderr and, where an endpoint is configured, traces over OTLP.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::WithExportConfig;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+use crate::{Config, LogFormat};
+
+/// How long a stop waits for the last spans.
+const FLUSH: Duration = Duration::from_secs(3);
+
+/// Logs and traces of this process, until it is dropped.
+#[derive(Debug)]
+pub struct Telemetry {
+    provider: Option<SdkTracerProvider>,
+}
+
+/// Logs or traces cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter makes no sense.
+    #[error("log = {filter:?} is not a filter; write info, or warn,mainspring_worker=debug")]
+    Filter {
+        /// The filter.
+        filter: String,
+        /// What is wrong with it.
+        #[source]
+        source: tracing_subscriber::filter::ParseError,
+    },
+    /// The exporter of traces cannot be made.
+    #[error("traces cannot be exported")]
+    Exporter(#[source] opentelemetry_otlp::ExporterBuildError),
+    /// Something else in the process logs already.
+    #[error("logs are set up already")]
+    Installed(#[source] tracing_subscriber::util::TryInitError),
+}
+
+impl Telemetry {
+    /// Begins to log and trace for the whole process. Once per process, and outside of any
+    /// runtime: the exporter brings its own blocking client.
+    pub fn install(config: &Config, role: &str) -> Result<Self, TelemetryError> {
+        Self::install_to(config, role, io::stderr)
+    }
+
+    fn install_to<W>(config: &Config, role: &str, writer: W) -> Result<Self, TelemetryError>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
+        let provider = config.otlp_endpoint.as_deref();
+        let provider = provider
+            .map(|endpoint| exporter(endpoint, role))
+            .transpose()?;
+        let traces = provider.as_ref().map(|provider| {
+            let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("mainspring"));
+            // Only our own spans: the clients' would trace the export itself.
+            layer.with_filter(EnvFilter::new("off,mainspring=info"))
+        });
+        let logs = logs(config, writer)?;
+        let subscriber = tracing_subscriber::registry().with(logs).with(traces);
+        subscriber.try_init().map_err(TelemetryError::Installed)?;
+        Ok(Self { provider })
+    }
+
+    /// Hands over the last spans, within a bounded time.
+    pub fn shut_down(self) {
+        let Some(provider) = self.provider else {
+            return;
+        };
+        if let Err(error) = provider.shutdown_with_timeout(FLUSH) {
+            // The log may be all that is left to say it with.
+            let _ = writeln!(io::stderr(), "the last traces were not exported: {error}");
+        }
+    }
+}
+
+fn logs<W>(
+    config: &Config,
+    writer: W,
+) -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::try_new(&config.log).map_err(|source| TelemetryError::Filter {
+        filter: config.log.clone(),
+        source,
+    })?;
+    let layer = fmt::layer().with_writer(writer);
+    Ok(match config.log_format {
+        LogFormat::Json => layer.json().flatten_event(true).with_filter(filter).boxed(),
+        LogFormat::Pretty => {
+            use std::io::IsTerminal;
+            layer
+                .with_ansi(io::stderr().is_terminal())
+                .with_filter(filter)
+                .boxed()
+        }
+    })
+}
+
+fn exporter(endpoint: &str, role: &str) -> Result<SdkTracerProvider, TelemetryError> {
+    let endpoint = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
+    let exporter = opentelemetry_otlp::SpanExporter::builder()
+        .with_http()
+        .with_endpoint(endpoint)
+        .build()
+        .map_err(TelemetryError::Exporter)?;
+    let resource = Resource::builder()
+        .with_service_name(format!("mainspring-{role}"))
+        .build();
+    let provider = SdkTracerProvider::builder().with_resource(resource);
+    Ok(provider.with_batch_exporter(exporter).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use super::*;
+    use crate::{Environment, Sources};
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn config(pairs: &[(&str, &str)]) -> Config {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Config::load(&Sources {
+            defaults: include_str!("../../../cli/config.default.toml"),
+            file: None,
+            environment: &Environment::from_pairs(pairs),
+            flags: &[],
+        })
+        .expect("a good configuration")
+    }
+
+    #[test]
+    fn a_filter_that_makes_no_sense_is_refused() {
+        let config = config(&[("MAINSPRING_LOG", "mainspring=loud")]);
+        assert!(matches!(
+            logs(&config, io::sink),
+            Err(TelemetryError::Filter { .. })
+        ));
+    }
+
+    /// One test for both, as a process has one subscriber.
+    #[test]
+    fn lines_are_json_and_spans_reach_the_collector_before_the_end() {
+        // The exporter's client is built for TLS even where the endpoint needs none.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let collector = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = collector.local_addr().expect("bound");
+        let request = std::thread::spawn(move || {
+            let (mut stream, _) = collector.accept().expect("a connection");
+            let mut buffer = [0; 4096];
+            let read = stream.read(&mut buffer).expect("a request");
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).expect("answered");
+            String::from_utf8_lossy(&buffer[..read]).into_owned()
+        });
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let config = config(&[
+            ("MAINSPRING_LOG_FORMAT", "json"),
+            ("MAINSPRING_OTLP_ENDPOINT", &format!("http://{address}/")),
+        ]);
+        let telemetry = Telemetry::install_to(&config, "worker", move || writer.clone());
+        let telemetry = telemetry.expect("the first subscriber");
+        tracing::info_span!("round").in_scope(|| tracing::info!(round.index = 3, "done"));
+        telemetry.shut_down();
+        assert!(
+            request
+                .join()
+                .expect("joins")
+                .starts_with("POST /v1/traces ")
+        );
+        let bytes = lines
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let text = String::from_utf8(bytes).expect("text");
+        let line: serde_json::Value =
+            serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+        assert_eq!(line["round.index"], 3);
+        assert_eq!(line["message"], "done");
+    }
+}
