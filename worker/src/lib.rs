@@ -1,1 +1,19 @@
-//! mainspring-worker
+#![doc = include_str!("../README.md")]
+
+mod admit;
+mod boot;
+mod cache;
+mod config;
+mod live;
+pub mod llm;
+mod metrics;
+mod send;
+mod session;
+mod signals;
+mod worker;
+mod writes;
+
+pub use config::WorkerConfig;
+pub use worker::{Parts, run};
+
+pub(crate) use worker::Kernel;

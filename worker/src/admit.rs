@@ -1,0 +1,165 @@
+//! Who gets a slot.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::queue::{Activation, Disposition, Handler};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+use crate::Kernel;
+use crate::session;
+
+/// The sessions that this process works on.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    sessions: Mutex<HashMap<SessionKey, Entry>>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// Someone rang while it ran: the run that ends may have missed what that was about.
+    again: bool,
+    send: Option<Control>,
+}
+
+/// How others reach a running send.
+#[derive(Debug, Clone)]
+pub(crate) struct Control {
+    /// The send.
+    pub(crate) send: SendId,
+    /// To be cancelled when someone asked it to end.
+    pub(crate) cancel: CancellationToken,
+    /// To be cancelled when its session belongs to someone else.
+    pub(crate) lost: CancellationToken,
+}
+
+impl Running {
+    /// Enters a session; false when it is entered already, and then its run will look again.
+    fn enter(&self, key: SessionKey) -> bool {
+        let mut sessions = self.lock();
+        if let Some(entry) = sessions.get_mut(&key) {
+            entry.again = true;
+            return false;
+        }
+        sessions.insert(key, Entry::default());
+        true
+    }
+
+    /// Leaves a session; false when someone rang meanwhile, and then it stays entered.
+    fn leave(&self, key: SessionKey) -> bool {
+        let mut sessions = self.lock();
+        if let Some(entry) = sessions.get_mut(&key)
+            && std::mem::take(&mut entry.again)
+        {
+            entry.send = None;
+            return false;
+        }
+        sessions.remove(&key);
+        true
+    }
+
+    /// Names the send that a session's run is at.
+    pub(crate) fn at(&self, key: SessionKey, control: Control) {
+        if let Some(entry) = self.lock().get_mut(&key) {
+            entry.send = Some(control);
+        }
+    }
+
+    /// The send that a session's run is at.
+    pub(crate) fn control(&self, key: SessionKey) -> Option<Control> {
+        self.lock().get(&key)?.send.clone()
+    }
+
+    /// Whether a session is entered.
+    fn contains(&self, key: SessionKey) -> bool {
+        self.lock().contains_key(&key)
+    }
+
+    /// Sessions entered.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.lock().len()).unwrap_or(u32::MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Entry>> {
+        // Nothing between two statements under this lock can panic, so it is never half changed.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The queue's side of the worker.
+#[derive(Debug)]
+pub(crate) struct Admission(pub(crate) Arc<Kernel>);
+
+#[async_trait]
+impl Handler for Admission {
+    async fn handle(&self, activation: Activation) -> Disposition {
+        for key in activation.sessions {
+            if !admit(&self.0, key).await {
+                return Disposition::Stopping;
+            }
+        }
+        Disposition::Done
+    }
+}
+
+/// Gives a session a slot, waiting for one, and starts its run. False when the worker stops.
+pub(crate) async fn admit(kernel: &Arc<Kernel>, key: SessionKey) -> bool {
+    let slot = tokio::select! {
+        biased;
+        () = kernel.lifecycle.stopping() => return false,
+        slot = kernel.slots.clone().acquire_owned() => slot,
+    };
+    let Ok(slot) = slot else { return false };
+    start(kernel, key, slot);
+    true
+}
+
+/// Gives sessions slots as long as there are free ones; returns how many got none.
+pub(crate) fn admit_free(kernel: &Arc<Kernel>, keys: impl Iterator<Item = SessionKey>) {
+    for key in keys {
+        if kernel.running.contains(key) {
+            continue;
+        }
+        let Ok(slot) = kernel.slots.clone().try_acquire_owned() else {
+            return;
+        };
+        start(kernel, key, slot);
+    }
+}
+
+fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit) {
+    if !kernel.running.enter(key) {
+        return;
+    }
+    let kernel = kernel.clone();
+    kernel.clone().runs.spawn(async move {
+        let guard = LeaveOnPanic {
+            kernel: &kernel,
+            key,
+        };
+        loop {
+            session::run(&kernel, key).await;
+            if kernel.running.leave(key) || kernel.lifecycle.is_stopping() {
+                break;
+            }
+        }
+        drop(guard);
+        drop(slot);
+    });
+}
+
+/// A run that panics must not keep its session from ever being entered again; its lease runs out
+/// and its send is counted as crashed like any other.
+struct LeaveOnPanic<'a> {
+    kernel: &'a Kernel,
+    key: SessionKey,
+}
+
+impl Drop for LeaveOnPanic<'_> {
+    fn drop(&mut self) {
+        self.kernel.running.lock().remove(&self.key);
+    }
+}

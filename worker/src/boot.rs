@@ -1,0 +1,197 @@
+//! This process's one lease.
+//!
+//! All sessions that the worker holds hang on one row, renewed every third of its time. The
+//! process counts its lease's end on its own monotonic clock, from before the renewal was sent, and
+//! with a margin; when that passes without a renewal, it drops every run and goes on under a new
+//! boot id.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::store::{NewBoot, Renewal, Role};
+use mainspring_shared::time::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::Parts;
+
+/// The present life of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Life {
+    /// Its id in the database.
+    pub(crate) id: BootId,
+    /// Cancelled when its lease is lost or in doubt.
+    pub(crate) lost: CancellationToken,
+}
+
+/// The keeper of the lease.
+#[derive(Debug)]
+pub(crate) struct Boot {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    life: Option<Life>,
+    /// The database's clock less this machine's, in milliseconds.
+    clock_offset_ms: i64,
+}
+
+impl Boot {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                life: None,
+                clock_offset_ms: 0,
+            }),
+        }
+    }
+
+    /// The life under which sessions can be claimed; none between two lives.
+    pub(crate) fn current(&self) -> Option<Life> {
+        self.lock().life.clone()
+    }
+
+    /// The database's time, as of the last renewal's comparison.
+    pub(crate) fn database_time(&self, parts: &Parts) -> Timestamp {
+        Timestamp(parts.clock.now().0 + self.lock().clock_offset_ms)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing between two statements under this lock can panic, so it is never half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins the first life. Fails when the database does.
+    pub(crate) async fn begin(&self, parts: &Parts) -> mainspring_shared::store::Result<()> {
+        let id = BootId(parts.entropy.random_id());
+        register(parts, id).await?;
+        self.compare_clocks(parts).await;
+        self.lock().life = Some(Life {
+            id,
+            lost: CancellationToken::new(),
+        });
+        Ok(())
+    }
+
+    /// Keeps the lease until `done` resolves, then ends it. `signalled` hears of raised signals,
+    /// `in_flight` tells how many sends run.
+    pub(crate) async fn keep(
+        &self,
+        parts: &Parts,
+        done: CancellationToken,
+        signalled: impl Fn(Vec<(SessionKey, i32)>),
+        in_flight: impl Fn() -> u32,
+    ) {
+        let ttl = parts.config.lease_ttl;
+        let mut fence_at = parts.clock.monotonic() + ttl - margin(ttl);
+        let mut failing = false;
+        loop {
+            let pause = if failing { ttl / 20 } else { ttl / 3 };
+            tokio::select! {
+                () = done.cancelled() => break,
+                () = parts.clock.sleep(pause) => {}
+            }
+            let Some(life) = self.current() else { break };
+            let sent_at = parts.clock.monotonic();
+            let left = fence_at.saturating_sub(sent_at);
+            let renewal = parts.store.renew_boot(None, life.id, ttl, in_flight());
+            let answer = tokio::time::timeout(left, renewal).await;
+            match answer {
+                Ok(Ok(Renewal::Renewed { signals })) => {
+                    if std::mem::take(&mut failing) {
+                        tracing::info!(boot.id = %life.id, "lease renewed again");
+                    }
+                    fence_at = sent_at + ttl - margin(ttl);
+                    signalled(signals);
+                    self.compare_clocks(parts).await;
+                    continue;
+                }
+                Ok(Ok(Renewal::Dead)) => {
+                    tracing::warn!(boot.id = %life.id, "declared dead; dropping every run");
+                }
+                Ok(Err(error)) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(boot.id = %life.id, %error, "lease not renewed; trying on");
+                    }
+                    if parts.clock.monotonic() < fence_at {
+                        continue;
+                    }
+                    tracing::warn!(boot.id = %life.id, "lease in doubt; dropping every run");
+                }
+                Err(_) => {
+                    tracing::warn!(boot.id = %life.id, "lease in doubt; dropping every run");
+                }
+            }
+            if !self.replace(parts, &life, &done).await {
+                break;
+            }
+            failing = false;
+            fence_at = parts.clock.monotonic() + ttl - margin(ttl);
+        }
+        self.end(parts).await;
+    }
+
+    /// Drops a life and begins another, however long the database stays away. False when `done`
+    /// came first.
+    async fn replace(&self, parts: &Parts, old: &Life, done: &CancellationToken) -> bool {
+        self.lock().life = None;
+        old.lost.cancel();
+        let id = BootId(parts.entropy.random_id());
+        let mut pause = Duration::from_millis(100);
+        loop {
+            // What the old life held is free for others the moment the database hears of it.
+            let ended = parts.store.stop_boot(None, old.id).await;
+            if ended.is_ok() && register(parts, id).await.is_ok() {
+                break;
+            }
+            tokio::select! {
+                () = done.cancelled() => return false,
+                () = parts.clock.sleep(pause) => {}
+            }
+            pause = (pause * 2).min(Duration::from_secs(2));
+        }
+        tracing::info!(boot.id = %id, boot.before = %old.id, "going on under a new boot id");
+        self.lock().life = Some(Life {
+            id,
+            lost: CancellationToken::new(),
+        });
+        true
+    }
+
+    /// Ends the present life: what it still held can be claimed at once.
+    async fn end(&self, parts: &Parts) {
+        let life = self.lock().life.take();
+        if let Some(life) = life {
+            life.lost.cancel();
+            if let Err(error) = parts.store.stop_boot(None, life.id).await {
+                tracing::warn!(boot.id = %life.id, %error, "boot not ended; its lease runs out");
+            }
+        }
+    }
+
+    async fn compare_clocks(&self, parts: &Parts) {
+        if let Ok(now) = parts.store.now().await {
+            self.lock().clock_offset_ms = now.0 - parts.clock.now().0;
+        }
+    }
+}
+
+/// How long before the lease's end the process stops by itself: two seconds of the default ten, a
+/// fifth of a shorter one.
+fn margin(ttl: Duration) -> Duration {
+    (ttl / 5).min(Duration::from_secs(2))
+}
+
+async fn register(parts: &Parts, id: BootId) -> mainspring_shared::store::Result<()> {
+    let config = &parts.config;
+    let boot = NewBoot {
+        id,
+        role: Role::Worker,
+        name: config.name.clone(),
+        pool: config.pool.clone(),
+        concurrency: config.concurrency,
+        ttl: config.lease_ttl,
+    };
+    parts.store.register_boot(None, boot).await
+}

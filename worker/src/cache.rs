@@ -1,0 +1,110 @@
+//! Windows of sessions that are between two sends.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::session::window::Window;
+
+/// A least-recently-used cache, bounded by bytes. What it holds is never trusted: a claim compares
+/// it with the session's counter, and only a contiguous continuation is added to it.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    bytes_max: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    windows: LruCache<SessionKey, (Window, usize)>,
+    bytes: usize,
+}
+
+impl Cache {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let inner = Inner {
+            windows: LruCache::unbounded(),
+            bytes: 0,
+        };
+        Self {
+            bytes_max,
+            inner: Mutex::new(inner),
+        }
+    }
+
+    /// Takes a session's window out: whoever runs the session owns it.
+    pub(crate) fn take(&self, key: SessionKey) -> Option<Window> {
+        let mut inner = self.lock();
+        let (window, weight) = inner.windows.pop(&key)?;
+        inner.bytes -= weight;
+        Some(window)
+    }
+
+    /// Keeps a window, and forgets the oldest ones that no longer fit.
+    pub(crate) fn put(&self, key: SessionKey, window: Window) {
+        let weight = window.weight();
+        let mut inner = self.lock();
+        if let Some((_, (_, old))) = inner.windows.push(key, (window, weight)) {
+            inner.bytes -= old;
+        }
+        inner.bytes += weight;
+        while inner.bytes > self.bytes_max {
+            let Some((_, (_, gone))) = inner.windows.pop_lru() else {
+                break;
+            };
+            inner.bytes -= gone;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing between two statements under this lock can panic, so it is never half changed.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_shared::id::{SendId, SessionId, TenantId};
+    use mainspring_shared::message::{ContentPart, NewMessage};
+    use mainspring_shared::time::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn key(n: u128) -> SessionKey {
+        SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: SessionId(Uuid::from_u128(n)),
+        }
+    }
+
+    fn window(bytes: usize) -> Window {
+        let content = vec![ContentPart::text("x".repeat(bytes))];
+        let message = NewMessage::user(content, 0).at(1, SendId(Uuid::nil()), Timestamp(0), 1);
+        Window::new(vec![message], 2).expect("contiguous")
+    }
+
+    #[test]
+    fn the_oldest_windows_make_room() {
+        let cache = Cache::new(3_000);
+        for n in 1..=3 {
+            cache.put(key(n), window(1_000));
+        }
+        assert!(cache.take(key(1)).is_none());
+        assert!(cache.take(key(2)).is_some());
+        assert!(cache.take(key(3)).is_some());
+        assert_eq!(cache.lock().bytes, 0);
+    }
+
+    #[test]
+    fn a_window_put_twice_counts_once() {
+        let cache = Cache::new(10_000);
+        cache.put(key(1), window(1_000));
+        cache.put(key(1), window(2_000));
+        assert_eq!(
+            cache.take(key(1)).map(|w| w.weight()),
+            Some(window(2_000).weight())
+        );
+        assert_eq!(cache.lock().bytes, 0);
+    }
+}

@@ -1,0 +1,113 @@
+//! What streams: live events on their way to whoever listens.
+//!
+//! Every session's events of the same few milliseconds travel in one payload, and adjacent pieces
+//! of text become one. The first event after a pause leaves at once. All of it is bounded and may
+//! be dropped: the finished message says the same.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mainspring_shared::bus::{Bus, Topic};
+use mainspring_shared::event::{LiveEvent, LiveKind};
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::time::Clock;
+use tokio::sync::mpsc;
+
+/// Events on their way; a fuller buffer drops new ones.
+const WAITING_MAX: usize = 16_384;
+
+/// The pace of payloads: short enough to look continuous, long enough to join a fast stream's
+/// pieces.
+const PACE: Duration = Duration::from_millis(15);
+
+/// The sending end, shared by all runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Live {
+    events: mpsc::Sender<(SessionKey, LiveEvent)>,
+}
+
+impl Live {
+    /// Starts the task that publishes; it ends with the last clone.
+    pub(crate) fn spawn(bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
+        let (events, mut inbox) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(async move {
+            let mut batch = Vec::new();
+            while inbox.recv_many(&mut batch, WAITING_MAX).await > 0 {
+                publish(bus.as_ref(), &mut batch);
+                clock.sleep(PACE).await;
+            }
+        });
+        Self { events }
+    }
+
+    /// Sends an event, or drops it when too many wait.
+    pub(crate) fn send(&self, key: SessionKey, event: LiveEvent) {
+        // A full buffer is the bound doing its work.
+        let _ = self.events.try_send((key, event));
+    }
+}
+
+fn publish(bus: &dyn Bus, batch: &mut Vec<(SessionKey, LiveEvent)>) {
+    let mut sessions: HashMap<SessionKey, Vec<LiveEvent>> = HashMap::new();
+    for (key, event) in batch.drain(..) {
+        let events = sessions.entry(key).or_default();
+        if !events.last_mut().is_some_and(|last| join(last, &event)) {
+            events.push(event);
+        }
+    }
+    for (key, events) in sessions {
+        match serde_json::to_vec(&events) {
+            Ok(json) => bus.publish(Topic::Live(key), Bytes::from(json)),
+            Err(error) => tracing::error!(%error, "a live event cannot be written as JSON"),
+        }
+    }
+}
+
+/// Adds a piece of text to the one before it, where it continues it.
+fn join(last: &mut LiveEvent, next: &LiveEvent) -> bool {
+    if last.send_id != next.send_id {
+        return false;
+    }
+    let (last, next) = match (&mut last.kind, &next.kind) {
+        (LiveKind::MessageDelta(last), LiveKind::MessageDelta(next))
+        | (LiveKind::ReasoningDelta(last), LiveKind::ReasoningDelta(next)) => (last, next),
+        _ => return false,
+    };
+    if (last.round, last.attempt) != (next.round, next.attempt) {
+        return false;
+    }
+    last.text.push_str(&next.text);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_shared::event::Delta;
+    use mainspring_shared::id::SendId;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn delta(attempt: i32, offset: u64, text: &str) -> LiveEvent {
+        let delta = Delta {
+            round: 0,
+            attempt,
+            offset,
+            text: text.into(),
+        };
+        LiveEvent {
+            send_id: SendId(Uuid::nil()),
+            kind: LiveKind::MessageDelta(delta),
+        }
+    }
+
+    #[test]
+    fn adjacent_pieces_of_one_attempt_become_one() {
+        let mut first = delta(1, 0, "ab");
+        assert!(join(&mut first, &delta(1, 2, "cd")));
+        assert_eq!(first, delta(1, 0, "abcd"));
+        assert!(!join(&mut first, &delta(2, 0, "x")));
+    }
+}

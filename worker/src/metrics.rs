@@ -1,0 +1,25 @@
+//! Names of what the worker counts.
+
+use mainspring_shared::error::Code;
+use mainspring_shared::send::SendStatus;
+
+const SENDS_ENDED: &str = "mainspring_worker_sends_ended_total";
+const MODEL_CALLS: &str = "mainspring_worker_model_calls_total";
+const MODEL_CALLS_FAILED: &str = "mainspring_worker_model_calls_failed_total";
+const IN_FLIGHT: &str = "mainspring_worker_sends_in_flight";
+
+pub(crate) fn send_ended(status: SendStatus) {
+    metrics::counter!(SENDS_ENDED, "status" => status.as_str()).increment(1);
+}
+
+pub(crate) fn model_call_started() {
+    metrics::counter!(MODEL_CALLS).increment(1);
+}
+
+pub(crate) fn model_call_failed(code: Code) {
+    metrics::counter!(MODEL_CALLS_FAILED, "code" => code.as_str()).increment(1);
+}
+
+pub(crate) fn in_flight(count: u32) {
+    metrics::gauge!(IN_FLIGHT).set(f64::from(count));
+}

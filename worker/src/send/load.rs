@@ -1,0 +1,74 @@
+//! What the model is asked: a function of the agent, the options and the active window.
+
+use std::sync::Arc;
+
+use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, MAX_TOKENS_DEFAULT};
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::send::machine::Rules;
+use mainspring_shared::session::window::Window;
+use mainspring_shared::store::StartedSend;
+
+use crate::config::WorkerConfig;
+use crate::llm::Request;
+
+/// The name of the model that the send wants; the default provider's default when absent.
+pub(super) fn model(send: &StartedSend) -> Option<&str> {
+    send.record
+        .options
+        .model
+        .as_deref()
+        .or(send.agent.model.as_deref())
+}
+
+/// What the send may use.
+pub(super) fn rules(send: &StartedSend, config: &WorkerConfig) -> Rules {
+    let rounds = send.record.options.max_rounds.or(send.agent.max_rounds);
+    Rules {
+        rounds_max: rounds.unwrap_or(MAX_ROUNDS_DEFAULT),
+        crashes_max: config.crashes_max,
+        retry: config.retry,
+        hold_max: config.hold_max,
+    }
+}
+
+/// The request of the next round. `input` is the send's own message while the transcript does not
+/// have it yet; the window is what it will be once it has.
+pub(super) fn request(
+    send: &StartedSend,
+    model: String,
+    window: &Window,
+    input: Option<&NewMessage>,
+) -> Request {
+    let bound = send.agent.context.last_messages;
+    let messages = match input {
+        None => window.active(bound).to_vec(),
+        Some(input) => {
+            let record = &send.record;
+            let message = input
+                .clone()
+                .at(window.next_seq(), record.id, record.created_at, 0);
+            let bound = bound.map(|last| last.saturating_sub(1));
+            let mut messages = match bound {
+                Some(0) => Vec::new(),
+                _ => window.active(bound).to_vec(),
+            };
+            messages.push(Arc::new(message));
+            messages
+        }
+    };
+    let options = &send.record.options;
+    let prompt = options
+        .system_prompt
+        .as_deref()
+        .or(send.agent.system_prompt.as_deref());
+    Request {
+        model,
+        system: prompt
+            .filter(|prompt| !prompt.trim().is_empty())
+            .map(str::to_owned),
+        messages,
+        max_tokens: send.agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT),
+        temperature: send.agent.temperature,
+        tools: Vec::new(),
+    }
+}

@@ -1,0 +1,153 @@
+//! One activation of one session: claim it, run its sends while it is warm, give it back.
+
+use std::sync::Arc;
+
+use mainspring_shared::id::{LeaseToken, SessionKey};
+use mainspring_shared::lease::Lease;
+use mainspring_shared::session::window::Window;
+use mainspring_shared::store::{
+    ClaimOutcome, ClaimSession, Claimed, Counters, ReleaseSession, StartedSend,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::Kernel;
+use crate::admit::Control;
+use crate::send::{Left, Run};
+
+/// Deaths of workers under a send from which on it runs alone among its like: whatever kills the
+/// process must not take other suspects along.
+const SUSPECT_FROM: i32 = 2;
+
+/// Runs what the session has to do, if it can be had.
+pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
+    let cached = kernel.cache.take(key);
+    let claim = ClaimSession {
+        key,
+        token: LeaseToken(kernel.parts.entropy.random_id()),
+        cached_next_seq: cached.as_ref().map_or(0, Window::next_seq),
+        cached_from_seq: cached.as_ref().map_or(0, Window::from_seq),
+    };
+    let (claimed, life) = match kernel.writes.claim(claim).await {
+        Ok((ClaimOutcome::Claimed(claimed), Some(life))) => (*claimed, life),
+        Ok(_) => {
+            if let Some(window) = cached {
+                kernel.cache.put(key, window);
+            }
+            return;
+        }
+        Err(error) => {
+            tracing::debug!(session.id = %key.session, %error, "not claimed; the sweep tries on");
+            return;
+        }
+    };
+    // The life's end ends the run; so does the loss of this one session.
+    let lost = life.lost.child_token();
+    held(kernel, claimed, cached, &lost).await;
+}
+
+/// Runs sends under a lease.
+async fn held(
+    kernel: &Arc<Kernel>,
+    claimed: Claimed,
+    cached: Option<Window>,
+    lost: &CancellationToken,
+) {
+    let Claimed {
+        key,
+        lease,
+        counters,
+        send,
+        window,
+    } = claimed;
+    let suspect = if send.record.crashes >= SUSPECT_FROM {
+        let Ok(permit) = kernel.suspects.clone().try_acquire_owned() else {
+            release(kernel, key, lease, lost).await;
+            return;
+        };
+        Some(permit)
+    } else {
+        None
+    };
+    let Some(mut window) = assemble(cached, window, counters.next_seq) else {
+        tracing::error!(session.id = %key.session, "the transcript has a gap; session released");
+        release(kernel, key, lease, lost).await;
+        return;
+    };
+    let mut next = Some((send, counters));
+    let mut in_a_row = 0;
+    while let Some((send, counters)) = next.take() {
+        in_a_row += 1;
+        let last = in_a_row >= kernel.parts.config.sends_in_a_row_max;
+        match one(kernel, key, lease, send, counters, &mut window, lost, last).await {
+            Left::Done(following) => next = following.map(|next| *next),
+            Left::Lost => return,
+        }
+    }
+    drop(suspect);
+    kernel.cache.put(key, window);
+}
+
+/// Runs one send.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of one lease, taken apart by the loop"
+)]
+async fn one(
+    kernel: &Arc<Kernel>,
+    key: SessionKey,
+    lease: Lease,
+    send: StartedSend,
+    counters: Counters,
+    window: &mut Window,
+    lost: &CancellationToken,
+    last: bool,
+) -> Left {
+    let cancel = CancellationToken::new();
+    let control = Control {
+        send: send.record.id,
+        cancel: cancel.clone(),
+        lost: lost.clone(),
+    };
+    kernel.running.at(key, control);
+    let bound = send.agent.context.last_messages;
+    let run = Run::new(
+        kernel,
+        key,
+        lease,
+        send,
+        counters,
+        window,
+        lost.clone(),
+        cancel,
+        last,
+    );
+    // Boxed, so that what a waiting send holds is counted once, not in each caller's frame.
+    let left = Box::pin(run.drive()).await;
+    window.trim(bound);
+    left
+}
+
+/// The window from what the cache held and what the claim brought; none when they do not fit.
+fn assemble(
+    cached: Option<Window>,
+    brought: Vec<mainspring_shared::message::Message>,
+    next_seq: i64,
+) -> Option<Window> {
+    if let Some(mut window) = cached {
+        let continues = brought.first().map_or(next_seq, |first| first.seq) == window.next_seq();
+        if continues && window.extend(brought.iter().cloned()).is_ok() {
+            return (window.next_seq() == next_seq).then_some(window);
+        }
+    }
+    Window::new(brought, next_seq).ok()
+}
+
+/// Gives a session back as it is: it stays ready for the sweep and for others.
+async fn release(kernel: &Kernel, key: SessionKey, lease: Lease, lost: &CancellationToken) {
+    if lost.is_cancelled() {
+        return;
+    }
+    if let Err(error) = kernel.writes.release(ReleaseSession { key, lease }).await {
+        tracing::debug!(session.id = %key.session, %error, "not released; its lease runs out");
+    }
+}

@@ -1,0 +1,62 @@
+//! What others want of a running send: heard over the bus, and at each renewal.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use mainspring_shared::bus::{Notice, Topic};
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::session::SIGNAL_CANCEL;
+
+use crate::Kernel;
+
+/// Listens until the worker has nothing left to do.
+pub(crate) async fn listen(kernel: Arc<Kernel>) {
+    let mut notices = kernel.parts.bus.subscribe(Topic::Signals).await;
+    loop {
+        let notice = tokio::select! {
+            () = kernel.done.cancelled() => return,
+            notice = notices.next() => notice,
+        };
+        match notice {
+            Some(Notice::Payload(json)) => {
+                let keys: Vec<SessionKey> = serde_json::from_slice(&json).unwrap_or_default();
+                for key in keys {
+                    look(&kernel, key).await;
+                }
+            }
+            // What was missed is in the answer of the next renewal.
+            Some(Notice::Gap) => {}
+            None => return,
+        }
+    }
+}
+
+/// Obeys the signals that a renewal brought.
+pub(crate) fn obey(kernel: &Kernel, signals: &[(SessionKey, i32)]) {
+    for (key, signals) in signals {
+        if signals & SIGNAL_CANCEL != 0
+            && let Some(control) = kernel.running.control(*key)
+        {
+            control.cancel.cancel();
+        }
+    }
+}
+
+/// A notice says that something changed; the database says what.
+async fn look(kernel: &Kernel, key: SessionKey) {
+    let Some(control) = kernel.running.control(key) else {
+        return;
+    };
+    let read = kernel
+        .parts
+        .store
+        .get_sends(vec![(key.tenant, control.send)])
+        .await;
+    match read.map(|mut sends| sends.pop().flatten()) {
+        Ok(Some(record)) if record.status.is_final() => control.lost.cancel(),
+        Ok(Some(record)) if record.cancel_requested => control.cancel.cancel(),
+        Ok(Some(_)) => {}
+        Ok(None) => control.lost.cancel(),
+        Err(error) => tracing::debug!(%error, "a signal's reason could not be read"),
+    }
+}

@@ -1,0 +1,159 @@
+//! A worker's life: begin, take work from the queue or the database, stop in order.
+
+use std::sync::Arc;
+
+use mainspring_runtime::Lifecycle;
+use mainspring_shared::bus::Bus;
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::queue::Queue;
+use mainspring_shared::store::{self, Store, SweepReady};
+use mainspring_shared::time::Clock;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admit::{self, Admission, Running};
+use crate::boot::Boot;
+use crate::cache::Cache;
+use crate::config::WorkerConfig;
+use crate::live::Live;
+use crate::llm::Providers;
+use crate::writes::Writes;
+use crate::{metrics, signals};
+
+/// What a worker is made of.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// The truth.
+    pub store: Arc<dyn Store>,
+    /// Where activations come from.
+    pub queue: Arc<dyn Queue>,
+    /// Where notices go and signals come from.
+    pub bus: Arc<dyn Bus>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids, fences and jitter.
+    pub entropy: Arc<dyn Entropy>,
+    /// The models.
+    pub providers: Arc<Providers>,
+    /// The bounds.
+    pub config: Arc<WorkerConfig>,
+}
+
+/// What all runs share.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) parts: Parts,
+    pub(crate) boot: Arc<Boot>,
+    pub(crate) writes: Writes,
+    pub(crate) live: Live,
+    pub(crate) cache: Cache,
+    pub(crate) running: Running,
+    /// One permit per send in flight.
+    pub(crate) slots: Arc<Semaphore>,
+    /// The one permit for sends under which workers died.
+    pub(crate) suspects: Arc<Semaphore>,
+    pub(crate) runs: TaskTracker,
+    pub(crate) lifecycle: Lifecycle,
+    /// Cancelled when the last run has ended.
+    pub(crate) done: CancellationToken,
+}
+
+/// Runs a worker until `lifecycle` stops it. On a stop it claims nothing more, waits for answers
+/// that are under way up to the drain timeout, gives back what is left, and ends its lease.
+///
+/// Fails only when the database cannot be reached at the start.
+pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
+    let boot = Arc::new(Boot::new());
+    boot.begin(&parts).await?;
+    let kernel = Arc::new(Kernel {
+        writes: Writes::spawn(&parts, &boot),
+        live: Live::spawn(parts.bus.clone(), parts.clock.clone()),
+        cache: Cache::new(parts.config.cache_bytes_max),
+        running: Running::default(),
+        slots: Arc::new(Semaphore::new(parts.config.concurrency as usize)),
+        suspects: Arc::new(Semaphore::new(1)),
+        runs: TaskTracker::new(),
+        lifecycle: lifecycle.child(),
+        done: CancellationToken::new(),
+        boot,
+        parts,
+    });
+    let keeper = tokio::spawn(keep_lease(kernel.clone()));
+    let listener = tokio::spawn(signals::listen(kernel.clone()));
+    let poller = tokio::spawn(poll(kernel.clone()));
+    let stop = Box::pin(kernel.lifecycle.stopping());
+    let admission = Arc::new(Admission(kernel.clone()));
+    kernel
+        .parts
+        .queue
+        .run(&kernel.parts.config.pool, admission, stop)
+        .await;
+    kernel.lifecycle.stopping().await;
+    drain(&kernel).await;
+    kernel.done.cancel();
+    for task in [keeper, listener, poller] {
+        if let Err(error) = task.await {
+            tracing::error!(%error, "a task of the worker ended badly");
+        }
+    }
+    Ok(())
+}
+
+async fn keep_lease(kernel: Arc<Kernel>) {
+    let signalled = |raised: Vec<_>| signals::obey(&kernel, &raised);
+    let in_flight = || {
+        let count = kernel.running.count();
+        metrics::in_flight(count);
+        count
+    };
+    kernel
+        .boot
+        .keep(&kernel.parts, kernel.done.clone(), signalled, in_flight)
+        .await;
+}
+
+/// Asks the database for work while the queue is away.
+async fn poll(kernel: Arc<Kernel>) {
+    let parts = &kernel.parts;
+    loop {
+        tokio::select! {
+            () = kernel.lifecycle.stopping() => return,
+            () = parts.clock.sleep(parts.config.poll_interval) => {}
+        }
+        let free = kernel.slots.available_permits();
+        if parts.queue.is_available() || free == 0 {
+            continue;
+        }
+        let query = SweepReady {
+            pool: Some(parts.config.pool.clone()),
+            older_than_ms: 0,
+            after: None,
+            limit: u32::try_from(free).unwrap_or(u32::MAX).min(512),
+        };
+        match parts.store.sweep_ready(None, query).await {
+            Ok(swept) => {
+                admit::admit_free(&kernel, swept.sessions.into_iter().map(|ready| ready.key));
+            }
+            Err(error) => tracing::debug!(%error, "no work read from the database"),
+        }
+    }
+}
+
+/// Waits for the runs: softly up to the drain timeout, then they give their sessions back.
+async fn drain(kernel: &Kernel) {
+    kernel.runs.close();
+    let clock = &kernel.parts.clock;
+    tokio::select! {
+        () = kernel.runs.wait() => return,
+        () = kernel.lifecycle.aborting() => {}
+        () = clock.sleep(kernel.parts.config.drain_timeout) => {}
+    }
+    tracing::info!(runs = kernel.runs.len(), "answers under way are given back");
+    kernel.lifecycle.abort();
+    // Each run still has one write to make; whoever does not manage is left to the lease.
+    tokio::select! {
+        () = kernel.runs.wait() => {}
+        () = clock.sleep(kernel.parts.config.lease_ttl) => {}
+    }
+}

@@ -1,0 +1,233 @@
+//! Everything that the worker writes, in groups: concurrent sends share a transaction.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mainspring_runtime::Group;
+use mainspring_shared::bus::{StepNotice, Topic};
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::queue::{Activation, Lane};
+use mainspring_shared::store::{
+    self, AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend,
+    Error, ParkOutcome, ParkSend, ReadySession, ReleaseSession,
+};
+
+use crate::Parts;
+use crate::boot::{Boot, Life};
+
+/// The database's failure, shared by all items of the group that met it.
+pub(crate) type SharedError = Arc<Error>;
+
+type Answer<T> = Result<T, SharedError>;
+
+/// The grouped writes.
+#[derive(Debug, Clone)]
+pub(crate) struct Writes {
+    claims: Group<ClaimSession, Answer<(ClaimOutcome, Option<Life>)>>,
+    rounds: Group<AppendRound, Answer<AppendOutcome>>,
+    completions: Group<CompleteSend, Answer<CompleteOutcome>>,
+    parks: Group<ParkSend, Answer<ParkOutcome>>,
+    releases: Group<ReleaseSession, Answer<bool>>,
+}
+
+impl Writes {
+    /// Starts the groups' tasks.
+    pub(crate) fn spawn(parts: &Parts, boot: &Arc<Boot>) -> Self {
+        Self {
+            claims: Group::spawn(1, {
+                let (parts, boot) = (parts.clone(), boot.clone());
+                move |items| claim(parts.clone(), boot.clone(), items)
+            }),
+            rounds: Group::spawn(1, {
+                let parts = parts.clone();
+                move |items: Vec<AppendRound>| {
+                    let parts = parts.clone();
+                    async move {
+                        let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
+                        let answers = each(items, |items| parts.store.append_rounds(None, items));
+                        let answers = answers.await;
+                        publish(&parts, &about, &answers, |outcome| match outcome {
+                            AppendOutcome::Appended { step, .. } => Some((*step, false)),
+                            AppendOutcome::LeaseLost => None,
+                        });
+                        answers
+                    }
+                }
+            }),
+            completions: Group::spawn(1, {
+                let parts = parts.clone();
+                move |items: Vec<CompleteSend>| {
+                    let parts = parts.clone();
+                    async move {
+                        let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
+                        let answers = each(items, |items| parts.store.complete_sends(None, items));
+                        let answers = answers.await;
+                        publish(&parts, &about, &answers, |outcome| match outcome {
+                            CompleteOutcome::Completed(completed) => Some((completed.step, true)),
+                            CompleteOutcome::LeaseLost => None,
+                        });
+                        answers
+                    }
+                }
+            }),
+            parks: Group::spawn(1, {
+                let parts = parts.clone();
+                move |items: Vec<ParkSend>| {
+                    let parts = parts.clone();
+                    async move {
+                        let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
+                        let answers = each(items, |items| parts.store.park_sends(None, items));
+                        let answers = answers.await;
+                        publish(&parts, &about, &answers, |outcome| match outcome {
+                            ParkOutcome::Parked { step } | ParkOutcome::Cancelled { step, .. } => {
+                                Some((*step, true))
+                            }
+                            ParkOutcome::LeaseLost => None,
+                        });
+                        answers
+                    }
+                }
+            }),
+            releases: Group::spawn(1, {
+                let parts = parts.clone();
+                move |items| {
+                    let parts = parts.clone();
+                    async move { each(items, |items| parts.store.release_sessions(None, items)).await }
+                }
+            }),
+        }
+    }
+
+    /// Claims a session, and says under which life.
+    pub(crate) async fn claim(&self, item: ClaimSession) -> Answer<(ClaimOutcome, Option<Life>)> {
+        self.claims
+            .submit(item)
+            .await
+            .unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Stores a round.
+    pub(crate) async fn append(&self, item: AppendRound) -> Answer<AppendOutcome> {
+        self.rounds
+            .submit(item)
+            .await
+            .unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Makes a send final.
+    pub(crate) async fn complete(&self, item: CompleteSend) -> Answer<CompleteOutcome> {
+        self.completions
+            .submit(item)
+            .await
+            .unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Parks a send.
+    pub(crate) async fn park(&self, item: ParkSend) -> Answer<ParkOutcome> {
+        self.parks
+            .submit(item)
+            .await
+            .unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Gives a lease back.
+    pub(crate) async fn release(&self, item: ReleaseSession) -> Answer<bool> {
+        self.releases
+            .submit(item)
+            .await
+            .unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+/// The groups live as long as the worker; a missing one means that the runtime shuts down.
+fn ended() -> SharedError {
+    let source = Box::<dyn std::error::Error + Send + Sync>::from("the worker is shutting down");
+    Arc::new(Error::Unavailable { source })
+}
+
+async fn claim(
+    parts: Parts,
+    boot: Arc<Boot>,
+    items: Vec<ClaimSession>,
+) -> Vec<Answer<(ClaimOutcome, Option<Life>)>> {
+    let Some(life) = boot.current() else {
+        // Between two lives nothing is claimed; the sweep brings these sessions again.
+        return items
+            .iter()
+            .map(|_| Ok((ClaimOutcome::Busy, None)))
+            .collect();
+    };
+    let answers = each(items, |items| {
+        parts.store.claim_sessions(None, life.id, items)
+    })
+    .await;
+    answers
+        .into_iter()
+        .map(|answer| answer.map(|outcome| (outcome, Some(life.clone()))))
+        .collect()
+}
+
+/// Runs a store call and gives each item its own answer, or all of them the same error.
+async fn each<T, R, Fut>(items: Vec<T>, call: impl FnOnce(Vec<T>) -> Fut) -> Vec<Answer<R>>
+where
+    Fut: Future<Output = store::Result<Vec<R>>>,
+{
+    let count = items.len();
+    match call(items).await {
+        Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+        Err(error) => {
+            let error = Arc::new(error);
+            (0..count).map(|_| Err(error.clone())).collect()
+        }
+    }
+}
+
+/// Tells those who watch which steps a group committed.
+fn publish<T>(
+    parts: &Parts,
+    about: &[(SessionKey, SendId)],
+    answers: &[Answer<T>],
+    step: impl Fn(&T) -> Option<(i64, bool)>,
+) {
+    let notices: Vec<StepNotice> = about
+        .iter()
+        .zip(answers)
+        .filter_map(|((key, send), answer)| {
+            let (n, settled) = step(answer.as_ref().ok()?)?;
+            Some(StepNotice {
+                key: *key,
+                send: *send,
+                n,
+                settled,
+            })
+        })
+        .collect();
+    if notices.is_empty() {
+        return;
+    }
+    match serde_json::to_vec(&notices) {
+        Ok(json) => parts.bus.publish(Topic::Steps, Bytes::from(json)),
+        Err(error) => tracing::error!(%error, "a step notice cannot be written as JSON"),
+    }
+}
+
+/// Rings for a session that was left with work.
+pub(crate) fn ring(parts: &Parts, ready: ReadySession) {
+    let queue = parts.queue.clone();
+    tokio::spawn(async move {
+        let lane = Lane {
+            pool: ready.pool,
+            priority: ready.priority,
+        };
+        // A ring that did not fit is brought by the sweep.
+        queue
+            .push(
+                &lane,
+                vec![Activation {
+                    sessions: vec![ready.key],
+                }],
+            )
+            .await;
+    });
+}
