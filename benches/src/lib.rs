@@ -1,1 +1,4 @@
-//! b
+#![doc = include_str!("../README.md")]
+
+pub mod process;
+pub mod servers;

@@ -1,0 +1,94 @@
+//! A small HTTP client for load: one connection per client, kept alive, nothing in between.
+
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// One connection to a server.
+#[derive(Debug)]
+pub struct Client {
+    sender: http1::SendRequest<Full<Bytes>>,
+    host: String,
+}
+
+/// An answer: its status and its body.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value> {
+        serde_json::from_slice(&self.body)
+            .with_context(|| format!("status {}: {:?}", self.status, self.body))
+    }
+}
+
+impl Client {
+    /// Connects to `http://HOST:PORT`.
+    pub async fn connect(base: &str) -> Result<Self> {
+        let host = base.strip_prefix("http://").context("a plain http address")?.to_owned();
+        let stream = TcpStream::connect(&host).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(async move {
+            // Its end is seen by the next request.
+            let _ = connection.await;
+        });
+        Ok(Self { sender, host })
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub async fn request(&mut self, method: &str, path: &str, body: Bytes) -> Result<Answer> {
+        self.request_with(method, path, body, &[]).await
+    }
+
+    /// Sends a request with headers and reads the whole answer.
+    pub async fn request_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Bytes,
+        headers: &[(&str, &str)],
+    ) -> Result<Answer> {
+        self.sender.ready().await?;
+        let mut request = Request::builder().method(method).uri(path).header("host", &self.host);
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.sender.send_request(request.body(Full::new(body))?).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok(Answer { status, body })
+    }
+
+    /// Posts JSON and reads JSON; an error unless the status is a success.
+    pub async fn post(&mut self, path: &str, body: &Value) -> Result<Value> {
+        let answer = self.request("POST", path, serde_json::to_vec(body)?.into()).await?;
+        if !(200..300).contains(&answer.status) {
+            bail!("{path}: {} {:?}", answer.status, answer.body);
+        }
+        answer.json()
+    }
+
+    /// Reads JSON; an error unless the status is 200.
+    pub async fn get(&mut self, path: &str) -> Result<Value> {
+        let answer = self.request("GET", path, Bytes::new()).await?;
+        if answer.status != 200 {
+            bail!("{path}: {} {:?}", answer.status, answer.body);
+        }
+        answer.json()
+    }
+}

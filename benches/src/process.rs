@@ -1,0 +1,219 @@
+//! `mainspring` processes: started, signalled, measured, killed on drop.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
+
+use crate::servers::{free_port, signal, wait_for, wait_for_port};
+
+/// Where the program is and where its processes log.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// The `mainspring` binary.
+    pub binary: PathBuf,
+    /// A folder for logs.
+    pub logs: PathBuf,
+    /// Environment of every process.
+    pub environment: Vec<(String, String)>,
+}
+
+/// A running process.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// Its name in messages and its log's file name.
+    pub name: String,
+    /// Where it serves HTTP: the API of a scheduler, the operations of a worker.
+    pub port: u16,
+}
+
+impl Program {
+    /// A scheduler that serves.
+    pub fn scheduler(&self, name: &str) -> Result<Process> {
+        let port = free_port()?;
+        let process = self.start(name, &["scheduler"], port, "MAINSPRING_LISTEN", &[])?;
+        process.wait_until_ready()?;
+        Ok(process)
+    }
+
+    /// A scheduler on a port of its own choosing, for one that comes back after a death.
+    pub fn scheduler_on(&self, name: &str, port: u16) -> Result<Process> {
+        self.start(name, &["scheduler"], port, "MAINSPRING_LISTEN", &[])
+    }
+
+    /// A worker that is ready.
+    pub fn worker(&self, name: &str, environment: &[(&str, &str)]) -> Result<Process> {
+        let port = free_port()?;
+        let process = self.start(
+            name,
+            &["worker"],
+            port,
+            "MAINSPRING_OPS_LISTEN",
+            environment,
+        )?;
+        process.wait_until_ready()?;
+        Ok(process)
+    }
+
+    /// Everything in one process.
+    pub fn dev(&self, name: &str, data_dir: &Path) -> Result<Process> {
+        let port = free_port()?;
+        let data_dir = data_dir.to_str().context("a UTF-8 path")?;
+        let environment = [("MAINSPRING_DATA_DIR", data_dir)];
+        self.start(name, &["dev"], port, "MAINSPRING_LISTEN", &environment)
+    }
+
+    /// Runs a command to its end and returns its exit code and what it printed.
+    pub fn run(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
+        let output = Command::new(&self.binary)
+            .args(arguments)
+            .envs(self.environment.iter().cloned())
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("running mainspring {}", arguments.join(" ")))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((
+            output.status.code().unwrap_or(-1),
+            text(&output.stdout),
+            text(&output.stderr),
+        ))
+    }
+
+    fn start(
+        &self,
+        name: &str,
+        arguments: &[&str],
+        port: u16,
+        listen: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Process> {
+        fs::create_dir_all(&self.logs)?;
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.logs.join(format!("{name}.log")))?;
+        let child = Command::new(&self.binary)
+            .args(arguments)
+            .envs(self.environment.iter().cloned())
+            .envs(environment.iter().copied())
+            .env(listen, format!("127.0.0.1:{port}"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("starting {}", self.binary.display()))?;
+        Ok(Process {
+            child,
+            name: name.to_owned(),
+            port,
+        })
+    }
+}
+
+impl Process {
+    /// The base of its addresses.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it serves.
+    pub fn wait_until_ready(&self) -> Result<()> {
+        wait_for_port(self.port, Duration::from_secs(30)).with_context(|| self.name.clone())
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, which: Signal) -> Result<()> {
+        signal(self.pid(), which)
+    }
+
+    /// Kills it with signal 9.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks it to stop and waits; its exit code, or an error when it takes longer than `limit`.
+    pub fn stop(&mut self, limit: Duration) -> Result<i32> {
+        self.signal(Signal::TERM)?;
+        let mut code = None;
+        let waited = wait_for(&format!("the end of {}", self.name), limit, || {
+            code = self.child.try_wait()?;
+            Ok(code.is_some())
+        });
+        waited?;
+        match code.and_then(|status| status.code()) {
+            Some(code) => Ok(code),
+            None => bail!("{} was killed by a signal", self.name),
+        }
+    }
+
+    /// Processor time that it has used.
+    pub fn cpu(&self) -> Result<Duration> {
+        cpu_of(self.pid())
+    }
+
+    /// Bytes of memory that it holds, private and shared.
+    pub fn resident_memory(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes: u64 = line
+            .and_then(|line| line.trim().strip_suffix("kB"))
+            .context("VmRSS is missing")?
+            .trim()
+            .parse()?;
+        Ok(kilobytes * 1024)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Processor time of one process, from the kernel's accounting in ticks of 10 ms.
+pub fn cpu_of(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The command's name may hold spaces; the numbers come behind its closing parenthesis.
+    let numbers: Vec<&str> = stat
+        .rsplit_once(')')
+        .context("no name in stat")?
+        .1
+        .split_whitespace()
+        .collect();
+    let ticks: u64 = numbers[11].parse::<u64>()? + numbers[12].parse::<u64>()?;
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+/// Processor time of a process and its children, also of those that have ended.
+pub fn cpu_of_tree(pid: u32) -> Result<Duration> {
+    let mut total = cpu_of(pid)?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let numbers: Vec<&str> = stat
+        .rsplit_once(')')
+        .context("no name in stat")?
+        .1
+        .split_whitespace()
+        .collect();
+    total +=
+        Duration::from_millis((numbers[13].parse::<u64>()? + numbers[14].parse::<u64>()?) * 10);
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    for child in children.split_whitespace() {
+        total += cpu_of(child.parse()?).unwrap_or_default();
+    }
+    Ok(total)
+}

@@ -1,0 +1,320 @@
+//! Postgres and Redis servers of one's own: on a free port, in a temporary folder, gone on drop.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A port that was free a moment ago.
+pub fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Waits until something listens on a local port.
+pub fn wait_for_port(port: u16, limit: Duration) -> Result<()> {
+    wait_for(&format!("port {port}"), limit, || {
+        Ok(TcpStream::connect(("127.0.0.1", port)).is_ok())
+    })
+}
+
+/// Asks every few milliseconds until the answer is yes.
+#[expect(clippy::disallowed_methods, reason = "a harness runs in true time")]
+pub fn wait_for(
+    what: &str,
+    limit: Duration,
+    mut ready: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let start = std::time::Instant::now();
+    while !ready()? {
+        if start.elapsed() > limit {
+            bail!("{what} was not ready within {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Sends a signal to a process.
+pub fn signal(pid: u32, signal: Signal) -> Result<()> {
+    let pid = Pid::from_raw(i32::try_from(pid)?).context("a process id is positive")?;
+    kill_process(pid, signal).with_context(|| format!("signalling process {pid:?}"))
+}
+
+/// Finds a server's program: in `PATH`, else where Debian puts the newest one.
+pub fn find_program(name: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|p| p.is_file());
+    if found.is_none() {
+        let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+            .map(|dir| {
+                dir.flatten()
+                    .map(|entry| entry.path().join("bin").join(name))
+                    .collect()
+            })
+            .unwrap_or_default();
+        versions.sort();
+        found = versions.into_iter().rev().find(|p| p.is_file());
+    }
+    found.with_context(|| {
+        format!("{name} is not installed (apt-get install postgresql redis-server)")
+    })
+}
+
+/// A Postgres server with default durability.
+#[derive(Debug)]
+pub struct Postgres {
+    dir: tempfile::TempDir,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Postgres {
+    /// Makes a cluster and starts it.
+    pub fn start() -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("mainspring-pg-")
+            .tempdir()?;
+        let data = dir.path().join("data");
+        let mut init = Command::new(find_program("initdb")?);
+        init.args([
+            "-A",
+            "trust",
+            "-U",
+            "postgres",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "-D",
+        ])
+        .arg(&data);
+        hand_over(dir.path())?;
+        let output = as_server_user(init).output().context("running initdb")?;
+        if !output.status.success() {
+            bail!("initdb failed: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let mut server = Self {
+            dir,
+            port: free_port()?,
+            child: None,
+        };
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// Starts the server, after a stop or the first time, and waits until it answers.
+    pub fn restart(&mut self) -> Result<()> {
+        self.stop();
+        let log = std::fs::File::create(self.dir.path().join("log"))?;
+        let mut command = Command::new(find_program("postgres")?);
+        command.arg("-D").arg(self.dir.path().join("data"));
+        command.args([
+            "-p",
+            &self.port.to_string(),
+            "-c",
+            "listen_addresses=127.0.0.1",
+        ]);
+        command.args(["-c", "max_connections=300"]);
+        command.arg("-c").arg(format!(
+            "unix_socket_directories={}",
+            self.dir.path().display()
+        ));
+        let mut command = as_server_user(command);
+        command
+            .stdout(Stdio::null())
+            .stderr(log)
+            .stdin(Stdio::null());
+        self.child = Some(command.spawn().context("starting postgres")?);
+        let ready = find_program("pg_isready")?;
+        wait_for("postgres", Duration::from_mins(1), || {
+            let mut ask = Command::new(&ready);
+            ask.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+            Ok(ask.status()?.success())
+        })
+    }
+
+    /// Stops the server at once, as a crash of its machine would: it recovers at the next start.
+    pub fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let pid = self.postmaster().unwrap_or(child.id());
+            // Immediate shutdown: no checkpoint, connections are cut, shared memory is cleaned up.
+            let _ = signal(pid, Signal::QUIT);
+            let _ = child.wait();
+        }
+    }
+
+    /// The server's main process: the child itself, or what the user switch started.
+    pub fn postmaster(&self) -> Option<u32> {
+        let file = std::fs::read_to_string(self.dir.path().join("data/postmaster.pid")).ok()?;
+        file.lines().next()?.trim().parse().ok()
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address of a database.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Creates a database and returns its address.
+    pub fn create_database(&self, name: &str) -> Result<String> {
+        self.query("postgres", &format!("CREATE DATABASE {name}"))?;
+        Ok(self.url(name))
+    }
+
+    /// Runs SQL through psql and returns what it prints, unaligned.
+    pub fn query(&self, database: &str, sql: &str) -> Result<String> {
+        let output = Command::new(find_program("psql")?)
+            .args([
+                "-XAtq",
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-d",
+                &self.url(database),
+                "-c",
+                sql,
+            ])
+            .output()?;
+        if !output.status.success() {
+            bail!("psql: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A Redis server without persistence.
+#[derive(Debug)]
+pub struct Redis {
+    dir: tempfile::TempDir,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Redis {
+    /// Starts a server.
+    pub fn start() -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("mainspring-redis-")
+            .tempdir()?;
+        let mut server = Self {
+            dir,
+            port: free_port()?,
+            child: None,
+        };
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// Starts the server, after a stop or the first time, empty.
+    pub fn restart(&mut self) -> Result<()> {
+        self.stop();
+        let mut command = Command::new(find_program("redis-server")?);
+        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"]);
+        command
+            .args(["--save", "", "--appendonly", "no", "--dir"])
+            .arg(self.dir.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        self.child = Some(command.spawn().context("starting redis-server")?);
+        wait_for_port(self.port, Duration::from_secs(10))
+    }
+
+    /// Kills the server; what it held is gone.
+    pub fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Runs a command through redis-cli and returns what it prints.
+    pub fn command(&self, words: &[&str]) -> Result<String> {
+        let output = Command::new(find_program("redis-cli")?)
+            .args(["-p", &self.port.to_string()])
+            .args(words)
+            .output()?;
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    }
+
+    /// Bytes that the server's data takes, by its own word.
+    pub fn used_memory(&self) -> Result<u64> {
+        let info = self.command(&["INFO", "memory"])?;
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix("used_memory:"));
+        line.context("used_memory is missing")?
+            .trim()
+            .parse()
+            .context("a number of bytes")
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Postgres refuses to run as root: there the server runs as the user `postgres`, or `nobody`.
+fn server_user() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let known = |name: &str| {
+        users
+            .lines()
+            .any(|line| line.starts_with(&format!("{name}:")))
+    };
+    Some(if known("postgres") {
+        "postgres"
+    } else {
+        "nobody"
+    })
+}
+
+/// `setpriv` replaces itself by the program, so that signals reach the server itself.
+fn as_server_user(command: Command) -> Command {
+    let Some(user) = server_user() else {
+        return command;
+    };
+    let mut switched = Command::new("setpriv");
+    switched.args(["--reuid", user, "--regid", user, "--clear-groups", "--"]);
+    switched.arg(command.get_program()).args(command.get_args());
+    switched
+}
+
+fn hand_over(dir: &Path) -> Result<()> {
+    if let Some(user) = server_user() {
+        let status = Command::new("chown").arg(user).arg(dir).status()?;
+        if !status.success() {
+            bail!("the folder could not be given to {user}");
+        }
+    }
+    Ok(())
+}
