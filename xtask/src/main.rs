@@ -1,1 +1,69 @@
-fn main() {}
+//! The project's own chores: `cargo xtask test | lint | deps | ci`.
+
+mod deps;
+mod lint;
+mod postgres;
+mod process;
+mod redis;
+mod server;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: cargo xtask COMMAND
+
+  test [--require-all] [-- ARGS]   builds the binary and runs every test, on Postgres and Redis too:
+                                   those of MAINSPRING_TEST_POSTGRES_URL and MAINSPRING_TEST_REDIS_URL,
+                                   else servers of its own, started from what the machine has or what
+                                   its package manager gives; ARGS go to `cargo test`
+  lint                             formatting, clippy, documentation and the rules of `deps`
+  deps                             which crate may know which
+  ci                               lint, then test --require-all";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["test", rest @ ..] => test_options(rest).and_then(|options| test::run(&options)),
+        ["lint"] => lint::run(),
+        ["deps"] => deps::run(),
+        ["ci"] => lint::run().and_then(|()| {
+            test::run(&test::Options {
+                require_all: true,
+                cargo_arguments: Vec::new(),
+            })
+        }),
+        ["--help" | "-h" | "help"] => {
+            tools::say(USAGE);
+            Ok(())
+        }
+        _ => Err(anyhow::anyhow!("no such command\n\n{USAGE}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tools::say(&format!("xtask: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test_options(words: &[&str]) -> anyhow::Result<test::Options> {
+    let (ours, theirs) = match words.iter().position(|word| *word == "--") {
+        Some(at) => (&words[..at], &words[at + 1..]),
+        None => (words, &[][..]),
+    };
+    let mut options = test::Options {
+        require_all: false,
+        cargo_arguments: theirs.iter().map(ToString::to_string).collect(),
+    };
+    for word in ours {
+        match *word {
+            "--require-all" => options.require_all = true,
+            strange => anyhow::bail!("{strange} is not an option\n\n{USAGE}"),
+        }
+    }
+    Ok(options)
+}

@@ -1,0 +1,243 @@
+//! Which crate may know which: a crate is a wall around a dependency.
+
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+use crate::tools;
+
+/// Crates from outside that only some of ours may name. A trailing `*` stands for a family.
+const WALLS: &[(&str, &[&str])] = &[
+    (
+        "sqlx*",
+        &["mainspring-store-postgres", "mainspring-store-sqlite"],
+    ),
+    (
+        "apalis*",
+        &["mainspring-queue-redis", "mainspring-queue-local"],
+    ),
+    (
+        "redis",
+        &[
+            "mainspring-queue-redis",
+            "mainspring-tests",
+            "mainspring-benches",
+        ],
+    ),
+    (
+        "reqwest",
+        &[
+            "mainspring-worker",
+            "mainspring-cli",
+            "mainspring-tests",
+            "mainspring-benches",
+        ],
+    ),
+    (
+        "axum",
+        &[
+            "mainspring-scheduler",
+            "mainspring-cli",
+            "mainspring-tests",
+            "mainspring-benches",
+        ],
+    ),
+];
+
+/// What the words, rules and ports do without: drivers, sockets and runtimes.
+const NOT_IN_SHARED: &[&str] = &[
+    "sqlx*", "redis", "tokio*", "hyper*", "reqwest", "axum", "rand", "tracing*",
+];
+
+/// Which of our crates each of our crates may name. `None`: all of them.
+fn may_know(name: &str) -> Option<&'static [&'static str]> {
+    match name {
+        "mainspring-cli" | "mainspring-tests" | "mainspring-benches" => None,
+        "mainspring-worker" | "mainspring-scheduler" => {
+            Some(&["mainspring-shared", "mainspring-runtime"])
+        }
+        "mainspring-shared" | "xtask" => Some(&[]),
+        // The runtime, the backends, and whatever joins them.
+        _ => Some(&["mainspring-shared"]),
+    }
+}
+
+/// What the tests of any crate may name besides: doubles and the suites.
+const IN_TESTS: &[&str] = &[
+    "mainspring-runtime",
+    "mainspring-store-model",
+    "mainspring-queue-local",
+    "mainspring-tests",
+];
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+    /// `dev` or `build`; none for what the crate itself needs.
+    kind: Option<String>,
+}
+
+/// Checks every member of the workspace.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let mut command = Command::new("cargo");
+    let output = command
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .output()?;
+    if !output.status.success() {
+        bail!(
+            "cargo metadata failed:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    let violations = violations(&metadata.packages);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    for violation in &violations {
+        tools::say(violation);
+    }
+    bail!(
+        "{} of our crates know what they should not",
+        violations.len()
+    )
+}
+
+fn violations(packages: &[Package]) -> Vec<String> {
+    let ours: Vec<&str> = packages
+        .iter()
+        .map(|package| package.name.as_str())
+        .collect();
+    let mut violations = Vec::new();
+    for package in packages {
+        for dependency in &package.dependencies {
+            if let Some(rule) = broken(&ours, &package.name, dependency) {
+                let (package, dependency) = (&package.name, &dependency.name);
+                violations.push(format!("{package} must not depend on {dependency}: {rule}"));
+            }
+        }
+    }
+    violations
+}
+
+fn broken(ours: &[&str], package: &str, dependency: &Dependency) -> Option<String> {
+    let name = dependency.name.as_str();
+    if ours.contains(&name) {
+        let known = may_know(package)?;
+        let in_tests = dependency.kind.as_deref() == Some("dev");
+        if known.contains(&name) || (in_tests && IN_TESTS.contains(&name)) {
+            return None;
+        }
+        return Some(match known {
+            [] => "it knows none of ours".to_owned(),
+            known => format!("of ours it knows {}", known.join(", ")),
+        });
+    }
+    if package == "mainspring-shared" && NOT_IN_SHARED.iter().any(|family| is_in(family, name)) {
+        return (dependency.kind.is_none()).then(|| "it is free of I/O and runtimes".to_owned());
+    }
+    let (_, allowed) = WALLS.iter().find(|(family, _)| is_in(family, name))?;
+    (!allowed.contains(&package)).then(|| format!("only {} may", allowed.join(", ")))
+}
+
+fn is_in(family: &str, name: &str) -> bool {
+    match family.strip_suffix('*') {
+        Some(stem) => name
+            .strip_prefix(stem)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-')),
+        None => family == name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workspace(planted: &[(&str, &str, Option<&str>)]) -> Vec<String> {
+        let names = [
+            "mainspring-shared",
+            "mainspring-runtime",
+            "mainspring-worker",
+            "mainspring-scheduler",
+            "mainspring-store-postgres",
+            "mainspring-queue-redis",
+            "mainspring-store-model",
+            "mainspring-cli",
+        ];
+        let packages: Vec<Package> = names
+            .iter()
+            .map(|name| Package {
+                name: (*name).to_owned(),
+                dependencies: planted
+                    .iter()
+                    .filter(|(package, _, _)| package == name)
+                    .map(|(_, dependency, kind)| Dependency {
+                        name: (*dependency).to_owned(),
+                        kind: kind.map(str::to_owned),
+                    })
+                    .collect(),
+            })
+            .collect();
+        violations(&packages)
+    }
+
+    #[test]
+    fn what_the_layout_asks_for_is_allowed() {
+        let good = [
+            ("mainspring-store-postgres", "sqlx", None),
+            ("mainspring-store-postgres", "mainspring-shared", None),
+            ("mainspring-queue-redis", "apalis-redis", None),
+            ("mainspring-worker", "mainspring-runtime", None),
+            ("mainspring-worker", "mainspring-store-model", Some("dev")),
+            ("mainspring-cli", "mainspring-store-postgres", None),
+            ("mainspring-scheduler", "axum", None),
+        ];
+        assert_eq!(workspace(&good), [""; 0]);
+    }
+
+    #[test]
+    fn each_planted_violation_is_found() {
+        let bad = [
+            ("mainspring-worker", "sqlx", None),
+            ("mainspring-worker", "mainspring-scheduler", None),
+            ("mainspring-scheduler", "mainspring-worker", Some("dev")),
+            ("mainspring-scheduler", "mainspring-store-postgres", None),
+            ("mainspring-scheduler", "mainspring-store-model", None),
+            ("mainspring-store-postgres", "mainspring-queue-redis", None),
+            ("mainspring-cli", "apalis-core", None),
+            ("mainspring-cli", "sqlx-core", None),
+            ("mainspring-worker", "axum", None),
+            ("mainspring-scheduler", "reqwest", None),
+            ("mainspring-store-postgres", "redis", None),
+            ("mainspring-shared", "tokio", None),
+            ("mainspring-shared", "mainspring-runtime", None),
+        ];
+        for planted in bad {
+            let found = workspace(&[planted]);
+            assert_eq!(found.len(), 1, "{planted:?} gave {found:?}");
+            assert!(
+                found[0].contains(planted.0) && found[0].contains(planted.1),
+                "{found:?}"
+            );
+        }
+        assert_eq!(workspace(&bad).len(), bad.len());
+    }
+
+    #[test]
+    fn a_family_is_its_stem_and_what_follows_a_dash() {
+        assert!(is_in("sqlx*", "sqlx") && is_in("sqlx*", "sqlx-core"));
+        assert!(!is_in("sqlx*", "sqlxtra") && !is_in("redis", "redis-test"));
+    }
+}

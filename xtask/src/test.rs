@@ -1,0 +1,124 @@
+//! Runs every test, with every server it can get.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::server::Server;
+use crate::{postgres, process, redis, tools};
+
+const POSTGRES_URL: &str = "MAINSPRING_TEST_POSTGRES_URL";
+const REDIS_URL: &str = "MAINSPRING_TEST_REDIS_URL";
+
+/// What to run.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Fail where a server is missing instead of skipping its tests.
+    pub(crate) require_all: bool,
+    /// Handed to `cargo test`.
+    pub(crate) cargo_arguments: Vec<String>,
+}
+
+/// A server's tests run against a given one, one of our own, or not at all.
+enum Given {
+    Url(String),
+    Own(Server),
+    Missing(&'static str),
+}
+
+impl Given {
+    fn url(&self) -> Option<&str> {
+        match self {
+            Self::Url(url) => Some(url),
+            Self::Own(server) => Some(&server.url),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
+/// Builds the binary, then runs the tests of the whole workspace.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    // From here on a signal is only noted, so that no server is left behind.
+    process::interrupted();
+    let mut missing = Vec::new();
+    if tools::variable(POSTGRES_URL).is_none() && postgres::find().is_none() {
+        missing.push("postgresql");
+    }
+    if tools::variable(REDIS_URL).is_none() && redis::find().is_none() {
+        missing.push("redis-server");
+    }
+    if !missing.is_empty() {
+        tools::install(&missing);
+    }
+    let postgres = obtain(POSTGRES_URL, "Postgres", postgres::find, postgres::start)?;
+    let redis = obtain(REDIS_URL, "Redis", redis::find, redis::start)?;
+    let missing: Vec<&str> = [&postgres, &redis]
+        .into_iter()
+        .filter_map(|given| {
+            if let Given::Missing(name) = given {
+                Some(*name)
+            } else {
+                None
+            }
+        })
+        .collect();
+    if !missing.is_empty() && options.require_all {
+        bail!(
+            "{} cannot be found or installed, and --require-all asks for it",
+            missing.join(", ")
+        );
+    }
+    // Handed over already built: tests start the binary.
+    process::run(Command::new("cargo").args(["build", "--package", "mainspring-cli"]))?;
+    let mut command = Command::new("cargo");
+    command
+        .args(["test", "--workspace"])
+        .args(&options.cargo_arguments);
+    for (name, given) in [(POSTGRES_URL, &postgres), (REDIS_URL, &redis)] {
+        match given.url() {
+            Some(url) => command.env(name, url),
+            None => command.env_remove(name),
+        };
+    }
+    if missing.is_empty() {
+        command.env("REQUIRE_STORES", "all");
+    }
+    let result = process::run(&mut command);
+    drop((postgres, redis));
+    for name in missing {
+        tools::say(&format!(
+            "xtask: SKIPPED every test that needs {name}: install it, or name a server in {}",
+            if name == "Postgres" {
+                POSTGRES_URL
+            } else {
+                REDIS_URL
+            }
+        ));
+    }
+    result
+}
+
+fn obtain(
+    variable: &str,
+    name: &'static str,
+    find: impl Fn() -> Option<PathBuf>,
+    start: impl Fn(&std::path::Path) -> anyhow::Result<Server>,
+) -> anyhow::Result<Given> {
+    if let Some(url) = tools::variable(variable) {
+        return Ok(Given::Url(url));
+    }
+    let Some(program) = find() else {
+        return Ok(Given::Missing(name));
+    };
+    // A port that was free may be taken by the time the server binds it.
+    let mut last = None;
+    for _ in 0..3 {
+        match start(&program) {
+            Ok(server) => return Ok(Given::Own(server)),
+            Err(error) if process::interrupted() => return Err(error),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| anyhow::anyhow!("{name} does not start")))
+}
