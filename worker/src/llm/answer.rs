@@ -1,0 +1,126 @@
+//! What every transport does with the pieces of an answer.
+
+use mainspring_shared::message::{ContentPart, ToolCall};
+use mainspring_shared::usage::Usage;
+
+use super::error::Error;
+use super::{Chunk, Finish, Reply, Request, estimate, json};
+
+/// The most bytes that an answer may have, text, reasoning and calls together. Far above what any
+/// model's bound on tokens allows, so only something broken reaches it.
+pub(super) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What a tool call counts against the bound before its first byte.
+const CALL_BYTES: usize = 256;
+
+/// A provider's own word for why an answer ended is kept up to here.
+const REASON_CHARS_MAX: usize = 64;
+
+/// Where the pieces go: to whoever listens, and against the bound.
+pub(super) struct Ear<'a> {
+    on_chunk: &'a mut (dyn FnMut(Chunk<'_>) + Send),
+    left: usize,
+}
+
+impl<'a> Ear<'a> {
+    pub(super) fn new(on_chunk: &'a mut (dyn FnMut(Chunk<'_>) + Send)) -> Self {
+        Self {
+            on_chunk,
+            left: ANSWER_BYTES_MAX,
+        }
+    }
+
+    /// Appends a piece of text.
+    pub(super) fn text(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
+        if !piece.is_empty() {
+            let piece = json::clean(piece);
+            self.charge(piece.len())?;
+            text.push_str(&piece);
+            (self.on_chunk)(Chunk::Text(&piece));
+        }
+        Ok(())
+    }
+
+    /// Appends a piece of reasoning.
+    pub(super) fn reasoning(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
+        if !piece.is_empty() {
+            let piece = json::clean(piece);
+            self.charge(piece.len())?;
+            text.push_str(&piece);
+            (self.on_chunk)(Chunk::Reasoning(&piece));
+        }
+        Ok(())
+    }
+
+    /// Appends what nobody listens to: a signature, a piece of arguments.
+    pub(super) fn silent(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
+        self.charge(piece.len())?;
+        text.push_str(piece);
+        Ok(())
+    }
+
+    /// Counts a new call or block.
+    pub(super) fn block(&mut self) -> Result<(), Error> {
+        self.charge(CALL_BYTES)
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), Error> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(too_large)?;
+        Ok(())
+    }
+}
+
+/// An answer beyond every bound.
+pub(super) fn too_large() -> Error {
+    Error::bad(format!("the answer has more than {ANSWER_BYTES_MAX} bytes"))
+}
+
+/// A call as it was gathered, in the reply's place `place`.
+pub(super) fn tool_call(
+    place: usize,
+    id: &str,
+    name: &str,
+    arguments: serde_json::Value,
+) -> ToolCall {
+    let id = if id.is_empty() {
+        format!("call_{place}")
+    } else {
+        json::clean(id).into_owned()
+    };
+    ToolCall {
+        id,
+        name: json::clean(name).into_owned(),
+        arguments,
+    }
+}
+
+/// A reason that has no name here.
+pub(super) fn other(reason: &str) -> Finish {
+    Finish::Other(json::clean(reason).chars().take(REASON_CHARS_MAX).collect())
+}
+
+/// Puts the reply together.
+pub(super) fn reply(
+    request: &Request,
+    content: Vec<ContentPart>,
+    tool_calls: Vec<ToolCall>,
+    finish: Finish,
+    usage: Option<Usage>,
+    model: Option<String>,
+) -> Reply {
+    let usage = usage.unwrap_or_else(|| Usage {
+        input_tokens: estimate::estimate_request_tokens(request),
+        output_tokens: estimate::answer_tokens(&content, &tool_calls),
+        estimated: true,
+        ..Usage::default()
+    });
+    let model = model.unwrap_or_else(|| request.model.clone());
+    Reply {
+        content,
+        tool_calls,
+        finish,
+        usage,
+        model,
+    }
+}

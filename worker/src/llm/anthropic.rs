@@ -1,0 +1,62 @@
+//! Messages: Anthropic's API and everything that speaks like it.
+
+mod reader;
+mod request;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mainspring_shared::time::Clock;
+
+use self::reader::Answer;
+use super::answer::Ear;
+use super::error::Error;
+use super::http::Endpoint;
+use super::providers::SetupError;
+use super::settings::ProviderSettings;
+use super::{Chunk, Model, Reply, Request};
+
+/// The version of the protocol that is spoken here.
+const VERSION: &str = "2023-06-01";
+
+/// What marks the sealed reasoning of a redacted block among signatures, none of which has a
+/// colon. Such a block has no text and must be given back like any other.
+const REDACTED: &str = "redacted:";
+
+/// A provider at `{base_url}/v1/messages`.
+#[derive(Debug)]
+pub(super) struct Anthropic {
+    endpoint: Endpoint,
+}
+
+impl Anthropic {
+    pub(super) fn new(
+        settings: &ProviderSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SetupError> {
+        let base = settings.base_url.trim().trim_end_matches('/');
+        let base = base.strip_suffix("/v1").unwrap_or(base);
+        let mut headers = vec![("anthropic-version", VERSION.to_owned())];
+        if !settings.api_key.is_empty() {
+            headers.push(("x-api-key", settings.api_key.expose().to_owned()));
+        }
+        let endpoint = Endpoint::new(settings, base, "/v1/messages", &headers, clock)?;
+        Ok(Self { endpoint })
+    }
+}
+
+#[async_trait]
+impl Model for Anthropic {
+    async fn complete(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        let body = request::body(request, self.endpoint.streams())?;
+        let mut answer = Answer::new(self.endpoint.key());
+        self.endpoint
+            .ask(body, &mut answer, &mut Ear::new(on_chunk))
+            .await?;
+        Ok(answer.reply(request))
+    }
+}

@@ -1,0 +1,280 @@
+//! An answer as Messages give it: blocks, each whole or begun, continued and ended.
+
+use mainspring_shared::message::{ContentPart, ToolCall};
+use serde_json::Value;
+
+use super::super::answer::{self, Ear};
+use super::super::error::Error;
+use super::super::http::{Endpoint, Reader};
+use super::super::secret::Secret;
+use super::super::usage::{CacheCount, Counts};
+use super::super::{Finish, Reply, Request, json};
+use super::REDACTED;
+
+#[derive(Debug)]
+enum Block {
+    Text(String),
+    Thinking {
+        text: String,
+        signature: String,
+    },
+    Redacted(String),
+    Call {
+        id: String,
+        name: String,
+        input: Option<Value>,
+        json: String,
+    },
+    /// Of a tool that the provider runs by itself, or of a kind not known yet.
+    Unknown,
+}
+
+/// What has been read of an answer.
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    key: &'a Secret,
+    blocks: Vec<(u64, Block)>,
+    stop_reason: Option<String>,
+    counts: Counts,
+    model: Option<String>,
+    ended: bool,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn new(key: &'a Secret) -> Self {
+        Self {
+            key,
+            blocks: Vec::new(),
+            stop_reason: None,
+            counts: Counts::default(),
+            model: None,
+            ended: false,
+        }
+    }
+
+    /// Takes a message: all of it, or the head of a stream.
+    fn message(&mut self, message: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+        self.usage(message);
+        let model = text_of(message, "model");
+        if !model.is_empty() {
+            self.model = Some(json::clean(model).into_owned());
+        }
+        let blocks = message.get("content").and_then(Value::as_array);
+        for (index, block) in (0..).zip(blocks.into_iter().flatten()) {
+            self.start(index, block, ear)?;
+        }
+        self.stop(message);
+        Ok(())
+    }
+
+    fn usage(&mut self, holder: &Value) {
+        if let Some(usage) = holder.get("usage") {
+            self.counts.read(usage, CacheCount::OnTop);
+        }
+    }
+
+    fn stop(&mut self, holder: &Value) {
+        let reason = text_of(holder, "stop_reason");
+        if !reason.is_empty() {
+            self.stop_reason = Some(reason.to_owned());
+        }
+    }
+
+    fn start(&mut self, index: u64, block: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+        ear.block()?;
+        let block = match text_of(block, "type") {
+            "text" => {
+                let mut text = String::new();
+                ear.text(&mut text, text_of(block, "text"))?;
+                Block::Text(text)
+            }
+            "thinking" | "reasoning" => {
+                let (mut text, mut signature) = (String::new(), String::new());
+                let thought = [text_of(block, "thinking"), text_of(block, "text")].concat();
+                ear.reasoning(&mut text, &thought)?;
+                ear.silent(&mut signature, text_of(block, "signature"))?;
+                Block::Thinking { text, signature }
+            }
+            "redacted_thinking" => {
+                let mut data = REDACTED.to_owned();
+                ear.silent(&mut data, text_of(block, "data"))?;
+                Block::Redacted(data)
+            }
+            "tool_use" => {
+                let (mut id, mut name) = (String::new(), String::new());
+                ear.silent(&mut id, text_of(block, "id"))?;
+                ear.silent(&mut name, text_of(block, "name"))?;
+                Block::Call {
+                    id,
+                    name,
+                    input: block.get("input").cloned(),
+                    json: String::new(),
+                }
+            }
+            _ => Block::Unknown,
+        };
+        self.blocks.push((index, block));
+        Ok(())
+    }
+
+    fn delta(&mut self, index: u64, delta: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+        let kind = text_of(delta, "type");
+        let at = match self.blocks.iter().rposition(|(i, _)| *i == index) {
+            Some(at) => at,
+            // Some imitations leave the beginning of a block out where it says nothing new.
+            None => match kind {
+                "text_delta" => self.open(index, Block::Text(String::new()), ear)?,
+                "thinking_delta" => {
+                    let block = Block::Thinking {
+                        text: String::new(),
+                        signature: String::new(),
+                    };
+                    self.open(index, block, ear)?
+                }
+                _ => return Ok(()),
+            },
+        };
+        match (kind, &mut self.blocks[at].1) {
+            ("text_delta", Block::Text(text)) => ear.text(text, text_of(delta, "text")),
+            ("thinking_delta", Block::Thinking { text, .. }) => {
+                ear.reasoning(text, text_of(delta, "thinking"))
+            }
+            ("signature_delta", Block::Thinking { signature, .. }) => {
+                ear.silent(signature, text_of(delta, "signature"))
+            }
+            ("input_json_delta", Block::Call { json, .. }) => {
+                ear.silent(json, text_of(delta, "partial_json"))
+            }
+            // Citations, and what is not known yet.
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, index: u64, block: Block, ear: &mut Ear<'_>) -> Result<usize, Error> {
+        ear.block()?;
+        self.blocks.push((index, block));
+        Ok(self.blocks.len() - 1)
+    }
+
+    /// The reply; only of an answer that is complete.
+    pub(super) fn reply(self, request: &Request) -> Reply {
+        let mut content: Vec<ContentPart> = Vec::new();
+        let mut tool_calls: Vec<ToolCall> = Vec::new();
+        for (_, block) in self.blocks {
+            match block {
+                // Pieces of one text, which only citations had parted.
+                Block::Text(more) => match content.last_mut() {
+                    _ if more.is_empty() => {}
+                    Some(ContentPart::Text { text }) => text.push_str(&more),
+                    _ => content.push(ContentPart::Text { text: more }),
+                },
+                Block::Thinking { text, signature } => {
+                    if !(text.is_empty() && signature.is_empty()) {
+                        let signature = Some(json::clean(&signature).into_owned());
+                        let signature = signature.filter(|s| !s.is_empty());
+                        content.push(ContentPart::Reasoning { text, signature });
+                    }
+                }
+                Block::Redacted(data) => {
+                    let signature = Some(json::clean(&data).into_owned());
+                    content.push(ContentPart::Reasoning {
+                        text: String::new(),
+                        signature,
+                    });
+                }
+                Block::Call {
+                    id,
+                    name,
+                    input,
+                    json: text,
+                } => {
+                    let arguments = match input {
+                        Some(input) if text.trim().is_empty() && !input.is_null() => {
+                            json::clean_value(input)
+                        }
+                        _ => json::arguments(&text),
+                    };
+                    tool_calls.push(answer::tool_call(tool_calls.len(), &id, &name, arguments));
+                }
+                Block::Unknown => {}
+            }
+        }
+        let finish = match self.stop_reason.as_deref() {
+            Some("refusal") => Finish::Refused,
+            Some("max_tokens" | "model_context_window_exceeded") => Finish::Length,
+            None | Some("end_turn" | "stop_sequence" | "tool_use") => {
+                if tool_calls.is_empty() {
+                    Finish::Stop
+                } else {
+                    Finish::ToolCalls
+                }
+            }
+            Some(reason) => answer::other(reason),
+        };
+        let usage = self.counts.usage(CacheCount::OnTop);
+        answer::reply(request, content, tool_calls, finish, usage, self.model)
+    }
+}
+
+impl Reader for Answer<'_> {
+    fn event(&mut self, event: &str, data: &str, ear: &mut Ear<'_>) -> Result<(), Error> {
+        if data.trim().is_empty() {
+            return Ok(());
+        }
+        // Passing over what cannot be read would lose a part of the answer unseen.
+        let value = json::parse(data).ok_or_else(|| Error::bad("an event is not JSON"))?;
+        let kind = Some(text_of(&value, "type"))
+            .filter(|t| !t.is_empty())
+            .unwrap_or(event);
+        let index = value.get("index").and_then(Value::as_u64).unwrap_or(0);
+        let null = &Value::Null;
+        let member = |name: &str| value.get(name).unwrap_or(null);
+        match kind {
+            "message_start" => self.message(member("message"), ear),
+            "content_block_start" => self.start(index, member("content_block"), ear),
+            "content_block_delta" => self.delta(index, member("delta"), ear),
+            "message_delta" => {
+                self.usage(&value);
+                self.stop(member("delta"));
+                Ok(())
+            }
+            "message_stop" => {
+                self.ended = true;
+                let empty = self.blocks.is_empty() && self.stop_reason.is_none();
+                if empty {
+                    Err(Error::bad("it is empty"))
+                } else {
+                    Ok(())
+                }
+            }
+            "error" => Err(Endpoint::refusal(self.key, &value)),
+            // The end of a block, a sign of life, and what is not known yet.
+            _ => Ok(()),
+        }
+    }
+
+    fn whole(&mut self, body: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+        if body.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(Endpoint::refusal(self.key, body));
+        }
+        if !body.get("content").is_some_and(Value::is_array) {
+            return Err(Error::bad("there is no content in it"));
+        }
+        self.message(body, ear)?;
+        self.ended = true;
+        Ok(())
+    }
+
+    fn ended(&self) -> bool {
+        self.ended
+    }
+
+    fn complete(&self) -> bool {
+        // The reason comes after every block; only the marker may be missing.
+        self.ended || self.stop_reason.is_some()
+    }
+}
+
+fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,196 @@
+//! A request as Messages take it: roles alternate, the user begins, no text is blank.
+
+use std::borrow::Cow;
+
+use mainspring_shared::message::{ContentPart, Message, ToolCall};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::super::error::Error;
+use super::super::transcript::{ToolResult, Turn, turns, wire_name};
+use super::super::{Request, ToolSpec};
+use super::REDACTED;
+
+/// Begins a window that does not begin with the user.
+const OMITTED: &str = "[earlier messages are omitted]";
+
+/// Stands for a user's message without any text.
+const EMPTY: &str = "[empty message]";
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<&'a str>,
+    messages: Vec<WireMessage<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct WireMessage<'a> {
+    role: WireRole,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Serialize, PartialEq, Eq, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum WireRole {
+    User,
+    Assistant,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: Cow<'a, str>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: &'a str,
+    },
+    RedactedThinking {
+        data: &'a str,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: Cow<'a, Value>,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        content: Option<Cow<'a, str>>,
+    },
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    input_schema: Cow<'a, Value>,
+}
+
+/// The body of a request, the same bytes for the same request.
+pub(super) fn body(request: &Request, stream: bool) -> Result<Vec<u8>, Error> {
+    let body = Body {
+        model: &request.model,
+        max_tokens: request.max_tokens.max(1),
+        system: request.system.as_deref().filter(|s| !s.trim().is_empty()),
+        messages: messages(request),
+        temperature: request.temperature,
+        tools: request.tools.iter().map(tool).collect(),
+        stream,
+    };
+    serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
+        message: format!("it is no JSON: {error}"),
+    })
+}
+
+fn messages(request: &Request) -> Vec<WireMessage<'_>> {
+    let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(request.messages.len());
+    for turn in turns(&request.messages) {
+        let (role, blocks) = match turn {
+            Turn::User(text) => (WireRole::User, vec![user(text)]),
+            Turn::Assistant { message, .. } => (WireRole::Assistant, assistant(message)),
+            Turn::Results(results) => (WireRole::User, results.into_iter().map(result).collect()),
+        };
+        if messages.is_empty() && role == WireRole::Assistant {
+            messages.push(WireMessage {
+                role: WireRole::User,
+                content: vec![text(OMITTED)],
+            });
+        }
+        match messages.last_mut().filter(|last| last.role == role) {
+            Some(last) => last.content.extend(blocks),
+            None => messages.push(WireMessage {
+                role,
+                content: blocks,
+            }),
+        }
+    }
+    if messages.is_empty() {
+        messages.push(WireMessage {
+            role: WireRole::User,
+            content: vec![text(OMITTED)],
+        });
+    }
+    messages
+}
+
+fn text(text: &str) -> Block<'_> {
+    Block::Text {
+        text: Cow::Borrowed(text),
+    }
+}
+
+fn user(content: Cow<'_, str>) -> Block<'_> {
+    if content.trim().is_empty() {
+        text(EMPTY)
+    } else {
+        Block::Text { text: content }
+    }
+}
+
+/// Reasoning and text as they came, then the calls.
+fn assistant(message: &Message) -> Vec<Block<'_>> {
+    let parts = message.content.iter().filter_map(|part| match part {
+        ContentPart::Text { text: said } if said.trim().is_empty() => None,
+        ContentPart::Text { text: said } => Some(text(said)),
+        ContentPart::Reasoning {
+            text,
+            signature: Some(signature),
+        } => Some(match signature.strip_prefix(REDACTED) {
+            Some(data) => Block::RedactedThinking { data },
+            None => Block::Thinking {
+                thinking: text,
+                signature,
+            },
+        }),
+        // Refused without a signature: it is another provider's.
+        ContentPart::Reasoning {
+            signature: None, ..
+        } => None,
+    });
+    parts.chain(message.tool_calls.iter().map(call)).collect()
+}
+
+fn call(call: &ToolCall) -> Block<'_> {
+    let input = match &call.arguments {
+        object @ Value::Object(_) => Cow::Borrowed(object),
+        Value::Null => Cow::Owned(json!({})),
+        other => Cow::Owned(json!({ "arguments": other })),
+    };
+    Block::ToolUse {
+        id: wire_name(&call.id),
+        name: wire_name(&call.name),
+        input,
+    }
+}
+
+fn result(result: ToolResult<'_>) -> Block<'_> {
+    let content = Some(result.text).filter(|text| !text.trim().is_empty());
+    Block::ToolResult {
+        tool_use_id: wire_name(&result.call.id),
+        content,
+    }
+}
+
+fn tool(tool: &ToolSpec) -> WireTool<'_> {
+    let input_schema = if tool.parameters.is_object() {
+        Cow::Borrowed(&tool.parameters)
+    } else {
+        Cow::Owned(json!({"type": "object"}))
+    };
+    WireTool {
+        name: &tool.name,
+        description: &tool.description,
+        input_schema,
+    }
+}

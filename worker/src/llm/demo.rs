@@ -1,0 +1,181 @@
+//! A model that needs no network and always says the same: what the user said last.
+//!
+//! Directives in that text make it do more. Each begins a line or follows a blank:
+//!
+//! | directive | does |
+//! |---|---|
+//! | `!tool NAME {json}` | calls a tool; several call several; once the results are there it tells them |
+//! | `!sleep 200ms` | waits before it begins |
+//! | `!stream 20x10ms` | answers in exactly 20 chunks, 10 ms apart, padded with dots where the text is shorter |
+//! | `!fail 429 2s` | fails as an answer with this status would, with the wait that it asks for, if any; or `timeout`, `refused`, `overflow`, `garbage` |
+//!
+//! What is not a directive after all is only text. After results of tools, only `!stream` counts.
+
+mod directive;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
+use mainspring_shared::time::Clock;
+use mainspring_shared::usage::Usage;
+
+use self::directive::{Directives, Fail};
+use super::error::{Error, Wait};
+use super::{Chunk, Finish, Model, Reply, Request, json, status};
+
+/// The `demo` provider.
+#[derive(Debug)]
+pub struct Demo {
+    clock: Arc<dyn Clock>,
+}
+
+impl Demo {
+    /// A model that waits on `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock }
+    }
+
+    async fn say(
+        &self,
+        text: &str,
+        pace: Option<(usize, Duration)>,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) {
+        let Some((count, pause)) = pace else {
+            if !text.is_empty() {
+                on_chunk(Chunk::Text(text));
+            }
+            return;
+        };
+        let chars = text.chars().count();
+        let mut rest = text;
+        for n in 0..count {
+            if n > 0 {
+                self.clock.sleep(pause).await;
+            }
+            let len = chars * (n + 1) / count - chars * n / count;
+            let end = rest
+                .char_indices()
+                .nth(len)
+                .map_or(rest.len(), |(at, _)| at);
+            let (chunk, more) = rest.split_at(end);
+            on_chunk(Chunk::Text(chunk));
+            rest = more;
+        }
+    }
+}
+
+#[async_trait]
+impl Model for Demo {
+    async fn complete(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        let last_user = request.messages.iter().rev().find(|m| m.role == Role::User);
+        let asked = last_user
+            .map(|m| plain_text(&m.content))
+            .unwrap_or_default();
+        let asked = json::clean(&asked);
+        let directives = Directives::read(&asked);
+        let mut text = asked.into_owned();
+        let mut tool_calls = Vec::new();
+        if let Some(results) = results(&request.messages) {
+            text = results;
+        } else {
+            if let Some(wait) = directives.sleep {
+                self.clock.sleep(wait).await;
+            }
+            if let Some(fail) = directives.fail {
+                return Err(error(&fail));
+            }
+            tool_calls = directives.calls;
+        }
+        if !tool_calls.is_empty() {
+            text.clear();
+        } else if let Some((count, _)) = directives.pace {
+            let missing = count.saturating_sub(text.chars().count());
+            text.extend(std::iter::repeat_n('.', missing));
+        }
+        self.say(
+            &text,
+            directives.pace.filter(|_| !text.is_empty()),
+            on_chunk,
+        )
+        .await;
+        Ok(reply(request, text, tool_calls))
+    }
+}
+
+fn reply(request: &Request, text: String, tool_calls: Vec<ToolCall>) -> Reply {
+    let words = |text: &str| text.split_whitespace().count() as u64;
+    let said = |m: &Arc<Message>| words(&plain_text(&m.content));
+    let called: u64 = tool_calls
+        .iter()
+        .map(|c| words(&c.name) + words(&c.arguments.to_string()))
+        .sum();
+    let usage = Usage {
+        input_tokens: request.messages.iter().map(said).sum::<u64>()
+            + request.system.as_deref().map_or(0, words),
+        output_tokens: words(&text) + called,
+        ..Usage::default()
+    };
+    let content = if text.is_empty() {
+        Vec::new()
+    } else {
+        vec![ContentPart::Text { text }]
+    };
+    let finish = if tool_calls.is_empty() {
+        Finish::Stop
+    } else {
+        Finish::ToolCalls
+    };
+    Reply {
+        content,
+        tool_calls,
+        finish,
+        usage,
+        model: request.model.clone(),
+    }
+}
+
+/// What the tools said, when they had the last word.
+fn results(messages: &[Arc<Message>]) -> Option<String> {
+    let after = messages
+        .iter()
+        .rposition(|m| m.role != Role::Tool)
+        .map_or(0, |at| at + 1);
+    let mut text = String::new();
+    for message in &messages[after..] {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let name = message.name.as_deref().unwrap_or("tool");
+        let _ = write!(text, "{name} answered: {}", plain_text(&message.content));
+    }
+    (after < messages.len()).then_some(text)
+}
+
+fn error(fail: &Fail) -> Error {
+    match *fail {
+        Fail::Status(code, wait) => status::classify(code, status::Refusal::said("as asked"), wait),
+        Fail::Timeout => Error::Timeout {
+            wait: Wait::FirstByte,
+            limit: Duration::ZERO,
+        },
+        Fail::Refused => Error::Refused {
+            message: "as asked".to_owned(),
+        },
+        Fail::Overflow => Error::ContextOverflow {
+            message: "as asked".to_owned(),
+        },
+        Fail::Garbage => Error::bad("as asked"),
+    }
+}
+
+#[cfg(test)]
+#[path = "demo/tests.rs"]
+mod tests;

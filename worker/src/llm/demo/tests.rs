@@ -1,0 +1,143 @@
+use super::*;
+use std::sync::Mutex;
+
+use mainspring_shared::error::{Code, Coded};
+use mainspring_shared::id::SendId;
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::time::Timestamp;
+use serde_json::json;
+
+/// A clock on which sleeping takes no time but is noted.
+#[derive(Debug, Default)]
+struct Notes(Mutex<Vec<Duration>>);
+
+#[async_trait]
+impl Clock for Notes {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.0.lock().expect("nobody panicked").push(duration);
+    }
+}
+
+fn message(role: Role, text: &str, name: Option<&str>) -> Arc<Message> {
+    let new = NewMessage {
+        role,
+        name: name.map(Into::into),
+        ..NewMessage::user(vec![ContentPart::text(text)], 0)
+    };
+    Arc::new(new.at(1, SendId(uuid::Uuid::nil()), Timestamp(0), 1))
+}
+
+struct Heard {
+    reply: Result<Reply, Error>,
+    chunks: Vec<String>,
+    slept: Vec<Duration>,
+}
+
+fn ask(messages: Vec<Arc<Message>>) -> Heard {
+    let clock = Arc::new(Notes::default());
+    let demo = Demo::new(clock.clone());
+    let request = Request {
+        model: "demo".into(),
+        system: Some("be brief".into()),
+        messages,
+        max_tokens: 100,
+        temperature: None,
+        tools: Vec::new(),
+    };
+    let mut chunks = Vec::new();
+    let mut hear = |chunk: Chunk<'_>| match chunk {
+        Chunk::Text(text) | Chunk::Reasoning(text) => chunks.push(text.to_owned()),
+    };
+    let reply = futures::executor::block_on(demo.complete(&request, &mut hear));
+    let slept = clock.0.lock().expect("nobody panicked").clone();
+    Heard {
+        reply,
+        chunks,
+        slept,
+    }
+}
+
+fn text(reply: &Reply) -> String {
+    plain_text(&reply.content)
+}
+
+#[test]
+fn the_last_user_text_comes_back_with_its_words_counted() {
+    let heard = ask(vec![
+        message(Role::User, "first", None),
+        message(Role::User, "hello there", None),
+    ]);
+    let reply = heard.reply.expect("an answer");
+    assert_eq!(text(&reply), "hello there");
+    assert_eq!(heard.chunks, ["hello there"]);
+    assert_eq!(
+        (reply.usage.input_tokens, reply.usage.output_tokens),
+        (5, 2)
+    );
+    assert!(!reply.usage.estimated);
+    assert_eq!(reply.finish, Finish::Stop);
+}
+
+#[test]
+fn tools_are_called_and_then_told() {
+    let asked = message(Role::User, "!tool add {\"a\":1}", None);
+    let reply = ask(vec![asked.clone()]).reply.expect("an answer");
+    assert_eq!(reply.finish, Finish::ToolCalls);
+    assert_eq!(reply.tool_calls[0].arguments, json!({"a": 1}));
+    assert!(reply.content.is_empty());
+    let results = vec![
+        asked,
+        message(Role::Assistant, "", None),
+        message(Role::Tool, "3", Some("add")),
+        message(Role::Tool, "4", Some("sub")),
+    ];
+    let reply = ask(results).reply.expect("an answer");
+    assert_eq!(text(&reply), "add answered: 3\nsub answered: 4");
+    assert!(reply.tool_calls.is_empty());
+}
+
+#[test]
+fn a_stream_has_as_many_chunks_as_asked_for_also_when_the_text_is_short() {
+    for text in [
+        "!stream 20x10ms",
+        "a long text of more than twenty characters !stream 20x10ms",
+    ] {
+        let heard = ask(vec![message(Role::User, text, None)]);
+        assert_eq!(heard.chunks.len(), 20);
+        assert!(heard.chunks.iter().all(|chunk| !chunk.is_empty()));
+        assert_eq!(heard.slept, [Duration::from_millis(10); 19]);
+        assert_eq!(
+            plain_text(&heard.reply.expect("an answer").content),
+            heard.chunks.concat()
+        );
+    }
+}
+
+#[test]
+fn it_fails_and_sleeps_as_told() {
+    let heard = ask(vec![message(Role::User, "!sleep 200ms !fail 429 2s", None)]);
+    assert_eq!(heard.slept, [Duration::from_millis(200)]);
+    let error = heard.reply.expect_err("a failure");
+    assert_eq!(error.code(), Code::LlmRateLimited);
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(2)));
+    for (word, code) in [
+        ("401", Code::LlmAuth),
+        ("500", Code::LlmUnavailable),
+        ("timeout", Code::LlmTimeout),
+        ("refused", Code::LlmRefused),
+        ("overflow", Code::LlmContextOverflow),
+        ("garbage", Code::LlmBadResponse),
+    ] {
+        let heard = ask(vec![message(Role::User, &format!("!fail {word}"), None)]);
+        assert_eq!(heard.reply.expect_err("a failure").code(), code, "{word}");
+        assert!(heard.chunks.is_empty());
+    }
+}

@@ -1,0 +1,180 @@
+//! What can go wrong with one attempt.
+
+use std::time::Duration;
+
+use mainspring_shared::error::{Code, Coded};
+use mainspring_shared::time::Span;
+
+/// What an attempt was waiting for when its time was over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// The first byte of an answer.
+    FirstByte,
+    /// The next byte of a stream.
+    NextByte,
+    /// The end of the answer.
+    End,
+}
+
+impl Wait {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::FirstByte => "did not begin to answer",
+            Self::NextByte => "fell silent",
+            Self::End => "did not finish its answer",
+        }
+    }
+}
+
+/// The failure of one attempt. Messages hold the provider's own words at most, shortened and with
+/// anything that looks like a key taken out; never the request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A timeout of ours passed.
+    #[error("the model {} within {}", .wait.as_str(), Span(*.limit))]
+    Timeout {
+        /// What was waited for.
+        wait: Wait,
+        /// How long.
+        limit: Duration,
+    },
+    /// The provider asks for fewer requests.
+    #[error("the provider limits the rate: {message}")]
+    RateLimited {
+        /// The provider's words.
+        message: String,
+        /// How long it asked us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The provider refuses the key, or the account behind it.
+    #[error("the provider refuses the key: {message}")]
+    Auth {
+        /// The provider's words.
+        message: String,
+    },
+    /// The window does not fit the model.
+    #[error("the conversation does not fit the model: {message}")]
+    ContextOverflow {
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider's filter refused the request before a model saw it. A model that declines in
+    /// its answer is a reply with [`Finish::Refused`](super::Finish::Refused), since it is billed.
+    #[error("the provider declines the request: {message}")]
+    Refused {
+        /// The provider's words.
+        message: String,
+    },
+    /// The answer is not the provider's protocol, or larger than any answer may be.
+    #[error("the provider's answer makes no sense: {message}")]
+    BadResponse {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The provider refuses the request itself.
+    #[error("the provider refuses the request: {message}")]
+    InvalidRequest {
+        /// The provider's words.
+        message: String,
+    },
+    /// The provider cannot be reached, failed, or broke off before the end of its answer.
+    #[error("the provider is not available: {message}")]
+    Unavailable {
+        /// The provider's words, or what happened to the connection.
+        message: String,
+        /// How long it asked us to wait.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl Error {
+    /// Whether the same request would fail again however often it is sent.
+    pub fn is_permanent(&self) -> bool {
+        !self.code().retryable()
+    }
+
+    pub(super) fn bad(message: impl Into<String>) -> Self {
+        Self::BadResponse {
+            message: message.into(),
+        }
+    }
+
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::Unavailable {
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+}
+
+impl Coded for Error {
+    fn code(&self) -> Code {
+        match self {
+            Self::Timeout { .. } => Code::LlmTimeout,
+            Self::RateLimited { .. } => Code::LlmRateLimited,
+            Self::Auth { .. } => Code::LlmAuth,
+            Self::ContextOverflow { .. } => Code::LlmContextOverflow,
+            Self::Refused { .. } => Code::LlmRefused,
+            Self::BadResponse { .. } => Code::LlmBadResponse,
+            Self::InvalidRequest { .. } => Code::LlmInvalidRequest,
+            Self::Unavailable { .. } => Code::LlmUnavailable,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimited { retry_after, .. } | Self::Unavailable { retry_after, .. } => {
+                *retry_after
+            }
+            Self::Timeout { .. }
+            | Self::Auth { .. }
+            | Self::ContextOverflow { .. }
+            | Self::Refused { .. }
+            | Self::BadResponse { .. }
+            | Self::InvalidRequest { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_later_attempt_may_cure_is_not_permanent() {
+        let message = String::new();
+        let wait = Error::Timeout {
+            wait: Wait::End,
+            limit: Duration::from_secs(600),
+        };
+        assert_eq!(
+            wait.to_string(),
+            "the model did not finish its answer within 10m"
+        );
+        for passing in [
+            wait,
+            Error::RateLimited {
+                message: message.clone(),
+                retry_after: None,
+            },
+            Error::bad("x"),
+            Error::unavailable("x"),
+        ] {
+            assert!(!passing.is_permanent(), "{passing}");
+        }
+        for lasting in [
+            Error::Auth {
+                message: message.clone(),
+            },
+            Error::ContextOverflow {
+                message: message.clone(),
+            },
+            Error::Refused {
+                message: message.clone(),
+            },
+            Error::InvalidRequest { message },
+        ] {
+            assert!(lasting.is_permanent(), "{lasting}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! One attempt over HTTP, whatever the protocol above it.
+//!
+//! Thousands of attempts wait at once, so each keeps little: HTTP/1.1 only (the pool would put all
+//! streams on one HTTP/2 connection and wait when the provider's bound on streams, often 100, is
+//! reached), the request's body freed once written, and an answer's bytes dropped as they are read.
+
+use std::error::Error as _;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use mainspring_shared::time::Clock;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, Url};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::answer::{ANSWER_BYTES_MAX, Ear, too_large};
+use super::error::{Error, Wait};
+use super::providers::SetupError;
+use super::secret::Secret;
+use super::settings::ProviderSettings;
+use super::status::{Refusal, classify, retry_after};
+use super::{json, sse};
+
+/// Connections that are kept for the next attempt.
+const IDLE_CONNECTIONS_MAX: usize = 4_096;
+
+/// How long a connection is kept; below the minute after which proxies commonly close theirs.
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Names looked up at once. Each lookup takes a thread.
+const LOOKUPS_MAX: usize = 8;
+
+/// As much of a refusal is read as can hold its error object.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a refusal's body, and the end of a stream after its last event, are waited for.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
+const STREAM_END_TIMEOUT: Duration = Duration::from_millis(25);
+
+/// How a protocol reads an answer.
+pub(super) trait Reader: Send {
+    /// Takes one event of a stream.
+    fn event(&mut self, event: &str, data: &str, ear: &mut Ear<'_>) -> Result<(), Error>;
+
+    /// Takes the whole answer.
+    fn whole(&mut self, body: &Value, ear: &mut Ear<'_>) -> Result<(), Error>;
+
+    /// Whether the stream's end marker was read.
+    fn ended(&self) -> bool;
+
+    /// Whether nothing is lost if the stream ends here.
+    fn complete(&self) -> bool;
+}
+
+/// Where a provider is and how it is asked.
+pub(super) struct Endpoint {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    key: Secret,
+    stream: bool,
+    first_byte_timeout: Duration,
+    idle_timeout: Duration,
+    attempt_timeout: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("host", &self.url.host_str())
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// An endpoint at `path` below `base`, which carries `headers` besides the provider's own.
+    pub(super) fn new(
+        settings: &ProviderSettings,
+        base: &str,
+        path: &str,
+        headers: &[(&str, String)],
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SetupError> {
+        let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| SetupError::BaseUrl {
+                provider: settings.name.clone(),
+            })?;
+        let accept = if settings.stream {
+            "text/event-stream"
+        } else {
+            "application/json"
+        };
+        let mut map = HeaderMap::new();
+        map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        map.insert(ACCEPT, HeaderValue::from_static(accept));
+        let own = settings
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose()));
+        for (name, value) in headers.iter().map(|(n, v)| (*n, v.as_str())).chain(own) {
+            let refused = || SetupError::Header {
+                provider: settings.name.clone(),
+                header: name.to_owned(),
+            };
+            let name = HeaderName::try_from(name).map_err(|_| refused())?;
+            let mut value = HeaderValue::try_from(value).map_err(|_| refused())?;
+            value.set_sensitive(true);
+            map.insert(name, value);
+        }
+        Ok(Self {
+            client: client(settings, &url)?,
+            url,
+            headers: map,
+            key: settings.api_key.clone(),
+            stream: settings.stream,
+            first_byte_timeout: settings.first_byte_timeout,
+            idle_timeout: settings.idle_timeout,
+            attempt_timeout: settings.attempt_timeout,
+            clock,
+        })
+    }
+
+    /// Whether answers are to be streamed.
+    pub(super) fn streams(&self) -> bool {
+        self.stream
+    }
+
+    /// The provider's host.
+    pub(super) fn host(&self) -> &str {
+        self.url.host_str().unwrap_or_default()
+    }
+
+    /// The error of an error object inside an answer.
+    pub(super) fn refusal(key: &Secret, error: &Value) -> Error {
+        super::status::classify_inside(Refusal::from_value(error, key))
+    }
+
+    /// The key, to take out of what is shown.
+    pub(super) fn key(&self) -> &Secret {
+        &self.key
+    }
+
+    /// Sends `body` and feeds the answer to `reader`, all within the attempt's time. When it
+    /// returns without an error, the reader has a complete answer.
+    pub(super) async fn ask(
+        &self,
+        body: Vec<u8>,
+        reader: &mut dyn Reader,
+        ear: &mut Ear<'_>,
+    ) -> Result<(), Error> {
+        let attempt = async {
+            let response = self.send(body).await?;
+            if self.is_stream(&response)? {
+                self.read_stream(response, reader, ear).await
+            } else {
+                let body = read_whole(response).await?;
+                let text = String::from_utf8_lossy(&body);
+                let value = json::parse(&text).ok_or_else(|| Error::bad("the body is not JSON"))?;
+                reader.whole(&value, ear)
+            }
+        };
+        within(self.attempt_timeout, Wait::End, attempt).await?
+    }
+
+    async fn send(&self, body: Vec<u8>) -> Result<Response, Error> {
+        // A wrapped body, unlike plain bytes, cannot be cloned: nothing keeps it for a second try,
+        // and it is freed while the answer is waited for.
+        let body = reqwest::Body::wrap(Full::new(Bytes::from(body)));
+        let request = self
+            .client
+            .post(self.url.clone())
+            .headers(self.headers.clone())
+            .body(body);
+        let sent = Box::pin(request.send());
+        let response = if self.stream {
+            within(self.first_byte_timeout, Wait::FirstByte, sent).await?
+        } else {
+            sent.await
+        };
+        let response = response.map_err(|error| broken(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let wait = retry_after(response.headers(), self.clock.now());
+        let body = timeout(REFUSAL_TIMEOUT, read_refusal(response))
+            .await
+            .unwrap_or_default();
+        Err(classify(
+            status.as_u16(),
+            Refusal::from_body(&body, &self.key),
+            wait,
+        ))
+    }
+
+    /// By what the answer says it is; some servers stream, or do not, whatever was asked.
+    fn is_stream(&self, response: &Response) -> Result<bool, Error> {
+        let content_type = response.headers().get(CONTENT_TYPE);
+        let content_type = content_type
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default();
+        match content_type.split(';').next().unwrap_or_default().trim() {
+            "text/event-stream" => Ok(true),
+            "application/json" => Ok(false),
+            "text/html" => Err(Error::bad("it is an HTML page")),
+            _ => Ok(self.stream),
+        }
+    }
+
+    async fn read_stream(
+        &self,
+        mut response: Response,
+        reader: &mut dyn Reader,
+        ear: &mut Ear<'_>,
+    ) -> Result<(), Error> {
+        let mut parser = sse::Parser::new(ANSWER_BYTES_MAX);
+        let (mut bytes, mut events) = (0usize, 0usize);
+        loop {
+            let read = within(self.idle_timeout, Wait::NextByte, response.chunk()).await;
+            let piece = match read {
+                // The connection may break between the last event that matters and the marker.
+                Err(_) | Ok(Err(_) | Ok(None)) if reader.complete() => return Ok(()),
+                Err(silence) => return Err(silence),
+                Ok(Err(error)) => return Err(broken(&error)),
+                Ok(Ok(None)) if bytes > 0 && events == 0 => {
+                    return Err(Error::bad("it is not an event stream"));
+                }
+                Ok(Ok(None)) => {
+                    return Err(Error::unavailable("the stream ended before the answer"));
+                }
+                Ok(Ok(Some(piece))) => piece,
+            };
+            bytes = bytes.saturating_add(piece.len());
+            parser.push(&piece, &mut |event: &str, data: &str| {
+                events += 1;
+                if reader.ended() {
+                    Ok(())
+                } else {
+                    reader.event(event, data, ear)
+                }
+            })?;
+            if reader.ended() {
+                // A stream read to its very end leaves a connection that can be used again.
+                let _ = timeout(STREAM_END_TIMEOUT, response.chunk()).await;
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn client(settings: &ProviderSettings, url: &Url) -> Result<Client, SetupError> {
+    let mut builder = Client::builder()
+        .http1_only()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .user_agent(concat!("mainspring/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(settings.connect_timeout)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+        .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
+        .dns_resolver(Arc::new(Resolver {
+            turns: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+        }));
+    if is_loopback(url) {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|source| SetupError::Client {
+        provider: settings.name.clone(),
+        source,
+    })
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+/// The system's resolver, a few lookups at a time: a burst of attempts must not take a thread
+/// each.
+#[derive(Debug)]
+struct Resolver {
+    turns: Arc<Semaphore>,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let turns = Arc::clone(&self.turns);
+        Box::pin(async move {
+            let _turn = turns.acquire_owned().await?;
+            let found: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+async fn within<T>(limit: Duration, wait: Wait, work: impl Future<Output = T>) -> Result<T, Error> {
+    timeout(limit, work)
+        .await
+        .map_err(|_| Error::Timeout { wait, limit })
+}
+
+async fn read_whole(mut response: Response) -> Result<Vec<u8>, Error> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| broken(&error))? {
+        if body.len() + piece.len() > ANSWER_BYTES_MAX {
+            return Err(too_large());
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+async fn read_refusal(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(piece)) = response.chunk().await {
+        let room = REFUSAL_BYTES_MAX - body.len();
+        body.extend_from_slice(&piece[..piece.len().min(room)]);
+        if body.len() == REFUSAL_BYTES_MAX {
+            break;
+        }
+    }
+    body
+}
+
+/// What happened to the connection, without addresses: they may carry what a proxy needs secret.
+fn broken(error: &reqwest::Error) -> Error {
+    let mut source = error.source();
+    let mut kind = None;
+    while let Some(inner) = source {
+        kind = inner
+            .downcast_ref::<io::Error>()
+            .map(io::Error::kind)
+            .or(kind);
+        source = inner.source();
+    }
+    let what = if error.is_connect() && error.is_timeout() {
+        return Error::unavailable("connecting took too long");
+    } else if error.is_connect() {
+        "no connection"
+    } else {
+        "the connection broke"
+    };
+    match kind {
+        Some(kind) if kind != io::ErrorKind::Other => Error::unavailable(format!("{what}: {kind}")),
+        _ => Error::unavailable(what),
+    }
+}

@@ -1,0 +1,159 @@
+//! JSON as models write it.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Number, Value};
+
+/// Integers up to here are exact in a double, hence the same number however they are written.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Reads JSON whose strings may have halves of surrogate pairs: those read U+FFFD.
+pub(super) fn parse(text: &str) -> Option<Value> {
+    match serde_json::from_str(text) {
+        Ok(value) => Some(value),
+        Err(_) => match without_lone_surrogates(text) {
+            Cow::Owned(repaired) => serde_json::from_str(&repaired).ok(),
+            Cow::Borrowed(_) => None,
+        },
+    }
+}
+
+/// A call's arguments: nothing at all is the empty object, JSON is what it says, and the rest
+/// stays the text that it is.
+pub(super) fn arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(Map::new());
+    }
+    parse(text).map_or_else(|| Value::String(clean(text).into_owned()), clean_value)
+}
+
+/// The text without U+0000, which a database cannot keep.
+pub(super) fn clean(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// The value without U+0000, and with whole numbers written as such: what a database gives back
+/// must read, and be sent again, exactly like what was first received.
+pub(super) fn clean_value(value: Value) -> Value {
+    match value {
+        Value::String(text) if text.contains('\0') => Value::String(clean(&text).into_owned()),
+        Value::Number(number) => Value::Number(plain(number)),
+        Value::Array(items) => Value::Array(items.into_iter().map(clean_value).collect()),
+        Value::Object(members) => Value::Object(
+            members
+                .into_iter()
+                .map(|(key, value)| {
+                    let key = if key.contains('\0') {
+                        clean(&key).into_owned()
+                    } else {
+                        key
+                    };
+                    (key, clean_value(value))
+                })
+                .collect(),
+        ),
+        Value::Null | Value::Bool(_) | Value::String(_) => value,
+    }
+}
+
+fn plain(number: Number) -> Number {
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT_MAX => {
+            Number::from(float as i64)
+        }
+        _ => number,
+    }
+}
+
+/// Replaces `\uD800` to `\uDFFF` where the other half is missing.
+fn without_lone_surrogates(text: &str) -> Cow<'_, str> {
+    let mut repaired = String::new();
+    let mut kept = 0;
+    let mut at = 0;
+    while let Some(found) = text[at..].find('\\') {
+        at += found;
+        let Some(unit) = escaped_unit(&text[at..]) else {
+            // Another escape: skip the escaped character, which may itself be a backslash.
+            at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8);
+            continue;
+        };
+        let paired = (0xD800..0xDC00).contains(&unit)
+            && escaped_unit(&text[at + 6..]).is_some_and(|low| (0xDC00..0xE000).contains(&low));
+        if paired {
+            at += 12;
+            continue;
+        }
+        if (0xD800..0xE000).contains(&unit) {
+            repaired.push_str(&text[kept..at]);
+            repaired.push_str("\\ufffd");
+            kept = at + 6;
+        }
+        at += 6;
+    }
+    if kept == 0 {
+        return Cow::Borrowed(text);
+    }
+    repaired.push_str(&text[kept..]);
+    Cow::Owned(repaired)
+}
+
+fn escaped_unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    u16::from_str_radix(digits, 16).ok().filter(|_| hex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn half_a_surrogate_pair_reads_as_the_replacement_character() {
+        for (text, expected) in [
+            (r#""\ud83d\ude00""#, "😀"),
+            (r#""a\ud83d""#, "a\u{fffd}"),
+            (r#""\ude00b""#, "\u{fffd}b"),
+            (r#""\ud83d\ud83d\ude00""#, "\u{fffd}😀"),
+            (r#""\\ud83d \ud83dx""#, "\\ud83d \u{fffd}x"),
+            (r#""\ud83d\n""#, "\u{fffd}\n"),
+        ] {
+            assert_eq!(parse(text), Some(json!(expected)), "{text}");
+        }
+        assert_eq!(parse(r#"{"a": \ud83d"#), None);
+    }
+
+    #[test]
+    fn arguments_are_json_or_else_the_text() {
+        assert_eq!(arguments(" "), json!({}));
+        assert_eq!(arguments(r#"{"a":[1,"b"]}"#), json!({"a": [1, "b"]}));
+        assert_eq!(arguments(r#"{"a":"#), json!("{\"a\":"));
+        assert_eq!(arguments("\0"), json!("\u{fffd}"));
+        assert_eq!(
+            arguments(r#"{"a\u0000":["\u0000"]}"#),
+            json!({"a\u{fffd}": ["\u{fffd}"]})
+        );
+    }
+
+    #[test]
+    fn whole_numbers_have_one_form() {
+        assert_eq!(
+            arguments("[1.0, 1e2, -0.0, 1.5, 1e30]").to_string(),
+            "[1,100,0,1.5,1e+30]"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in r#"(\\|u|d8|d|0|3|"|é|\{|x){0,30}"#) {
+            let _ = arguments(&text);
+            let quoted = format!("\"{text}\"");
+            let _ = arguments(&quoted);
+        }
+    }
+}

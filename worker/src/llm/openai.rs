@@ -1,0 +1,84 @@
+//! Chat completions: OpenAI's public API and everything that speaks like it.
+
+mod calls;
+mod reader;
+mod request;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mainspring_shared::time::Clock;
+
+use self::reader::Answer;
+use super::answer::Ear;
+use super::error::Error;
+use super::http::Endpoint;
+use super::providers::SetupError;
+use super::settings::ProviderSettings;
+use super::{Chunk, Model, Reply, Request};
+
+/// The host of the public API, which is stricter than those that imitate it.
+const PUBLIC_HOST: &str = "api.openai.com";
+
+/// A provider at `{base_url}/chat/completions`.
+#[derive(Debug)]
+pub(super) struct OpenAi {
+    endpoint: Endpoint,
+    dialect: Dialect,
+}
+
+/// Where the public API and its imitations differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    /// Wants `max_completion_tokens`, and refuses members that it does not know.
+    Public,
+    /// Wants `max_tokens`; where it thinks aloud, it wants its thoughts back.
+    Compatible,
+}
+
+impl OpenAi {
+    pub(super) fn new(
+        settings: &ProviderSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SetupError> {
+        let mut headers = Vec::new();
+        if !settings.api_key.is_empty() {
+            headers.push((
+                "authorization",
+                format!("Bearer {}", settings.api_key.expose()),
+            ));
+        }
+        let endpoint = Endpoint::new(
+            settings,
+            settings.base_url.trim(),
+            "/chat/completions",
+            &headers,
+            clock,
+        )?;
+        let public = endpoint.host() == PUBLIC_HOST;
+        Ok(Self {
+            endpoint,
+            dialect: if public {
+                Dialect::Public
+            } else {
+                Dialect::Compatible
+            },
+        })
+    }
+}
+
+#[async_trait]
+impl Model for OpenAi {
+    async fn complete(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        let body = request::body(request, self.dialect, self.endpoint.streams())?;
+        let mut answer = Answer::new(self.endpoint.key());
+        self.endpoint
+            .ask(body, &mut answer, &mut Ear::new(on_chunk))
+            .await?;
+        Ok(answer.reply(request))
+    }
+}

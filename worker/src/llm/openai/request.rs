@@ -1,0 +1,181 @@
+//! A request as chat completions take it.
+
+use std::borrow::Cow;
+
+use mainspring_shared::message::{ContentPart, Message, ToolCall};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::super::error::Error;
+use super::super::transcript::{Turn, turns, wire_name};
+use super::super::{Request, ToolSpec};
+use super::Dialect;
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<WireMessage<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Typed<FunctionSpec<'a>>>,
+    /// Some servers refuse it without tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum WireMessage<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: Cow<'a, str>,
+    },
+    Assistant {
+        /// Present even when there is none: some servers insist on the member.
+        content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<CallWithId<'a>>,
+    },
+    Tool {
+        tool_call_id: Cow<'a, str>,
+        content: Cow<'a, str>,
+    },
+}
+
+#[derive(Serialize)]
+struct CallWithId<'a> {
+    id: Cow<'a, str>,
+    #[serde(flatten)]
+    call: Typed<FunctionCall<'a>>,
+}
+
+#[derive(Serialize)]
+struct Typed<T> {
+    r#type: &'static str,
+    function: T,
+}
+
+#[derive(Serialize)]
+struct FunctionCall<'a> {
+    name: Cow<'a, str>,
+    arguments: String,
+}
+
+#[derive(Serialize)]
+struct FunctionSpec<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    parameters: Cow<'a, Value>,
+}
+
+/// The body of a request, the same bytes for the same request.
+pub(super) fn body(request: &Request, dialect: Dialect, stream: bool) -> Result<Vec<u8>, Error> {
+    let mut messages = Vec::with_capacity(request.messages.len() + 1);
+    if let Some(content) = request.system.as_deref().filter(|s| !s.trim().is_empty()) {
+        messages.push(WireMessage::System { content });
+    }
+    for turn in turns(&request.messages) {
+        push(&mut messages, turn, dialect);
+    }
+    let most = Some(request.max_tokens).filter(|max| *max > 0);
+    let body = Body {
+        model: &request.model,
+        messages,
+        temperature: request.temperature,
+        max_tokens: most.filter(|_| dialect == Dialect::Compatible),
+        max_completion_tokens: most.filter(|_| dialect == Dialect::Public),
+        stream,
+        stream_options: stream.then_some(StreamOptions {
+            include_usage: true,
+        }),
+        tools: request.tools.iter().map(tool).collect(),
+        tool_choice: (!request.tools.is_empty()).then_some("auto"),
+    };
+    serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
+        message: format!("it is no JSON: {error}"),
+    })
+}
+
+fn push<'a>(messages: &mut Vec<WireMessage<'a>>, turn: Turn<'a>, dialect: Dialect) {
+    match turn {
+        Turn::User(content) => messages.push(WireMessage::User { content }),
+        Turn::Assistant { text, message } => messages.push(WireMessage::Assistant {
+            content: Some(text).filter(|text| !text.is_empty()),
+            reasoning_content: reasoning(message).filter(|_| dialect == Dialect::Compatible),
+            tool_calls: message.tool_calls.iter().map(call).collect(),
+        }),
+        Turn::Results(results) => {
+            messages.extend(results.into_iter().map(|result| WireMessage::Tool {
+                tool_call_id: wire_name(&result.call.id),
+                content: result.text,
+            }));
+        }
+    }
+}
+
+/// What a model of this protocol thought. Signed reasoning is another protocol's.
+fn reasoning(message: &Message) -> Option<String> {
+    let thoughts = message.content.iter().filter_map(|part| match part {
+        ContentPart::Reasoning {
+            text,
+            signature: None,
+        } => Some(text.as_str()),
+        ContentPart::Reasoning { .. } | ContentPart::Text { .. } => None,
+    });
+    Some(thoughts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
+}
+
+fn call(call: &ToolCall) -> CallWithId<'_> {
+    let arguments = match &call.arguments {
+        object @ Value::Object(_) => object.to_string(),
+        Value::Null => "{}".to_owned(),
+        // Servers parse the text and refuse the whole request when it is not an object's.
+        other => json!({ "arguments": other }).to_string(),
+    };
+    let function = FunctionCall {
+        name: wire_name(&call.name),
+        arguments,
+    };
+    CallWithId {
+        id: wire_name(&call.id),
+        call: Typed {
+            r#type: "function",
+            function,
+        },
+    }
+}
+
+fn tool(tool: &ToolSpec) -> Typed<FunctionSpec<'_>> {
+    let parameters = if tool.parameters.is_object() {
+        Cow::Borrowed(&tool.parameters)
+    } else {
+        Cow::Owned(json!({"type": "object", "properties": {}}))
+    };
+    let function = FunctionSpec {
+        name: &tool.name,
+        description: &tool.description,
+        parameters,
+    };
+    Typed {
+        r#type: "function",
+        function,
+    }
+}

@@ -1,0 +1,101 @@
+//! What a provider needs to know.
+
+use std::time::Duration;
+
+use super::secret::Secret;
+
+/// The public OpenAI API.
+pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+
+/// The public Anthropic API.
+pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
+
+/// The protocol that a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Chat completions, of OpenAI or of anything compatible.
+    OpenAi,
+    /// Anthropic's Messages.
+    Anthropic,
+    /// None: it answers by itself.
+    Demo,
+}
+
+impl Kind {
+    /// The name in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Demo => "demo",
+        }
+    }
+
+    /// The kind with this name, in any case.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::OpenAi, Self::Anthropic, Self::Demo]
+            .into_iter()
+            .find(|kind| kind.as_str().eq_ignore_ascii_case(text.trim()))
+    }
+
+    /// Where it is found unless told otherwise; empty for [`Kind::Demo`].
+    pub const fn default_base_url(self) -> &'static str {
+        match self {
+            Self::OpenAi => OPENAI_BASE_URL,
+            Self::Anthropic => ANTHROPIC_BASE_URL,
+            Self::Demo => "",
+        }
+    }
+}
+
+/// One provider.
+#[derive(Debug, Clone)]
+pub struct ProviderSettings {
+    /// The name before the slash in `NAME/model`.
+    pub name: String,
+    /// The protocol.
+    pub kind: Kind,
+    /// Up to and with the version segment for OpenAI's protocol; with or without it for
+    /// Anthropic's.
+    pub base_url: String,
+    /// Sent with every request; nothing is sent when empty, as servers at home like it.
+    pub api_key: Secret,
+    /// The model when a request names none; empty means that each must name one.
+    pub model: String,
+    /// Whether answers are streamed. Without, nothing is heard before the whole answer.
+    pub stream: bool,
+    /// From the first packet to the end of the TLS handshake.
+    pub connect_timeout: Duration,
+    /// From the start of an attempt to the first byte of a streamed answer.
+    pub first_byte_timeout: Duration,
+    /// The longest silence inside a stream. Comments and pings count as life.
+    pub idle_timeout: Duration,
+    /// The whole attempt.
+    pub attempt_timeout: Duration,
+    /// More headers for every request, such as an organisation's name. Values are not shown.
+    pub headers: Vec<(String, Secret)>,
+}
+
+impl ProviderSettings {
+    /// A provider of this kind at its public address, with the default timeouts.
+    pub fn new(name: impl Into<String>, kind: Kind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            base_url: kind.default_base_url().to_owned(),
+            api_key: Secret::default(),
+            model: if kind == Kind::Demo {
+                "demo".to_owned()
+            } else {
+                String::new()
+            },
+            stream: true,
+            connect_timeout: Duration::from_secs(10),
+            // Twice the silence: a long prompt is read, and a queue waited out, before it.
+            first_byte_timeout: Duration::from_secs(120),
+            idle_timeout: Duration::from_secs(60),
+            attempt_timeout: Duration::from_secs(600),
+            headers: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What a provider's refusal means.
+
+use std::time::Duration;
+
+use mainspring_shared::time::Timestamp;
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use serde_json::Value;
+
+use super::error::Error;
+use super::json;
+use super::secret::Secret;
+
+/// A provider's words are shortened to this.
+const MESSAGE_CHARS_MAX: usize = 300;
+
+/// How keys begin at the providers of the world.
+const KEY_PREFIXES: &[&str] = &[
+    "sk-", "sk_", "pk-", "rk-", "gsk_", "xai-", "AIza", "hf_", "nvapi-",
+];
+
+/// Characters of the key by which a shortened copy of it is known.
+const KEY_PART_CHARS: usize = 6;
+
+/// What the provider said, as far as it can be read.
+#[derive(Debug, Default)]
+pub(super) struct Refusal {
+    /// Its words, fit to be shown.
+    pub(super) message: String,
+    /// `type`, `code`, `param` and the message in lower case: what the meaning is guessed from.
+    hints: String,
+    /// A status that the body names, where the line above had none.
+    status: Option<u16>,
+}
+
+impl Refusal {
+    /// Reads a body: an error object of either provider, or any text.
+    pub(super) fn from_body(body: &[u8], key: &Secret) -> Self {
+        let text = String::from_utf8_lossy(body);
+        match json::parse(&text) {
+            Some(value) => Self::from_value(&value, key),
+            // Pages of proxies say nothing that helps, and may say much.
+            None if text.trim_start().starts_with('<') => Self::from_text("an HTML page", key),
+            None => Self::from_text(&text, key),
+        }
+    }
+
+    /// Reads an error object, alone or under `error`.
+    pub(super) fn from_value(value: &Value, key: &Secret) -> Self {
+        let value = match value {
+            Value::Array(items) => items.first().unwrap_or(value),
+            other => other,
+        };
+        let error = value
+            .get("error")
+            .filter(|error| !error.is_null())
+            .unwrap_or(value);
+        let words = ["message", "detail", "error", "msg"]
+            .iter()
+            .find_map(|key| error.get(key)?.as_str());
+        let message = words.or(error.as_str()).unwrap_or_default();
+        let mut refusal = Self::from_text(message, key);
+        for field in ["type", "code", "param", "status"] {
+            match error.get(field) {
+                Some(Value::String(text)) => {
+                    refusal.hints.push(' ');
+                    refusal.hints.push_str(&text.to_ascii_lowercase());
+                }
+                Some(Value::Number(number)) => {
+                    let status = number.as_u64().and_then(|n| u16::try_from(n).ok());
+                    refusal.status = status.filter(|s| (400..600).contains(s)).or(refusal.status);
+                }
+                _ => {}
+            }
+        }
+        refusal
+    }
+
+    /// A refusal in words of our own.
+    pub(super) fn said(words: &str) -> Self {
+        Self::from_text(words, &Secret::default())
+    }
+
+    fn from_text(text: &str, key: &Secret) -> Self {
+        let message = presentable(text, key);
+        let hints = message.to_ascii_lowercase();
+        let message = if message.is_empty() {
+            "it gave no reason".to_owned()
+        } else {
+            message
+        };
+        Self {
+            message,
+            hints,
+            status: None,
+        }
+    }
+
+    fn hints(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.hints.contains(word))
+    }
+
+    fn overflows(&self) -> bool {
+        self.hints(&[
+            "context_length_exceeded",
+            "context length",
+            "context window",
+            "context_window",
+            "prompt is too long",
+            "input is too long",
+            "too many tokens",
+            "maximum context",
+            "exceeds the maximum number of tokens",
+            "exceed_context_size",
+            "reduce the length",
+            "string_above_max_length",
+        ])
+    }
+
+    fn filtered(&self) -> bool {
+        self.hints(&[
+            "content_filter",
+            "content_policy",
+            "content management policy",
+            "data_inspection_failed",
+            "moderation",
+        ])
+    }
+
+    fn unpaid(&self) -> bool {
+        self.hints(&[
+            "insufficient_quota",
+            "insufficient balance",
+            "credit balance",
+            "billing_hard_limit",
+            "billing_not_active",
+        ])
+    }
+}
+
+/// The error for a status other than 2xx.
+pub(super) fn classify(status: u16, refusal: Refusal, retry_after: Option<Duration>) -> Error {
+    let message = format!("status {status}: {}", refusal.message);
+    match status {
+        401 | 402 | 403 if refusal.filtered() => Error::Refused { message },
+        401..=403 => Error::Auth { message },
+        429 if refusal.unpaid() => Error::Auth { message },
+        429 => Error::RateLimited {
+            message,
+            retry_after,
+        },
+        408 | 409 | 425 | 500..=599 => Error::Unavailable {
+            message,
+            retry_after,
+        },
+        413 => Error::ContextOverflow { message },
+        400..=499 => refused(&refusal, message),
+        // A redirect is not followed: it would carry the key elsewhere.
+        _ => Error::bad(message),
+    }
+}
+
+fn refused(refusal: &Refusal, message: String) -> Error {
+    if refusal.overflows() {
+        Error::ContextOverflow { message }
+    } else if refusal.filtered() {
+        Error::Refused { message }
+    } else if refusal.unpaid() {
+        Error::Auth { message }
+    } else {
+        Error::InvalidRequest { message }
+    }
+}
+
+/// The error for an error object inside an answer that began with 200.
+pub(super) fn classify_inside(refusal: Refusal) -> Error {
+    if let Some(status) = refusal.status {
+        return classify(status, refusal, None);
+    }
+    let message = refusal.message.clone();
+    if refusal.hints(&["rate_limit", "rate limit", "too_many_requests"]) {
+        Error::RateLimited {
+            message,
+            retry_after: None,
+        }
+    } else if refusal.hints(&["authentication", "permission", "invalid_api_key"]) {
+        Error::Auth { message }
+    } else if refusal.overflows()
+        || refusal.filtered()
+        || refusal.unpaid()
+        || refusal.hints(&["invalid_request"])
+    {
+        refused(&refusal, message)
+    } else {
+        // Overload, a server's failure, or unknown: that another attempt costs little is certain.
+        Error::Unavailable {
+            message,
+            retry_after: None,
+        }
+    }
+}
+
+/// How long the provider asks us to wait. A date is read against the answer's own `Date`, so that
+/// neither clock has to be right; `now` stands in where the answer has none.
+pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    if let Some(millis) = text("retry-after-ms").and_then(positive) {
+        return Some(duration(millis / 1000.0));
+    }
+    let asked = text(RETRY_AFTER.as_str())?;
+    if let Some(seconds) = positive(asked) {
+        return Some(duration(seconds));
+    }
+    let at = http_date(asked)?;
+    let from = text(DATE.as_str()).and_then(http_date).unwrap_or(now);
+    Some(at.since(from))
+}
+
+fn positive(text: &str) -> Option<f64> {
+    text.parse()
+        .ok()
+        .filter(|n: &f64| n.is_finite() && *n >= 0.0)
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+fn http_date(text: &str) -> Option<Timestamp> {
+    let time = jiff::fmt::rfc2822::parse(text).ok()?;
+    Some(Timestamp(time.timestamp().as_millisecond()))
+}
+
+/// A provider's words on one line, short, and without anything that looks like the key.
+pub(super) fn presentable(text: &str, key: &Secret) -> String {
+    let start: String = text.chars().take(4 * MESSAGE_CHARS_MAX).collect();
+    let start = if key.is_empty() {
+        start
+    } else {
+        start.replace(key.expose(), "[redacted]")
+    };
+    let mut shown = String::new();
+    for word in start
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|w| !w.is_empty())
+    {
+        if !shown.is_empty() {
+            shown.push(' ');
+        }
+        let piece = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.' | '…');
+        let mut rest = word;
+        while let Some(first) = rest.chars().next() {
+            let len = if piece(first) {
+                rest.find(|c| !piece(c)).unwrap_or(rest.len())
+            } else {
+                first.len_utf8()
+            };
+            let (head, tail) = rest.split_at(len);
+            shown.push_str(if looks_like_key(head, key.expose()) {
+                "[redacted]"
+            } else {
+                head
+            });
+            rest = tail;
+        }
+    }
+    if shown.chars().count() > MESSAGE_CHARS_MAX {
+        shown = shown
+            .chars()
+            .take(MESSAGE_CHARS_MAX - 1)
+            .chain(['…'])
+            .collect();
+    }
+    shown
+}
+
+fn looks_like_key(piece: &str, key: &str) -> bool {
+    let shares = |part: Option<&str>| part.is_some_and(|part| piece.contains(part));
+    let named = KEY_PREFIXES
+        .iter()
+        .any(|p| piece.starts_with(p) && piece.len() > p.len() + 3);
+    named
+        || piece.contains("***")
+        || (key.len() >= 2 * KEY_PART_CHARS
+            && (shares(key.get(..KEY_PART_CHARS)) || shares(key.get(key.len() - KEY_PART_CHARS..))))
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -1,0 +1,173 @@
+use super::*;
+use mainspring_shared::error::Coded;
+use reqwest::header::HeaderValue;
+
+fn code(status: u16, body: &str) -> String {
+    let refusal = Refusal::from_body(body.as_bytes(), &Secret::default());
+    classify(status, refusal, None).code().to_string()
+}
+
+#[test]
+fn every_status_has_its_meaning() {
+    let table = [
+        (301, "llm.bad_response"),
+        (400, "llm.invalid_request"),
+        (401, "llm.auth"),
+        (402, "llm.auth"),
+        (403, "llm.auth"),
+        (404, "llm.invalid_request"),
+        (408, "llm.unavailable"),
+        (409, "llm.unavailable"),
+        (413, "llm.context_overflow"),
+        (418, "llm.invalid_request"),
+        (422, "llm.invalid_request"),
+        (425, "llm.unavailable"),
+        (429, "llm.rate_limited"),
+        (500, "llm.unavailable"),
+        (503, "llm.unavailable"),
+        (529, "llm.unavailable"),
+    ];
+    for (status, expected) in table {
+        assert_eq!(code(status, ""), expected, "{status}");
+    }
+}
+
+#[test]
+fn the_body_tells_an_overflow_a_filter_and_an_empty_purse_from_a_plain_refusal() {
+    let table = [
+        (
+            400,
+            r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#,
+            "llm.context_overflow",
+        ),
+        (
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8"}}"#,
+            "llm.context_overflow",
+        ),
+        (
+            422,
+            r#"{"detail":"This model's maximum context length is 8 tokens"}"#,
+            "llm.context_overflow",
+        ),
+        (
+            400,
+            r#"{"error":{"code":"content_filter","message":"x"}}"#,
+            "llm.refused",
+        ),
+        (
+            429,
+            r#"{"error":{"code":"insufficient_quota","message":"x"}}"#,
+            "llm.auth",
+        ),
+        (
+            400,
+            r#"{"error":{"message":"Your credit balance is too low"}}"#,
+            "llm.auth",
+        ),
+        (400, r#"{"error":"no such model"}"#, "llm.invalid_request"),
+        (400, "not json", "llm.invalid_request"),
+    ];
+    for (status, body, expected) in table {
+        assert_eq!(code(status, body), expected, "{body}");
+    }
+}
+
+#[test]
+fn an_error_inside_an_answer_is_judged_by_its_type() {
+    let table = [
+        (
+            r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            "llm.unavailable",
+        ),
+        (
+            r#"{"error":{"type":"rate_limit_error","message":"x"}}"#,
+            "llm.rate_limited",
+        ),
+        (
+            r#"{"error":{"code":429,"message":"x"}}"#,
+            "llm.rate_limited",
+        ),
+        (
+            r#"{"error":{"code":"invalid_api_key","message":"x"}}"#,
+            "llm.auth",
+        ),
+        (
+            r#"{"error":{"type":"invalid_request_error","message":"prompt is too long"}}"#,
+            "llm.context_overflow",
+        ),
+        (
+            r#"{"error":{"type":"invalid_request_error","message":"x"}}"#,
+            "llm.invalid_request",
+        ),
+        (r#"{"error":"something"}"#, "llm.unavailable"),
+    ];
+    for (body, expected) in table {
+        let refusal = Refusal::from_body(body.as_bytes(), &Secret::default());
+        assert_eq!(
+            classify_inside(refusal).code().to_string(),
+            expected,
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn a_provider_may_ask_to_wait_in_seconds_milliseconds_or_by_a_date() {
+    let now = Timestamp(784_111_770_000);
+    let asked = |pairs: &[(&'static str, &'static str)]| {
+        let headers = pairs.iter().map(|(name, value)| {
+            (
+                name.parse().expect("a header's name"),
+                HeaderValue::from_static(value),
+            )
+        });
+        retry_after(&headers.collect(), now).map(|d| d.as_millis())
+    };
+    assert_eq!(asked(&[]), None);
+    assert_eq!(asked(&[("retry-after", "7")]), Some(7_000));
+    assert_eq!(asked(&[("retry-after", "0.25")]), Some(250));
+    assert_eq!(
+        asked(&[("retry-after", "7"), ("retry-after-ms", "1500")]),
+        Some(1_500)
+    );
+    assert_eq!(
+        asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]),
+        Some(7_000)
+    );
+    let date = ("date", "Sun, 06 Nov 1994 08:49:35 GMT");
+    assert_eq!(
+        asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), date]),
+        Some(2_000)
+    );
+    assert_eq!(
+        asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:30 GMT"), date]),
+        Some(0)
+    );
+    for nonsense in ["soon", "-1", "NaN"] {
+        assert_eq!(asked(&[("retry-after", nonsense)]), None, "{nonsense}");
+    }
+    assert!(asked(&[("retry-after", "1e300")]).is_some());
+}
+
+#[test]
+fn nothing_that_looks_like_the_key_is_shown() {
+    let key = Secret::new("abcdef-0123456789-uvwxyz");
+    for words in [
+        "Incorrect API key provided: abcdef-0123456789-uvwxyz.",
+        "Incorrect API key provided: abcdef-0*****wxyz.",
+        "bad key 'abcdef-01' given",
+        "bad key (...uvwxyz)",
+        "key=sk-ant-api03-other",
+    ] {
+        let shown = presentable(words, &key);
+        assert!(shown.contains("[redacted]"), "{shown}");
+        for part in ["abcdef", "uvwxyz", "wxyz", "sk-ant"] {
+            assert!(!shown.contains(part), "{shown}");
+        }
+    }
+    let plain = "The model `gpt-4o-mini` does not exist: see https://example.com/docs";
+    assert_eq!(presentable(plain, &key), plain);
+    assert_eq!(presentable("a\n\tb\0c", &key), "a b c");
+    assert_eq!(presentable(&"é ".repeat(1_000), &key).chars().count(), 300);
+}

@@ -1,0 +1,183 @@
+//! The transcript as providers insist on it: every call answered, by exactly one result, at once.
+//!
+//! The store keeps these promises for what it stores. A window may still cut between them, and a
+//! session may have been imported; a provider refuses such a request as a whole, so what does not
+//! fit is left out here and what is missing is said to be missing.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
+
+/// Stands in for a result that the window lacks.
+const NO_RESULT: &str = "[the result of this call is not available]";
+
+/// Longest name that every provider takes.
+const NAME_CHARS_MAX: usize = 64;
+
+/// One step of the conversation.
+#[derive(Debug)]
+pub(super) enum Turn<'a> {
+    User(Cow<'a, str>),
+    Assistant {
+        text: Cow<'a, str>,
+        message: &'a Message,
+    },
+    /// Directly after the assistant's turn that asked; one per call, in the order of the calls.
+    Results(Vec<ToolResult<'a>>),
+}
+
+/// The answer to one call.
+#[derive(Debug)]
+pub(super) struct ToolResult<'a> {
+    pub(super) call: &'a ToolCall,
+    pub(super) text: Cow<'a, str>,
+}
+
+/// Puts messages in the order that providers accept. Assistant's turns without text and calls are
+/// left out: their reasoning alone is no turn.
+pub(super) fn turns(messages: &[Arc<Message>]) -> Vec<Turn<'_>> {
+    let mut turns = Vec::with_capacity(messages.len());
+    for (at, message) in messages.iter().enumerate() {
+        match message.role {
+            Role::User => turns.push(Turn::User(text(message))),
+            // Taken with the message that asked; one that nobody asked for is left out.
+            Role::Tool => {}
+            Role::Assistant => {
+                let text = text(message);
+                if text.trim().is_empty() && message.tool_calls.is_empty() {
+                    continue;
+                }
+                turns.push(Turn::Assistant { text, message });
+                if !message.tool_calls.is_empty() {
+                    turns.push(Turn::Results(results(message, &messages[at + 1..])));
+                }
+            }
+        }
+    }
+    turns
+}
+
+fn results<'a>(asking: &'a Message, after: &'a [Arc<Message>]) -> Vec<ToolResult<'a>> {
+    let until = after
+        .iter()
+        .position(|m| m.role == Role::Assistant)
+        .unwrap_or(after.len());
+    let answers = &after[..until];
+    let answer = |call: &ToolCall| {
+        answers
+            .iter()
+            .find(|m| m.role == Role::Tool && m.tool_call_id.as_ref() == Some(&call.id))
+    };
+    let result = |call| ToolResult {
+        call,
+        text: answer(call).map_or(Cow::Borrowed(NO_RESULT), |message| text(message)),
+    };
+    asking.tool_calls.iter().map(result).collect()
+}
+
+/// The message's text; borrowed where it is in one piece.
+fn text(message: &Message) -> Cow<'_, str> {
+    match message.content.as_slice() {
+        [ContentPart::Text { text }] => Cow::Borrowed(text),
+        parts => Cow::Owned(plain_text(parts)),
+    }
+}
+
+/// A name or an id in the alphabet that every provider takes: letters, digits, `_` and `-`. Ids
+/// come from whichever provider the session had at the time.
+pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() {
+        Cow::Borrowed("unnamed")
+    } else if name.len() <= NAME_CHARS_MAX && name.chars().all(fits) {
+        Cow::Borrowed(name)
+    } else {
+        let fitted = name.chars().map(|c| if fits(c) { c } else { '_' });
+        Cow::Owned(fitted.take(NAME_CHARS_MAX).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mainspring_shared::id::SendId;
+    use mainspring_shared::message::NewMessage;
+    use mainspring_shared::time::Timestamp;
+    use serde_json::json;
+
+    fn message(role: Role, text: &str, calls: &[&str], answers: Option<&str>) -> Arc<Message> {
+        let call = |id: &&str| ToolCall {
+            id: (*id).into(),
+            name: "t".into(),
+            arguments: json!({}),
+        };
+        let new = NewMessage {
+            role,
+            tool_calls: calls.iter().map(call).collect(),
+            tool_call_id: answers.map(Into::into),
+            ..NewMessage::user(vec![ContentPart::text(text)], 0)
+        };
+        Arc::new(new.at(1, SendId(uuid::Uuid::nil()), Timestamp(0), 1))
+    }
+
+    fn shape(messages: &[Arc<Message>]) -> Vec<String> {
+        let name = |turn: &Turn<'_>| match turn {
+            Turn::User(text) => format!("user {text}"),
+            Turn::Assistant { text, .. } => format!("assistant {text}"),
+            Turn::Results(results) => {
+                let each: Vec<_> = results
+                    .iter()
+                    .map(|r| format!("{}={}", r.call.id, r.text))
+                    .collect();
+                format!("results {}", each.join(" "))
+            }
+        };
+        turns(messages).iter().map(name).collect()
+    }
+
+    #[test]
+    fn results_follow_their_calls_in_the_order_of_the_calls() {
+        let messages = [
+            message(Role::User, "q", &[], None),
+            message(Role::Assistant, "", &["a", "b"], None),
+            message(Role::Tool, "B", &[], Some("b")),
+            message(Role::User, "steer", &[], None),
+            message(Role::Tool, "A", &[], Some("a")),
+            message(Role::Assistant, "done", &[], None),
+        ];
+        assert_eq!(
+            shape(&messages),
+            [
+                "user q",
+                "assistant ",
+                "results a=A b=B",
+                "user steer",
+                "assistant done"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_result_that_nobody_asked_for_is_left_out_and_a_missing_one_is_said_to_be_missing() {
+        let messages = [
+            message(Role::Tool, "cut off", &[], Some("z")),
+            message(Role::Assistant, "x", &["a"], None),
+            message(Role::Tool, "other", &[], Some("b")),
+            message(Role::Assistant, " ", &[], None),
+            message(Role::Tool, "late", &[], Some("a")),
+        ];
+        assert_eq!(
+            shape(&messages),
+            ["assistant x", &format!("results a={NO_RESULT}")]
+        );
+    }
+
+    #[test]
+    fn foreign_names_and_ids_are_fitted() {
+        assert_eq!(wire_name("call_1-x"), "call_1-x");
+        assert_eq!(wire_name("functions.read:0 é"), "functions_read_0__");
+        assert_eq!(wire_name(""), "unnamed");
+        assert_eq!(wire_name(&"é".repeat(80)).len(), 64);
+    }
+}

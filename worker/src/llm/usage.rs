@@ -1,0 +1,257 @@
+//! One usage out of the many ways in which providers report it.
+
+use mainspring_shared::usage::Usage;
+use serde_json::Value;
+
+/// More tokens than any answer has; a larger number is a provider's mistake.
+const TOKENS_MAX: u64 = 1_000_000_000_000;
+
+const INPUT: &[&str] = &[
+    "prompt_tokens",
+    "input_tokens",
+    "prompt_token_count",
+    "promptTokens",
+    "inputTokenCount",
+    "prompt_count",
+];
+const OUTPUT: &[&str] = &[
+    "completion_tokens",
+    "output_tokens",
+    "completion_token_count",
+    "completionTokens",
+    "outputTokenCount",
+    "generated_tokens",
+    "candidates_token_count",
+];
+const TOTAL: &[&str] = &[
+    "total_tokens",
+    "total_token_count",
+    "totalTokens",
+    "token_count",
+    "usage_tokens",
+];
+const CACHED: &[&str] = &[
+    "prompt_cache_hit_tokens",
+    "cached_tokens",
+    "cache_hit_tokens",
+    "prompt_cached_tokens",
+];
+const CACHED_DETAILS: &[&str] = &["cached_tokens", "cache_hit_tokens", "cacheHitTokens"];
+const REASONING: &[&str] = &[
+    "reasoning_tokens",
+    "reasoning_token",
+    "reasoningTokens",
+    "thinking_tokens",
+];
+const INPUT_DETAILS: &[&str] = &[
+    "prompt_tokens_details",
+    "input_tokens_details",
+    "promptTokensDetails",
+    "inputTokensDetails",
+];
+const OUTPUT_DETAILS: &[&str] = &[
+    "completion_tokens_details",
+    "output_tokens_details",
+    "completionTokensDetails",
+    "outputTokensDetails",
+];
+
+/// Whether the count of the input includes what the cache served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CacheCount {
+    /// As OpenAI counts.
+    Included,
+    /// As Anthropic counts: read from and written to the cache come on top.
+    OnTop,
+}
+
+/// What has been reported so far; later reports complete earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Counts {
+    input: Option<u64>,
+    output: Option<u64>,
+    total: Option<u64>,
+    cache_read: Option<u64>,
+    cache_written: Option<u64>,
+    reasoning: Option<u64>,
+    cost_usd: Option<f64>,
+}
+
+impl Counts {
+    /// Takes in one report. Counts only ever grow within an answer, so the larger one holds.
+    pub(super) fn read(&mut self, usage: &Value, cache: CacheCount) {
+        if !usage.is_object() {
+            return;
+        }
+        keep(&mut self.input, first(usage, INPUT));
+        keep(&mut self.output, first(usage, OUTPUT));
+        keep(&mut self.total, first(usage, TOTAL));
+        keep(
+            &mut self.reasoning,
+            first(usage, REASONING).or_else(|| within(usage, OUTPUT_DETAILS, REASONING)),
+        );
+        match cache {
+            CacheCount::Included => {
+                let read =
+                    first(usage, CACHED).or_else(|| within(usage, INPUT_DETAILS, CACHED_DETAILS));
+                keep(&mut self.cache_read, read);
+            }
+            CacheCount::OnTop => {
+                keep(
+                    &mut self.cache_read,
+                    first(usage, &["cache_read_input_tokens"]),
+                );
+                keep(
+                    &mut self.cache_written,
+                    first(usage, &["cache_creation_input_tokens"]),
+                );
+            }
+        }
+        let cost = usage
+            .get("cost")
+            .and_then(Value::as_f64)
+            .filter(|cost| *cost >= 0.0);
+        self.cost_usd = cost.or(self.cost_usd);
+    }
+
+    /// The usage, or `None` when neither side was counted.
+    pub(super) fn usage(&self, cache: CacheCount) -> Option<Usage> {
+        if self.input.is_none() && self.output.is_none() {
+            return None;
+        }
+        let cache_read_tokens = self.cache_read.unwrap_or(0);
+        let mut input_tokens = self.input.unwrap_or(0);
+        if cache == CacheCount::OnTop {
+            input_tokens += cache_read_tokens + self.cache_written.unwrap_or(0);
+        }
+        let mut output_tokens = self.output.unwrap_or(0);
+        let reasoning_tokens = self.reasoning.unwrap_or(0);
+        // Some providers count reasoning beside the output; only the total gives them away.
+        if self.total == Some(input_tokens + output_tokens + reasoning_tokens) {
+            output_tokens += reasoning_tokens;
+        }
+        Some(Usage {
+            input_tokens,
+            output_tokens,
+            cache_read_tokens: cache_read_tokens.min(input_tokens),
+            reasoning_tokens: reasoning_tokens.min(output_tokens),
+            cost_usd: self.cost_usd,
+            estimated: false,
+        })
+    }
+}
+
+fn keep(slot: &mut Option<u64>, count: Option<u64>) {
+    *slot = (*slot).max(count);
+}
+
+fn first(usage: &Value, keys: &[&str]) -> Option<u64> {
+    keys.iter().find_map(|key| integer(usage.get(key)?))
+}
+
+fn within(usage: &Value, objects: &[&str], keys: &[&str]) -> Option<u64> {
+    objects
+        .iter()
+        .find_map(|object| first(usage.get(object)?, keys))
+}
+
+/// Whole numbers, also as text or written with a point.
+fn integer(value: &Value) -> Option<u64> {
+    let float = match value {
+        Value::Number(number) => match number.as_u64() {
+            Some(count) => return Some(count.min(TOKENS_MAX)),
+            None => number.as_f64()?,
+        },
+        Value::String(text) => text.trim().parse().ok()?,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    (float >= 0.0 && float.fract() == 0.0).then_some(float.min(TOKENS_MAX as f64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(cache: CacheCount, reports: &[Value]) -> Option<(u64, u64, u64, u64)> {
+        let mut counts = Counts::default();
+        for report in reports {
+            counts.read(report, cache);
+        }
+        let u = counts.usage(cache)?;
+        Some((
+            u.input_tokens,
+            u.output_tokens,
+            u.cache_read_tokens,
+            u.reasoning_tokens,
+        ))
+    }
+
+    #[test]
+    fn every_known_spelling_is_read() {
+        let table = [
+            (
+                json!({"prompt_tokens": 10, "completion_tokens": 4}),
+                (10, 4, 0, 0),
+            ),
+            (
+                json!({"promptTokens": "10", "completionTokens": 4.0}),
+                (10, 4, 0, 0),
+            ),
+            (
+                json!({"prompt_token_count": 10, "candidates_token_count": 4}),
+                (10, 4, 0, 0),
+            ),
+            (
+                json!({"prompt_tokens": null, "input_tokens": 10, "output_tokens": 4}),
+                (10, 4, 0, 0),
+            ),
+            (
+                json!({"prompt_tokens": 10, "completion_tokens": 4, "prompt_cache_hit_tokens": 8}),
+                (10, 4, 8, 0),
+            ),
+            (
+                json!({"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14,
+                    "prompt_tokens_details": {"cached_tokens": 8},
+                    "completion_tokens_details": {"reasoning_tokens": 3}}),
+                (10, 4, 8, 3),
+            ),
+            (
+                json!({"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 17, "reasoning_tokens": 3}),
+                (10, 7, 0, 3),
+            ),
+        ];
+        for (report, expected) in table {
+            assert_eq!(
+                read(CacheCount::Included, std::slice::from_ref(&report)),
+                Some(expected),
+                "{report}"
+            );
+        }
+    }
+
+    #[test]
+    fn anthropics_cache_comes_on_top_and_later_reports_complete_earlier_ones() {
+        let reports = [
+            json!({"input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 5, "output_tokens": 1}),
+            json!({"input_tokens": 0, "output_tokens": 40}),
+        ];
+        assert_eq!(read(CacheCount::OnTop, &reports), Some((115, 40, 100, 0)));
+    }
+
+    #[test]
+    fn what_is_no_count_is_no_report() {
+        for report in [
+            json!(null),
+            json!({}),
+            json!({"prompt_tokens": -1}),
+            json!({"input_tokens": "many"}),
+        ] {
+            assert_eq!(
+                read(CacheCount::Included, std::slice::from_ref(&report)),
+                None,
+                "{report}"
+            );
+        }
+    }
+}
