@@ -36,7 +36,10 @@ impl Answer {
 impl Client {
     /// Connects to `http://HOST:PORT`.
     pub async fn connect(base: &str) -> Result<Self> {
-        let host = base.strip_prefix("http://").context("a plain http address")?.to_owned();
+        let host = base
+            .strip_prefix("http://")
+            .context("a plain http address")?
+            .to_owned();
         let stream = TcpStream::connect(&host).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -61,14 +64,20 @@ impl Client {
         headers: &[(&str, &str)],
     ) -> Result<Answer> {
         self.sender.ready().await?;
-        let mut request = Request::builder().method(method).uri(path).header("host", &self.host);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", &self.host);
         if !body.is_empty() {
             request = request.header("content-type", "application/json");
         }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self.sender.send_request(request.body(Full::new(body))?).await?;
+        let response = self
+            .sender
+            .send_request(request.body(Full::new(body))?)
+            .await?;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await?.to_bytes();
         Ok(Answer { status, body })
@@ -76,7 +85,9 @@ impl Client {
 
     /// Posts JSON and reads JSON; an error unless the status is a success.
     pub async fn post(&mut self, path: &str, body: &Value) -> Result<Value> {
-        let answer = self.request("POST", path, serde_json::to_vec(body)?.into()).await?;
+        let answer = self
+            .request("POST", path, serde_json::to_vec(body)?.into())
+            .await?;
         if !(200..300).contains(&answer.status) {
             bail!("{path}: {} {:?}", answer.status, answer.body);
         }

@@ -8,14 +8,20 @@ use serde_json::{Value, json};
 pub fn percentile(samples: &mut [Duration], percent: f64) -> Duration {
     samples.sort_unstable();
     let rank = (percent / 100.0 * samples.len() as f64).ceil() as usize;
-    samples.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    samples
+        .get(rank.saturating_sub(1))
+        .copied()
+        .unwrap_or_default()
 }
 
 /// The middle value of several runs; the lower of two middle ones.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+    sorted
+        .get(sorted.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or_default()
 }
 
 /// Milliseconds with three digits behind the point.

@@ -1,0 +1,94 @@
+//! Closed-loop load: clients that send, wait for the end, and send again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::client::Client;
+
+/// What a load did.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Sends that ended within the time.
+    pub sends: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// From the request to the answer, each.
+    pub latencies: Vec<Duration>,
+}
+
+impl Done {
+    /// Sends per second.
+    pub fn rate(&self) -> f64 {
+        self.sends as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// A moment on the true clock.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures true time")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Runs `clients` connections for `time`, each over its own share of the sessions, and checks
+/// that every send completes with the answer of the `demo` model.
+pub async fn closed_loop(
+    base: &str,
+    sessions: &[String],
+    clients: usize,
+    time: Duration,
+) -> Result<Done> {
+    let sends = Arc::new(AtomicU64::new(0));
+    let start = now();
+    let mut tasks = Vec::new();
+    for index in 0..clients {
+        let mine: Vec<String> = sessions
+            .iter()
+            .skip(index)
+            .step_by(clients)
+            .cloned()
+            .collect();
+        let (base, sends) = (base.to_owned(), sends.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut client = Client::connect(&base).await?;
+            let mut latencies = Vec::new();
+            let body = Bytes::from(format!("{{\"input\":\"{}\"}}", "u".repeat(100)));
+            for session in mine.iter().cycle() {
+                if start.elapsed() >= time {
+                    break;
+                }
+                latencies.push(send_and_wait(&mut client, session, body.clone()).await?);
+                sends.fetch_add(1, Ordering::Relaxed);
+            }
+            anyhow::Ok(latencies)
+        }));
+    }
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(task.await??);
+    }
+    Ok(Done {
+        sends: sends.load(Ordering::Relaxed),
+        elapsed: start.elapsed(),
+        latencies,
+    })
+}
+
+/// One send to its end; how long that took.
+pub async fn send_and_wait(client: &mut Client, session: &str, body: Bytes) -> Result<Duration> {
+    let start = now();
+    let path = format!("/v1/sessions/{session}/sends?wait=30s");
+    let answer = client.request("POST", &path, body).await?;
+    let took = start.elapsed();
+    let send: Value = answer.json()?;
+    ensure!(
+        answer.status == 200 && send["status"] == "completed",
+        "a send did not complete: {} {send}",
+        answer.status
+    );
+    Ok(took)
+}

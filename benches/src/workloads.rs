@@ -1,0 +1,63 @@
+//! The workloads: each prints one JSON object per measurement.
+
+mod batch;
+mod fresh;
+mod history;
+mod latency;
+mod memory;
+mod streams;
+mod takeover;
+mod throughput;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use crate::stand::Options;
+
+/// Every workload's name and what it measures.
+pub const WORKLOADS: &[(&str, &str)] = &[
+    (
+        "throughput",
+        "one-round sends/s at 64 clients against the ceiling, transactions per send",
+    ),
+    (
+        "latency",
+        "POST to final with ?wait, one client, on Postgres + Redis and on SQLite",
+    ),
+    (
+        "batch",
+        "sends accepted/s in batches of 1000, workers stopped",
+    ),
+    (
+        "streams",
+        "memory of sends that wait on a slow streamed model",
+    ),
+    (
+        "history",
+        "a send in a long session against one in a short session",
+    ),
+    (
+        "takeover",
+        "from the death of a worker to another's takeover",
+    ),
+    (
+        "redis-memory",
+        "Redis' memory after many sends against after few",
+    ),
+    ("start", "start of dev to accepting"),
+];
+
+/// Runs one workload and hands each measurement over as soon as it is there.
+pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    match name {
+        "throughput" => throughput::run(options, emit).await,
+        "latency" => latency::run(options, emit).await,
+        "batch" => batch::run(options, emit).await,
+        "streams" => streams::run(options, emit).await,
+        "history" => history::run(options, emit).await,
+        "takeover" => takeover::run(options, emit).await,
+        "redis-memory" => memory::run(options, emit).await,
+        "start" => fresh::run(options, emit).await,
+        other => bail!("there is no workload {other}; see `mainspring bench --help`"),
+    }
+}

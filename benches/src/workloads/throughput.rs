@@ -1,0 +1,140 @@
+//! One-round sends through HTTP at 64 clients, as a share of what Postgres alone can do.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use crate::load::closed_loop;
+use crate::process::{cpu_of, cpu_of_tree};
+use crate::servers::find_program;
+use crate::stand::{Options, Stand, sessions};
+use crate::stats::{measurement, median, round};
+
+const CLIENTS: usize = 64;
+const SESSIONS: usize = 256;
+
+pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let stand = Stand::start(options, 1, &[])?;
+    let ceiling_dir = stand.dir.path().join("ceiling");
+    prepare_ceiling(&stand, &ceiling_dir)?;
+    let ids = sessions(&mut stand.client().await?, SESSIONS, &json!({})).await?;
+    let base = stand.scheduler.url();
+    closed_loop(&base, &ids, CLIENTS, options.seconds(5, 1)).await?;
+    let (mut rates, mut ceilings, mut shares, mut writes) = (vec![], vec![], vec![], vec![]);
+    let mut cpu = Vec::new();
+    for _ in 0..options.runs {
+        let ceiling = ceiling(&stand, &ceiling_dir, options.seconds(30, 2))?;
+        let before = Counters::read(&stand)?;
+        let done = closed_loop(&base, &ids, CLIENTS, options.seconds(15, 2)).await?;
+        let after = Counters::read(&stand)?;
+        let sends = done.sends as f64;
+        rates.push(done.rate());
+        ceilings.push(ceiling);
+        shares.push(done.rate() / ceiling);
+        // Reading the counter takes no transaction id of its own.
+        writes.push((after.transactions - before.transactions) as f64 / sends);
+        cpu.push(after.cpu_per_send(&before, sends));
+    }
+    stand.audit()?;
+    emit(measurement(
+        "throughput.ceiling",
+        "sends/s",
+        &ceilings,
+        "reference",
+    ));
+    emit(measurement(
+        "throughput.sends",
+        "sends/s",
+        &rates,
+        "reference",
+    ));
+    emit(measurement(
+        "throughput.share_of_ceiling",
+        "ratio",
+        &shares,
+        ">= 0.35",
+    ));
+    emit(measurement(
+        "throughput.write_transactions",
+        "per send",
+        &writes,
+        "<= 2.2",
+    ));
+    for (index, name) in ["scheduler", "worker", "postgres", "redis", "load"]
+        .iter()
+        .enumerate()
+    {
+        let runs: Vec<f64> = cpu.iter().map(|run: &[f64; 5]| run[index]).collect();
+        let name = format!("throughput.cpu.{name}");
+        emit(json!({ "measure": name, "unit": "ms/send", "median": round(median(&runs)) }));
+    }
+    Ok(())
+}
+
+struct Counters {
+    transactions: i64,
+    cpu: [Duration; 5],
+}
+
+impl Counters {
+    fn read(stand: &Stand) -> Result<Self> {
+        let sql = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
+        let postmaster = stand.postgres.postmaster().context("postgres runs")?;
+        Ok(Self {
+            transactions: stand.number(sql)?,
+            cpu: [
+                stand.scheduler.cpu()?,
+                stand
+                    .workers
+                    .iter()
+                    .map(|w| w.cpu().unwrap_or_default())
+                    .sum(),
+                cpu_of_tree(postmaster)?,
+                cpu_of(stand.redis.pid().context("redis runs")?)?,
+                cpu_of(std::process::id())?,
+            ],
+        })
+    }
+
+    fn cpu_per_send(&self, before: &Self, sends: f64) -> [f64; 5] {
+        let used = |n: usize| self.cpu[n].saturating_sub(before.cpu[n]).as_secs_f64();
+        std::array::from_fn(|n| used(n) * 1e3 / sends)
+    }
+}
+
+fn prepare_ceiling(stand: &Stand, dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir)?;
+    std::fs::write(dir.join("send.sql"), include_str!("../../ceiling/send.sql"))?;
+    stand.postgres.create_database("ceiling")?;
+    stand
+        .postgres
+        .query("ceiling", include_str!("../../ceiling/schema.sql"))?;
+    stand.postgres.query("ceiling", "VACUUM ANALYZE")?;
+    Ok(())
+}
+
+/// Transactions per second that pgbench reaches with the least that a send could write.
+fn ceiling(stand: &Stand, dir: &Path, time: Duration) -> Result<f64> {
+    let port = stand.postgres.port().to_string();
+    let seconds = time.as_secs().to_string();
+    let output = Command::new(find_program("pgbench")?)
+        .args([
+            "-n", "-M", "prepared", "-c", "64", "-j", "2", "-T", &seconds,
+        ])
+        .args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-f"])
+        .arg(dir.join("send.sql"))
+        .arg("ceiling")
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        bail!("pgbench: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let line = text.lines().find_map(|line| line.strip_prefix("tps = "));
+    let tps = line.and_then(|line| line.split_whitespace().next());
+    tps.context("pgbench printed no tps")?
+        .parse()
+        .context("a number")
+}
