@@ -111,10 +111,40 @@ pub enum LogFormat {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerConfig {
+    /// Sessions that became ready more recently were just rung for, and are not swept.
+    pub sweep_age: Span,
+    /// Jobs in a lane above which it is not swept.
+    pub sweep_depth_low: u64,
+    /// Jobs in a lane at which a sweep stops feeding it.
+    pub sweep_depth_high: u64,
+    /// The longest pause between two looks at what is due.
+    pub alarm_interval: Span,
+    /// Pause between two rounds of retention.
+    pub retention_interval: Span,
+    /// How long an idempotency key is remembered.
+    pub idempotency_keep: Span,
     /// Bytes that a request's body may have.
-    pub body_bytes_max: u64,
-    /// The longest `?wait`; longer ones are cut to it.
+    pub body_bytes_max: usize,
+    /// Bytes that a batch's body may have.
+    pub batch_bytes_max: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Span,
+    /// Sends that a batch may have.
+    pub batch_sends_max: usize,
+    /// Sends of a batch that share one transaction.
+    pub batch_group_max: usize,
+    /// The longest `?wait`.
     pub wait_max: Span,
+    /// Requests under way at once, but for those that wait or stream.
+    pub requests_max: usize,
+    /// Requests that wait or stream at once.
+    pub waiters_max: usize,
+    /// Sends on their way into the database at once.
+    pub accepting_max: usize,
+    /// Sends of one session that may be queued at once.
+    pub queued_max: i64,
+    /// Pause between two comments on an event stream.
+    pub heartbeat: Span,
     /// How long a stop waits for requests and streams under way.
     pub drain_timeout: Span,
 }
@@ -129,6 +159,16 @@ pub struct WorkerConfig {
     pub pool: String,
     /// How long a stop waits for rounds under way before it gives their leases back.
     pub drain_timeout: Span,
+    /// How often the database is asked for work while the queue is away.
+    pub poll_interval: Span,
+    /// Waits longer than this park the send as a row.
+    pub hold_max: Span,
+    /// Deaths of workers under one send, without a durable step between, that end it.
+    pub crashes_max: u32,
+    /// Sends of one session in a row before others get their turn.
+    pub sends_in_a_row_max: u32,
+    /// Bytes of windows that are kept for sessions between their sends.
+    pub cache_bytes_max: usize,
 }
 
 /// How a failed model call is tried again.

@@ -93,12 +93,44 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("log", Kind::Text),
     Key::new("log_format", Kind::Choice(&["pretty", "json"])),
     Key::or("otlp_endpoint", HTTP, &["OTEL_EXPORTER_OTLP_ENDPOINT"]),
+    Key::new("scheduler.sweep_age", span(Duration::ZERO, HOUR)),
+    Key::new("scheduler.sweep_depth_low", integer(0, 2_000)),
+    Key::new("scheduler.sweep_depth_high", integer(1, 2_000)),
+    Key::new(
+        "scheduler.alarm_interval",
+        span(Duration::from_millis(10), HOUR),
+    ),
+    Key::new(
+        "scheduler.retention_interval",
+        span(SECOND, Duration::from_hours(24)),
+    ),
+    Key::new(
+        "scheduler.idempotency_keep",
+        span(Duration::from_hours(24), Duration::from_hours(8_760)),
+    ),
     Key::new("scheduler.body_bytes_max", integer(1_024, 1 << 30)),
+    Key::new("scheduler.batch_bytes_max", integer(1_024, 1 << 30)),
+    Key::new("scheduler.body_timeout", span(SECOND, HOUR)),
+    Key::new("scheduler.batch_sends_max", integer(1, 1_000)),
+    Key::new("scheduler.batch_group_max", integer(1, 1_000)),
     Key::new("scheduler.wait_max", span(SECOND, HOUR)),
+    Key::new("scheduler.requests_max", integer(1, 1_000_000)),
+    Key::new("scheduler.waiters_max", integer(1, 1_000_000)),
+    Key::new("scheduler.accepting_max", integer(1, 1_000_000)),
+    Key::new("scheduler.queued_max", integer(1, 1_000_000_000)),
+    Key::new("scheduler.heartbeat", span(SECOND, HOUR)),
     Key::new("scheduler.drain_timeout", span(Duration::ZERO, HOUR)),
     Key::new("worker.concurrency", integer(1, 100_000)),
     Key::new("worker.pool", Kind::Text),
     Key::new("worker.drain_timeout", span(Duration::ZERO, HOUR)),
+    Key::new(
+        "worker.poll_interval",
+        span(Duration::from_millis(10), HOUR),
+    ),
+    Key::new("worker.hold_max", span(Duration::ZERO, HOUR)),
+    Key::new("worker.crashes_max", integer(1, 1_000)),
+    Key::new("worker.sends_in_a_row_max", integer(1, 1_000_000)),
+    Key::new("worker.cache_bytes_max", integer(0, 1 << 40)),
     Key::new("retry.attempts_max", integer(1, 100)),
     Key::new("retry.base", span(MS, HOUR)),
     Key::new("retry.cap", span(MS, HOUR)),
@@ -110,13 +142,17 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("llm.model", Kind::Text),
     Key::new("llm.stream", Kind::Switch),
     Key::new("llm.connect_timeout", TIMEOUT),
+    Key::new("llm.first_byte_timeout", TIMEOUT),
     Key::new("llm.idle_timeout", TIMEOUT),
-    Key::new("llm.total_timeout", TIMEOUT),
+    Key::new("llm.attempt_timeout", TIMEOUT),
 ];
 
 const DATABASE: Kind = Kind::Url(&["postgres", "postgresql", "sqlite", "mysql"]);
 const PROVIDER: Kind = Kind::Choice(&["openai", "anthropic", "demo"]);
 const TIMEOUT: Kind = span(MS, Duration::from_hours(24));
+
+/// Headers of a provider: any name, and values that may be secrets.
+const HEADER: Key = Key::new("llm.headers", Kind::Secret);
 
 /// The key at this path: one of the table, or a field of `[providers.NAME]`, which takes what the
 /// same field of `[llm]` takes.
@@ -125,6 +161,12 @@ pub(super) fn find(path: &str) -> Option<Key> {
         Some(rest) => format!("llm.{}", rest.split_once('.')?.1),
         None => path.to_owned(),
     };
+    if wanted
+        .strip_prefix(HEADER.path)
+        .is_some_and(|rest| rest.len() > 1 && rest.starts_with('.'))
+    {
+        return Some(HEADER);
+    }
     KEYS.iter().copied().find(|key| key.path == wanted)
 }
 

@@ -1,7 +1,7 @@
 //! Providers of models: the default one, whose settings may come from names that other programs
 //! use, and named ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::time::Span;
 use serde::{Deserialize, Serialize};
@@ -29,10 +29,15 @@ pub struct Provider {
     pub stream: bool,
     /// How long a connection may take to be made.
     pub connect_timeout: Span,
-    /// How long an answer may pause.
+    /// How long a streamed answer may take to begin.
+    pub first_byte_timeout: Span,
+    /// How long it may pause.
     pub idle_timeout: Span,
-    /// How long an answer may take in all.
-    pub total_timeout: Span,
+    /// How long one attempt may take in all.
+    pub attempt_timeout: Span,
+    /// More headers for every request.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Secret>,
 }
 
 /// A provider's protocol.
@@ -90,6 +95,15 @@ fn foreign_kind(text: &str) -> ProviderKind {
         _ => ProviderKind::Openai,
     }
 }
+
+/// What a named provider takes from `[llm]` where it does not say otherwise.
+const INHERITED: [&str; 5] = [
+    "stream",
+    "connect_timeout",
+    "first_byte_timeout",
+    "idle_timeout",
+    "attempt_timeout",
+];
 
 /// The prefix of the other program's names, which count when ours are not set.
 const FOREIGN: &str = "POWER_LOOP_";
@@ -157,7 +171,7 @@ fn resolve_default(layers: &mut Layers, environment: &Environment) {
 fn resolve_named(layers: &mut Layers, environment: &Environment, name: &str) {
     let prefix = format!("providers.{name}");
     key_from_variable(layers, environment, &prefix);
-    for field in ["stream", "connect_timeout", "idle_timeout", "total_timeout"] {
+    for field in INHERITED {
         if let Some(value) = layers.values.get(&format!("llm.{field}")).cloned() {
             layers
                 .values

@@ -152,7 +152,8 @@ fn our_names_win_over_general_ones() {
 fn no_secret_is_ever_shown() {
     let file = Some(
         "[providers.other]\nprovider = \"anthropic\"\napi_key = \"sk-third\"\n\
-         [providers.env]\nprovider = \"openai\"\napi_key_env = \"FOURTH\"\n",
+         [providers.env]\nprovider = \"openai\"\napi_key_env = \"FOURTH\"\n\
+         headers = { x-more = \"sk-fifth\" }\n",
     );
     let env = [
         (
@@ -167,6 +168,10 @@ fn no_secret_is_ever_shown() {
     assert_eq!(
         config.providers["env"].api_key,
         Some(Secret::new("sk-fourth"))
+    );
+    assert_eq!(
+        config.providers["env"].headers["x-more"],
+        Secret::new("sk-fifth")
     );
     let shown = format!("{}\n{config:?}\n{:?}", config.print(), environment(&env));
     assert!(!shown.contains("sk-"), "{shown}");
