@@ -1,1 +1,29 @@
-//! mainspring-queue-redis
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+
+// Reaching Redis.
+mod address;
+mod hub;
+mod link;
+mod tracked;
+
+// The queue.
+mod counts;
+mod doorbell;
+mod intake;
+mod janitor;
+mod job;
+mod lane;
+mod push;
+mod queue;
+mod scripts;
+mod worker;
+
+// The bus.
+mod bus;
+mod publisher;
+
+pub use address::{Address, AddressError};
+pub use bus::RedisBus;
+pub use counts::Counts;
+pub use queue::RedisQueue;

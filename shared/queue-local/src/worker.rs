@@ -1,0 +1,127 @@
+//! apalis' worker of one pool, on its in-process storage.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apalis::layers::WorkerBuilderExt as _;
+use apalis::layers::limit::GlobalConcurrencyLimitLayer;
+use apalis_core::backend::memory::{MemorySink, MemoryStorage, MemoryStorageError};
+use apalis_core::error::WorkerError;
+use apalis_core::task::Task;
+use apalis_core::task::builder::TaskBuilder;
+use apalis_core::task::data::Data;
+use apalis_core::worker::builder::WorkerBuilder;
+use apalis_core::worker::context::WorkerContext;
+use apalis_core::worker::ext::parallelize::ParallelizeExt as _;
+use futures::future::BoxFuture;
+use futures::{Sink, SinkExt, StreamExt};
+use mainspring_shared::agent::Priority;
+use mainspring_shared::queue::{Activation, Disposition, Handler};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::pool::Pool;
+
+/// Handlers that may wait to be admitted. A handler is quick unless every slot is taken, and then
+/// more of them would only reorder what waits.
+const HANDLERS: usize = 8;
+/// How long a stop waits for handlers that are admitting.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+/// How long a job that a stopping worker turned away waits for the end of fetching.
+const CLOSING_LIMIT: Duration = Duration::from_secs(5);
+/// The pause before a worker that ended by itself is replaced. It has no reason to.
+const RESTART_PAUSE: Duration = Duration::from_millis(100);
+
+type Job = (Activation, Priority);
+type Running = AbortOnDropHandle<Result<(), WorkerError>>;
+
+/// What every job passes.
+#[derive(Clone)]
+struct Intake {
+    handler: Arc<dyn Handler>,
+    pool: Arc<Pool>,
+    /// Cancelled once nothing more is taken from the pool.
+    closed: CancellationToken,
+}
+
+/// Works on a pool until `stop` resolves.
+pub(crate) async fn supervise(
+    pool: Arc<Pool>,
+    handler: Arc<dyn Handler>,
+    mut stop: BoxFuture<'static, ()>,
+) {
+    let closed = CancellationToken::new();
+    let _closed = closed.clone().drop_guard();
+    let slots = Arc::new(Semaphore::new(HANDLERS));
+    let intake = Intake {
+        handler,
+        pool,
+        closed,
+    };
+    loop {
+        let (context, mut running) = start(&intake, &slots);
+        tokio::select! {
+            biased;
+            () = &mut stop => {
+                if context.stop().is_ok() {
+                    intake.closed.cancel();
+                    // Later ones end by themselves.
+                    let _ = tokio::time::timeout(STOP_LIMIT, &mut running).await;
+                }
+                return;
+            }
+            ended = &mut running => {
+                let failed = !matches!(ended, Ok(Ok(())));
+                tracing::error!(failed, "a worker ended by itself");
+            }
+        }
+        if tokio::time::timeout(RESTART_PAUSE, &mut stop).await.is_ok() {
+            return;
+        }
+    }
+}
+
+fn start(intake: &Intake, slots: &Arc<Semaphore>) -> (WorkerContext, Running) {
+    let jobs = futures::stream::unfold(Arc::clone(&intake.pool), |pool| async move {
+        let job = Arc::clone(&pool).take().await;
+        Some((TaskBuilder::new(job).build(), pool))
+    });
+    let context = WorkerContext::new("local");
+    // The first layer is the outermost.
+    let worker = WorkerBuilder::new(&context)
+        .backend(MemoryStorage::new_with(no_sink(), jobs.boxed()))
+        .data(intake.clone())
+        .parallelize(tokio::spawn)
+        .layer(GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(
+            slots,
+        )))
+        .catch_panic()
+        .build(on_job);
+    let running = AbortOnDropHandle::new(tokio::spawn(worker.run()));
+    (context, running)
+}
+
+/// What apalis calls.
+async fn on_job((activation, priority): Job, intake: Data<Intake>) {
+    match intake.handler.handle(activation.clone()).await {
+        Disposition::Done => {}
+        Disposition::Stopping => {
+            // For another worker of this pool; sooner, this one would get it again at once.
+            let closed = tokio::time::timeout(CLOSING_LIMIT, intake.closed.cancelled()).await;
+            if closed.is_ok() {
+                intake.pool.push(priority, &[activation]);
+            }
+        }
+    }
+}
+
+type AnySink = Box<dyn Sink<Task<Job>, Error = MemoryStorageError> + Send + Sync + Unpin>;
+
+/// The storage polls its sink even if nothing is pushed through it: this one is always ready.
+/// Jobs come from the pool instead, for apalis' own sink fails under concurrent pushes.
+fn no_sink() -> MemorySink<Job> {
+    let sink: AnySink =
+        Box::new(futures::sink::drain::<Task<Job>>().sink_map_err(|never| match never {}));
+    MemorySink::new(Arc::new(futures::lock::Mutex::new(sink)))
+}

@@ -1,0 +1,81 @@
+//! Where Redis is, with a form that can be shown.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::{Client, ConnectionInfo, IntoConnectionInfo};
+
+/// Unanswered bytes older than this mean that the other end is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// The URL of a Redis: `redis://`, `rediss://` (TLS) or `unix://`. Shown without its secrets.
+#[derive(Clone)]
+pub struct Address {
+    info: ConnectionInfo,
+}
+
+/// A URL that is not one of a Redis. Does not repeat the URL, which may hold a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a URL of the form redis://[user:password@]host[:port][/db] is expected")]
+pub struct AddressError;
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(url: &str) -> Result<Self, AddressError> {
+        let info = url.into_connection_info().map_err(|_| AddressError)?;
+        // Every command is waited for: collecting small writes into fewer packets only delays them.
+        let tcp = TcpSettings::default().set_nodelay(true);
+        #[cfg(target_os = "linux")]
+        let tcp = tcp.set_user_timeout(SILENCE_MAX);
+        Ok(Self {
+            info: info.set_tcp_settings(tcp),
+        })
+    }
+}
+
+impl Address {
+    /// A client that has not connected yet.
+    pub(crate) fn client(&self) -> Result<Client, AddressError> {
+        Client::open(self.info.clone()).map_err(|_| AddressError)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}/{}",
+            self.info.addr(),
+            self.info.redis_settings().db()
+        )
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        let address: Address = "redis://someone:hush@localhost:6380/2".parse().unwrap();
+        assert_eq!(address.to_string(), "localhost:6380/2");
+        assert_eq!(format!("{address:?}"), "localhost:6380/2");
+    }
+
+    #[test]
+    fn a_refused_url_is_not_repeated() {
+        let error = "http://someone:hush@localhost"
+            .parse::<Address>()
+            .unwrap_err();
+        assert!(!error.to_string().contains("hush"));
+    }
+}

@@ -1,0 +1,93 @@
+//! The bus: notices over pub/sub.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use mainspring_shared::bus::{Bus, Notice, Topic};
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::time::Clock;
+
+use crate::address::{Address, AddressError};
+use crate::hub::Hub;
+use crate::link::{Link, Sources};
+use crate::publisher::Publisher;
+
+/// Notices that wait for one listener of what every process listens to.
+const SHARED_BUFFER: usize = 1_024;
+/// Notices that wait for one listener of a session. There may be thousands of those.
+const LIVE_BUFFER: usize = 128;
+
+/// The bus on Redis. One connection listens for the whole process, another one publishes.
+pub struct RedisBus {
+    link: Arc<Link>,
+    hub: Hub,
+    publisher: Publisher,
+}
+
+impl RedisBus {
+    /// Opens the bus without waiting for Redis: it connects by itself, now and after every loss.
+    /// Must be called inside a tokio runtime.
+    pub fn open(
+        address: &Address,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, AddressError> {
+        let sources = Sources { clock, entropy };
+        let link = Arc::new(Link::open(address, sources.clone())?);
+        Ok(Self {
+            hub: Hub::open(address.client()?, sources),
+            publisher: Publisher::start(Arc::clone(&link)),
+            link,
+        })
+    }
+
+    /// Notices that were dropped since the bus was opened: Redis was away, or they came faster
+    /// than they could be sent.
+    pub fn dropped(&self) -> u64 {
+        self.publisher.dropped()
+    }
+}
+
+pub(crate) fn channel(topic: &Topic) -> String {
+    match topic {
+        Topic::Steps => "mainspring:steps".to_owned(),
+        Topic::Signals => "mainspring:signals".to_owned(),
+        Topic::Live(key) => format!(
+            "mainspring:live:{}:{}",
+            key.tenant.0,
+            key.session.0.as_simple()
+        ),
+    }
+}
+
+#[async_trait]
+impl Bus for RedisBus {
+    fn publish(&self, topic: Topic, payload: Bytes) {
+        self.publisher.publish(topic, payload);
+    }
+
+    async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
+        let buffer = match topic {
+            Topic::Steps | Topic::Signals => SHARED_BUFFER,
+            Topic::Live(_) => LIVE_BUFFER,
+        };
+        self.hub.subscribe(channel(&topic), buffer).await
+    }
+
+    fn is_available(&self) -> bool {
+        self.link.is_available() && self.hub.is_connected()
+    }
+}
+
+impl fmt::Debug for RedisBus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisBus")
+            .field("link", &self.link)
+            .field("hub", &self.hub)
+            .field("dropped", &self.dropped())
+            .finish_non_exhaustive()
+    }
+}

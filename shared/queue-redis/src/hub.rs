@@ -1,0 +1,371 @@
+//! One pub/sub connection for all who listen in this process.
+//!
+//! Whoever listens enters the table first; a task then brings the connection in line with the
+//! table, again after every loss. So nobody has to subscribe twice, and what may have been missed
+//! meanwhile is told as a gap.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, OptionFuture};
+use futures::stream::{BoxStream, StreamExt};
+use mainspring_shared::bus::Notice;
+use redis::aio::{PubSubSink, PubSubStream};
+use redis::{Client, Msg, RedisError};
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::time::MissedTickBehavior;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::link::{Backoff, CONNECT_LIMIT, PROBE_INTERVAL, PROBE_LIMIT, Sources, reason};
+
+/// Heard by every hub: a publisher lost more than it can name.
+pub(crate) const GAP_CHANNEL: &str = "mainspring:gap";
+/// How long a new listener waits to be effective; then it is told of a gap once it is.
+const SUBSCRIBE_LIMIT: Duration = Duration::from_secs(1);
+/// Channels that one command subscribes to or leaves.
+const CHANNELS_STEP: usize = 500;
+
+/// The listeners of a process and the task that serves them.
+pub(crate) struct Hub {
+    shared: Arc<Shared>,
+    _keeper: AbortOnDropHandle<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    table: Mutex<Table>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    connected: bool,
+    channels: HashMap<String, Channel>,
+    /// Channels whose subscription may not be what the table says. Each has at most a few
+    /// entries: a change adds one, and the task takes all of them.
+    dirty: Vec<String>,
+}
+
+struct Channel {
+    sender: broadcast::Sender<Notice>,
+    listeners: usize,
+    confirmed: bool,
+    /// Whether something may have been missed: told once the subscription is confirmed.
+    gap: bool,
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+impl Hub {
+    /// Starts connecting; does not wait for it.
+    pub(crate) fn open(client: Client, sources: Sources) -> Self {
+        let shared = Arc::new(Shared::default());
+        let keeper = tokio::spawn(keep(Arc::clone(&shared), client, sources));
+        Self {
+            shared,
+            _keeper: AbortOnDropHandle::new(keeper),
+        }
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.shared.table().connected
+    }
+
+    /// Listens to a channel. Effective on return while connected; else a gap comes when it is.
+    /// `buffer` notices wait for a slow listener, then the oldest become a gap.
+    pub(crate) async fn subscribe(
+        &self,
+        channel: String,
+        buffer: usize,
+    ) -> BoxStream<'static, Notice> {
+        let (receiver, effective) = self.shared.enter(&channel, buffer);
+        // Before any await: a caller that gives up leaves no listener behind.
+        let listener = Listener {
+            shared: Arc::clone(&self.shared),
+            channel,
+        };
+        if let Some(effective) = effective {
+            let confirmed = tokio::time::timeout(SUBSCRIBE_LIMIT, effective).await;
+            if !matches!(confirmed, Ok(Ok(()))) {
+                self.shared.owe_gap(&listener.channel);
+            }
+        }
+        let notices = futures::stream::unfold(
+            (receiver, listener),
+            |(mut receiver, listener)| async move {
+                let notice = match receiver.recv().await {
+                    Ok(notice) => notice,
+                    Err(broadcast::error::RecvError::Lagged(_)) => Notice::Gap,
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                };
+                Some((notice, (receiver, listener)))
+            },
+        );
+        notices.boxed()
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // Ends the listeners' streams.
+        self.shared.table().channels.clear();
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.shared.table();
+        f.debug_struct("Hub")
+            .field("connected", &table.connected)
+            .field("channels", &table.channels.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes its place in the table with it.
+struct Listener {
+    shared: Arc<Shared>,
+    channel: String,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.leave(&self.channel);
+    }
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(
+        &self,
+        name: &str,
+        buffer: usize,
+    ) -> (broadcast::Receiver<Notice>, Option<oneshot::Receiver<()>>) {
+        let mut table = self.table();
+        let connected = table.connected;
+        let channel = table
+            .channels
+            .entry(name.to_owned())
+            .or_insert_with(|| Channel::new(buffer));
+        channel.listeners += 1;
+        let receiver = channel.sender.subscribe();
+        if channel.confirmed {
+            return (receiver, None);
+        }
+        if !connected {
+            channel.gap = true;
+            return (receiver, None);
+        }
+        let (sender, effective) = oneshot::channel();
+        channel.waiting.push(sender);
+        table.dirty.push(name.to_owned());
+        drop(table);
+        self.changed.notify_one();
+        (receiver, Some(effective))
+    }
+
+    fn leave(&self, name: &str) {
+        let mut table = self.table();
+        let Some(channel) = table.channels.get_mut(name) else {
+            return;
+        };
+        channel.listeners -= 1;
+        if channel.listeners > 0 {
+            return;
+        }
+        if table.connected {
+            table.dirty.push(name.to_owned());
+            drop(table);
+            self.changed.notify_one();
+        } else {
+            table.channels.remove(name);
+        }
+    }
+
+    fn owe_gap(&self, name: &str) {
+        let mut table = self.table();
+        if let Some(channel) = table.channels.get_mut(name) {
+            if channel.confirmed {
+                // It became effective in this very moment.
+                let _ = channel.sender.send(Notice::Gap);
+            } else {
+                channel.gap = true;
+            }
+        }
+    }
+
+    /// Everything is to be subscribed again; listeners that come from now on wait for it.
+    fn connected(&self) {
+        let mut table = self.table();
+        table.connected = true;
+        table.dirty = table.channels.keys().cloned().collect();
+    }
+
+    fn disconnected(&self) {
+        let mut table = self.table();
+        table.connected = false;
+        table.dirty.clear();
+        table.channels.retain(|_, channel| channel.listeners > 0);
+        for channel in table.channels.values_mut() {
+            channel.confirmed = false;
+            channel.gap = true;
+            // Those who wait return now, and hear of the gap later.
+            channel.waiting.clear();
+        }
+    }
+
+    /// What the connection has to be told next: channels to listen to, and to leave.
+    fn take_dirty(&self) -> (Vec<String>, Vec<String>) {
+        let mut table = self.table();
+        let count = table.dirty.len().min(CHANNELS_STEP);
+        let mut dirty: Vec<_> = table.dirty.drain(..count).collect();
+        dirty.sort_unstable();
+        dirty.dedup();
+        let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
+        for name in dirty {
+            match table.channels.get(&name) {
+                Some(channel) if channel.listeners == 0 => {
+                    table.channels.remove(&name);
+                    unwanted.push(name);
+                }
+                Some(channel) if !channel.confirmed => wanted.push(name),
+                Some(_) | None => {}
+            }
+        }
+        (wanted, unwanted)
+    }
+
+    fn confirm(&self, names: &[String]) {
+        let mut table = self.table();
+        for name in names {
+            let Some(channel) = table.channels.get_mut(name) else {
+                continue;
+            };
+            channel.confirmed = true;
+            for waiting in channel.waiting.drain(..) {
+                let _ = waiting.send(());
+            }
+            if std::mem::take(&mut channel.gap) {
+                let _ = channel.sender.send(Notice::Gap);
+            }
+        }
+    }
+
+    fn dispatch(&self, message: &Msg) {
+        let name = message.get_channel_name();
+        let table = self.table();
+        if name == GAP_CHANNEL {
+            for channel in table.channels.values() {
+                let _ = channel.sender.send(Notice::Gap);
+            }
+        } else if let Some(channel) = table.channels.get(name) {
+            let payload = message.get_payload_bytes();
+            let notice = if payload.is_empty() {
+                Notice::Gap
+            } else {
+                Notice::Payload(Bytes::copy_from_slice(payload))
+            };
+            // Nobody to receive it is as good as received: the listener is leaving.
+            let _ = channel.sender.send(notice);
+        }
+    }
+}
+
+impl Channel {
+    fn new(buffer: usize) -> Self {
+        Self {
+            sender: broadcast::Sender::new(buffer),
+            listeners: 0,
+            confirmed: false,
+            gap: false,
+            waiting: Vec::new(),
+        }
+    }
+}
+
+async fn keep(shared: Arc<Shared>, client: Client, sources: Sources) {
+    let mut backoff = Backoff::new(sources, 50, 1_000);
+    loop {
+        let connection = tokio::time::timeout(CONNECT_LIMIT, client.get_async_pubsub()).await;
+        if let Ok(Ok(connection)) = connection {
+            let (sink, stream) = connection.split();
+            shared.connected();
+            let ended = serve(&shared, sink, stream).await;
+            shared.disconnected();
+            tracing::warn!(reason = ended, "the pub/sub connection to redis was lost");
+            backoff.reset();
+        }
+        backoff.wait().await;
+    }
+}
+
+/// What was asked of the connection, when it is done: the channels that are now listened to.
+type Asked = BoxFuture<'static, Result<Vec<String>, RedisError>>;
+
+/// Serves listeners until the connection is lost; returns why it was.
+async fn serve(shared: &Shared, sink: PubSubSink, mut stream: PubSubStream) -> &'static str {
+    let mut asked: Option<Asked> = Some(first(sink.clone()));
+    let mut due = tokio::time::interval(PROBE_INTERVAL);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        if asked.is_none() {
+            let (wanted, unwanted) = shared.take_dirty();
+            if !wanted.is_empty() || !unwanted.is_empty() {
+                asked = Some(change(sink.clone(), wanted, unwanted));
+            }
+        }
+        let idle = asked.is_none();
+        tokio::select! {
+            message = stream.next() => match message {
+                Some(message) => shared.dispatch(&message),
+                None => return "closed",
+            },
+            // Messages go on being dispatched while an answer is waited for.
+            Some(answer) = OptionFuture::from(asked.as_mut().map(within_limit)) => {
+                asked = None;
+                match answer {
+                    Ok(Ok(names)) => shared.confirm(&names),
+                    Ok(Err(error)) => return reason(&error),
+                    Err(_) => return "no answer",
+                }
+            }
+            () = shared.changed.notified(), if idle => {}
+            _ = due.tick(), if idle => asked = Some(probe(sink.clone())),
+        }
+    }
+}
+
+fn within_limit(asked: &mut Asked) -> tokio::time::Timeout<&mut Asked> {
+    tokio::time::timeout(PROBE_LIMIT, asked)
+}
+
+fn first(mut sink: PubSubSink) -> Asked {
+    Box::pin(async move {
+        sink.subscribe(GAP_CHANNEL).await?;
+        Ok(Vec::new())
+    })
+}
+
+fn change(mut sink: PubSubSink, wanted: Vec<String>, unwanted: Vec<String>) -> Asked {
+    Box::pin(async move {
+        if !unwanted.is_empty() {
+            sink.unsubscribe(unwanted.as_slice()).await?;
+        }
+        if !wanted.is_empty() {
+            sink.subscribe(wanted.as_slice()).await?;
+        }
+        Ok(wanted)
+    })
+}
+
+fn probe(mut sink: PubSubSink) -> Asked {
+    Box::pin(async move {
+        sink.ping::<redis::Value>().await?;
+        Ok(Vec::new())
+    })
+}

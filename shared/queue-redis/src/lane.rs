@@ -1,0 +1,119 @@
+//! A lane's keys in Redis and apalis' settings for it.
+
+use std::time::Duration;
+
+use apalis_redis::Config;
+use mainspring_shared::agent::Priority;
+use mainspring_shared::queue::Lane;
+
+/// How often a worker says that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Heartbeats after whose absence its jobs go to others.
+const HEARTBEATS_MISSED: usize = 3;
+/// What every queue of this system begins with.
+const PREFIX: &str = "mainspring:";
+/// Where apalis lists every queue that a worker was ever registered for.
+pub(crate) const REGISTRY: &str = "core:apalis:queues:list";
+
+/// The keys of one lane. The pool's braces keep them together in a server that shards by key.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    config: Config,
+    pub(crate) active: String,
+    pub(crate) scheduled: String,
+    pub(crate) data: String,
+    pub(crate) meta: String,
+    pub(crate) done: String,
+    pub(crate) dead: String,
+    pub(crate) workers: String,
+    pub(crate) inflight: String,
+    pub(crate) bell: String,
+    queue: String,
+}
+
+impl Keys {
+    pub(crate) fn of(lane: &Lane) -> Self {
+        let priority = match lane.priority {
+            Priority::High => "hi",
+            Priority::Low => "lo",
+        };
+        Self::of_queue(format!("{PREFIX}{{{}}}:{priority}", lane.pool))
+    }
+
+    /// The lane behind an entry of [`REGISTRY`], when it is one of this system's.
+    pub(crate) fn of_registered(workers: &str) -> Option<Self> {
+        let queue = workers.strip_suffix(":workers")?;
+        let lane = queue.strip_suffix(":hi").or(queue.strip_suffix(":lo"))?;
+        (lane.starts_with(PREFIX) && lane.ends_with('}')).then(|| Self::of_queue(queue.to_owned()))
+    }
+
+    fn of_queue(queue: String) -> Self {
+        let config = Config::default()
+            .queue(&queue)
+            // A fetched job that waits for a free handler would stop heartbeats and acks.
+            .batch_size(1)
+            // Display fields, at the price of a scan of the backlog. Leases are in the database.
+            .lock_tasks(false)
+            .emit_events(false)
+            // This is the ack, whatever its name says.
+            .persist_results(true)
+            .heartbeat_interval(HEARTBEAT)
+            .missed_heartbeats(HEARTBEATS_MISSED);
+        Self {
+            active: config.active_jobs_list(),
+            scheduled: config.scheduled_jobs_set(),
+            data: config.job_data_hash(),
+            meta: config.job_meta_hash(),
+            done: config.done_jobs_set(),
+            dead: config.dead_jobs_set(),
+            workers: config.workers_set(),
+            inflight: config.inflight_jobs_set(),
+            bell: format!("{queue}:bell"),
+            config,
+            queue,
+        }
+    }
+
+    /// How apalis is told to work on this lane.
+    pub(crate) fn config(&self) -> Config {
+        self.config.clone()
+    }
+
+    /// Where apalis describes a worker.
+    pub(crate) fn worker_metadata(&self, name: &str) -> String {
+        format!("{}:workers:metadata:{name}", self.queue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_have_the_names_that_operators_know() {
+        let lane = |priority| Lane {
+            pool: "default".into(),
+            priority,
+        };
+        let keys = Keys::of(&lane(Priority::High));
+        assert_eq!(keys.active, "mainspring:{default}:hi:active");
+        assert_eq!(keys.bell, "mainspring:{default}:hi:bell");
+        assert_eq!(
+            Keys::of(&lane(Priority::Low)).data,
+            "mainspring:{default}:lo:data"
+        );
+    }
+
+    #[test]
+    fn only_this_systems_lanes_are_recognized_in_the_registry() {
+        let keys = Keys::of_registered("mainspring:{gpu}:lo:workers").unwrap();
+        assert_eq!(keys.done, "mainspring:{gpu}:lo:done");
+        for other in [
+            "emails:workers",
+            "mainspring:{gpu}:lo",
+            "mainspring:gpu:hi:workers",
+        ] {
+            assert!(Keys::of_registered(other).is_none(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! One connection for commands, kept by a task that opens it again for as long as it takes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::time::Clock;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerErrorKind};
+use tokio::sync::{Notify, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::address::{Address, AddressError};
+
+/// How long opening a connection may take.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// A worker's command may wait this long: a Redis that stalls for a second or two loses nobody.
+const RESPONSE_LIMIT: Duration = Duration::from_secs(10);
+/// How often an idle connection is tried.
+pub(crate) const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// A probe that takes longer opens the circuit.
+const SLOW: Duration = Duration::from_millis(250);
+/// A probe that takes longer ends the connection.
+pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(4);
+
+/// Where time and chance come from.
+#[derive(Debug, Clone)]
+pub(crate) struct Sources {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+}
+
+/// A connection and which one it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Live {
+    /// Shared by everyone who sends commands.
+    pub(crate) connection: MultiplexedConnection,
+    generation: u64,
+}
+
+/// The way to Redis: open, or known to be closed at once.
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+    _keeper: AbortOnDropHandle<()>,
+}
+
+struct Shared {
+    client: Client,
+    sources: Sources,
+    live: watch::Sender<Option<Live>>,
+    /// False from the first sign of trouble until a probe is answered.
+    responsive: AtomicBool,
+    trouble: Notify,
+    /// The newest generation that was seen broken.
+    broken: AtomicU64,
+}
+
+impl Link {
+    /// Starts the keeper; does not wait for a connection.
+    pub(crate) fn open(address: &Address, sources: Sources) -> Result<Self, AddressError> {
+        let shared = Arc::new(Shared {
+            client: address.client()?,
+            sources,
+            live: watch::Sender::new(None),
+            responsive: AtomicBool::new(false),
+            trouble: Notify::new(),
+            broken: AtomicU64::new(0),
+        });
+        let keeper = tokio::spawn(keep(Arc::clone(&shared)));
+        Ok(Self {
+            shared,
+            _keeper: AbortOnDropHandle::new(keeper),
+        })
+    }
+
+    /// The connection, unless there is none or it does not answer.
+    pub(crate) fn live(&self) -> Option<Live> {
+        if !self.is_available() {
+            return None;
+        }
+        self.shared.live.borrow().clone()
+    }
+
+    /// Whether commands can be expected to be answered.
+    pub(crate) fn is_available(&self) -> bool {
+        self.shared.responsive.load(Ordering::Acquire)
+    }
+
+    /// Waits for a connection that answers, for ever if need be.
+    pub(crate) async fn available(&self) -> Live {
+        let mut live = self.shared.live.subscribe();
+        loop {
+            if let Some(live) = self.live() {
+                return live;
+            }
+            // The keeper marks the value changed whenever a probe is answered again. It cannot be
+            // gone: it holds the sender that this borrows from.
+            let _ = live.changed().await;
+        }
+    }
+
+    /// Resolves once another connection has replaced this one, or it was found broken.
+    pub(crate) async fn ended(&self, live: &Live) {
+        let mut current = self.shared.live.subscribe();
+        let same = |current: &Option<Live>| {
+            current
+                .as_ref()
+                .is_some_and(|current| current.generation == live.generation)
+        };
+        let _ = current.wait_for(|current| !same(current)).await;
+    }
+
+    /// Tells what went wrong with a command. Opens the circuit when that concerns more than the
+    /// command.
+    pub(crate) fn report(&self, live: &Live, error: &RedisError) {
+        // A replica that was a master until now refuses writes for good.
+        let demoted = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+        if error.is_timeout() {
+            self.suspect();
+        } else if error.is_unrecoverable_error() || demoted {
+            self.shared
+                .broken
+                .fetch_max(live.generation, Ordering::AcqRel);
+            self.suspect();
+        }
+    }
+
+    /// Tells that an answer did not come in time: nobody else waits before a probe is answered.
+    pub(crate) fn suspect(&self) {
+        self.shared.responsive.store(false, Ordering::Release);
+        self.shared.trouble.notify_one();
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("available", &self.is_available())
+            .finish_non_exhaustive()
+    }
+}
+
+async fn keep(shared: Arc<Shared>) {
+    let mut backoff = Backoff::new(shared.sources.clone(), 50, 1_000);
+    let mut generation = 0;
+    loop {
+        let connection = match connect(&shared.client).await {
+            Ok(connection) => connection,
+            Err(reason) => {
+                tracing::debug!(reason, "redis cannot be reached");
+                backoff.wait().await;
+                continue;
+            }
+        };
+        generation += 1;
+        let live = Live {
+            connection,
+            generation,
+        };
+        let reason = attend(&shared, live).await;
+        shared.responsive.store(false, Ordering::Release);
+        shared.live.send_replace(None);
+        tracing::warn!(reason, "the connection to redis was lost");
+        backoff.reset();
+        backoff.wait().await;
+    }
+}
+
+async fn connect(client: &Client) -> Result<MultiplexedConnection, &'static str> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_LIMIT))
+        .set_response_timeout(Some(RESPONSE_LIMIT));
+    let open = async {
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        // A server that still loads its data refuses this, and with it everything else.
+        redis::cmd("PING")
+            .query_async::<()>(&mut connection)
+            .await?;
+        Ok::<_, RedisError>(connection)
+    };
+    match tokio::time::timeout(CONNECT_LIMIT, open).await {
+        Ok(Ok(connection)) => Ok(connection),
+        Ok(Err(error)) => Err(reason(&error)),
+        Err(_) => Err("timed out"),
+    }
+}
+
+/// What may be said of an error: its kind, never its text, in which a server may repeat what it
+/// was sent.
+pub(crate) fn reason(error: &RedisError) -> &'static str {
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => "authentication failed",
+        ErrorKind::Server(ServerErrorKind::BusyLoading) => "loading its data",
+        ErrorKind::Server(ServerErrorKind::ReadOnly) => "read only",
+        ErrorKind::Server(_) => "refused by the server",
+        ErrorKind::Io if error.is_timeout() => "timed out",
+        ErrorKind::Io => "input or output failed",
+        _ => "unusable",
+    }
+}
+
+/// Probes a connection until it is broken; returns why it is.
+async fn attend(shared: &Shared, live: Live) -> &'static str {
+    let generation = live.generation;
+    let mut connection = live.connection.clone();
+    shared.live.send_replace(Some(live));
+    loop {
+        shared.responsive.store(true, Ordering::Release);
+        // Wakes those who wait for an answer rather than for a connection.
+        shared.live.send_modify(|_| ());
+        let _ = tokio::time::timeout(PROBE_INTERVAL, shared.trouble.notified()).await;
+        if shared.broken.load(Ordering::Acquire) >= generation {
+            return "a command failed";
+        }
+        let ping = redis::cmd("PING");
+        let probe = ping.query_async::<()>(&mut connection);
+        tokio::pin!(probe);
+        let mut answer = tokio::time::timeout(SLOW, &mut probe).await;
+        if answer.is_err() {
+            shared.responsive.store(false, Ordering::Release);
+            answer = tokio::time::timeout(PROBE_LIMIT, &mut probe).await;
+        }
+        match answer {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return reason(&error),
+            Err(_) => return "no answer",
+        }
+    }
+}
+
+/// Waits that double from `first` to `last` milliseconds, each shortened by up to a half so that
+/// many processes do not come back at once.
+pub(crate) struct Backoff {
+    sources: Sources,
+    first: u64,
+    last: u64,
+    next: u64,
+}
+
+impl Backoff {
+    pub(crate) fn new(sources: Sources, first: u64, last: u64) -> Self {
+        Self {
+            sources,
+            first,
+            last,
+            next: first,
+        }
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.next = self.first;
+    }
+
+    pub(crate) async fn wait(&mut self) {
+        let most = self.next as f64;
+        let millis = most * (1.0 - 0.5 * self.sources.entropy.fraction());
+        self.next = (self.next * 2).min(self.last);
+        self.sources
+            .clock
+            .sleep(Duration::from_millis(millis as u64))
+            .await;
+    }
+}

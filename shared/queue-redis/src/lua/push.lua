@@ -1,0 +1,25 @@
+-- Puts jobs at the end of a lane in the form that apalis fetches them in, unless the lane is full.
+-- Straight into the active list: through the scheduled set, as apalis' own push does it, a worker
+-- whose clock is behind the pusher's would not see the job yet.
+-- KEYS: active list, scheduled set, data hash, prefix of the meta hashes
+-- ARGV: cap, bell channel ('' for none), then id and job of each
+-- Returns the lane's length, or -1 when it was full.
+local cap = tonumber(ARGV[1])
+local depth = redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[2])
+if depth >= cap then
+    return -1
+end
+local ids, data = {}, {}
+for i = 3, #ARGV, 2 do
+    ids[#ids + 1] = ARGV[i]
+    data[#data + 1] = ARGV[i]
+    data[#data + 1] = ARGV[i + 1]
+    redis.call('HSET', KEYS[4] .. ':' .. ARGV[i],
+        'attempts', 0, 'max_attempts', 1, 'status', 'Pending')
+end
+redis.call('HSET', KEYS[3], unpack(data))
+redis.call('RPUSH', KEYS[1], unpack(ids))
+if ARGV[2] ~= '' then
+    redis.call('PUBLISH', ARGV[2], '')
+end
+return depth + #ids

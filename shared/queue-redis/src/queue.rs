@@ -1,0 +1,185 @@
+//! The queue: what is shared by pushing, working and tidying.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use mainspring_shared::agent::Priority;
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
+use mainspring_shared::time::Clock;
+use redis::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::address::{Address, AddressError};
+use crate::counts::{Counters, Counts};
+use crate::hub::Hub;
+use crate::intake::{Intake, Pressure};
+use crate::link::{Link, Sources};
+use crate::push::OpenLane;
+use crate::worker;
+
+/// How long asking for a lane's length may take.
+const DEPTH_LIMIT: Duration = Duration::from_millis(100);
+/// Lanes whose names and rings are remembered; far more than anybody has pools.
+const LANES_MAX: usize = 1_024;
+/// Handlers of one process that may wait to be admitted. A handler is quick unless every slot is
+/// taken, and then more of them would only hoard jobs that another process could start.
+const HIGH_HANDLERS: usize = 6;
+/// The same for background work, so that it waits beside the other and not in its place.
+const LOW_HANDLERS: usize = 2;
+
+/// The queue on Redis. At least once, unordered; forgets what it is made to forget.
+pub struct RedisQueue {
+    core: Arc<Core>,
+}
+
+pub(crate) struct Core {
+    client: Client,
+    pub(crate) link: Link,
+    pub(crate) sources: Sources,
+    pub(crate) counters: Counters,
+    lanes: Mutex<HashMap<Lane, Arc<OpenLane>>>,
+    /// Opened by the first worker: who only pushes hears no rings.
+    hub: OnceLock<Hub>,
+}
+
+impl RedisQueue {
+    /// Opens the queue without waiting for Redis: it connects by itself, now and after every
+    /// loss. Must be called inside a tokio runtime.
+    pub fn open(
+        address: &Address,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, AddressError> {
+        let sources = Sources { clock, entropy };
+        let core = Core {
+            client: address.client()?,
+            link: Link::open(address, sources.clone())?,
+            sources,
+            counters: Counters::default(),
+            lanes: Mutex::default(),
+            hub: OnceLock::new(),
+        };
+        Ok(Self {
+            core: Arc::new(core),
+        })
+    }
+
+    /// What happened since it was opened.
+    pub fn counts(&self) -> Counts {
+        self.core.counters.read()
+    }
+
+    /// Forgets finished jobs and dead workers of every lane until `stop` resolves. One process at
+    /// least has to run it, or Redis grows with every job; any number may.
+    pub async fn janitor(&self, stop: BoxFuture<'static, ()>) {
+        self.core.janitor(stop).await;
+    }
+
+    /// One pass of the janitor; returns how many jobs it forgot. Does nothing while Redis is away.
+    pub async fn tidy(&self) -> usize {
+        self.core.tidy().await
+    }
+}
+
+impl Core {
+    pub(crate) fn lane(&self, lane: &Lane) -> Arc<OpenLane> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = lanes.get(lane) {
+            return Arc::clone(open);
+        }
+        if lanes.len() >= LANES_MAX {
+            // Only names and the time of the last ring are lost.
+            lanes.clear();
+        }
+        let open = Arc::new(OpenLane::new(lane));
+        lanes.insert(lane.clone(), Arc::clone(&open));
+        open
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        self.hub
+            .get_or_init(|| Hub::open(self.client.clone(), self.sources.clone()))
+    }
+}
+
+#[async_trait]
+impl Queue for RedisQueue {
+    async fn push(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
+        self.core.push(lane, &activations).await
+    }
+
+    async fn depth(&self, lane: &Lane) -> Option<u64> {
+        let mut live = self.core.link.live()?;
+        let lane = self.core.lane(lane);
+        let mut ask = redis::pipe();
+        ask.cmd("LLEN").arg(&lane.keys.active);
+        ask.cmd("ZCARD").arg(&lane.keys.scheduled);
+        let answer = ask.query_async::<(u64, u64)>(&mut live.connection);
+        match tokio::time::timeout(DEPTH_LIMIT, answer).await {
+            Ok(Ok((active, scheduled))) => Some(active + scheduled),
+            Ok(Err(error)) => {
+                self.core.link.report(&live, &error);
+                None
+            }
+            Err(_) => {
+                self.core.link.suspect();
+                None
+            }
+        }
+    }
+
+    fn is_available(&self) -> bool {
+        self.core.link.is_available()
+    }
+
+    async fn run(&self, pool: &str, handler: Arc<dyn Handler>, stop: BoxFuture<'static, ()>) {
+        let pressure = Pressure::default();
+        let stopping = CancellationToken::new();
+        // Also when this future is dropped: the lanes' workers go with it.
+        let ended = stopping.clone().drop_guard();
+        let lane = |priority, handlers| {
+            let lane = Lane {
+                pool: pool.to_owned(),
+                priority,
+            };
+            let intake = Intake::new(
+                Arc::clone(&handler),
+                Arc::clone(&self.core),
+                lane,
+                pressure.clone(),
+            );
+            worker::supervise(Arc::clone(&self.core), intake, handlers, stopping.clone())
+        };
+        let lanes = futures::future::join(
+            lane(Priority::High, HIGH_HANDLERS),
+            lane(Priority::Low, LOW_HANDLERS),
+        );
+        let stop = async {
+            stop.await;
+            drop(ended);
+        };
+        futures::future::join(stop, lanes).await;
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("link", &self.link)
+            .field("counts", &self.counters.read())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RedisQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisQueue")
+            .field("core", &self.core)
+            .finish()
+    }
+}

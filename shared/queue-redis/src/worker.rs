@@ -1,0 +1,190 @@
+//! apalis' worker of one lane, started again for as long as it takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apalis::layers::WorkerBuilderExt as _;
+use apalis::layers::limit::GlobalConcurrencyLimitLayer;
+use apalis_core::backend::ext::BackendExt as _;
+use apalis_core::error::WorkerError;
+use apalis_core::worker::builder::WorkerBuilder;
+use apalis_core::worker::context::WorkerContext;
+use apalis_core::worker::ext::parallelize::ParallelizeExt as _;
+use apalis_redis::RedisStorage;
+use mainspring_shared::queue::Activation;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::doorbell::Doorbell;
+use crate::intake::{Intake, on_job};
+use crate::job::JobCodec;
+use crate::lane::Keys;
+use crate::link::{Backoff, Live};
+use crate::queue::Core;
+use crate::scripts;
+use crate::tracked::Tracked;
+
+/// How long a stop waits for handlers that are admitting.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+/// A life that lasted this long was a good one: the next failure starts over with short waits.
+const GOOD_LIFE: Duration = Duration::from_secs(10);
+/// How long ending a worker in Redis may take.
+const RETIRE_LIMIT: Duration = Duration::from_secs(1);
+/// Lives whose end Redis has not been told of. Beyond, the janitor finds them.
+const UNTOLD_MAX: usize = 32;
+/// How long apalis' description of a worker is kept: nobody here reads it, and apalis never
+/// removes it.
+const METADATA_SECONDS: u64 = 3_600;
+/// A rings' channel holds no more than this: one is as good as many.
+const RINGS_MAX: usize = 4;
+
+type Running = AbortOnDropHandle<Result<(), WorkerError>>;
+
+/// Works on a lane until `stop` is cancelled. Each life has a name of its own, for apalis refuses
+/// one that it has seen lately; running handlers outlive the life that called them.
+pub(crate) async fn supervise(
+    core: Arc<Core>,
+    intake: Intake,
+    handlers: usize,
+    stop: CancellationToken,
+) {
+    let _closed = intake.closed.clone().drop_guard();
+    let keys = core.lane(&intake.lane).keys.clone();
+    // Shared by all lives: a handler that outlives its life keeps its place.
+    let slots = Arc::new(Semaphore::new(handlers));
+    let mut backoff = Backoff::new(core.sources.clone(), 100, 2_000);
+    let mut untold: Vec<String> = Vec::new();
+    loop {
+        let live = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            live = core.link.available() => live,
+        };
+        retire(&core, &keys, live.clone(), &mut untold).await;
+        let name = format!("w-{}", core.sources.entropy.ordered_id().as_simple());
+        if untold.len() < UNTOLD_MAX {
+            untold.push(name.clone());
+        }
+        core.counters.lives.add(1);
+        let begun = core.sources.clock.monotonic();
+        let running = start(&core, &keys, &intake, &name, live.clone(), &slots).await;
+        if attend(&core, running, live, &intake, &stop).await {
+            break;
+        }
+        if core.sources.clock.monotonic() >= begun + GOOD_LIFE {
+            backoff.reset();
+        }
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = backoff.wait() => {}
+        }
+    }
+    if let Some(live) = core.link.live() {
+        retire(&core, &keys, live, &mut untold).await;
+    }
+}
+
+/// A worker and the handle to stop it by.
+struct Life {
+    context: WorkerContext,
+    running: Running,
+}
+
+async fn start(
+    core: &Core,
+    keys: &Keys,
+    intake: &Intake,
+    name: &str,
+    mut live: Live,
+    slots: &Arc<Semaphore>,
+) -> Life {
+    describe(keys, name, &mut live).await;
+    let tracked = Tracked::new(live.connection);
+    let rings = core.hub().subscribe(keys.bell.clone(), RINGS_MAX).await;
+    let doorbell = Doorbell::new(rings, tracked.in_flight());
+    let context = WorkerContext::new(name);
+    let backend = RedisStorage::<Activation, Tracked>::new(tracked)
+        .with_config(keys.config())
+        .with_codec(JobCodec)
+        .poll_with_strategy(doorbell);
+    // The first layer is the outermost.
+    let worker = WorkerBuilder::new(&context)
+        .backend(backend)
+        .data(intake.clone())
+        .parallelize(tokio::spawn)
+        .layer(GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(
+            slots,
+        )))
+        .catch_panic()
+        .build(on_job);
+    let running = AbortOnDropHandle::new(tokio::spawn(worker.run()));
+    Life { context, running }
+}
+
+/// Describes a worker before apalis does, in a way that passes.
+async fn describe(keys: &Keys, name: &str, live: &mut Live) {
+    let key = keys.worker_metadata(name);
+    let mut pipe = redis::pipe();
+    pipe.cmd("HSET")
+        .arg(&key)
+        .arg("service")
+        .arg("mainspring")
+        .ignore();
+    pipe.cmd("EXPIRE").arg(&key).arg(METADATA_SECONDS).ignore();
+    let described = pipe.query_async::<()>(&mut live.connection);
+    // If it fails, the life that begins now will not be long.
+    let _ = tokio::time::timeout(RETIRE_LIMIT, described).await;
+}
+
+/// Waits for the end of a life; returns whether that was because of `stop`.
+async fn attend(
+    core: &Core,
+    mut life: Life,
+    live: Live,
+    intake: &Intake,
+    stop: &CancellationToken,
+) -> bool {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {
+            if life.context.stop().is_ok() {
+                intake.closed.cancel();
+                // Later ones end by themselves; their jobs are given to others.
+                let _ = tokio::time::timeout(STOP_LIMIT, &mut life.running).await;
+            }
+            true
+        }
+        ended = &mut life.running => {
+            let lane = &intake.lane;
+            match ended {
+                Ok(Ok(())) => tracing::debug!(?lane, "a worker ended"),
+                Ok(Err(error)) => tracing::warn!(?lane, %error, "a worker ended"),
+                Err(_) => tracing::error!(?lane, "a worker panicked"),
+            }
+            false
+        }
+        // Its commands would only fail later, one by one.
+        () = core.link.ended(&live) => false,
+    }
+}
+
+/// Tells Redis that some workers have ended and gives what they held to others.
+async fn retire(core: &Core, keys: &Keys, mut live: Live, untold: &mut Vec<String>) {
+    while let Some(name) = untold.last() {
+        let retired = scripts::retire(&mut live.connection, keys, name);
+        match tokio::time::timeout(RETIRE_LIMIT, retired).await {
+            Ok(Ok(_)) => {
+                untold.pop();
+            }
+            Ok(Err(error)) => {
+                core.link.report(&live, &error);
+                return;
+            }
+            Err(_) => {
+                core.link.suspect();
+                return;
+            }
+        }
+    }
+}
