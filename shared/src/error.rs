@@ -69,6 +69,8 @@ codes! {
     SessionBusy = "session.busy", Conflict, 409;
     /// The session takes no more sends.
     SessionClosed = "session.closed", Conflict, 409;
+    /// No send of the session waits for `resume` or `abort`.
+    SessionNotWaiting = "session.not_waiting", Conflict, 409;
     /// No send has this id.
     SendNotFound = "send.not_found", NotFound, 404;
     /// The send is already final.
