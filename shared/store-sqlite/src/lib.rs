@@ -1,1 +1,31 @@
-//! mainspring-store-sqlite
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+
+mod options;
+mod store;
+
+// Nouns and verbs of the port.
+mod accept;
+mod audit;
+mod boots;
+mod cancel;
+mod claim;
+mod complete;
+mod dump;
+mod park;
+mod reads;
+mod rounds;
+mod sessions;
+mod sweep;
+
+// What they stand on.
+mod fault;
+mod hot;
+mod lock;
+mod migrate;
+mod rows;
+mod writer;
+
+pub use migrate::{MigratePolicy, ddl};
+pub use options::SqliteOptions;
+pub use store::SqliteStore;

@@ -1,0 +1,5 @@
+-- A new version of a session's agent, which is now the current one.
+UPDATE sessions SET agent_version = agent_version + 1, agent_name = $4
+WHERE tenant = $1 AND session_id = $2;
+INSERT INTO agents (tenant, session_id, version, spec)
+SELECT tenant, session_id, agent_version, $3 FROM sessions WHERE tenant = $1 AND session_id = $2;

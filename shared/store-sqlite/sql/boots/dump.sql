@@ -1,0 +1,4 @@
+-- Every boot.
+SELECT boot_id, role, name, pool, concurrency, in_flight, started_at, lease_until, dead_at
+FROM boots
+ORDER BY boot_id;

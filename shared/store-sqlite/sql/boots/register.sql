@@ -1,0 +1,3 @@
+-- Enters a process's life.
+INSERT INTO boots (boot_id, role, name, pool, concurrency, started_at, lease_until)
+VALUES ($1, $2, $3, $4, $5, $6, $7);

@@ -1,0 +1,20 @@
+-- A session as it is at $3.
+SELECT c.tenant, c.session_id,
+       CASE
+           WHEN h.lifecycle = 1 THEN 'closed'
+           WHEN EXISTS (SELECT 1 FROM boots b
+                        WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $3)
+               THEN 'running'
+           WHEN h.ready_since IS NOT NULL THEN 'queued'
+           WHEN 'waiting' = (SELECT s.status FROM sends s
+                             WHERE s.tenant = c.tenant AND s.session_id = c.session_id
+                               AND s.finished_at IS NULL AND s.position IS NOT NULL
+                             ORDER BY s.position LIMIT 1)
+               THEN 'waiting'
+           ELSE 'idle'
+       END AS status,
+       c.agent_version, c.metadata, c.created_at, c.updated_at, h.next_seq - 1, a.spec
+FROM sessions c
+JOIN session_hot h ON h.tenant = c.tenant AND h.session_id = c.session_id
+JOIN agents a ON a.tenant = c.tenant AND a.session_id = c.session_id AND a.version = c.agent_version
+WHERE c.tenant = $1 AND c.session_id = $2;

@@ -1,0 +1,12 @@
+-- Sessions with work and no live owner at $1, oldest first, by session_hot_ready: behind
+-- ($4, $5, $6), ready since $2 at the latest, of pool $3 or any.
+SELECT h.tenant, h.session_id, h.pool, h.priority, h.ready_since
+FROM session_hot h
+WHERE h.ready_since IS NOT NULL
+  AND h.ready_since <= $2
+  AND (h.ready_since, h.tenant, h.session_id) > ($4, $5, $6)
+  AND ($3 IS NULL OR h.pool = $3)
+  AND NOT EXISTS (SELECT 1 FROM boots b
+                  WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1)
+ORDER BY h.ready_since, h.tenant, h.session_id
+LIMIT $7;

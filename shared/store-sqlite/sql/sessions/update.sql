@@ -1,0 +1,3 @@
+-- Changes the cold row; metadata that is not given stays.
+UPDATE sessions SET metadata = coalesce($3, metadata), updated_at = $4
+WHERE tenant = $1 AND session_id = $2;

@@ -1,0 +1,16 @@
+-- Per pool: sessions with work, split by whether a live boot holds them at $1, and how long the
+-- oldest free one has waited. By session_hot_ready: who is held has work.
+WITH working AS (
+    SELECT h.pool, h.ready_since,
+           EXISTS (SELECT 1 FROM boots b
+                   WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1) AS held
+    FROM session_hot h
+    WHERE h.ready_since IS NOT NULL
+)
+SELECT pool,
+       count(*) FILTER (WHERE NOT held),
+       count(*) FILTER (WHERE held),
+       coalesce(max(max($1 - ready_since, 0)) FILTER (WHERE NOT held), 0)
+FROM working
+GROUP BY pool
+ORDER BY pool;

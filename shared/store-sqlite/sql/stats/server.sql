@@ -1,0 +1,2 @@
+-- The version of the library that is linked in.
+SELECT sqlite_version();

@@ -1,0 +1,2 @@
+-- 1 when migrations ever ran in this file.
+SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations';

@@ -1,0 +1,4 @@
+-- Every model response that is paid for, by session.
+SELECT tenant, session_id, send_id, round, attempt
+FROM usage_rows
+ORDER BY tenant, session_id, send_id, round, attempt;

@@ -1,0 +1,84 @@
+//! The lives of processes.
+
+use std::time::Duration;
+
+use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::store::{BootRecord, NewBoot, Renewal};
+use mainspring_shared::time::Timestamp;
+use sqlx::SqliteConnection;
+
+use crate::fault::Result;
+use crate::rows::{self, Cells};
+use crate::writer::{Tx, clock};
+
+/// How long an ended boot stays in the list.
+const SHOWN_FOR_MS: i64 = 600_000;
+
+/// Enters a boot; its lease runs from now.
+pub(crate) async fn register(tx: &mut Tx, boot: NewBoot) -> Result<()> {
+    let now = tx.now;
+    sqlx::query(include_str!("../sql/boots/register.sql"))
+        .bind(boot.id.0)
+        .bind(boot.role.as_str())
+        .bind(boot.name)
+        .bind(boot.pool)
+        .bind(boot.concurrency)
+        .bind(now.0)
+        .bind(now.after(boot.ttl).0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Extends a lease, unless the boot was declared dead, and reads the signals of its sessions.
+pub(crate) async fn renew(
+    tx: &mut Tx,
+    boot: BootId,
+    ttl: Duration,
+    in_flight: u32,
+) -> Result<Renewal> {
+    let now = tx.now;
+    let renewed = sqlx::query(include_str!("../sql/boots/renew.sql"))
+        .bind(boot.0)
+        .bind(now.after(ttl).0)
+        .bind(in_flight)
+        .execute(tx.conn())
+        .await?;
+    if renewed.rows_affected() == 0 {
+        return Ok(Renewal::Dead);
+    }
+    let rows = sqlx::query(include_str!("../sql/boots/signals.sql"))
+        .bind(boot.0)
+        .fetch_all(tx.conn())
+        .await?;
+    let signals = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "session_hot");
+        Ok((cells.key()?, cells.get("signals")?))
+    });
+    let signals = signals.collect::<Result<Vec<(SessionKey, i32)>>>()?;
+    Ok(Renewal::Renewed { signals })
+}
+
+/// Ends a boot, unless it has ended.
+pub(crate) async fn stop(tx: &mut Tx, boot: BootId) -> Result<()> {
+    let now = tx.now;
+    sqlx::query(include_str!("../sql/boots/stop.sql"))
+        .bind(boot.0)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// The boots that live or ended a short while ago.
+pub(crate) async fn list(
+    conn: &mut SqliteConnection,
+    at: Option<Timestamp>,
+) -> Result<Vec<BootRecord>> {
+    let now = clock(conn, at).await?;
+    let rows = sqlx::query(include_str!("../sql/boots/list.sql"))
+        .bind(now.0.saturating_sub(SHOWN_FOR_MS))
+        .fetch_all(conn)
+        .await?;
+    rows.iter().map(rows::boot).collect()
+}

@@ -1,0 +1,212 @@
+//! Claims: taking a session's lease, starting or resuming its head send, and reading the part of
+//! its window that the claimer lacks.
+
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::lease::Lease;
+use mainspring_shared::message::Message;
+use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
+use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, StartedSend};
+
+use crate::fault::Result;
+use crate::hot::{self, Hot, Session};
+use crate::rows::{self, Cells};
+use crate::writer::Tx;
+
+/// A session's first open send with the agent that it runs with.
+#[derive(Debug)]
+pub(crate) struct Head {
+    record: SendRecord,
+    agent: AgentSpec,
+    /// The version to pin to.
+    version: i32,
+}
+
+impl Head {
+    pub(crate) fn into_record(self) -> SendRecord {
+        self.record
+    }
+}
+
+/// Claims sessions one after the other.
+pub(crate) async fn all(
+    tx: &mut Tx,
+    boot: BootId,
+    items: Vec<ClaimSession>,
+) -> Result<Vec<ClaimOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.push(one(tx, boot, item).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutcome> {
+    let Some(session) = hot::load(tx, item.key).await? else {
+        return Ok(ClaimOutcome::Idle);
+    };
+    let Session {
+        mut hot,
+        owner_lives,
+        ..
+    } = session;
+    if hot.ready_since.is_none() {
+        return Ok(ClaimOutcome::Idle);
+    }
+    if owner_lives {
+        return Ok(ClaimOutcome::Busy);
+    }
+    let dead = hot.owner.take();
+    hot.token = None;
+    if let Some(dead) = dead {
+        declare_dead(tx, dead).await?;
+    }
+    let Some(head) = head(tx, item.key).await? else {
+        hot.ready_since = None;
+        hot.save(tx).await?;
+        return Ok(ClaimOutcome::Idle);
+    };
+    let grant = hot.grant(boot);
+    let lease = Lease {
+        boot,
+        token: item.token,
+        epoch: grant.epoch,
+    };
+    hot.owner = Some(boot);
+    hot.token = Some(item.token);
+    let send = go(tx, &mut hot, lease, head, dead.is_some()).await?;
+    let window = window(tx, &hot, &send.agent, &item).await?;
+    Ok(ClaimOutcome::Claimed(Box::new(Claimed {
+        key: item.key,
+        lease,
+        counters: hot.counters(),
+        send,
+        window,
+    })))
+}
+
+/// Marks the boot that a session was taken from as dead, so that it cannot renew.
+async fn declare_dead(tx: &mut Tx, boot: BootId) -> Result<()> {
+    let now = tx.now;
+    sqlx::query(include_str!("../sql/boots/declare_dead.sql"))
+        .bind(boot.0)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// The first open send that has its place.
+pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<Head>> {
+    let row = sqlx::query(include_str!("../sql/claims/head.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let mut cells = Cells::new(&row, "sends");
+    let record = rows::send(&mut cells)?;
+    let mut cells = cells.of("agents");
+    let version = cells.get("version")?;
+    let agent = cells
+        .json("spec")
+        .map_err(|fault| fault.of_row(|| format!("{key} version {version}")))?;
+    Ok(Some(Head {
+        record,
+        agent,
+        version,
+    }))
+}
+
+/// Lets the head run under a lease that the hot row already carries, and writes both.
+pub(crate) async fn go(
+    tx: &mut Tx,
+    hot: &mut Hot,
+    lease: Lease,
+    head: Head,
+    taken_over: bool,
+) -> Result<StartedSend> {
+    let now = tx.now;
+    let Head {
+        mut record,
+        agent,
+        version,
+    } = head;
+    let reason = match record.status {
+        SendStatus::Running if taken_over => {
+            record.crashes += 1;
+            Some("takeover")
+        }
+        SendStatus::Running => Some("handover"),
+        SendStatus::Waiting => {
+            record.alarm_at = record.deadline_at;
+            Some(match record.waiting_on.take() {
+                Some(WaitingOn::Retry) => "retry",
+                Some(WaitingOn::Recovery) => "resume",
+                _ => "result",
+            })
+        }
+        _ => {
+            hot.pending -= 1;
+            record.started_at = record.started_at.or(Some(now));
+            record.agent_version = record.agent_version.or(Some(version));
+            record.alarm_at = record.deadline_at;
+            None
+        }
+    };
+    record.status = SendStatus::Running;
+    sqlx::query(include_str!("../sql/sends/go.sql"))
+        .bind(record.key.tenant.0)
+        .bind(record.id.0)
+        .bind(record.crashes)
+        .bind(record.alarm_at.map(|at| at.0))
+        .bind(record.started_at.map(|at| at.0))
+        .bind(record.agent_version)
+        .execute(tx.conn())
+        .await?;
+    if let Some(reason) = reason {
+        let refs = StepRefs {
+            reason: Some(reason.to_owned()),
+            ..StepRefs::default()
+        };
+        hot.step(tx, lease.into(), record.id, StepKind::Resumed, &refs)
+            .await?;
+    } else {
+        hot.save(tx).await?;
+    }
+    Ok(StartedSend {
+        record,
+        agent,
+        resumed: reason.is_some(),
+    })
+}
+
+/// The messages of the active window that the claimer's cache lacks.
+async fn window(
+    tx: &mut Tx,
+    hot: &Hot,
+    agent: &AgentSpec,
+    item: &ClaimSession,
+) -> Result<Vec<Message>> {
+    let from = match agent.context.last_messages {
+        Some(last) => (hot.next_seq - i64::from(last)).max(1),
+        None => 1,
+    };
+    // The first message asks for nothing before it, so a cache that reaches back to it is whole.
+    let whole = item.cached_next_seq == hot.next_seq && item.cached_from_seq <= 1;
+    if from == hot.next_seq || (from == 1 && whole) {
+        return Ok(Vec::new());
+    }
+    let rows = sqlx::query(include_str!("../sql/messages/window.sql"))
+        .bind(item.key.tenant.0)
+        .bind(item.key.session.0)
+        .bind(from)
+        .bind(item.cached_from_seq)
+        .bind(item.cached_next_seq)
+        .fetch_all(tx.conn())
+        .await?;
+    rows.iter()
+        .map(|row| rows::message(row).map(|(_, message)| message))
+        .collect()
+}

@@ -1,0 +1,117 @@
+//! The whole content in a fixed order.
+
+use std::collections::BTreeMap;
+
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::store::{Dump, DumpHot, DumpSession};
+use sqlx::SqliteConnection;
+use sqlx::sqlite::SqliteRow;
+
+use crate::fault::Result;
+use crate::hot::{self, Hot};
+use crate::rows::{self, Cells};
+
+/// Reads everything. The caller gives a connection that stands on one snapshot.
+pub(crate) async fn all(conn: &mut SqliteConnection) -> Result<Dump> {
+    let boots = fetch(conn, include_str!("../sql/boots/dump.sql")).await?;
+    let boots = boots.iter().map(rows::boot).collect::<Result<_>>()?;
+    let mut sessions = BTreeMap::new();
+    for row in fetch(conn, include_str!("../sql/sessions/dump.sql")).await? {
+        let session = session(&row)?;
+        sessions.insert(session.key, session);
+    }
+    for row in fetch(conn, include_str!("../sql/sends/dump.sql")).await? {
+        let send = rows::send(&mut Cells::new(&row, "sends"))?;
+        put(&mut sessions, send.key, |session| session.sends.push(send));
+    }
+    for row in fetch(conn, include_str!("../sql/messages/dump.sql")).await? {
+        let (key, message) = rows::message(&row)?;
+        put(&mut sessions, key, |session| session.messages.push(message));
+    }
+    for row in fetch(conn, include_str!("../sql/steps/dump.sql")).await? {
+        let (key, step) = rows::step(&row)?;
+        put(&mut sessions, key, |session| session.steps.push(step));
+    }
+    for row in fetch(conn, include_str!("../sql/calls/dump.sql")).await? {
+        let (key, call) = call(&row)?;
+        put(&mut sessions, key, |session| session.calls.push(call));
+    }
+    for row in fetch(conn, include_str!("../sql/usage/dump.sql")).await? {
+        let (key, usage) = usage(&row)?;
+        put(&mut sessions, key, |session| session.usage.push(usage));
+    }
+    Ok(Dump {
+        boots,
+        sessions: sessions.into_values().collect(),
+    })
+}
+
+async fn fetch(conn: &mut SqliteConnection, sql: &'static str) -> Result<Vec<SqliteRow>> {
+    Ok(sqlx::query(sql).fetch_all(conn).await?)
+}
+
+/// Adds to a session; rows of sessions without a hot row have no place in a dump.
+fn put(
+    sessions: &mut BTreeMap<SessionKey, DumpSession>,
+    key: SessionKey,
+    add: impl FnOnce(&mut DumpSession),
+) {
+    if let Some(session) = sessions.get_mut(&key) {
+        add(session);
+    }
+}
+
+fn session(row: &SqliteRow) -> Result<DumpSession> {
+    let mut cells = Cells::new(row, "session_hot");
+    let Hot {
+        key,
+        owner,
+        token,
+        epoch,
+        next_seq,
+        next_position,
+        next_step,
+        pending,
+        signals,
+        ready_since,
+        lifecycle,
+        pool: _,
+        priority: _,
+    } = hot::read(&mut cells)?;
+    Ok(DumpSession {
+        key,
+        hot: DumpHot {
+            lifecycle,
+            owner,
+            token,
+            epoch,
+            next_seq,
+            next_position,
+            next_step,
+            pending,
+            signals,
+            ready_since,
+        },
+        agent_version: cells.of("sessions").get("agent_version")?,
+        sends: Vec::new(),
+        messages: Vec::new(),
+        steps: Vec::new(),
+        calls: Vec::new(),
+        usage: Vec::new(),
+    })
+}
+
+fn call(row: &SqliteRow) -> Result<(SessionKey, (String, SendId, i32, bool))> {
+    let mut cells = Cells::new(row, "tool_calls");
+    let key = cells.key()?;
+    let id = cells.get("call_id")?;
+    let send = cells.send_id()?;
+    Ok((key, (id, send, cells.get("round")?, cells.get("result")?)))
+}
+
+fn usage(row: &SqliteRow) -> Result<(SessionKey, (SendId, i32, i32))> {
+    let mut cells = Cells::new(row, "usage_rows");
+    let key = cells.key()?;
+    let send = cells.send_id()?;
+    Ok((key, (send, cells.get("round")?, cells.get("attempt")?)))
+}

@@ -1,0 +1,88 @@
+//! The schema: what this program carries and what a file holds.
+
+use mainspring_shared::store::Error;
+use sqlx::SqliteConnection;
+use sqlx::migrate::{MigrateError, Migrator};
+
+use crate::fault::{Fault, Result};
+
+static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/sqlite");
+
+/// What to do about a schema that is missing or old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MigratePolicy {
+    /// Bring it up to date.
+    #[default]
+    Create,
+    /// Refuse to open.
+    Verify,
+}
+
+/// The text of the whole schema, in the order in which it is built.
+pub fn ddl() -> String {
+    let parts = MIGRATOR.iter().map(|migration| migration.sql.as_str());
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+/// The version that this program was built with.
+pub(crate) fn needed() -> i64 {
+    let versions = MIGRATOR.iter().map(|migration| migration.version);
+    versions.max().unwrap_or(0)
+}
+
+/// The version in the file, 0 when it has no schema.
+pub(crate) async fn found(conn: &mut SqliteConnection) -> Result<i64> {
+    let tables: i64 = sqlx::query_scalar(include_str!("../sql/transaction/has_schema.sql"))
+        .fetch_one(&mut *conn)
+        .await?;
+    if tables == 0 {
+        return Ok(0);
+    }
+    let version = sqlx::query_scalar(include_str!("../sql/transaction/schema_version.sql"))
+        .fetch_one(conn)
+        .await?;
+    Ok(version)
+}
+
+/// Fails unless the file has the schema that this program needs.
+pub(crate) async fn verify(conn: &mut SqliteConnection) -> Result<i64> {
+    let (found, needed) = (found(conn).await?, needed());
+    if found < needed {
+        return Err(Fault::Schema(Error::SchemaMissing { found, needed }));
+    }
+    refuse_newer(found)?;
+    Ok(found)
+}
+
+/// Makes sure of the schema, as the policy says.
+pub(crate) async fn prepare(conn: &mut SqliteConnection, policy: MigratePolicy) -> Result<()> {
+    let found = found(conn).await?;
+    refuse_newer(found)?;
+    if found == needed() {
+        return Ok(());
+    }
+    match policy {
+        MigratePolicy::Create => {
+            MIGRATOR.run(&mut *conn).await.map_err(failed)?;
+            Ok(())
+        }
+        MigratePolicy::Verify => verify(conn).await.map(drop),
+    }
+}
+
+fn refuse_newer(found: i64) -> Result<()> {
+    let known = needed();
+    if found > known {
+        return Err(Fault::Schema(Error::SchemaNewer { found, known }));
+    }
+    Ok(())
+}
+
+fn failed(error: MigrateError) -> Fault {
+    match error {
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => error.into(),
+        other => Fault::Schema(Error::Refused {
+            source: Box::new(other),
+        }),
+    }
+}

@@ -1,0 +1,86 @@
+//! Parking a send, and giving a lease back with its send as it is.
+
+use mainspring_shared::send::SendResult;
+use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::store::{ParkOutcome, ParkSend, ParkUntil, ReleaseSession};
+
+use crate::complete::finish;
+use crate::fault::Result;
+use crate::hot::Author;
+use crate::rounds::{Held, held, write_usage};
+use crate::rows::json;
+use crate::writer::Tx;
+
+/// Parks sends one after the other.
+pub(crate) async fn all(tx: &mut Tx, items: Vec<ParkSend>) -> Result<Vec<ParkOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.push(one(tx, item).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
+    let now = tx.now;
+    let send = item.send_id;
+    let Some(held) = held(tx, item.key, item.lease, send).await? else {
+        return Ok(ParkOutcome::LeaseLost);
+    };
+    let Held {
+        mut hot,
+        deadline_at,
+    } = held;
+    let author = Author::from(item.lease);
+    write_usage(tx, item.key, send, &item.usage).await?;
+    if hot.signals & SIGNAL_CANCEL != 0 {
+        hot.signals = 0;
+        let ring = hot.give_back(now);
+        let end = SendResult::cancelled();
+        let totals = Some(&item.totals);
+        let refs = StepRefs::default();
+        let step = finish(tx, &mut hot, author, send, &end, totals, refs).await?;
+        return Ok(ParkOutcome::Cancelled { step, ring });
+    }
+    let due = match item.until {
+        ParkUntil::After(wait) => Some(now.after(wait)),
+        ParkUntil::Asked => None,
+    };
+    let alarm = [due, deadline_at].into_iter().flatten().min();
+    sqlx::query(include_str!("../sql/sends/park.sql"))
+        .bind(item.key.tenant.0)
+        .bind(send.0)
+        .bind(item.on.as_str())
+        .bind(alarm.map(|at| at.0))
+        .bind(json(&item.totals.usage)?)
+        .bind(item.totals.rounds)
+        .bind(item.totals.attempts)
+        .execute(tx.conn())
+        .await?;
+    // Whatever is queued behind a send that waits has to wait too.
+    hot.owner = None;
+    hot.token = None;
+    hot.ready_since = None;
+    let refs = StepRefs {
+        reason: Some(item.on.as_str().to_owned()),
+        ..StepRefs::default()
+    };
+    let step = hot.step(tx, author, send, StepKind::Waiting, &refs).await?;
+    Ok(ParkOutcome::Parked { step })
+}
+
+/// Gives leases back; true where the lease was still held.
+pub(crate) async fn release(tx: &mut Tx, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
+    let mut released = Vec::with_capacity(items.len());
+    for ReleaseSession { key, lease } in items {
+        let done = sqlx::query(include_str!("../sql/sessions/release.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(lease.token.0)
+            .bind(lease.boot.0)
+            .execute(tx.conn())
+            .await?;
+        released.push(done.rows_affected() == 1);
+    }
+    Ok(released)
+}

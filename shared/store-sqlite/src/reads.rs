@@ -1,0 +1,242 @@
+//! What can be asked, from a snapshot.
+
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::message::Message;
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::{SessionRecord, SessionStatus};
+use mainspring_shared::step::Step;
+use mainspring_shared::store::{
+    ListSends, ListSessions, Page, QueueStats, ReadMessages, ScalingStats, ServerInfo,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::SqliteConnection;
+use sqlx::sqlite::SqliteRow;
+
+use crate::fault::Result;
+use crate::migrate;
+use crate::rows::{self, Cells, json};
+use crate::writer::clock;
+
+/// The version of SQLite, the schema, and the clock.
+pub(crate) async fn check(conn: &mut SqliteConnection) -> Result<ServerInfo> {
+    let schema = migrate::verify(conn).await?;
+    let version: String = sqlx::query_scalar(include_str!("../sql/stats/server.sql"))
+        .fetch_one(&mut *conn)
+        .await?;
+    Ok(ServerInfo {
+        server: format!("SQLite {version}"),
+        schema,
+        now: clock(conn, None).await?,
+    })
+}
+
+/// Sends by id.
+pub(crate) async fn sends(
+    conn: &mut SqliteConnection,
+    ids: Vec<(TenantId, SendId)>,
+) -> Result<Vec<Option<SendRecord>>> {
+    let mut found = Vec::with_capacity(ids.len());
+    for (tenant, id) in ids {
+        found.push(send(conn, tenant, id).await?);
+    }
+    Ok(found)
+}
+
+/// A send by id.
+pub(crate) async fn send(
+    conn: &mut SqliteConnection,
+    tenant: TenantId,
+    id: SendId,
+) -> Result<Option<SendRecord>> {
+    let row = sqlx::query(include_str!("../sql/sends/get.sql"))
+        .bind(tenant.0)
+        .bind(id.0)
+        .fetch_optional(conn)
+        .await?;
+    let row = row.as_ref();
+    row.map(|row| rows::send(&mut Cells::new(row, "sends")))
+        .transpose()
+}
+
+/// A session as it is now.
+pub(crate) async fn session(
+    conn: &mut SqliteConnection,
+    key: SessionKey,
+) -> Result<Option<SessionRecord>> {
+    let now = clock(conn, None).await?;
+    session_at(conn, now, key).await
+}
+
+/// A session as it is at `now`.
+pub(crate) async fn session_at(
+    conn: &mut SqliteConnection,
+    now: Timestamp,
+    key: SessionKey,
+) -> Result<Option<SessionRecord>> {
+    let row = sqlx::query(include_str!("../sql/sessions/get.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(now.0)
+        .fetch_optional(conn)
+        .await?;
+    row.as_ref().map(session_record).transpose()
+}
+
+/// `tenant, session_id, status, agent_version, metadata, created_at, updated_at, messages, spec`
+fn session_record(row: &SqliteRow) -> Result<SessionRecord> {
+    let mut cells = Cells::new(row, "sessions");
+    let key = cells.key()?;
+    session_fields(cells, key).map_err(|fault| fault.of_row(|| key.to_string()))
+}
+
+fn session_fields(mut cells: Cells<'_>, key: SessionKey) -> Result<SessionRecord> {
+    let status = cells.word("status", SessionStatus::parse)?;
+    let agent_version = cells.get("agent_version")?;
+    let metadata = cells.json("metadata")?;
+    let created_at = cells.time("created_at")?;
+    let updated_at = cells.time("updated_at")?;
+    let messages = cells.get("messages")?;
+    Ok(SessionRecord {
+        key,
+        status,
+        agent: cells.of("agents").json("spec")?,
+        agent_version,
+        metadata,
+        messages,
+        created_at,
+        updated_at,
+    })
+}
+
+/// Sessions, newest first.
+pub(crate) async fn sessions(
+    conn: &mut SqliteConnection,
+    query: ListSessions,
+) -> Result<Page<SessionRecord>> {
+    let now = clock(conn, None).await?;
+    let rows = sqlx::query(include_str!("../sql/sessions/list.sql"))
+        .bind(query.tenant.0)
+        .bind(query.before.map(|id| id.0))
+        .bind(now.0)
+        .bind(query.status.map(SessionStatus::as_str))
+        .bind(query.agent)
+        .bind(json(&query.metadata)?)
+        .bind(i64::from(query.limit) + 1)
+        .fetch_all(conn)
+        .await?;
+    page(&rows, query.limit, session_record)
+}
+
+/// Sends, newest first.
+pub(crate) async fn list_sends(
+    conn: &mut SqliteConnection,
+    query: ListSends,
+) -> Result<Page<SendRecord>> {
+    let sql = match query.session {
+        Some(_) => include_str!("../sql/sends/list_of_session.sql"),
+        None => include_str!("../sql/sends/list.sql"),
+    };
+    let rows = sqlx::query(sql)
+        .bind(query.tenant.0)
+        .bind(query.before.map(|id| id.0))
+        .bind(
+            query
+                .status
+                .map(mainspring_shared::send::SendStatus::as_str),
+        )
+        .bind(i64::from(query.limit) + 1)
+        .bind(query.session.map(|id| id.0))
+        .fetch_all(conn)
+        .await?;
+    page(&rows, query.limit, |row| {
+        rows::send(&mut Cells::new(row, "sends"))
+    })
+}
+
+/// A page of rows that were asked for with one more than the limit.
+fn page<T>(
+    rows: &[SqliteRow],
+    limit: u32,
+    read: impl Fn(&SqliteRow) -> Result<T>,
+) -> Result<Page<T>> {
+    let limit = limit as usize;
+    let data = rows.iter().take(limit).map(read).collect::<Result<_>>()?;
+    let more = rows.len() > limit;
+    Ok(Page { data, more })
+}
+
+/// A piece of a transcript.
+pub(crate) async fn messages(
+    conn: &mut SqliteConnection,
+    query: ReadMessages,
+) -> Result<Vec<Message>> {
+    let rows = sqlx::query(include_str!("../sql/messages/read.sql"))
+        .bind(query.key.tenant.0)
+        .bind(query.key.session.0)
+        .bind(query.after)
+        .bind(query.limit)
+        .fetch_all(conn)
+        .await?;
+    rows.iter()
+        .map(|row| rows::message(row).map(|(_, message)| message))
+        .collect()
+}
+
+/// A piece of a session's steps.
+pub(crate) async fn steps(
+    conn: &mut SqliteConnection,
+    key: SessionKey,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<Step>> {
+    let rows = sqlx::query(include_str!("../sql/steps/read.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(after)
+        .bind(limit)
+        .fetch_all(conn)
+        .await?;
+    rows.iter()
+        .map(|row| rows::step(row).map(|(_, step)| step))
+        .collect()
+}
+
+/// How much waits and runs, by pool.
+pub(crate) async fn queue_stats(
+    conn: &mut SqliteConnection,
+    at: Option<Timestamp>,
+) -> Result<Vec<QueueStats>> {
+    let now = clock(conn, at).await?;
+    let rows = sqlx::query(include_str!("../sql/stats/queue.sql"))
+        .bind(now.0)
+        .fetch_all(conn)
+        .await?;
+    let stats = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "session_hot");
+        let pool = cells.get("pool")?;
+        let mut number = |column| cells.get::<i64>(column).map(i64::unsigned_abs);
+        Ok(QueueStats {
+            pool,
+            ready: number("ready")?,
+            running: number("running")?,
+            oldest_ready_ms: number("oldest_ready_ms")?,
+        })
+    });
+    stats.collect()
+}
+
+/// What an autoscaler of one pool needs.
+pub(crate) async fn scaling(
+    conn: &mut SqliteConnection,
+    at: Option<Timestamp>,
+    pool: String,
+) -> Result<ScalingStats> {
+    let stats = queue_stats(conn, at).await?;
+    let stats = stats.into_iter().find(|stats| stats.pool == pool);
+    let (ready, running) = stats.map_or((0, 0), |stats| (stats.ready, stats.running));
+    Ok(ScalingStats {
+        ready,
+        running,
+        demand: ready + running,
+    })
+}

@@ -1,0 +1,245 @@
+//! Work under a lease: whether it still holds, and what a round writes.
+
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::lease::Lease;
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::step::{RoundRef, StepKind, StepRefs};
+use mainspring_shared::store::{AppendOutcome, AppendRound, CallRow, UsageRow};
+use mainspring_shared::time::Timestamp;
+use serde::Serialize;
+
+use crate::fault::Result;
+use crate::hot::{self, Author, Hot};
+use crate::rows::{Cells, json};
+use crate::writer::Tx;
+
+/// A session under a lease that holds, with the send that runs in it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) hot: Hot,
+    /// The running send's deadline.
+    pub(crate) deadline_at: Option<Timestamp>,
+}
+
+/// Messages that a step wrote.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stored {
+    pub(crate) first_seq: i64,
+    pub(crate) count: u32,
+}
+
+impl Stored {
+    /// A step's references to these messages.
+    pub(crate) fn refs(self, round: Option<RoundRef>) -> StepRefs {
+        StepRefs {
+            first_seq: (self.count > 0).then_some(self.first_seq),
+            messages: self.count,
+            round,
+            ..StepRefs::default()
+        }
+    }
+}
+
+/// Stores rounds one after the other.
+pub(crate) async fn all(tx: &mut Tx, items: Vec<AppendRound>) -> Result<Vec<AppendOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.push(one(tx, item).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
+    let send = item.send_id;
+    let Some(Held { mut hot, .. }) = held(tx, item.key, item.lease, send).await? else {
+        return Ok(AppendOutcome::LeaseLost);
+    };
+    let author = Author::from(item.lease);
+    let stored = write_messages(tx, &mut hot, author, send, &item.messages).await?;
+    write_calls(tx, item.key, send, item.round.index, &item.calls).await?;
+    write_usage(tx, item.key, send, &item.usage).await?;
+    sqlx::query(include_str!("../sql/sends/round.sql"))
+        .bind(item.key.tenant.0)
+        .bind(send.0)
+        .bind(json(&item.totals.usage)?)
+        .bind(item.totals.rounds)
+        .bind(item.totals.attempts)
+        .execute(tx.conn())
+        .await?;
+    let refs = stored.refs(Some(item.round));
+    let step = hot.step(tx, author, send, StepKind::Round, &refs).await?;
+    Ok(AppendOutcome::Appended {
+        first_seq: stored.first_seq,
+        step,
+        at: tx.now,
+        counters: hot.counters(),
+    })
+}
+
+/// The session, if the lease holds and the send runs under it.
+pub(crate) async fn held(
+    tx: &mut Tx,
+    key: SessionKey,
+    lease: Lease,
+    send: SendId,
+) -> Result<Option<Held>> {
+    let row = sqlx::query(include_str!("../sql/sessions/held.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(lease.token.0)
+        .bind(lease.boot.0)
+        .bind(send.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let mut cells = Cells::new(&row, "session_hot");
+    let hot = hot::read(&mut cells)?;
+    let deadline_at = cells.of("sends").time_opt("deadline_at")?;
+    Ok(Some(Held { hot, deadline_at }))
+}
+
+/// A row of `messages` on its way into the statement.
+#[derive(Debug, Serialize)]
+struct MessageRow<'m> {
+    seq: i64,
+    role: &'static str,
+    content: String,
+    tool_calls: Option<String>,
+    tool_call_id: Option<&'m str>,
+    name: Option<&'m str>,
+    round: i32,
+    asked_at_seq: Option<i64>,
+}
+
+/// Numbers messages and stores them. The hot row is changed in memory only: a step follows.
+pub(crate) async fn write_messages(
+    tx: &mut Tx,
+    hot: &mut Hot,
+    author: Author,
+    send: SendId,
+    messages: &[NewMessage],
+) -> Result<Stored> {
+    let now = tx.now;
+    let first_seq = hot.next_seq;
+    let stored = Stored {
+        first_seq,
+        count: messages.len() as u32,
+    };
+    if messages.is_empty() {
+        return Ok(stored);
+    }
+    let rows = messages.iter().zip(first_seq..);
+    let rows = rows
+        .map(|(message, seq)| message_row(message, seq))
+        .collect::<Result<Vec<_>>>()?;
+    hot.next_seq += rows.len() as i64;
+    sqlx::query(include_str!("../sql/messages/insert.sql"))
+        .bind(hot.key.tenant.0)
+        .bind(hot.key.session.0)
+        .bind(send.0)
+        .bind(author.epoch)
+        .bind(now.0)
+        .bind(json(&rows)?)
+        .execute(tx.conn())
+        .await?;
+    Ok(stored)
+}
+
+fn message_row(message: &NewMessage, seq: i64) -> Result<MessageRow<'_>> {
+    let calls = &message.tool_calls;
+    Ok(MessageRow {
+        seq,
+        role: message.role.as_str(),
+        content: json(&message.content)?,
+        tool_calls: (!calls.is_empty()).then(|| json(calls)).transpose()?,
+        tool_call_id: message.tool_call_id.as_deref(),
+        name: message.name.as_deref(),
+        round: message.round,
+        asked_at_seq: message.asked_back.map(|back| seq - i64::from(back)),
+    })
+}
+
+/// A row of `tool_calls` on its way into the statement.
+#[derive(Debug, Serialize)]
+struct CallCells<'c> {
+    call_id: &'c str,
+    place: i32,
+    name: &'c str,
+    arguments: String,
+    result: Option<String>,
+    failed: i32,
+}
+
+async fn write_calls(
+    tx: &mut Tx,
+    key: SessionKey,
+    send: SendId,
+    round: i32,
+    calls: &[CallRow],
+) -> Result<()> {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    let now = tx.now;
+    let mut rows = Vec::with_capacity(calls.len());
+    for call in calls {
+        rows.push(CallCells {
+            call_id: &call.call_id,
+            place: call.index,
+            name: &call.name,
+            arguments: json(&call.arguments)?,
+            result: call.result.as_ref().map(json).transpose()?,
+            failed: i32::from(call.failed),
+        });
+    }
+    sqlx::query(include_str!("../sql/calls/insert.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(send.0)
+        .bind(round)
+        .bind(now.0)
+        .bind(json(&rows)?)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// A row of `usage_rows` on its way into the statement.
+#[derive(Debug, Serialize)]
+struct UsageCells<'u> {
+    round: i32,
+    attempt: i32,
+    model: &'u str,
+    usage: String,
+}
+
+/// Stores what model responses cost.
+pub(crate) async fn write_usage(
+    tx: &mut Tx,
+    key: SessionKey,
+    send: SendId,
+    usage: &[UsageRow],
+) -> Result<()> {
+    if usage.is_empty() {
+        return Ok(());
+    }
+    let now = tx.now;
+    let mut rows = Vec::with_capacity(usage.len());
+    for row in usage {
+        rows.push(UsageCells {
+            round: row.round,
+            attempt: row.attempt,
+            model: &row.model,
+            usage: json(&row.usage)?,
+        });
+    }
+    sqlx::query(include_str!("../sql/usage/insert.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(send.0)
+        .bind(now.0)
+        .bind(json(&rows)?)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}

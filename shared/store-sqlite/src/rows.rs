@@ -1,0 +1,254 @@
+//! Rows into the domain's types. Files that select from a table list its columns in one order,
+//! and the readers here follow it.
+
+use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::message::{Message, Role};
+use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::step::{Step, StepKind};
+use mainspring_shared::store::{self, BootRecord};
+use mainspring_shared::time::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Decode, Row, Sqlite, Type};
+use uuid::Uuid;
+
+use crate::fault::{Fault, Result};
+
+/// A row, read column by column.
+#[derive(Debug)]
+pub(crate) struct Cells<'r> {
+    row: &'r SqliteRow,
+    table: &'static str,
+    next: usize,
+}
+
+impl<'r> Cells<'r> {
+    /// The row from its first column.
+    pub(crate) fn new(row: &'r SqliteRow, table: &'static str) -> Self {
+        Self {
+            row,
+            table,
+            next: 0,
+        }
+    }
+
+    /// The rest of the row, which belongs to another table.
+    pub(crate) fn of(mut self, table: &'static str) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// The next column as it is.
+    pub(crate) fn get<T>(&mut self, column: &'static str) -> Result<T>
+    where
+        T: Decode<'r, Sqlite> + Type<Sqlite>,
+    {
+        let value = self.row.try_get(self.next);
+        self.next += 1;
+        value.map_err(|error| self.corrupt(column, &error))
+    }
+
+    /// Whether the next column is null; reads nothing.
+    pub(crate) fn at_null(&self) -> Result<bool> {
+        use sqlx::ValueRef;
+        Ok(self.row.try_get_raw(self.next)?.is_null())
+    }
+
+    /// The next column as JSON text.
+    pub(crate) fn json<T: DeserializeOwned>(&mut self, column: &'static str) -> Result<T> {
+        let text: &str = self.get(column)?;
+        serde_json::from_str(text).map_err(|error| self.corrupt(column, &error))
+    }
+
+    /// The next column as JSON text, where there is any.
+    pub(crate) fn json_opt<T: DeserializeOwned>(
+        &mut self,
+        column: &'static str,
+    ) -> Result<Option<T>> {
+        let text: Option<&str> = self.get(column)?;
+        let value = text.map(serde_json::from_str).transpose();
+        value.map_err(|error| self.corrupt(column, &error))
+    }
+
+    /// The next column as one of a few words.
+    pub(crate) fn word<T>(
+        &mut self,
+        column: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T> {
+        let text: &str = self.get(column)?;
+        parse(text).ok_or_else(|| self.corrupt(column, &format!("{text:?} is not known")))
+    }
+
+    /// The next column as one of a few words, where there is any.
+    pub(crate) fn word_opt<T>(
+        &mut self,
+        column: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>> {
+        if self.at_null()? {
+            self.next += 1;
+            return Ok(None);
+        }
+        self.word(column, parse).map(Some)
+    }
+
+    pub(crate) fn time(&mut self, column: &'static str) -> Result<Timestamp> {
+        self.get(column).map(Timestamp)
+    }
+
+    pub(crate) fn time_opt(&mut self, column: &'static str) -> Result<Option<Timestamp>> {
+        let millis: Option<i64> = self.get(column)?;
+        Ok(millis.map(Timestamp))
+    }
+
+    pub(crate) fn send_id(&mut self) -> Result<SendId> {
+        self.get("send_id").map(SendId)
+    }
+
+    pub(crate) fn boot_opt(&mut self, column: &'static str) -> Result<Option<BootId>> {
+        let id: Option<Uuid> = self.get(column)?;
+        Ok(id.map(BootId))
+    }
+
+    pub(crate) fn token_opt(&mut self, column: &'static str) -> Result<Option<LeaseToken>> {
+        let id: Option<Uuid> = self.get(column)?;
+        Ok(id.map(LeaseToken))
+    }
+
+    /// The next two columns, `tenant, session_id`.
+    pub(crate) fn key(&mut self) -> Result<SessionKey> {
+        Ok(SessionKey {
+            tenant: TenantId(self.get("tenant")?),
+            session: SessionId(self.get("session_id")?),
+        })
+    }
+
+    /// A complaint about a column of this row, which its reader completes with the row's name.
+    pub(crate) fn corrupt(&self, column: &'static str, why: &dyn std::fmt::Display) -> Fault {
+        Fault::Corrupt {
+            table: self.table,
+            column,
+            row: String::new(),
+            detail: why.to_string(),
+        }
+    }
+}
+
+/// `tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
+/// agent_version, output_text, output, error, usage, rounds, attempts, crashes, cancel_requested,
+/// deadline_at, alarm_at, first_step, created_at, started_at, finished_at`
+pub(crate) fn send(cells: &mut Cells<'_>) -> Result<SendRecord> {
+    let key = cells.key()?;
+    let id = cells.send_id()?;
+    send_fields(cells, key, id).map_err(|fault| fault.of_row(|| id.to_string()))
+}
+
+fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<SendRecord> {
+    Ok(SendRecord {
+        id,
+        key,
+        position: cells.get("position")?,
+        status: cells.word("status", SendStatus::parse)?,
+        waiting_on: cells.word_opt("waiting_on", WaitingOn::parse)?,
+        stop_reason: cells.word_opt("stop_reason", StopReason::parse)?,
+        input: cells.json("input")?,
+        options: cells.json("options")?,
+        agent_version: cells.get("agent_version")?,
+        output_text: cells.get("output_text")?,
+        output: cells.json_opt("output")?,
+        error: cells.json_opt("error")?,
+        usage: cells.json_opt("usage")?.unwrap_or_default(),
+        rounds: cells.get("rounds")?,
+        attempts: cells.get("attempts")?,
+        crashes: cells.get("crashes")?,
+        cancel_requested: cells.get("cancel_requested")?,
+        deadline_at: cells.time_opt("deadline_at")?,
+        alarm_at: cells.time_opt("alarm_at")?,
+        first_step: cells.get("first_step")?,
+        created_at: cells.time("created_at")?,
+        started_at: cells.time_opt("started_at")?,
+        finished_at: cells.time_opt("finished_at")?,
+    })
+}
+
+/// `tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, round,
+/// asked_at_seq, epoch, created_at`
+pub(crate) fn message(row: &SqliteRow) -> Result<(SessionKey, Message)> {
+    let mut cells = Cells::new(row, "messages");
+    let key = cells.key()?;
+    let seq = cells.get("seq")?;
+    let message = message_fields(&mut cells, seq);
+    let message = message.map_err(|fault| fault.of_row(|| format!("{key}#{seq}")))?;
+    Ok((key, message))
+}
+
+fn message_fields(cells: &mut Cells<'_>, seq: i64) -> Result<Message> {
+    let role = |text: &str| {
+        [Role::User, Role::Assistant, Role::Tool]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+    };
+    Ok(Message {
+        seq,
+        send_id: cells.send_id()?,
+        role: cells.word("role", role)?,
+        content: cells.json("content")?,
+        tool_calls: cells.json_opt("tool_calls")?.unwrap_or_default(),
+        tool_call_id: cells.get("tool_call_id")?,
+        name: cells.get("name")?,
+        round: cells.get("round")?,
+        asked_at_seq: cells.get("asked_at_seq")?,
+        epoch: cells.get("epoch")?,
+        created_at: cells.time("created_at")?,
+    })
+}
+
+/// `tenant, session_id, n, send_id, kind, epoch, boot, at, refs`
+pub(crate) fn step(row: &SqliteRow) -> Result<(SessionKey, Step)> {
+    let mut cells = Cells::new(row, "steps");
+    let key = cells.key()?;
+    let n = cells.get("n")?;
+    let step = step_fields(&mut cells, n);
+    let step = step.map_err(|fault| fault.of_row(|| format!("{key}#{n}")))?;
+    Ok((key, step))
+}
+
+fn step_fields(cells: &mut Cells<'_>, n: i64) -> Result<Step> {
+    Ok(Step {
+        n,
+        send_id: cells.send_id()?,
+        kind: cells.word("kind", StepKind::parse)?,
+        epoch: cells.get("epoch")?,
+        boot: BootId(cells.get("boot")?),
+        at: cells.time("at")?,
+        refs: cells.json("refs")?,
+    })
+}
+
+/// `boot_id, role, name, pool, concurrency, in_flight, started_at, lease_until, dead_at`
+pub(crate) fn boot(row: &SqliteRow) -> Result<BootRecord> {
+    let mut cells = Cells::new(row, "boots");
+    let id = BootId(cells.get("boot_id")?);
+    boot_fields(&mut cells, id).map_err(|fault| fault.of_row(|| id.to_string()))
+}
+
+fn boot_fields(cells: &mut Cells<'_>, id: BootId) -> Result<BootRecord> {
+    Ok(BootRecord {
+        id,
+        role: cells.word("role", store::Role::parse)?,
+        name: cells.get("name")?,
+        pool: cells.get("pool")?,
+        concurrency: cells.get("concurrency")?,
+        in_flight: cells.get("in_flight")?,
+        started_at: cells.time("started_at")?,
+        lease_until: cells.time("lease_until")?,
+        dead_at: cells.time_opt("dead_at")?,
+    })
+}
+
+/// A value as its JSON text.
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+    Ok(serde_json::to_string(value)?)
+}

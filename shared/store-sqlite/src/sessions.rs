@@ -1,0 +1,133 @@
+//! Creating, changing and deleting sessions.
+
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
+use mainspring_shared::send::SendResult;
+use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
+use mainspring_shared::step::StepRefs;
+use mainspring_shared::store::{
+    CreateOutcome, DeleteOutcome, IdempotencyKey, NewSession, SessionPatch, UpdateOutcome,
+};
+use uuid::Uuid;
+
+use crate::accept::{self, Seen};
+use crate::complete::finish;
+use crate::fault::Result;
+use crate::hot;
+use crate::reads;
+use crate::rows::json;
+use crate::writer::Tx;
+
+/// Creates sessions one after the other.
+pub(crate) async fn create(
+    tx: &mut Tx,
+    items: Vec<(NewSession, Option<IdempotencyKey>)>,
+) -> Result<Vec<CreateOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for (new, key) in items {
+        outcomes.push(create_one(tx, new, key).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn create_one(
+    tx: &mut Tx,
+    new: NewSession,
+    key: Option<IdempotencyKey>,
+) -> Result<CreateOutcome> {
+    if let Some(key) = &key {
+        match accept::seen(tx, key).await? {
+            Seen::Never => {}
+            Seen::Before(session) => return Ok(CreateOutcome::Replayed(SessionId(session))),
+            Seen::OtherBody => return Ok(CreateOutcome::Mismatch),
+        }
+        accept::remember(tx, key, new.key.session.0).await?;
+    }
+    accept::create(tx, &new).await?;
+    Ok(CreateOutcome::Created(Box::new(SessionRecord {
+        key: new.key,
+        status: SessionStatus::Idle,
+        agent: new.agent,
+        agent_version: 1,
+        metadata: new.metadata,
+        messages: 0,
+        created_at: tx.now,
+        updated_at: tx.now,
+    })))
+}
+
+/// Changes a session.
+pub(crate) async fn update(
+    tx: &mut Tx,
+    key: SessionKey,
+    patch: SessionPatch,
+) -> Result<UpdateOutcome> {
+    let now = tx.now;
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(UpdateOutcome::NotFound);
+    };
+    let mut hot = session.hot;
+    if let Some(agent) = &patch.agent {
+        agent.pool().clone_into(&mut hot.pool);
+        sqlx::query(include_str!("../sql/agents/add.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(json(agent)?)
+            .bind(agent.name.clone())
+            .execute(tx.conn())
+            .await?;
+    }
+    hot.lifecycle = match patch.closed {
+        Some(true) => Lifecycle::Closed,
+        Some(false) => Lifecycle::Open,
+        None => hot.lifecycle,
+    };
+    hot.save(tx).await?;
+    sqlx::query(include_str!("../sql/sessions/update.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(patch.metadata.as_ref().map(json).transpose()?)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(match reads::session_at(tx.conn(), now, key).await? {
+        Some(record) => UpdateOutcome::Updated(Box::new(record)),
+        None => UpdateOutcome::NotFound,
+    })
+}
+
+/// Ends a session's open sends under a grant and leaves its tombstone.
+pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result<DeleteOutcome> {
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(DeleteOutcome::NotFound);
+    };
+    let mut hot = session.hot;
+    let owner = hot.owner.take();
+    hot.token = None;
+    hot.ready_since = None;
+    hot.pending = 0;
+    hot.signals = 0;
+    hot.lifecycle = Lifecycle::Deleted;
+    let author = hot.grant(boot);
+    let open: Vec<Uuid> = sqlx::query_scalar(include_str!("../sql/sends/open_in_order.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_all(tx.conn())
+        .await?;
+    let cancelled: Vec<SendId> = open.into_iter().map(SendId).collect();
+    let end = SendResult::cancelled();
+    for send in &cancelled {
+        let refs = StepRefs::default();
+        finish(tx, &mut hot, author, *send, &end, None, refs).await?;
+    }
+    hot.save(tx).await?;
+    sqlx::query(include_str!("../sql/sessions/erase.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(DeleteOutcome::Deleted {
+        cancelled,
+        owner,
+        last_step: hot.next_step - 1,
+    })
+}

@@ -1,0 +1,330 @@
+//! The port: each method is one function of a noun, as one transaction.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::message::Message;
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::step::Step;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
+    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
+    DeleteOutcome, Dump, Error, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
+    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
+    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
+
+use crate::fault::{self, Fault};
+use crate::lock::DirLock;
+use crate::options::SqliteOptions;
+use crate::writer::{Commit, Tx, Writer, clock};
+use crate::{
+    accept, audit, boots, cancel, claim, complete, dump, migrate, park, reads, rounds, sessions,
+    sweep,
+};
+
+/// The store port on one SQLite file. Clones of its parts are cheap; the data directory is held
+/// until the last of them is dropped.
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: Writer,
+    readers: SqlitePool,
+}
+
+impl SqliteStore {
+    /// Takes the data directory, opens the file and makes sure of its schema.
+    ///
+    /// # Errors
+    ///
+    /// `Locked` when another process has the directory; `SchemaMissing` and `SchemaNewer` when the
+    /// schema does not fit; `Unavailable` when the file cannot be opened.
+    pub async fn open(options: SqliteOptions) -> Result<Self> {
+        if options.migrate == migrate::MigratePolicy::Verify {
+            must_exist(&options)?;
+        }
+        let (dir, name) = (options.data_dir(), options.name.clone());
+        let lock = tokio::task::spawn_blocking(move || DirLock::take(&dir, &name));
+        let lock = lock.await.map_err(|ended| Error::Unavailable {
+            source: Box::new(ended),
+        })??;
+        let mut conn = options.writer().connect().await.map_err(Fault::from)?;
+        migrate::prepare(&mut conn, options.migrate).await?;
+        Ok(Self {
+            writer: Writer::new(conn, Some(lock)),
+            readers: options.pool(),
+        })
+    }
+
+    /// Opens the file for reading only, beside whoever writes to it. Every method that writes
+    /// answers `Refused`.
+    ///
+    /// # Errors
+    ///
+    /// As for `open`, but never `Locked`.
+    pub async fn open_read_only(options: SqliteOptions) -> Result<Self> {
+        must_exist(&options)?;
+        let mut conn = options.reader().connect().await.map_err(Fault::from)?;
+        migrate::verify(&mut conn).await?;
+        Ok(Self {
+            writer: Writer::new(conn, None),
+            readers: options.pool(),
+        })
+    }
+
+    /// Runs `work` as one durable transaction.
+    async fn write<T, W>(&self, at: Option<Timestamp>, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: for<'t> FnOnce(&'t mut Tx) -> BoxFuture<'t, fault::Result<T>> + Send + 'static,
+    {
+        self.writer.run(Commit::Durable, at, work).await
+    }
+
+    /// Runs `work` on a reader.
+    async fn read<T, W>(&self, work: W) -> Result<T>
+    where
+        W: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, fault::Result<T>> + Send,
+    {
+        let mut conn = self.readers.acquire().await.map_err(Fault::from)?;
+        Ok(work(&mut conn).await?)
+    }
+
+    /// Runs `work` on a reader that sees one state of the file throughout.
+    async fn snapshot<T, W>(&self, work: W) -> Result<T>
+    where
+        W: for<'c> FnOnce(&'c mut SqliteConnection) -> BoxFuture<'c, fault::Result<T>> + Send,
+    {
+        let mut tx = self.readers.begin().await.map_err(Fault::from)?;
+        let answer = work(&mut tx).await?;
+        tx.commit().await.map_err(Fault::from)?;
+        Ok(answer)
+    }
+}
+
+fn must_exist(options: &SqliteOptions) -> Result<()> {
+    if options.file.exists() {
+        return Ok(());
+    }
+    Err(Error::SchemaMissing {
+        found: 0,
+        needed: migrate::needed(),
+    })
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn now(&self) -> Result<Timestamp> {
+        self.read(|conn| Box::pin(clock(conn, None))).await
+    }
+
+    async fn check(&self) -> Result<ServerInfo> {
+        self.read(|conn| Box::pin(reads::check(conn))).await
+    }
+
+    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
+        self.write(at, |tx| Box::pin(boots::register(tx, boot)))
+            .await
+    }
+
+    async fn renew_boot(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        ttl: Duration,
+        in_flight: u32,
+    ) -> Result<Renewal> {
+        self.write(at, move |tx| {
+            Box::pin(boots::renew(tx, boot, ttl, in_flight))
+        })
+        .await
+    }
+
+    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()> {
+        self.write(at, move |tx| Box::pin(boots::stop(tx, boot)))
+            .await
+    }
+
+    async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
+        self.read(move |conn| Box::pin(boots::list(conn, at))).await
+    }
+
+    async fn create_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewSession, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateOutcome>> {
+        self.write(at, |tx| Box::pin(sessions::create(tx, items)))
+            .await
+    }
+
+    async fn update_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        patch: SessionPatch,
+    ) -> Result<UpdateOutcome> {
+        self.write(at, move |tx| Box::pin(sessions::update(tx, key, patch)))
+            .await
+    }
+
+    async fn delete_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        boot: BootId,
+    ) -> Result<DeleteOutcome> {
+        self.write(at, move |tx| Box::pin(sessions::delete(tx, key, boot)))
+            .await
+    }
+
+    async fn accept_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AcceptSend>,
+    ) -> Result<Vec<AcceptOutcome>> {
+        self.write(at, move |tx| Box::pin(accept::all(tx, boot, items)))
+            .await
+    }
+
+    async fn cancel_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<(TenantId, SendId)>,
+    ) -> Result<Vec<CancelOutcome>> {
+        self.write(at, move |tx| Box::pin(cancel::all(tx, boot, items)))
+            .await
+    }
+
+    async fn resume_recovery(
+        &self,
+        at: Option<Timestamp>,
+        _boot: BootId,
+        key: SessionKey,
+    ) -> Result<Option<SendId>> {
+        self.write(at, move |tx| Box::pin(cancel::resume_recovery(tx, key)))
+            .await
+    }
+
+    async fn claim_sessions(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<ClaimSession>,
+    ) -> Result<Vec<ClaimOutcome>> {
+        self.writer
+            .run(Commit::Relaxed, at, move |tx| {
+                Box::pin(claim::all(tx, boot, items))
+            })
+            .await
+    }
+
+    async fn append_rounds(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<AppendRound>,
+    ) -> Result<Vec<AppendOutcome>> {
+        self.write(at, |tx| Box::pin(rounds::all(tx, items))).await
+    }
+
+    async fn complete_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<CompleteSend>,
+    ) -> Result<Vec<CompleteOutcome>> {
+        self.write(at, |tx| Box::pin(complete::all(tx, items)))
+            .await
+    }
+
+    async fn park_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ParkSend>,
+    ) -> Result<Vec<ParkOutcome>> {
+        self.write(at, |tx| Box::pin(park::all(tx, items))).await
+    }
+
+    async fn release_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ReleaseSession>,
+    ) -> Result<Vec<bool>> {
+        self.write(at, |tx| Box::pin(park::release(tx, items)))
+            .await
+    }
+
+    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {
+        self.read(move |conn| Box::pin(sweep::ready(conn, at, query)))
+            .await
+    }
+
+    async fn sweep_alarms(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        limit: u32,
+    ) -> Result<AlarmSweep> {
+        self.write(at, move |tx| Box::pin(sweep::alarms(tx, boot, limit)))
+            .await
+    }
+
+    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        self.write(at, move |tx| Box::pin(sweep::retention(tx, keep)))
+            .await
+    }
+
+    async fn get_sends(&self, ids: Vec<(TenantId, SendId)>) -> Result<Vec<Option<SendRecord>>> {
+        self.read(|conn| Box::pin(reads::sends(conn, ids))).await
+    }
+
+    async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>> {
+        self.read(move |conn| Box::pin(reads::session(conn, key)))
+            .await
+    }
+
+    async fn list_sessions(&self, query: ListSessions) -> Result<Page<SessionRecord>> {
+        self.read(|conn| Box::pin(reads::sessions(conn, query)))
+            .await
+    }
+
+    async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
+        self.read(|conn| Box::pin(reads::list_sends(conn, query)))
+            .await
+    }
+
+    async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
+        self.read(move |conn| Box::pin(reads::messages(conn, query)))
+            .await
+    }
+
+    async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
+        self.read(move |conn| Box::pin(reads::steps(conn, key, after, limit)))
+            .await
+    }
+
+    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        self.read(move |conn| Box::pin(reads::queue_stats(conn, at)))
+            .await
+    }
+
+    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats> {
+        let pool = pool.to_owned();
+        self.read(move |conn| Box::pin(reads::scaling(conn, at, pool)))
+            .await
+    }
+
+    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>> {
+        self.snapshot(move |conn| Box::pin(audit::all(conn, at, options)))
+            .await
+    }
+
+    async fn dump(&self) -> Result<Dump> {
+        self.snapshot(|conn| Box::pin(dump::all(conn))).await
+    }
+}

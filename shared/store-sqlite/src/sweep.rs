@@ -1,0 +1,167 @@
+//! What has to happen by itself: ready sessions found again, alarms served, old rows removed.
+
+use std::time::Duration;
+
+use mainspring_shared::id::BootId;
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::store::{AlarmSweep, ReadySession, SweepReady, Swept};
+use mainspring_shared::time::Timestamp;
+use sqlx::SqliteConnection;
+use sqlx::sqlite::SqliteRow;
+
+use crate::cancel::set_alarm;
+use crate::complete::{finish_queued, finish_unowned, past_deadline};
+use crate::fault::Result;
+use crate::hot::{self, Hot, Session};
+use crate::rows::{self, Cells};
+use crate::writer::{Tx, clock};
+
+/// Rows that one retention sweep removes of a kind, so that it never holds the writer for long.
+const RETENTION_BATCH: i64 = 1_000;
+
+/// Sessions that have work and no live owner, oldest first.
+pub(crate) async fn ready(
+    conn: &mut SqliteConnection,
+    at: Option<Timestamp>,
+    query: SweepReady,
+) -> Result<Swept> {
+    let now = clock(conn, at).await?;
+    let after = query.after;
+    let rows = sqlx::query(include_str!("../sql/sessions/ready.sql"))
+        .bind(now.0)
+        .bind(now.0.saturating_sub(query.older_than_ms))
+        .bind(query.pool)
+        .bind(after.map_or(i64::MIN, |(since, _)| since.0))
+        .bind(after.map_or(i32::MIN, |(_, key)| key.tenant.0))
+        .bind(after.map(|(_, key)| key.session.0).unwrap_or_default())
+        .bind(i64::from(query.limit) + 1)
+        .fetch_all(conn)
+        .await?;
+    let mut sessions = rows.iter().map(ready_session).collect::<Result<Vec<_>>>()?;
+    let more = sessions.len() > query.limit as usize;
+    sessions.truncate(query.limit as usize);
+    let last = sessions.last().filter(|_| more);
+    let next = last.map(|session| (session.ready_since, session.key));
+    Ok(Swept { sessions, next })
+}
+
+fn ready_session(row: &SqliteRow) -> Result<ReadySession> {
+    let mut cells = Cells::new(row, "session_hot");
+    Ok(ReadySession {
+        key: cells.key()?,
+        pool: cells.get("pool")?,
+        priority: hot::priority(cells.get("priority")?),
+        ready_since: cells.time("ready_since")?,
+    })
+}
+
+/// Serves due alarms, oldest first.
+pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<AlarmSweep> {
+    let now = tx.now;
+    let rows = sqlx::query(include_str!("../sql/sends/due.sql"))
+        .bind(now.0)
+        .bind(limit)
+        .fetch_all(tx.conn())
+        .await?;
+    let mut sweep = AlarmSweep {
+        now,
+        ..AlarmSweep::default()
+    };
+    for row in &rows {
+        let send = rows::send(&mut Cells::new(row, "sends"))?;
+        if let Some(session) = hot::load(tx, send.key).await? {
+            serve(tx, boot, session, &send, &mut sweep).await?;
+            sweep.served += 1;
+        }
+    }
+    let next: Option<i64> = sqlx::query_scalar(include_str!("../sql/sends/next_alarm.sql"))
+        .fetch_one(tx.conn())
+        .await?;
+    sweep.next_alarm_at = next.map(Timestamp);
+    Ok(sweep)
+}
+
+async fn serve(
+    tx: &mut Tx,
+    boot: BootId,
+    session: Session,
+    send: &SendRecord,
+    sweep: &mut AlarmSweep,
+) -> Result<()> {
+    let now = tx.now;
+    let Session { mut hot, head, .. } = session;
+    let too_late = send.deadline_at.is_some_and(|deadline| deadline <= now);
+    match send.status {
+        SendStatus::Queued if too_late => {
+            let step = finish_queued(tx, &mut hot, boot, send, &past_deadline()).await?;
+            sweep.finished.push((send.key, send.id, step));
+        }
+        // Its worker watches the deadline.
+        SendStatus::Running if hot.owner.is_some() => disarm(tx, send).await?,
+        SendStatus::Running | SendStatus::Waiting if too_late => {
+            let end = past_deadline();
+            let (step, ring) = finish_unowned(tx, &mut hot, boot, send, &end).await?;
+            sweep.finished.push((send.key, send.id, step));
+            sweep.ring.extend(ring);
+        }
+        SendStatus::Queued => {
+            sweep
+                .ring
+                .extend(take_place(tx, &mut hot, head, send).await?);
+        }
+        SendStatus::Running | SendStatus::Waiting => {
+            hot.ready_since = None;
+            sweep.ring.extend(hot.make_ready(now));
+            hot.save(tx).await?;
+            set_alarm(tx, send, send.position).await?;
+        }
+        // Nothing is left to do for it.
+        SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => {
+            disarm(tx, send).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a delayed send its place.
+async fn take_place(
+    tx: &mut Tx,
+    hot: &mut Hot,
+    head: Option<SendStatus>,
+    send: &SendRecord,
+) -> Result<Option<ReadySession>> {
+    let position = hot.next_position;
+    hot.next_position += 1;
+    let ring = hot.gain_work(tx.now, head, send.options.priority);
+    hot.save(tx).await?;
+    set_alarm(tx, send, Some(position)).await?;
+    Ok(ring)
+}
+
+async fn disarm(tx: &mut Tx, send: &SendRecord) -> Result<()> {
+    sqlx::query(include_str!("../sql/sends/disarm.sql"))
+        .bind(send.key.tenant.0)
+        .bind(send.id.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Removes a batch of what is old enough; returns how many rows went.
+pub(crate) async fn retention(tx: &mut Tx, keep: Duration) -> Result<u64> {
+    let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
+    let before = tx.now.0.saturating_sub(keep);
+    let mut removed = 0;
+    for sql in [
+        include_str!("../sql/idempotency/expire.sql"),
+        include_str!("../sql/boots/expire.sql"),
+    ] {
+        let done = sqlx::query(sql)
+            .bind(before)
+            .bind(RETENTION_BATCH)
+            .execute(tx.conn())
+            .await?;
+        removed += done.rows_affected();
+    }
+    Ok(removed)
+}

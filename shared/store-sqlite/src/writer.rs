@@ -1,0 +1,173 @@
+//! The one connection that writes, and the one transaction that is open on it.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use mainspring_shared::store;
+use mainspring_shared::time::Timestamp;
+use sqlx::SqliteConnection;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use crate::fault::{Fault, Result};
+use crate::lock::DirLock;
+
+/// How often a transaction is begun while another program holds the file. Each attempt waits for
+/// the connection's busy timeout.
+const BEGIN_ATTEMPTS: u32 = 3;
+
+/// What a commit promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Commit {
+    /// It survives a power cut.
+    Durable,
+    /// It survives this process; a power cut may undo it.
+    Relaxed,
+}
+
+/// The writer. Callers take turns in the order they came.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    conn: SqliteConnection,
+    /// A transaction was begun and not seen to end: its work panicked.
+    open: bool,
+    /// The data directory is held as long as anything can still write; none on a file that is only
+    /// read.
+    _lock: Option<DirLock>,
+}
+
+/// An open write transaction.
+#[derive(Debug)]
+pub(crate) struct Tx {
+    state: OwnedMutexGuard<State>,
+    /// The database's clock at its begin; one moment for the whole transaction.
+    pub(crate) now: Timestamp,
+}
+
+impl Writer {
+    pub(crate) fn new(conn: SqliteConnection, lock: Option<DirLock>) -> Self {
+        let state = State {
+            conn,
+            open: false,
+            _lock: lock,
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// Runs `work` as one transaction: all of it is committed, or on an error none. The work has a
+    /// task of its own, so that a caller that goes away, or that is slow to be polled, neither
+    /// leaves a transaction open nor keeps others waiting.
+    pub(crate) async fn run<T, W>(
+        &self,
+        commit: Commit,
+        at: Option<Timestamp>,
+        work: W,
+    ) -> store::Result<T>
+    where
+        T: Send + 'static,
+        W: for<'t> FnOnce(&'t mut Tx) -> BoxFuture<'t, Result<T>> + Send + 'static,
+    {
+        let state = self.state.clone();
+        let task = tokio::spawn(async move {
+            let mut tx = Tx::begin(state.lock_owned().await, commit, at).await?;
+            match work(&mut tx).await {
+                Ok(value) => tx.commit().await.map(|()| value),
+                Err(fault) => {
+                    tx.rollback().await;
+                    Err(fault)
+                }
+            }
+        });
+        match task.await {
+            Ok(result) => Ok(result?),
+            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            Err(ended) => Err(store::Error::Unavailable {
+                source: Box::new(ended),
+            }),
+        }
+    }
+}
+
+impl Tx {
+    async fn begin(
+        mut state: OwnedMutexGuard<State>,
+        commit: Commit,
+        at: Option<Timestamp>,
+    ) -> Result<Self> {
+        if state.open {
+            end(&mut state, "ROLLBACK").await.ok();
+        }
+        let sql = match commit {
+            Commit::Durable => include_str!("../sql/transaction/begin_durable.sql"),
+            Commit::Relaxed => include_str!("../sql/transaction/begin_relaxed.sql"),
+        };
+        let mut attempt = 1;
+        loop {
+            state.open = true;
+            let begun = sqlx::query(sql)
+                .bind(at.map(|at| at.0))
+                .fetch_all(&mut state.conn)
+                .await;
+            match begun {
+                Ok(rows) => {
+                    let now = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+                    let now = Timestamp(sqlx::Row::try_get(now, 0)?);
+                    return Ok(Self { state, now });
+                }
+                Err(error) => {
+                    end(&mut state, "ROLLBACK").await.ok();
+                    let fault = Fault::from(error);
+                    if !fault.is_busy() || attempt == BEGIN_ATTEMPTS {
+                        return Err(fault);
+                    }
+                    attempt += 1;
+                }
+            }
+        }
+    }
+
+    /// The connection, for this transaction's statements.
+    pub(crate) fn conn(&mut self) -> &mut SqliteConnection {
+        &mut self.state.conn
+    }
+
+    async fn commit(mut self) -> Result<()> {
+        let committed = end(&mut self.state, "COMMIT").await;
+        if committed.is_err() {
+            // A commit that failed has either ended its transaction or left it open: afterwards
+            // it is undone either way.
+            self.rollback().await;
+        }
+        committed
+    }
+
+    async fn rollback(mut self) {
+        if let Err(error) = end(&mut self.state, "ROLLBACK").await {
+            tracing::debug!(%error, "nothing was left to roll back");
+        }
+    }
+}
+
+async fn end(state: &mut State, sql: &'static str) -> Result<()> {
+    sqlx::query(sql).execute(&mut state.conn).await?;
+    state.open = false;
+    Ok(())
+}
+
+/// The database's clock, or what replaces it.
+pub(crate) async fn clock(conn: &mut SqliteConnection, at: Option<Timestamp>) -> Result<Timestamp> {
+    if let Some(at) = at {
+        return Ok(at);
+    }
+    let now = sqlx::query_scalar(include_str!("../sql/transaction/clock.sql"))
+        .bind(None::<i64>)
+        .fetch_one(conn)
+        .await?;
+    Ok(Timestamp(now))
+}
