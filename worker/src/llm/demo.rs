@@ -161,7 +161,9 @@ fn results(messages: &[Arc<Message>]) -> Option<String> {
 
 fn error(fail: &Fail) -> Error {
     match *fail {
-        Fail::Status(code, wait) => status::classify(code, status::Refusal::said("as asked"), wait),
+        Fail::Status(code, wait) => {
+            status::classify(code, &status::Refusal::said("as asked"), wait)
+        }
         Fail::Timeout => Error::Timeout {
             wait: Wait::FirstByte,
             limit: Duration::ZERO,

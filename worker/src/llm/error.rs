@@ -145,7 +145,7 @@ mod tests {
         let message = String::new();
         let wait = Error::Timeout {
             wait: Wait::End,
-            limit: Duration::from_secs(600),
+            limit: Duration::from_mins(10),
         };
         assert_eq!(
             wait.to_string(),

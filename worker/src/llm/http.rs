@@ -4,22 +4,21 @@
 //! streams on one HTTP/2 connection and wait when the provider's bound on streams, often 100, is
 //! reached), the request's body freed once written, and an answer's bytes dropped as they are read.
 
+mod client;
+
 use std::error::Error as _;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use mainspring_shared::time::Clock;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::answer::{ANSWER_BYTES_MAX, Ear, too_large};
@@ -29,15 +28,6 @@ use super::secret::Secret;
 use super::settings::ProviderSettings;
 use super::status::{Refusal, classify, retry_after};
 use super::{json, sse};
-
-/// Connections that are kept for the next attempt.
-const IDLE_CONNECTIONS_MAX: usize = 4_096;
-
-/// How long a connection is kept; below the minute after which proxies commonly close theirs.
-const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(50);
-
-/// Names looked up at once. Each lookup takes a thread.
-const LOOKUPS_MAX: usize = 8;
 
 /// As much of a refusal is read as can hold its error object.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -121,7 +111,7 @@ impl Endpoint {
             map.insert(name, value);
         }
         Ok(Self {
-            client: client(settings, &url)?,
+            client: client::client(settings, &url)?,
             url,
             headers: map,
             key: settings.api_key.clone(),
@@ -145,7 +135,7 @@ impl Endpoint {
 
     /// The error of an error object inside an answer.
     pub(super) fn refusal(key: &Secret, error: &Value) -> Error {
-        super::status::classify_inside(Refusal::from_value(error, key))
+        super::status::classify_inside(&Refusal::from_value(error, key))
     }
 
     /// The key, to take out of what is shown.
@@ -201,7 +191,7 @@ impl Endpoint {
             .unwrap_or_default();
         Err(classify(
             status.as_u16(),
-            Refusal::from_body(&body, &self.key),
+            &Refusal::from_body(&body, &self.key),
             wait,
         ))
     }
@@ -258,51 +248,6 @@ impl Endpoint {
                 return Ok(());
             }
         }
-    }
-}
-
-fn client(settings: &ProviderSettings, url: &Url) -> Result<Client, SetupError> {
-    let mut builder = Client::builder()
-        .http1_only()
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .user_agent(concat!("mainspring/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(settings.connect_timeout)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-        .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
-        .dns_resolver(Arc::new(Resolver {
-            turns: Arc::new(Semaphore::new(LOOKUPS_MAX)),
-        }));
-    if is_loopback(url) {
-        builder = builder.no_proxy();
-    }
-    builder.build().map_err(|source| SetupError::Client {
-        provider: settings.name.clone(),
-        source,
-    })
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-}
-
-/// The system's resolver, a few lookups at a time: a burst of attempts must not take a thread
-/// each.
-#[derive(Debug)]
-struct Resolver {
-    turns: Arc<Semaphore>,
-}
-
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let turns = Arc::clone(&self.turns);
-        Box::pin(async move {
-            let _turn = turns.acquire_owned().await?;
-            let found: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
     }
 }
 

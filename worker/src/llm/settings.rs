@@ -92,9 +92,9 @@ impl ProviderSettings {
             stream: true,
             connect_timeout: Duration::from_secs(10),
             // Twice the silence: a long prompt is read, and a queue waited out, before it.
-            first_byte_timeout: Duration::from_secs(120),
-            idle_timeout: Duration::from_secs(60),
-            attempt_timeout: Duration::from_secs(600),
+            first_byte_timeout: Duration::from_mins(2),
+            idle_timeout: Duration::from_mins(1),
+            attempt_timeout: Duration::from_mins(10),
             headers: Vec::new(),
         }
     }

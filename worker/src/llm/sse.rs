@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_and_an_endless_event_are_refused() {
-        let line = vec![b'x'; 65];
+        let line = [b'x'; 65];
         assert!(read(64, [&line[..]]).is_err());
         assert!(read(64, line.chunks(7)).is_err());
         let event = b"data: 123456789\n".repeat(8);

@@ -138,10 +138,10 @@ impl Refusal {
 }
 
 /// The error for a status other than 2xx.
-pub(super) fn classify(status: u16, refusal: Refusal, retry_after: Option<Duration>) -> Error {
+pub(super) fn classify(status: u16, refusal: &Refusal, retry_after: Option<Duration>) -> Error {
     let message = format!("status {status}: {}", refusal.message);
     match status {
-        401 | 402 | 403 if refusal.filtered() => Error::Refused { message },
+        401..=403 if refusal.filtered() => Error::Refused { message },
         401..=403 => Error::Auth { message },
         429 if refusal.unpaid() => Error::Auth { message },
         429 => Error::RateLimited {
@@ -153,7 +153,7 @@ pub(super) fn classify(status: u16, refusal: Refusal, retry_after: Option<Durati
             retry_after,
         },
         413 => Error::ContextOverflow { message },
-        400..=499 => refused(&refusal, message),
+        400..=499 => refused(refusal, message),
         // A redirect is not followed: it would carry the key elsewhere.
         _ => Error::bad(message),
     }
@@ -172,7 +172,7 @@ fn refused(refusal: &Refusal, message: String) -> Error {
 }
 
 /// The error for an error object inside an answer that began with 200.
-pub(super) fn classify_inside(refusal: Refusal) -> Error {
+pub(super) fn classify_inside(refusal: &Refusal) -> Error {
     if let Some(status) = refusal.status {
         return classify(status, refusal, None);
     }
@@ -189,7 +189,7 @@ pub(super) fn classify_inside(refusal: Refusal) -> Error {
         || refusal.unpaid()
         || refusal.hints(&["invalid_request"])
     {
-        refused(&refusal, message)
+        refused(refusal, message)
     } else {
         // Overload, a server's failure, or unknown: that another attempt costs little is certain.
         Error::Unavailable {

@@ -4,7 +4,7 @@ use reqwest::header::HeaderValue;
 
 fn code(status: u16, body: &str) -> String {
     let refusal = Refusal::from_body(body.as_bytes(), &Secret::default());
-    classify(status, refusal, None).code().to_string()
+    classify(status, &refusal, None).code().to_string()
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn an_error_inside_an_answer_is_judged_by_its_type() {
     for (body, expected) in table {
         let refusal = Refusal::from_body(body.as_bytes(), &Secret::default());
         assert_eq!(
-            classify_inside(refusal).code().to_string(),
+            classify_inside(&refusal).code().to_string(),
             expected,
             "{body}"
         );

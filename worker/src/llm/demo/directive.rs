@@ -12,7 +12,7 @@ use super::super::json;
 const CHUNKS_MAX: usize = 10_000;
 
 /// The longest wait that can be asked for.
-const WAIT_MAX: Duration = Duration::from_secs(3_600);
+const WAIT_MAX: Duration = Duration::from_hours(1);
 
 /// Tools that one answer can be made to call.
 const CALLS_MAX: usize = 64;

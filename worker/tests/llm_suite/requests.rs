@@ -1,0 +1,200 @@
+//! What is sent, to the byte.
+
+use mainspring_shared::message::{ContentPart, NewMessage, Role, ToolCall};
+use mainspring_worker::llm::{Kind, Request, Secret, ToolSpec};
+use serde_json::{Value, json};
+
+use super::server::{Answer, Received, Server};
+use super::{KEY, ask, hello, message, model, said, settings};
+
+async fn sent(kind: Kind, path: &str, stream: bool, request: &Request) -> Received {
+    let server = Server::start(Answer::new(500, "text/plain", b"no", 100)).await;
+    let mut settings = settings(kind, &server.url(path));
+    settings.stream = stream;
+    settings
+        .headers
+        .push(("x-organisation".to_owned(), Secret::new("acme")));
+    let _ = ask(&*model(&settings), request).await;
+    let received = server.received();
+    assert_eq!(received.len(), 1);
+    received[0].clone()
+}
+
+async fn body(kind: Kind, request: &Request) -> String {
+    let received = sent(kind, "/v1", true, request).await;
+    let value: Value = serde_json::from_slice(&received.body).unwrap();
+    serde_json::to_string_pretty(&value).unwrap()
+}
+
+fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
+    ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments,
+    }
+}
+
+fn result(id: &str, text: &str) -> NewMessage {
+    NewMessage {
+        tool_call_id: Some(id.to_owned()),
+        name: Some("read".to_owned()),
+        ..said(Role::Tool, text)
+    }
+}
+
+fn reasoning(text: &str, signature: Option<&str>) -> ContentPart {
+    ContentPart::Reasoning {
+        text: text.to_owned(),
+        signature: signature.map(Into::into),
+    }
+}
+
+/// A conversation with everything that a window can hold, begun in its middle.
+fn long() -> Request {
+    let asking = NewMessage {
+        content: vec![
+            reasoning("signed", Some("c2ln")),
+            reasoning("", Some("redacted:c2VhbGVk")),
+            ContentPart::text("I look."),
+        ],
+        tool_calls: vec![
+            call("call_1", "read", json!({"path": "a.txt", "lines": [1, 2]})),
+            call("functions.now:0", "now", json!({})),
+            call("call_3", "write", json!("{\"text\": \"cut o")),
+        ],
+        ..said(Role::Assistant, "")
+    };
+    let thinking = NewMessage {
+        content: vec![
+            reasoning("unsigned", None),
+            ContentPart::text("So it is "),
+            ContentPart::text("done."),
+        ],
+        ..said(Role::Assistant, "")
+    };
+    let only_thought = NewMessage {
+        content: vec![reasoning("alone", None)],
+        ..said(Role::Assistant, "")
+    };
+    let news = [
+        result("call_0", "of a call before the window"),
+        said(Role::Assistant, "earlier"),
+        said(Role::User, "look"),
+        asking,
+        result("functions.now:0", ""),
+        result("call_1", "contents \"é\"\n"),
+        result("call_3", "invalid arguments"),
+        thinking,
+        said(Role::User, "first"),
+        only_thought,
+        said(Role::User, "  "),
+        said(Role::User, "second"),
+    ];
+    Request {
+        system: Some("Be brief.".to_owned()),
+        messages: (1..)
+            .zip(news)
+            .map(|(seq, new)| message(seq, new))
+            .collect(),
+        temperature: Some(0.5),
+        tools: vec![
+            ToolSpec {
+                name: "read".to_owned(),
+                description: "Reads a file.".to_owned(),
+                parameters: json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}),
+            },
+            ToolSpec {
+                name: "now".to_owned(),
+                description: String::new(),
+                parameters: Value::Null,
+            },
+        ],
+        ..hello()
+    }
+}
+
+#[tokio::test]
+async fn a_long_conversation_is_sent_as_chat_completions_want_it() {
+    insta::assert_snapshot!(body(Kind::OpenAi, &long()).await);
+}
+
+#[tokio::test]
+async fn a_long_conversation_is_sent_as_messages_want_it() {
+    insta::assert_snapshot!(body(Kind::Anthropic, &long()).await);
+}
+
+#[tokio::test]
+async fn the_same_request_is_the_same_bytes_and_a_longer_one_begins_like_the_shorter() {
+    for kind in [Kind::OpenAi, Kind::Anthropic] {
+        let first = sent(kind, "/v1", true, &long()).await.body;
+        assert_eq!(first, sent(kind, "/v1", true, &long()).await.body);
+        let mut longer = long();
+        longer
+            .messages
+            .push(message(13, said(Role::Assistant, "answer")));
+        longer.messages.push(message(14, said(Role::User, "third")));
+        let longer = sent(kind, "/v1", true, &longer).await.body;
+        let (first, longer) = (
+            String::from_utf8(first).unwrap(),
+            String::from_utf8(longer).unwrap(),
+        );
+        let until = first.find("second").unwrap() + "second".len();
+        assert_eq!(first[..until], longer[..until]);
+    }
+}
+
+#[tokio::test]
+async fn each_provider_gets_its_path_its_key_and_its_headers() {
+    let openai = sent(Kind::OpenAi, "/some/v4/", true, &hello()).await;
+    assert_eq!(openai.line, "POST /some/v4/chat/completions HTTP/1.1");
+    assert_eq!(
+        openai.header("authorization"),
+        Some(format!("Bearer {KEY}").as_str())
+    );
+    assert_eq!(openai.header("accept"), Some("text/event-stream"));
+    for path in ["", "/", "/v1", "/v1/"] {
+        let anthropic = sent(Kind::Anthropic, path, false, &hello()).await;
+        assert_eq!(anthropic.line, "POST /v1/messages HTTP/1.1", "{path}");
+        assert_eq!(anthropic.header("x-api-key"), Some(KEY));
+        assert_eq!(anthropic.header("anthropic-version"), Some("2023-06-01"));
+        assert_eq!(anthropic.header("authorization"), None);
+        assert_eq!(anthropic.header("accept"), Some("application/json"));
+        assert_eq!(anthropic.header("x-organisation"), Some("acme"));
+        assert_eq!(anthropic.header("content-type"), Some("application/json"));
+        let length = anthropic.header("content-length").unwrap();
+        assert_eq!(length, anthropic.body.len().to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_small_request_says_no_more_than_it_must() {
+    let openai = sent(Kind::OpenAi, "/v1", false, &hello()).await.body;
+    assert_eq!(
+        String::from_utf8(openai).unwrap(),
+        r#"{"model":"m","messages":[{"role":"user","content":"hello"}],"max_tokens":100,"stream":false}"#
+    );
+    let anthropic = sent(Kind::Anthropic, "/v1", false, &hello()).await.body;
+    assert_eq!(
+        String::from_utf8(anthropic).unwrap(),
+        r#"{"model":"m","max_tokens":100,"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]}],"stream":false}"#
+    );
+}
+
+#[tokio::test]
+async fn messages_begin_with_the_user_and_never_with_nothing() {
+    let mut request = hello();
+    request.messages = vec![
+        message(1, said(Role::Tool, "orphan")),
+        message(2, said(Role::User, " ")),
+    ];
+    let received = sent(Kind::Anthropic, "/v1", true, &request).await;
+    let value: Value = serde_json::from_slice(&received.body).unwrap();
+    assert_eq!(
+        value["messages"],
+        json!([{"role": "user", "content": [{"type": "text", "text": "[empty message]"}]}])
+    );
+    request.messages = Vec::new();
+    let received = sent(Kind::Anthropic, "/v1", true, &request).await;
+    let value: Value = serde_json::from_slice(&received.body).unwrap();
+    assert_eq!(value["messages"][0]["role"], "user");
+}
