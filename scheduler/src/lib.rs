@@ -1,1 +1,25 @@
-//! mainspring-scheduler
+#![doc = include_str!("../README.md")]
+
+// What comes in.
+mod accept;
+mod api;
+mod ring;
+
+// Who waits for what.
+mod stream;
+mod watch;
+
+// What runs by itself: `boot` renews this process's life, `loops::sweep` rings for forgotten
+// sessions, `loops::alarms` serves what is due, `loops::retention` removes what is over.
+mod boot;
+mod loops;
+
+// How it all hangs together.
+mod app;
+mod config;
+mod metrics;
+mod run;
+
+pub use app::{OnAccepting, Parts, RenderMetrics};
+pub use config::SchedulerConfig;
+pub use run::{Error, run};

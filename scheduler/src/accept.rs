@@ -1,0 +1,133 @@
+//! Accepting sends: what concurrent requests bring shares a transaction.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mainspring_runtime::Group;
+use mainspring_shared::bus::{Bus, StepNotice, Topic};
+use mainspring_shared::store::{AcceptOutcome, AcceptSend};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::api::problem::Problem;
+use crate::app::App;
+use crate::metrics::{ACCEPT_GROUP, ACCEPTED};
+
+/// Groups of single sends under way at once. With one, a group is as large as the load allows,
+/// and the fewest commits carry the most sends.
+const LANES: usize = 1;
+
+/// Groups of batches under way at once: while one commits, the next is being written.
+const BATCH_LANES: usize = 2;
+
+/// What became of one send, or why nothing is known to have become of it.
+pub(crate) type Accepting = Result<AcceptOutcome, Problem>;
+
+/// The way into the database for sends.
+#[derive(Debug)]
+pub(crate) struct Accept {
+    group: Group<AcceptSend, Accepting>,
+    room: Arc<Semaphore>,
+    batches: Arc<Semaphore>,
+}
+
+impl Accept {
+    /// Starts the group's task. It holds the application weakly, so that it ends with it.
+    pub(crate) fn new(app: std::sync::Weak<App>, accepting_max: usize) -> Self {
+        let group = Group::spawn(LANES, move |items: Vec<AcceptSend>| {
+            let app = app.clone();
+            async move {
+                match app.upgrade() {
+                    Some(app) => commit(&app, items).await,
+                    None => vec![Err(Problem::stopping()); items.len()],
+                }
+            }
+        });
+        Self {
+            group,
+            room: Arc::new(Semaphore::new(accepting_max)),
+            batches: Arc::new(Semaphore::new(BATCH_LANES)),
+        }
+    }
+
+    /// Accepts one send. Refuses with `limit.exceeded` while too many are on their way.
+    pub(crate) async fn one(&self, item: AcceptSend) -> Accepting {
+        let _room = self.take_room(1)?;
+        self.group
+            .submit(item)
+            .await
+            .unwrap_or_else(|_| Err(Problem::stopping()))
+    }
+
+    /// Room for `count` sends on their way.
+    pub(crate) fn take_room(&self, count: usize) -> Result<OwnedSemaphorePermit, Problem> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let room = self.room.clone();
+        room.try_acquire_many_owned(count)
+            .map_err(|_| Problem::too_much("accept"))
+    }
+}
+
+/// Accepts many sends of one caller, in order, in transactions of at most `batch_group_max`. Goes
+/// on to its end even if the caller goes away.
+pub(crate) async fn many(app: &Arc<App>, mut items: Vec<AcceptSend>) -> Vec<Accepting> {
+    let count = items.len();
+    let app = app.clone();
+    let work = tokio::spawn(async move {
+        let mut outcomes = Vec::with_capacity(count);
+        while !items.is_empty() {
+            let rest = items.split_off(items.len().min(app.config.batch_group_max.max(1)));
+            let group = std::mem::replace(&mut items, rest);
+            let lane = app.accept.batches.clone().acquire_owned().await;
+            outcomes.extend(commit(&app, group).await);
+            drop(lane);
+        }
+        outcomes
+    });
+    work.await
+        .unwrap_or_else(|_| vec![Err(Problem::internal()); count])
+}
+
+/// One transaction, and after it the rings and the notices that it calls for.
+async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<Accepting> {
+    let count = items.len();
+    let boot = match app.boot_id() {
+        Ok(boot) => boot,
+        Err(problem) => return vec![Err(problem); count],
+    };
+    let sends: Vec<_> = items
+        .iter()
+        .map(|item| (item.target.key(), item.id))
+        .collect();
+    let mut outcomes = match app.store.accept_sends(None, boot, items).await {
+        Ok(outcomes) if outcomes.len() == count => outcomes,
+        Ok(_) => return vec![Err(Problem::internal()); count],
+        Err(error) => return vec![Err(Problem::from(&error)); count],
+    };
+    let mut notices = Vec::with_capacity(count);
+    for ((key, send), outcome) in sends.into_iter().zip(&mut outcomes) {
+        if let AcceptOutcome::Accepted(accepted) = outcome {
+            notices.push(StepNotice {
+                key,
+                send,
+                n: accepted.step,
+                settled: false,
+            });
+            app.ringer.ring(accepted.ring.take());
+        }
+    }
+    metrics::counter!(ACCEPTED).increment(notices.len() as u64);
+    metrics::histogram!(ACCEPT_GROUP).record(count as f64);
+    publish_steps(app.bus.as_ref(), &notices);
+    outcomes.into_iter().map(Ok).collect()
+}
+
+/// Tells every scheduler of steps that were committed here.
+pub(crate) fn publish_steps(bus: &dyn Bus, notices: &[StepNotice]) {
+    if notices.is_empty() {
+        return;
+    }
+    match serde_json::to_vec(notices) {
+        Ok(json) => bus.publish(Topic::Steps, Bytes::from(json)),
+        Err(error) => tracing::error!(error = %error, "notices could not be written"),
+    }
+}

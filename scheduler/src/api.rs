@@ -1,0 +1,61 @@
+//! The HTTP API: one module per noun, and what they share.
+
+mod batch;
+mod events;
+mod extract;
+mod gate;
+mod health;
+mod idempotency;
+mod messages;
+mod openapi;
+mod operations;
+pub(crate) mod problem;
+mod respond;
+mod sends;
+mod sessions;
+mod validate;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use crate::app::App;
+
+/// Every path. `openapi.rs` documents the same ones; a test compares the two.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/sessions", get(sessions::list).post(sessions::create))
+        .route(
+            "/v1/sessions/{id}",
+            get(sessions::show)
+                .patch(sessions::change)
+                .delete(sessions::remove),
+        )
+        .route("/v1/sessions/{id}/messages", get(messages::list))
+        .route("/v1/sessions/{id}/sends", post(sends::create_in_session))
+        .route("/v1/sessions/{id}/events", get(events::of_session))
+        .route("/v1/sessions/{id}/resume", post(sessions::resume))
+        .route("/v1/sessions/{id}/abort", post(sessions::abort))
+        .route("/v1/sends", get(sends::list).post(sends::create))
+        .route("/v1/sends:batch", post(batch::create))
+        .route("/v1/sends/{id}", get(sends::show))
+        .route("/v1/sends/{id}/cancel", post(sends::cancel))
+        .route("/v1/sends/{id}/events", get(events::of_send))
+        .route("/v1/workers", get(operations::workers))
+        .route("/v1/queue", get(operations::queue))
+        .route("/v1/scaling/{pool}", get(operations::scaling))
+        .route("/v1/info", get(health::info))
+        .route("/livez", get(health::live))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(openapi::show))
+        .route("/errors/{code}", get(problem::advice))
+        .method_not_allowed_fallback(problem::method_not_allowed)
+        .fallback(problem::nothing_here)
+        .layer(axum::middleware::from_fn_with_state(
+            app.clone(),
+            gate::pass,
+        ))
+        .with_state(app)
+}

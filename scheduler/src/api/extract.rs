@@ -1,0 +1,371 @@
+//! What requests are made of: paths, queries and bodies, each refused with a problem that says
+//! where it is wrong.
+
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
+use bytes::{Bytes, BytesMut};
+use futures::{FutureExt, StreamExt};
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::time::Span;
+use serde::de::DeserializeOwned;
+
+use super::problem::Problem;
+use crate::app::App;
+
+/// Items of a page unless the request says otherwise.
+const LIMIT_DEFAULT: u32 = 50;
+
+/// Items that a page may have.
+const LIMIT_MAX: u32 = 200;
+
+/// The session that a path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SessionPath(pub(super) SessionKey);
+
+impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let id = path_text(parts, state)
+            .await
+            .and_then(|text| text.parse().ok());
+        let session = id.ok_or_else(Problem::session_not_found)?;
+        Ok(Self(SessionKey {
+            tenant: TenantId::DEFAULT,
+            session,
+        }))
+    }
+}
+
+/// The send that a path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SendPath(pub(super) SendId);
+
+impl<S: Send + Sync> FromRequestParts<S> for SendPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let id = path_text(parts, state)
+            .await
+            .and_then(|text| text.parse().ok());
+        id.map(Self).ok_or_else(Problem::send_not_found)
+    }
+}
+
+async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> Option<String> {
+    let path = Path::<String>::from_request_parts(parts, state).await;
+    path.ok().map(|Path(text)| text)
+}
+
+/// The query, taken parameter by parameter; what nobody took is refused.
+#[derive(Debug, Default)]
+pub(super) struct Params(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        Self::parse(&parts.uri)
+    }
+}
+
+impl Params {
+    fn parse(uri: &Uri) -> Result<Self, Problem> {
+        if uri.query().is_none_or(str::is_empty) {
+            return Ok(Self::default());
+        }
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|_| Problem::new(Code::RequestInvalid, "the query cannot be read"))?;
+        for (name, value) in &pairs {
+            if name.contains('\0') || value.contains('\0') {
+                return Err(parameter("", "must not contain U+0000"));
+            }
+        }
+        Ok(Self(pairs))
+    }
+
+    /// A parameter's text.
+    pub(super) fn take(&mut self, name: &str) -> Option<String> {
+        let found = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.swap_remove(found).1)
+    }
+
+    /// A parameter as something that can be parsed.
+    pub(super) fn parsed<T: std::str::FromStr>(
+        &mut self,
+        name: &str,
+        expected: &str,
+    ) -> Result<Option<T>, Problem> {
+        let Some(text) = self.take(name) else {
+            return Ok(None);
+        };
+        text.parse()
+            .map(Some)
+            .map_err(|_| parameter(name, expected))
+    }
+
+    /// `limit`, within its bounds.
+    pub(super) fn limit(&mut self) -> Result<u32, Problem> {
+        let expected = "must be a number from 1 to 200";
+        let limit = self.parsed("limit", expected)?.unwrap_or(LIMIT_DEFAULT);
+        if (1..=LIMIT_MAX).contains(&limit) {
+            Ok(limit)
+        } else {
+            Err(parameter("limit", expected))
+        }
+    }
+
+    /// `wait`, cut to what this server allows.
+    pub(super) fn wait(&mut self, wait_max: Duration) -> Result<Option<Duration>, Problem> {
+        let wait = self.parsed::<Span>("wait", "must be a duration like 30s")?;
+        Ok(wait.map(|Span(wait)| wait.min(wait_max)))
+    }
+
+    /// The parameters `metadata.NAME=TEXT` or `metadata[NAME]=TEXT`.
+    pub(super) fn metadata(&mut self) -> std::collections::BTreeMap<String, String> {
+        let name_of = |key: &str| {
+            let dotted = key.strip_prefix("metadata.");
+            let bracketed = || key.strip_prefix("metadata[")?.strip_suffix(']');
+            dotted
+                .or_else(bracketed)
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+        };
+        let mut filters = std::collections::BTreeMap::new();
+        self.0.retain(|(key, value)| match name_of(key) {
+            // A repeated one stays and is refused with the rest.
+            Some(name) if !filters.contains_key(&name) => {
+                filters.insert(name, value.clone());
+                false
+            }
+            Some(_) | None => true,
+        });
+        filters
+    }
+
+    /// Refuses what is left.
+    pub(super) fn finish(self) -> Result<(), Problem> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(parameter(name, "is unknown here, or given twice")),
+        }
+    }
+}
+
+/// A problem with one query parameter.
+pub(super) fn parameter(name: &str, detail: &str) -> Problem {
+    Problem::invalid(
+        format!("?{name}"),
+        format!("the query parameter {name} {detail}"),
+    )
+}
+
+/// Reads a whole body, at most `bytes_max` long.
+pub(super) async fn read_body(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Bytes, Problem> {
+    let said = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    if said.is_some_and(|said: u64| said > bytes_max as u64) {
+        return Err(Problem::too_large(bytes_max));
+    }
+    let mut stream = body.into_data_stream();
+    let mut reading = Box::pin(collect(&mut stream, bytes_max));
+    // Most bodies have arrived with their heads: no timer for those.
+    if let Some(read) = reading.as_mut().now_or_never() {
+        return read;
+    }
+    tokio::select! {
+        read = reading => read,
+        () = app.clock.sleep(app.config.body_timeout) => {
+            Err(Problem::new(Code::RequestInvalid, "the body did not arrive in time"))
+        }
+    }
+}
+
+async fn collect(stream: &mut BodyDataStream, bytes_max: usize) -> Result<Bytes, Problem> {
+    let broken = |_| Problem::new(Code::RequestInvalid, "the body could not be read");
+    let Some(first) = stream.next().await.transpose().map_err(broken)? else {
+        return Ok(Bytes::new());
+    };
+    let mut whole: Option<BytesMut> = None;
+    let mut length = first.len();
+    while length <= bytes_max {
+        let Some(chunk) = stream.next().await.transpose().map_err(broken)? else {
+            return Ok(whole.map_or(first, BytesMut::freeze));
+        };
+        length += chunk.len();
+        whole
+            .get_or_insert_with(|| BytesMut::from(&first[..]))
+            .extend_from_slice(&chunk);
+    }
+    Err(Problem::too_large(bytes_max))
+}
+
+/// Refuses a body that says it is something other than JSON.
+pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(given) = headers.get(CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let essence = given
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    let lower = essence.to_ascii_lowercase();
+    if lower == "application/json"
+        || (lower.starts_with("application/") && lower.ends_with("+json"))
+    {
+        return Ok(());
+    }
+    Err(Problem::invalid(
+        "#content-type",
+        "the body must be application/json",
+    ))
+}
+
+/// Reads a JSON body.
+pub(super) async fn json_body(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Bytes, Problem> {
+    expect_json(headers)?;
+    read_body(app, headers, body, bytes_max).await
+}
+
+/// Refuses a body that says anything: for requests that have nothing to say.
+pub(super) async fn no_body(app: &App, headers: &HeaderMap, body: Body) -> Result<(), Problem> {
+    let bytes = read_body(app, headers, body, app.config.body_bytes_max).await?;
+    let text = bytes.trim_ascii();
+    if text.is_empty() {
+        return Ok(());
+    }
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    parse::<Nothing>(text, "").map(drop)
+}
+
+/// Parses JSON. What is wrong is named by a pointer that begins with `at`.
+pub(super) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Problem> {
+    serde_json::from_slice(json).map_err(|_| explain::<T>(json, at))
+}
+
+/// Parses once more, slowly, to learn where the fault is.
+fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Problem {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let error = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Err(error) => error,
+        Ok(_) => {
+            return Problem::new(
+                Code::RequestInvalid,
+                "the body goes on after its JSON value",
+            );
+        }
+    };
+    let mut pointer = at.to_owned();
+    for segment in error.path().iter() {
+        match segment {
+            serde_path_to_error::Segment::Seq { index } => push(&mut pointer, &index.to_string()),
+            serde_path_to_error::Segment::Map { key } => push(&mut pointer, key),
+            serde_path_to_error::Segment::Enum { .. } | serde_path_to_error::Segment::Unknown => {}
+        }
+    }
+    let inner = error.into_inner();
+    let text = inner.to_string();
+    if inner.is_syntax() || inner.is_eof() {
+        return Problem::new(
+            Code::RequestInvalid,
+            format!("the body is not JSON: {text}"),
+        );
+    }
+    // The fault is told by its place in the document, not by line and column.
+    let said = text
+        .rsplit_once(" at line ")
+        .map_or(text.as_str(), |(said, _)| said);
+    for (intro, end) in [("unknown field `", "`, "), ("missing field `", "`")] {
+        if let Some(rest) = said.strip_prefix(intro)
+            && let Some((name, _)) = rest.split_once(end)
+            && !pointer.ends_with(&format!("/{}", escaped(name)))
+        {
+            push(&mut pointer, name);
+        }
+    }
+    Problem::invalid(pointer, said)
+}
+
+/// Appends a member to a JSON pointer.
+pub(super) fn push(pointer: &mut String, member: &str) {
+    pointer.push('/');
+    pointer.push_str(&escaped(member));
+}
+
+fn escaped(member: &str) -> String {
+    member.replace('~', "~0").replace('/', "~1")
+}
+
+/// The id in a body, whose malformed form is as unknown as an unused one.
+pub(super) fn session_id(text: &str) -> Result<SessionId, Problem> {
+    text.parse().map_err(|_| Problem::session_not_found())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(query: &str) -> Params {
+        Params::parse(&format!("/x?{query}").parse().expect("a uri")).expect("parses")
+    }
+
+    #[test]
+    fn a_parameter_that_nobody_takes_is_refused() {
+        let mut query = params("limit=7&colour=red");
+        assert_eq!(query.limit(), Ok(7));
+        assert!(query.finish().is_err());
+        let mut twice = params("limit=7&limit=8");
+        assert!(twice.limit().is_ok());
+        assert!(twice.finish().is_err());
+    }
+
+    #[test]
+    fn limits_are_bounded() {
+        for query in ["limit=0", "limit=201", "limit=-1", "limit=x", "limit="] {
+            assert!(params(query).limit().is_err(), "{query}");
+        }
+        assert_eq!(Params::default().limit(), Ok(LIMIT_DEFAULT));
+    }
+
+    #[test]
+    fn metadata_filters_have_two_spellings() {
+        let mut query = params("metadata.team=x&metadata%5Bkind%5D=y%20z");
+        let filters = query.metadata();
+        assert_eq!(filters["team"], "x");
+        assert_eq!(filters["kind"], "y z");
+        assert!(query.finish().is_ok());
+    }
+
+    #[test]
+    fn a_wait_is_cut_to_what_is_allowed() {
+        let max = Duration::from_secs(60);
+        assert_eq!(params("wait=2h").wait(max), Ok(Some(max)));
+        assert_eq!(
+            params("wait=250ms").wait(max),
+            Ok(Some(Duration::from_millis(250)))
+        );
+        assert!(params("wait=30").wait(max).is_err());
+    }
+}

@@ -1,0 +1,326 @@
+//! Sends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::bus::StepNotice;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::send::{SendRecord, SendStatus, SendView};
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, ListSends, Target,
+};
+use mainspring_shared::usage::Usage;
+
+use super::extract::{
+    Params, SendPath, SessionPath, json_body, no_body, parameter, parse, session_id,
+};
+use super::idempotency;
+use super::problem::Problem;
+use super::respond::{self, List};
+use super::sessions::{new_session, signal};
+use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
+use crate::accept::publish_steps;
+use crate::app::App;
+use crate::watch::{Watching, wait_for};
+
+/// `POST /v1/sessions/{id}/sends`
+pub(super) async fn create_in_session(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: SendBody = parse(&json, "")?;
+    let mut checks = Checks::new();
+    checks.input(&body.input);
+    let options = checks.options(body.options);
+    checks.finish()?;
+    let idempotency = if headers.contains_key("idempotency-key") {
+        let route = format!("POST /v1/sessions/{}/sends", key.session);
+        idempotency::of_request(&headers, &route, &json)?
+    } else {
+        None
+    };
+    let target = Target::Existing(key);
+    accept(
+        &app,
+        AcceptSend {
+            id: SendId(app.entropy.ordered_id()),
+            target,
+            input: body.input.0,
+            options,
+            idempotency,
+            queued_max: app.config.queued_max,
+        },
+        wait,
+    )
+    .await
+}
+
+/// `POST /v1/sends`
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: SendAnywhereBody = parse(&json, "")?;
+    let mut checks = Checks::new();
+    if body.idempotency_key.is_some() {
+        checks.refuse("/idempotency_key", "is a header here: Idempotency-Key");
+    }
+    let key = idempotency::of_request(&headers, "POST /v1/sends", &json)?;
+    let item = build(&app, checks, body, key)?;
+    accept(&app, item, wait).await
+}
+
+/// A send as its body asks for it.
+pub(super) fn build(
+    app: &App,
+    mut checks: Checks,
+    body: SendAnywhereBody,
+    idempotency: Option<IdempotencyKey>,
+) -> Result<AcceptSend, Problem> {
+    checks.input(&body.input);
+    let options = checks.options(body.options);
+    let session = body.session.unwrap_or_default();
+    let fields = session.agent.is_some() || session.metadata.is_some();
+    let target = match body.session_id.or(session.session_id) {
+        Some(text) => {
+            if fields {
+                checks.refuse("/session", "creates a session and excludes session_id");
+            }
+            checks.finish()?;
+            let session = session_id(&text)?;
+            Target::Existing(SessionKey {
+                tenant: TenantId::DEFAULT,
+                session,
+            })
+        }
+        None => {
+            let fields = NewSessionBody {
+                agent: session.agent,
+                metadata: session.metadata,
+            };
+            let session = new_session(app, &mut checks, "/session", fields);
+            checks.finish()?;
+            Target::New(Box::new(session))
+        }
+    };
+    Ok(AcceptSend {
+        id: SendId(app.entropy.ordered_id()),
+        target,
+        input: body.input.0,
+        options,
+        idempotency,
+        queued_max: app.config.queued_max,
+    })
+}
+
+/// Accepts a send and waits for it if asked to.
+async fn accept(app: &App, item: AcceptSend, wait: Option<Duration>) -> Result<Response, Problem> {
+    let (key, id) = (item.target.key(), item.id);
+    // Whoever waits is in place before the send exists, so that its end cannot be missed.
+    let waiting = wait.map(|wait| (app.watch.send(id), wait));
+    match app.accept.one(item).await? {
+        AcceptOutcome::Accepted(accepted) => {
+            let fresh = accepted_view(key, id, &accepted);
+            let Some((watching, wait)) = waiting else {
+                return respond::send(StatusCode::ACCEPTED, &fresh);
+            };
+            // The send stands whatever happens to the reads: without an answer it is shown as it
+            // was accepted.
+            match wait_for(app, &watching, key.tenant, None, wait).await {
+                Ok(Some(send)) => answer(send),
+                Ok(None) | Err(_) => respond::send(StatusCode::ACCEPTED, &fresh),
+            }
+        }
+        AcceptOutcome::Replayed(first) => {
+            let send = match wait {
+                Some(wait) => watched(app, app.watch.send(first), key.tenant, wait).await?,
+                None => app.read_send(key.tenant, first).await?,
+            };
+            let send = send.ok_or_else(Problem::send_not_found)?;
+            // Without a wait the first answer was 202, whatever has become of the send since.
+            let status = if wait.is_some() {
+                respond::status_of(&send)
+            } else {
+                StatusCode::ACCEPTED
+            };
+            let mut response = respond::send(status, &SendView::from(send))?;
+            respond::mark_replayed(&mut response);
+            Ok(response)
+        }
+        AcceptOutcome::Mismatch => Err(Problem::mismatch()),
+        AcceptOutcome::Refused(reason) => Err(Problem::from(reason)),
+    }
+}
+
+fn answer(send: SendRecord) -> Result<Response, Problem> {
+    respond::send(respond::status_of(&send), &SendView::from(send))
+}
+
+/// A send that was accepted this moment, as a read would show it.
+pub(super) fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) -> SendView {
+    SendView {
+        id,
+        session_id: key.session,
+        status: SendStatus::Queued,
+        stop_reason: None,
+        output_text: None,
+        output: None,
+        error: None,
+        usage: Usage::default(),
+        rounds: 0,
+        attempts: 0,
+        waiting_on: None,
+        position: accepted.position,
+        created_at: accepted.created_at,
+        started_at: None,
+        finished_at: None,
+    }
+}
+
+/// A send that exists already, once it is settled or the wait is over.
+async fn watched(
+    app: &App,
+    watching: Watching<SendId>,
+    tenant: TenantId,
+    wait: Duration,
+) -> Result<Option<SendRecord>, Problem> {
+    match app.read_send(tenant, watching.key()).await? {
+        None => Ok(None),
+        known => wait_for(app, &watching, tenant, known, wait).await,
+    }
+}
+
+/// `GET /v1/sends`
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit()?;
+    let before = params.parsed::<SendId>("cursor", "must be a next_cursor")?;
+    let session = params.take("session_id");
+    let status = params.take("status").map(|text| {
+        let expected = "must be queued, running, waiting, completed, failed or cancelled";
+        SendStatus::parse(&text).ok_or_else(|| parameter("status", expected))
+    });
+    let status = status.transpose()?;
+    params.finish()?;
+    // A malformed id is as unknown as an unused one, and nothing belongs to either.
+    let session = match session.map(|text| text.parse::<SessionId>()) {
+        Some(Err(_)) => return respond::json(StatusCode::OK, &List::<SendView>::whole(Vec::new())),
+        Some(Ok(session)) => Some(session),
+        None => None,
+    };
+    let query = ListSends {
+        tenant: TenantId::DEFAULT,
+        session,
+        status,
+        before,
+        limit,
+    };
+    let page = app.store.list_sends(query).await?;
+    let last = page
+        .data
+        .last()
+        .filter(|_| page.more)
+        .map(|record| record.id.to_string());
+    let data: Vec<_> = page.data.into_iter().map(SendView::from).collect();
+    respond::json(
+        StatusCode::OK,
+        &List {
+            data,
+            next_cursor: last,
+        },
+    )
+}
+
+/// `GET /v1/sends/{id}`
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    SendPath(id): SendPath,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let tenant = TenantId::DEFAULT;
+    let found = match wait {
+        Some(wait) => watched(&app, app.watch.send(id), tenant, wait).await?,
+        None => app.read_send(tenant, id).await?,
+    };
+    let found = found.ok_or_else(Problem::send_not_found)?;
+    respond::json(StatusCode::OK, &SendView::from(found))
+}
+
+/// `POST /v1/sends/{id}/cancel`
+pub(super) async fn cancel(
+    State(app): State<Arc<App>>,
+    SendPath(id): SendPath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    cancel_one(&app, id, wait).await
+}
+
+/// Cancels a send: 200 when it has ended, 202 when its worker was told.
+pub(super) async fn cancel_one(
+    app: &App,
+    id: SendId,
+    wait: Option<Duration>,
+) -> Result<Response, Problem> {
+    let tenant = TenantId::DEFAULT;
+    let watching = app.watch.send(id);
+    let outcomes = app
+        .store
+        .cancel_sends(None, app.boot_id()?, vec![(tenant, id)])
+        .await?;
+    match outcomes.into_iter().next() {
+        Some(CancelOutcome::Cancelled { send, step, ring }) => {
+            app.ringer.ring(ring);
+            let notice = StepNotice {
+                key: send.key,
+                send: id,
+                n: step,
+                settled: true,
+            };
+            publish_steps(app.bus.as_ref(), &[notice]);
+            answer(*send)
+        }
+        Some(CancelOutcome::Signalled { send, .. }) => {
+            signal(app, send.key);
+            let Some(wait) = wait else {
+                return answer(*send);
+            };
+            let known = Some(*send);
+            let ended = wait_for(app, &watching, tenant, known, wait).await?;
+            answer(ended.ok_or_else(Problem::send_not_found)?)
+        }
+        Some(CancelOutcome::AlreadyFinal(send)) if send.status == SendStatus::Cancelled => {
+            answer(*send)
+        }
+        Some(CancelOutcome::AlreadyFinal(send)) => Err(Problem::new(
+            Code::SendNotCancellable,
+            format!("the send is {} already", send.status.as_str()),
+        )),
+        Some(CancelOutcome::NotFound) => Err(Problem::send_not_found()),
+        None => Err(Problem::internal()),
+    }
+}

@@ -1,0 +1,298 @@
+//! Sessions.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use mainspring_shared::bus::{StepNotice, Topic};
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::send::{SendStatus, SendView, WaitingOn};
+use mainspring_shared::session::{SessionStatus, SessionView};
+use mainspring_shared::store::{
+    CreateOutcome, DeleteOutcome, ListSends, ListSessions, NewSession, ReadySession, SessionPatch,
+    UpdateOutcome,
+};
+
+use super::extract::{Params, SessionPath, json_body, no_body, parse};
+use super::problem::Problem;
+use super::respond::{self, List};
+use super::validate::{Checks, NewSessionBody, SessionChangeBody};
+use super::{idempotency, sends};
+use crate::accept::publish_steps;
+use crate::app::App;
+
+/// `POST /v1/sessions`
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let key = idempotency::of_request(&headers, "POST /v1/sessions", &json)?;
+    // Everything about a session has a default, so nothing at all is a valid body.
+    let body: NewSessionBody = if json.trim_ascii().is_empty() {
+        NewSessionBody::default()
+    } else {
+        parse(&json, "")?
+    };
+    let mut checks = Checks::new();
+    let session = new_session(&app, &mut checks, "", body);
+    checks.finish()?;
+    app.boot_id()?;
+    let outcome = app.creations.submit((session, key)).await;
+    let outcome = outcome.unwrap_or_else(|_| Err(Problem::stopping()))?;
+    match outcome {
+        CreateOutcome::Created(record) => answer_created(SessionView::from(*record)),
+        CreateOutcome::Mismatch => Err(Problem::mismatch()),
+        CreateOutcome::Replayed(session) => {
+            let key = SessionKey {
+                tenant: TenantId::DEFAULT,
+                session,
+            };
+            let found = app
+                .store
+                .get_session(key)
+                .await?
+                .ok_or_else(Problem::session_not_found)?;
+            let mut response = answer_created(SessionView::from(found))?;
+            respond::mark_replayed(&mut response);
+            Ok(response)
+        }
+    }
+}
+
+fn answer_created(view: SessionView) -> Result<Response, Problem> {
+    respond::created(
+        StatusCode::CREATED,
+        &format!("/v1/sessions/{}", view.id),
+        &view,
+    )
+}
+
+/// The session that a body asks for; what is wrong with it goes to `checks`, its place in the
+/// body is `member`.
+pub(super) fn new_session(
+    app: &App,
+    checks: &mut Checks,
+    member: &str,
+    body: NewSessionBody,
+) -> NewSession {
+    let agent = body.agent.unwrap_or_default();
+    let metadata = body.metadata.unwrap_or_default();
+    checks.agent(&format!("{member}/agent"), &agent);
+    checks.metadata(&format!("{member}/metadata"), &metadata);
+    NewSession {
+        key: app.new_session_key(TenantId::DEFAULT),
+        agent,
+        metadata,
+    }
+}
+
+/// `GET /v1/sessions`
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit()?;
+    let before = params.parsed::<SessionId>("cursor", "must be a next_cursor")?;
+    let status = params.take("status").map(|text| {
+        let expected = "must be idle, queued, running, waiting or closed";
+        SessionStatus::parse(&text).ok_or_else(|| super::extract::parameter("status", expected))
+    });
+    let status = status.transpose()?;
+    let agent = params.take("agent");
+    let metadata = params.metadata();
+    params.finish()?;
+    let query = ListSessions {
+        tenant: TenantId::DEFAULT,
+        status,
+        agent,
+        metadata,
+        before,
+        limit,
+    };
+    let page = app.store.list_sessions(query).await?;
+    let last = page
+        .data
+        .last()
+        .filter(|_| page.more)
+        .map(|record| record.key.session.to_string());
+    let data: Vec<_> = page.data.into_iter().map(SessionView::from).collect();
+    respond::json(
+        StatusCode::OK,
+        &List {
+            data,
+            next_cursor: last,
+        },
+    )
+}
+
+/// `GET /v1/sessions/{id}`
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let found = app
+        .store
+        .get_session(key)
+        .await?
+        .ok_or_else(Problem::session_not_found)?;
+    respond::json(StatusCode::OK, &SessionView::from(found))
+}
+
+/// `PATCH /v1/sessions/{id}`
+pub(super) async fn change(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: SessionChangeBody = parse(&json, "")?;
+    let mut checks = Checks::new();
+    if let Some(agent) = &body.agent {
+        checks.agent("/agent", agent);
+    }
+    if let Some(metadata) = &body.metadata {
+        checks.metadata("/metadata", metadata);
+    }
+    checks.finish()?;
+    let patch = SessionPatch {
+        agent: body.agent,
+        metadata: body.metadata,
+        closed: body.closed,
+    };
+    match app.store.update_session(None, key, patch).await? {
+        UpdateOutcome::Updated(record) => {
+            respond::json(StatusCode::OK, &SessionView::from(*record))
+        }
+        UpdateOutcome::NotFound => Err(Problem::session_not_found()),
+    }
+}
+
+/// `DELETE /v1/sessions/{id}`
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    match app.store.delete_session(None, key, app.boot_id()?).await? {
+        DeleteOutcome::Deleted {
+            cancelled,
+            owner,
+            last_step,
+        } => {
+            if owner.is_some() {
+                signal(&app, key);
+            }
+            let ended = |send: SendId| StepNotice {
+                key,
+                send,
+                n: last_step,
+                settled: true,
+            };
+            publish_steps(
+                app.bus.as_ref(),
+                &cancelled.into_iter().map(ended).collect::<Vec<_>>(),
+            );
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        DeleteOutcome::NotFound => Err(Problem::session_not_found()),
+    }
+}
+
+/// Tells the workers that something about this session concerns whoever runs it.
+pub(super) fn signal(app: &App, key: SessionKey) {
+    match serde_json::to_vec(&[key]) {
+        Ok(json) => app.bus.publish(Topic::Signals, Bytes::from(json)),
+        Err(error) => tracing::error!(error = %error, "a signal could not be written"),
+    }
+}
+
+/// `POST /v1/sessions/{id}/resume`
+pub(super) async fn resume(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    let session = app
+        .store
+        .get_session(key)
+        .await?
+        .ok_or_else(Problem::session_not_found)?;
+    let resumed = app.store.resume_recovery(None, app.boot_id()?, key).await?;
+    let id = resumed.ok_or_else(nothing_to_recover)?;
+    let record = app
+        .read_send(key.tenant, id)
+        .await?
+        .ok_or_else(Problem::send_not_found)?;
+    app.ringer.ring([ReadySession {
+        key,
+        pool: session.agent.pool().to_owned(),
+        priority: record.options.priority,
+        ready_since: app.clock.now(),
+    }]);
+    publish_steps(
+        app.bus.as_ref(),
+        &[StepNotice {
+            key,
+            send: id,
+            n: record.first_step,
+            settled: false,
+        }],
+    );
+    respond::send(StatusCode::ACCEPTED, &SendView::from(record))
+}
+
+/// `POST /v1/sessions/{id}/abort`
+pub(super) async fn abort(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    if app.store.get_session(key).await?.is_none() {
+        return Err(Problem::session_not_found());
+    }
+    let query = ListSends {
+        tenant: key.tenant,
+        session: Some(key.session),
+        status: Some(SendStatus::Waiting),
+        before: None,
+        limit: 10,
+    };
+    let waiting = app.store.list_sends(query).await?.data;
+    let lost = waiting
+        .into_iter()
+        .find(|send| send.waiting_on == Some(WaitingOn::Recovery));
+    let lost = lost.ok_or_else(nothing_to_recover)?;
+    sends::cancel_one(&app, lost.id, None).await
+}
+
+fn nothing_to_recover() -> Problem {
+    Problem::new(
+        Code::SessionNotWaiting,
+        "no send of this session waits for recovery",
+    )
+}

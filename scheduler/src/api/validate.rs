@@ -1,0 +1,538 @@
+//! What requests may say: their shapes, and the rules that a shape cannot express.
+//!
+//! Whatever passes here can be stored and run; every fault of a request is reported at once.
+
+use std::fmt;
+
+use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::time::Span;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use super::problem::{FieldError, Problem};
+
+/// Bytes of JSON that a session's metadata may have: labels to filter by, not documents.
+const METADATA_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes that a name, a model or another label may have.
+const LABEL_BYTES_MAX: usize = 200;
+
+/// Rounds that anyone may ask for: a send that needs more is a loop.
+const MAX_ROUNDS_MAX: u32 = 10_000;
+
+/// Tokens that one answer may be allowed: more than any model gives.
+const MAX_TOKENS_MAX: u32 = 10_000_000;
+
+/// A session to create.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSessionBody {
+    /// Its agent.
+    pub(super) agent: Option<AgentSpec>,
+    /// The creator's data: an object, at most 16 KiB of JSON.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
+}
+
+/// Where a send goes: the fields of a new session, or the id of one that exists.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendSession {
+    /// The agent of a new session.
+    pub(super) agent: Option<AgentSpec>,
+    /// The data of a new session.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
+    /// A session that exists; excludes the others.
+    pub(super) session_id: Option<String>,
+}
+
+/// Changes of a session; absent members stay as they are.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionChangeBody {
+    /// Replaces the agent.
+    pub(super) agent: Option<AgentSpec>,
+    /// Replaces the metadata.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
+    /// Closes the session for new sends, or opens it again.
+    pub(super) closed: Option<bool>,
+}
+
+/// A send to a session in the path.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendBody {
+    /// The user's words: a text, or text parts.
+    #[schema(schema_with = input_schema)]
+    pub(super) input: Input,
+    /// The sender's decisions.
+    pub(super) options: Option<Options>,
+}
+
+/// A send to a session that exists or is created with it.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendAnywhereBody {
+    /// The user's words: a text, or text parts.
+    #[schema(schema_with = input_schema)]
+    pub(super) input: Input,
+    /// The sender's decisions.
+    pub(super) options: Option<Options>,
+    /// The session; a new one with nothing set when neither member names one.
+    pub(super) session: Option<SendSession>,
+    /// A session that exists.
+    pub(super) session_id: Option<String>,
+    /// Makes a repeat of this item harmless. Only in a batch; elsewhere it is a header.
+    pub(super) idempotency_key: Option<String>,
+}
+
+/// Sends to accept in one request.
+#[derive(Debug, utoipa::ToSchema)]
+#[expect(
+    dead_code,
+    reason = "only its schema is used: the items are parsed one by one"
+)]
+pub(super) struct BatchBody {
+    /// At most 1000.
+    sends: Vec<SendAnywhereBody>,
+}
+
+/// A sender's decisions, as they may be written.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SendOptions)]
+pub(super) struct Options {
+    /// Replaces the agent's model.
+    model: Option<String>,
+    /// Replaces the agent's system prompt.
+    system_prompt: Option<String>,
+    /// Refused until tools exist.
+    #[schema(value_type = Option<Vec<Object>>)]
+    tools: Option<Value>,
+    /// Replaces the agent's bound on rounds.
+    max_rounds: Option<u32>,
+    /// Refused until budgets exist.
+    #[schema(value_type = Option<Object>)]
+    budget: Option<Value>,
+    /// Refused until structured output exists.
+    #[schema(value_type = Option<Object>)]
+    output_schema: Option<Value>,
+    /// `high` (the default) or `low`; a number from -100 to 100 is read as `low` below 0.
+    #[schema(value_type = Option<String>)]
+    priority: Option<PriorityText>,
+    /// From accept to the end.
+    #[schema(value_type = Option<String>)]
+    deadline: Option<Span>,
+    /// From accept to its place in the session.
+    #[schema(value_type = Option<String>)]
+    delay: Option<Span>,
+    /// `enqueue` (the default) or `reject`.
+    #[schema(value_type = Option<String>)]
+    on_busy: Option<String>,
+}
+
+/// The user's words.
+#[derive(Debug)]
+pub(super) struct Input(pub(super) Vec<ContentPart>);
+
+fn input_schema() -> utoipa::openapi::schema::Schema {
+    use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
+
+    let text = ObjectBuilder::new().schema_type(Type::String).build();
+    let part = ObjectBuilder::new()
+        .property(
+            "type",
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .enum_values(Some(["text"])),
+        )
+        .property("text", ObjectBuilder::new().schema_type(Type::String))
+        .required("type")
+        .required("text")
+        .build();
+    let list = ArrayBuilder::new().items(part).build();
+    Schema::OneOf(OneOfBuilder::new().item(text).item(list).build())
+}
+
+/// A part that a caller may write.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InputPart {
+    #[serde(rename = "type")]
+    _kind: InputPartKind,
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum InputPartKind {
+    Text,
+}
+
+impl<'de> Deserialize<'de> for Input {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Parts;
+
+        impl<'de> Visitor<'de> for Parts {
+            type Value = Input;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of text parts")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Input, E> {
+                Ok(Input(vec![ContentPart::text(text)]))
+            }
+
+            fn visit_string<E>(self, text: String) -> Result<Input, E> {
+                Ok(Input(vec![ContentPart::text(text)]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Input, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(part) = list.next_element::<InputPart>()? {
+                    parts.push(ContentPart::Text { text: part.text });
+                }
+                Ok(Input(parts))
+            }
+        }
+
+        deserializer.deserialize_any(Parts)
+    }
+}
+
+/// A priority as a word or a number.
+#[derive(Debug, Clone, Copy)]
+struct PriorityText(Priority);
+
+impl<'de> Deserialize<'de> for PriorityText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Word;
+
+        impl Word {
+            fn of<E: serde::de::Error>(number: i64) -> Result<PriorityText, E> {
+                match number {
+                    0..=100 => Ok(PriorityText(Priority::High)),
+                    -100..0 => Ok(PriorityText(Priority::Low)),
+                    _ => Err(E::custom("a priority is from -100 to 100")),
+                }
+            }
+        }
+
+        impl Visitor<'_> for Word {
+            type Value = PriorityText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`high`, `low` or a number from -100 to 100")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<PriorityText, E> {
+                match text {
+                    "high" => Ok(PriorityText(Priority::High)),
+                    "low" => Ok(PriorityText(Priority::Low)),
+                    _ => Err(E::custom("a priority is `high` or `low`")),
+                }
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<PriorityText, E> {
+                Self::of(number)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<PriorityText, E> {
+                Self::of(i64::try_from(number).unwrap_or(i64::MAX))
+            }
+        }
+
+        deserializer.deserialize_any(Word)
+    }
+}
+
+/// Collects what is wrong with a request.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    at: String,
+    errors: Vec<FieldError>,
+}
+
+impl Checks {
+    /// Checks of a whole body.
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Checks of a part of a body, which `at` points to.
+    pub(super) fn at(at: impl Into<String>) -> Self {
+        Self {
+            at: at.into(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// The faults as one problem.
+    pub(super) fn finish(self) -> Result<(), Problem> {
+        if self.errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::invalid_members(self.errors))
+        }
+    }
+
+    pub(super) fn refuse(&mut self, member: &str, detail: &str) {
+        let pointer = format!("{}{member}", self.at);
+        self.errors.push(FieldError {
+            pointer,
+            detail: detail.to_owned(),
+        });
+    }
+
+    /// The words of a send.
+    pub(super) fn input(&mut self, input: &Input) {
+        let mut empty = true;
+        for (place, part) in input.0.iter().enumerate() {
+            let (ContentPart::Text { text } | ContentPart::Reasoning { text, .. }) = part;
+            empty &= text.is_empty();
+            if text.contains('\0') {
+                let one = input.0.len() == 1;
+                let member = if one {
+                    "/input".to_owned()
+                } else {
+                    format!("/input/{place}/text")
+                };
+                self.refuse(&member, NUL);
+            }
+        }
+        if empty {
+            self.refuse("/input", "must not be empty");
+        }
+    }
+
+    /// The agent of a session.
+    pub(super) fn agent(&mut self, member: &str, agent: &AgentSpec) {
+        self.label(&format!("{member}/name"), agent.name.as_deref());
+        self.text(
+            &format!("{member}/system_prompt"),
+            agent.system_prompt.as_deref(),
+        );
+        self.label(&format!("{member}/model"), agent.model.as_deref());
+        if !agent.tools.is_empty() {
+            self.refuse(&format!("{member}/tools"), "tools are not supported yet");
+        }
+        if agent.budget.is_some() {
+            self.refuse(&format!("{member}/budget"), "budgets are not supported yet");
+        }
+        self.within(
+            &format!("{member}/max_rounds"),
+            agent.max_rounds,
+            MAX_ROUNDS_MAX,
+        );
+        self.within(
+            &format!("{member}/max_tokens"),
+            agent.max_tokens,
+            MAX_TOKENS_MAX,
+        );
+        let last = agent.context.last_messages;
+        self.within(
+            &format!("{member}/context/last_messages"),
+            last,
+            i32::MAX as u32,
+        );
+        if agent
+            .temperature
+            .is_some_and(|heat| !(0.0..=2.0).contains(&heat))
+        {
+            self.refuse(&format!("{member}/temperature"), "must be from 0 to 2");
+        }
+        if agent.pool.as_deref().is_some_and(|pool| !is_pool(pool)) {
+            let detail = "must have 1 to 40 of the characters a-z, 0-9 and -";
+            self.refuse(&format!("{member}/pool"), detail);
+        }
+    }
+
+    /// The data of a session's creator.
+    pub(super) fn metadata(&mut self, member: &str, metadata: &Map<String, Value>) {
+        let size = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
+        if size > METADATA_BYTES_MAX {
+            self.refuse(member, "must not have more than 16 KiB of JSON");
+        }
+        for (name, value) in metadata {
+            if name.contains('\0') || has_nul(value) {
+                let mut pointer = member.to_owned();
+                super::extract::push(&mut pointer, &name.replace('\0', "\u{fffd}"));
+                self.refuse(&pointer, NUL);
+            }
+        }
+    }
+
+    /// The sender's decisions, as they are kept.
+    pub(super) fn options(&mut self, options: Option<Options>) -> SendOptions {
+        let Some(options) = options else {
+            return SendOptions::default();
+        };
+        self.label("/options/model", options.model.as_deref());
+        self.text("/options/system_prompt", options.system_prompt.as_deref());
+        self.within("/options/max_rounds", options.max_rounds, MAX_ROUNDS_MAX);
+        if options.tools.is_some() {
+            self.refuse("/options/tools", "tools are not supported yet");
+        }
+        if options.budget.is_some() {
+            self.refuse("/options/budget", "budgets are not supported yet");
+        }
+        if options.output_schema.is_some() {
+            self.refuse(
+                "/options/output_schema",
+                "structured output is not supported yet",
+            );
+        }
+        if options
+            .deadline
+            .is_some_and(|deadline| deadline.0.is_zero())
+        {
+            self.refuse("/options/deadline", "must be longer than nothing");
+        }
+        let on_busy = match options.on_busy.as_deref() {
+            None | Some("enqueue") => OnBusy::Enqueue,
+            Some("reject") => OnBusy::Reject,
+            Some("coalesce" | "steer" | "interrupt") => {
+                self.refuse(
+                    "/options/on_busy",
+                    "only enqueue and reject are supported yet",
+                );
+                OnBusy::Enqueue
+            }
+            Some(_) => {
+                self.refuse("/options/on_busy", "must be enqueue or reject");
+                OnBusy::Enqueue
+            }
+        };
+        SendOptions {
+            model: options.model,
+            system_prompt: options.system_prompt,
+            max_rounds: options.max_rounds,
+            priority: options
+                .priority
+                .map_or(Priority::default(), |priority| priority.0),
+            deadline: options.deadline,
+            delay: options.delay.filter(|delay| !delay.0.is_zero()),
+            on_busy,
+            ..SendOptions::default()
+        }
+    }
+
+    fn text(&mut self, member: &str, text: Option<&str>) {
+        if text.is_some_and(|text| text.contains('\0')) {
+            self.refuse(member, NUL);
+        }
+    }
+
+    fn label(&mut self, member: &str, text: Option<&str>) {
+        self.text(member, text);
+        if text.is_some_and(|text| text.is_empty() || text.len() > LABEL_BYTES_MAX) {
+            self.refuse(member, "must have 1 to 200 bytes");
+        }
+    }
+
+    fn within(&mut self, member: &str, number: Option<u32>, max: u32) {
+        if number.is_some_and(|number| number == 0 || number > max) {
+            self.refuse(member, &format!("must be from 1 to {max}"));
+        }
+    }
+}
+
+const NUL: &str = "must not contain U+0000";
+
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(members) => members.iter().any(|(k, v)| k.contains('\0') || has_nul(v)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Whether a text can name a pool: part of queue names and label values.
+pub(super) fn is_pool(text: &str) -> bool {
+    let fits = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    (1..=40).contains(&text.len()) && text.bytes().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::extract::parse;
+    use super::*;
+
+    fn pointers(body: &str) -> Vec<String> {
+        let parsed: Result<SendBody, _> = parse(body.as_bytes(), "");
+        let problem = match parsed {
+            Err(problem) => problem,
+            Ok(body) => {
+                let mut checks = Checks::new();
+                checks.input(&body.input);
+                checks.options(body.options);
+                match checks.finish() {
+                    Ok(()) => return Vec::new(),
+                    Err(problem) => problem,
+                }
+            }
+        };
+        let json = serde_json::to_value(&problem).expect("json");
+        let errors = json["errors"].as_array().cloned().unwrap_or_default();
+        let pointer = |e: &Value| e["pointer"].as_str().unwrap_or_default().to_owned();
+        if errors.is_empty() {
+            vec![format!("! {}", json["detail"].as_str().unwrap_or_default())]
+        } else {
+            errors.iter().map(pointer).collect()
+        }
+    }
+
+    #[test]
+    fn faults_are_pointed_at() {
+        let bodies = [
+            r#"{"input":"hi"}"#,
+            r#"{"input":[{"type":"text","text":"hi"}]}"#,
+            r#"{"input":"hi","options":{"priority":-5,"deadline":"30s","delay":"0s","on_busy":"reject"}}"#,
+            r#"{}"#,
+            r#"{"input":""}"#,
+            r#"{"input":[]}"#,
+            r#"{"input":7}"#,
+            r#"{"input":null}"#,
+            r#"{"input":"a\u0000b"}"#,
+            r#"{"input":"\ud800"}"#,
+            r#"{"input":[{"type":"image","url":"x"}]}"#,
+            r#"{"input":[{"type":"text","text":"a"},{"type":"text","text":"b\u0000"}]}"#,
+            r#"{"input":[{"type":"text","text":"a","more":1}]}"#,
+            r#"{"input":"hi","colour":"red"}"#,
+            r#"{"input":"hi","options":{"colour":"red"}}"#,
+            r#"{"input":"hi","options":{"max_rounds":0}}"#,
+            r#"{"input":"hi","options":{"max_rounds":-1}}"#,
+            r#"{"input":"hi","options":{"deadline":"soon"}}"#,
+            r#"{"input":"hi","options":{"deadline":"0s","model":""}}"#,
+            r#"{"input":"hi","options":{"priority":"urgent"}}"#,
+            r#"{"input":"hi","options":{"priority":101}}"#,
+            r#"{"input":"hi","options":{"on_busy":"steer"}}"#,
+            r#"{"input":"hi","options":{"on_busy":"explode"}}"#,
+            r#"{"input":"hi","options":{"tools":[],"budget":{},"output_schema":{}}}"#,
+            r#"{"input":"hi","input":"again"}"#,
+            r#"{"input":"hi"} x"#,
+            r#"["input"]"#,
+            "",
+            "nonsense",
+        ];
+        let lines: Vec<_> = bodies
+            .iter()
+            .map(|body| format!("{body} -> {:?}", pointers(body)))
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn pools_are_short_and_plain() {
+        assert!(is_pool("gpu-2"));
+        for bad in ["", "GPU", "a_b", "a b", "ä", &"x".repeat(41)] {
+            assert!(!is_pool(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! This process's life in the database: entered at start, renewed while it runs, ended at stop.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use mainspring_shared::id::BootId;
+use mainspring_shared::store::{self, NewBoot, Renewal, Role};
+
+use crate::app::App;
+use crate::loops::Health;
+
+/// The id under which this process writes now.
+#[derive(Debug, Default)]
+pub(crate) struct Boot {
+    current: Mutex<Option<BootId>>,
+}
+
+impl Boot {
+    /// The id; none before it could be registered.
+    pub(crate) fn id(&self) -> Option<BootId> {
+        *self
+            .current
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn set(&self, id: Option<BootId>) {
+        *self
+            .current
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = id;
+    }
+}
+
+/// Registers a boot and renews it until `app.closing` is cancelled, then ends it. A boot that was
+/// declared dead is followed by a new one: a scheduler holds nothing between two transactions, so
+/// there is nothing to drop.
+pub(crate) async fn keep(app: &App) {
+    let mut health = Health::new("boot");
+    while !app.closing.is_cancelled() {
+        let pause = match step(app).await {
+            Ok(pause) => {
+                health.works();
+                pause
+            }
+            Err(error) => health
+                .fails(&error, app.entropy.fraction())
+                .min(renewal_pause(app)),
+        };
+        tokio::select! {
+            () = app.clock.sleep(pause) => {}
+            () = app.closing.cancelled() => {}
+        }
+    }
+    if let Some(id) = app.boot.id()
+        && let Err(error) = app.store.stop_boot(None, id).await
+    {
+        tracing::debug!(error = %error, "the boot could not be ended, its lease will run out");
+    }
+}
+
+fn renewal_pause(app: &App) -> Duration {
+    app.config.lease_ttl / 3
+}
+
+async fn step(app: &App) -> Result<Duration, store::Error> {
+    let Some(id) = app.boot.id() else {
+        let id = BootId(app.entropy.random_id());
+        let boot = NewBoot {
+            id,
+            role: Role::Scheduler,
+            name: app.config.name.clone(),
+            pool: mainspring_shared::agent::DEFAULT_POOL.to_owned(),
+            concurrency: 0,
+            ttl: app.config.lease_ttl,
+        };
+        app.store.register_boot(None, boot).await?;
+        tracing::info!(boot.id = %id, "scheduler registered");
+        app.boot.set(Some(id));
+        return Ok(renewal_pause(app));
+    };
+    match app
+        .store
+        .renew_boot(None, id, app.config.lease_ttl, 0)
+        .await?
+    {
+        Renewal::Renewed { .. } => Ok(renewal_pause(app)),
+        Renewal::Dead => {
+            tracing::warn!(boot.id = %id, "this boot was declared dead, going on under a new one");
+            app.boot.set(None);
+            Ok(Duration::ZERO)
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Alarms: delays that are over, retries that are due, deadlines that have passed.
+
+use std::time::Duration;
+
+use mainspring_shared::bus::StepNotice;
+use mainspring_shared::store;
+
+use super::{Health, pause};
+use crate::accept::publish_steps;
+use crate::app::App;
+use crate::metrics::ALARMS;
+
+/// Alarms served in one transaction.
+const LIMIT: u32 = 500;
+
+/// The shortest pause: an alarm that stays due must not turn into a busy loop.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// Serves alarms until a stop begins.
+pub(crate) async fn run(app: &App) {
+    let mut health = Health::new("alarms");
+    loop {
+        let wait = match serve(app).await {
+            Ok(wait) => {
+                health.works();
+                wait
+            }
+            Err(error) => health.fails(&error, app.entropy.fraction()),
+        };
+        if !pause(app, wait).await {
+            return;
+        }
+    }
+}
+
+/// Serves what is due and returns how long nothing else is, within the interval.
+async fn serve(app: &App) -> Result<Duration, store::Error> {
+    let Some(boot) = app.boot.id() else {
+        return Ok(app.config.alarm_interval);
+    };
+    let swept = app.store.sweep_alarms(None, boot, LIMIT).await?;
+    metrics::counter!(ALARMS).increment(u64::from(swept.served));
+    app.ringer.ring(swept.ring);
+    let ended = swept.finished.into_iter();
+    let notices: Vec<_> = ended
+        .map(|(key, send, n)| StepNotice {
+            key,
+            send,
+            n,
+            settled: true,
+        })
+        .collect();
+    publish_steps(app.bus.as_ref(), &notices);
+    if swept.served >= LIMIT {
+        return Ok(PAUSE_MIN);
+    }
+    let until = swept.next_alarm_at.map(|next| next.since(swept.now));
+    Ok(until
+        .unwrap_or(Duration::MAX)
+        .clamp(PAUSE_MIN, app.config.alarm_interval.max(PAUSE_MIN)))
+}

@@ -1,0 +1,42 @@
+//! Retention: what nobody can ask for any more is removed, a little at a time.
+
+use super::{Health, jittered, pause};
+use crate::app::App;
+use crate::metrics::RETIRED;
+
+/// Removals in a row before the loop rests: other work gets its turn.
+const ROUNDS_MAX: u32 = 100;
+
+/// Removes until a stop begins.
+pub(crate) async fn run(app: &App) {
+    let mut health = Health::new("retention");
+    loop {
+        let mut wait = jittered(app, app.config.retention_interval);
+        for _ in 0..ROUNDS_MAX {
+            match app
+                .store
+                .sweep_retention(None, app.config.idempotency_keep)
+                .await
+            {
+                Ok(0) => {
+                    health.works();
+                    break;
+                }
+                Ok(rows) => {
+                    health.works();
+                    metrics::counter!(RETIRED).increment(rows);
+                }
+                Err(error) => {
+                    wait = health.fails(&error, app.entropy.fraction());
+                    break;
+                }
+            }
+            if app.lifecycle.is_stopping() {
+                return;
+            }
+        }
+        if !pause(app, wait).await {
+            return;
+        }
+    }
+}

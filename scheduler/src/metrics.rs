@@ -1,0 +1,26 @@
+//! Names of what this crate measures.
+
+/// Counter: requests by `method`, `route` and `status`.
+pub(crate) const REQUESTS: &str = "mainspring_http_requests_total";
+/// Histogram: seconds from a request's head to its answer's, by `route`.
+pub(crate) const REQUEST_SECONDS: &str = "mainspring_http_request_seconds";
+/// Counter: requests refused because too many were under way, by `kind`.
+pub(crate) const OVERLOADED: &str = "mainspring_http_overloaded_total";
+/// Counter: sends that became durable.
+pub(crate) const ACCEPTED: &str = "mainspring_sends_accepted_total";
+/// Histogram: sends that shared one accept transaction.
+pub(crate) const ACCEPT_GROUP: &str = "mainspring_accept_group_sends";
+/// Counter: sessions rung for.
+pub(crate) const RUNG: &str = "mainspring_sessions_rung_total";
+/// Counter: rings that did not fit; the sweep brings their sessions.
+pub(crate) const RINGS_DROPPED: &str = "mainspring_rings_dropped_total";
+/// Counter: sessions that a sweep brought into a queue.
+pub(crate) const SWEPT: &str = "mainspring_sessions_swept_total";
+/// Counter: alarms served.
+pub(crate) const ALARMS: &str = "mainspring_alarms_served_total";
+/// Counter: rows that retention removed.
+pub(crate) const RETIRED: &str = "mainspring_retention_rows_total";
+/// Counter: failures of background loops, by `loop`.
+pub(crate) const LOOP_FAILURES: &str = "mainspring_loop_failures_total";
+/// Gauge: requests that wait or stream.
+pub(crate) const WAITERS: &str = "mainspring_http_waiters";

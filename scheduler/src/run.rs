@@ -1,0 +1,127 @@
+//! One scheduler, from start to stop.
+
+use std::future::IntoFuture;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use mainspring_runtime::Lifecycle;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::accept::Accept;
+use crate::api;
+use crate::app::{App, Parts, creations, reads};
+use crate::boot::{self, Boot};
+use crate::loops::{alarms, retention, sweep};
+use crate::ring::{self, Ringer};
+use crate::watch::{self, Watch};
+
+/// How long the loops may take to end once no request is under way: a push and a renewal.
+const CLOSING_MAX: Duration = Duration::from_secs(2);
+
+/// Why a scheduler could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The listener has no address.
+    #[error("the listener cannot be used")]
+    Listener {
+        /// The system's error.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Serves the API on `listener` and runs the background loops until `lifecycle` stops. Then no
+/// new connection is taken, requests under way are answered with what is known, and streams end,
+/// so that their readers go on elsewhere; a hard stop drops what is left.
+///
+/// A database or a queue that is away is waited for, at start too: meanwhile `/readyz` and every
+/// request that needs it say so. A crash at any moment loses nothing that was answered: whoever
+/// comes next finds it in the database.
+pub async fn run(parts: Parts, listener: TcpListener, lifecycle: Lifecycle) -> Result<(), Error> {
+    let address = listener
+        .local_addr()
+        .map_err(|source| Error::Listener { source })?;
+    let (ringer, rings) = Ringer::new();
+    let closing = CancellationToken::new();
+    let Parts {
+        store,
+        queue,
+        bus,
+        clock,
+        entropy,
+        config,
+        metrics,
+        on_accepting,
+    } = parts;
+    let app = Arc::new_cyclic(|app| App {
+        reads: reads(store.clone()),
+        creations: creations(store.clone()),
+        accept: Accept::new(app.clone(), config.accepting_max),
+        requests: Arc::new(Semaphore::new(config.requests_max)),
+        waiters: Arc::new(Semaphore::new(config.waiters_max)),
+        watch: Watch::default(),
+        boot: Boot::default(),
+        closing: closing.clone(),
+        lifecycle: lifecycle.clone(),
+        store,
+        queue,
+        bus,
+        clock,
+        entropy,
+        config,
+        metrics,
+        ringer,
+    });
+
+    let mut tasks = JoinSet::new();
+    tasks.spawn(ring::run(app.queue.clone(), rings, closing.clone()));
+    tasks.spawn(keep(app.clone(), "watch", |app| watch::run(app).boxed()));
+    tasks.spawn(keep(app.clone(), "boot", |app| boot::keep(app).boxed()));
+    tasks.spawn(keep(app.clone(), "sweep", |app| sweep::run(app).boxed()));
+    tasks.spawn(keep(app.clone(), "alarms", |app| alarms::run(app).boxed()));
+    tasks.spawn(keep(app.clone(), "retention", |app| {
+        retention::run(app).boxed()
+    }));
+
+    tracing::info!(net.address = %address, "scheduler accepts requests");
+    if let Some(tell) = on_accepting {
+        tell(address);
+    }
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::trace!(error = %error, "small answers may be delayed");
+        }
+    });
+    let server = axum::serve(listener, api::router(app))
+        .with_graceful_shutdown(lifecycle.stopping())
+        .into_future();
+    tokio::select! {
+        // Serving ends with the stop only; failures to accept are waited out.
+        _ = server => {}
+        () = lifecycle.aborting() => {}
+    }
+    closing.cancel();
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(CLOSING_MAX, ended).await.is_err() {
+        tracing::debug!("some loops did not end in time and are dropped");
+    }
+    Ok(())
+}
+
+/// Runs a loop to its end; after a defect in it, again.
+async fn keep<F>(app: Arc<App>, name: &'static str, run: F)
+where
+    F: for<'a> Fn(&'a App) -> BoxFuture<'a, ()> + Send + Sync,
+{
+    while AssertUnwindSafe(run(&app)).catch_unwind().await.is_err() {
+        tracing::error!(loop.name = name, "a loop panicked and begins anew");
+        app.clock.sleep(CLOSING_MAX).await;
+    }
+}

@@ -1,0 +1,293 @@
+//! Who waits for what: one subscription to the steps of the whole system, handed on to the
+//! requests and streams that look at one send or one session.
+//!
+//! A poke says "look again", never what happened. Lost notices cost at most [`SAFETY`]; while the
+//! bus is away everyone is poked every [`POLL`].
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use mainspring_shared::bus::{Notice, StepNotice, Topic};
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::send::{SendRecord, WaitingOn};
+use tokio::sync::Notify;
+
+use crate::api::problem::Problem;
+use crate::app::App;
+
+/// How often everyone looks at the database while the bus is away.
+const POLL: Duration = Duration::from_millis(250);
+
+/// Slices of the safety net: each poll interval one of them is poked, so that the looks of many
+/// waiters are spread evenly over [`SAFETY`].
+const SLICES: u64 = 8;
+
+/// The longest that a lost notice can delay anyone.
+#[cfg(test)]
+const SAFETY: Duration = Duration::from_millis(POLL.as_millis() as u64 * SLICES);
+
+/// Everyone who waits in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Those who wait for the end of a send.
+    sends: Arc<Registry<SendId>>,
+    /// Those who follow a session.
+    sessions: Arc<Registry<SessionKey>>,
+}
+
+impl Watch {
+    /// Pokes from now on when this send ends or waits.
+    pub(crate) fn send(&self, id: SendId) -> Watching<SendId> {
+        Registry::register(&self.sends, id)
+    }
+
+    /// Pokes from now on when anything happens in this session.
+    pub(crate) fn session(&self, key: SessionKey) -> Watching<SessionKey> {
+        Registry::register(&self.sessions, key)
+    }
+
+    fn heard(&self, notice: &StepNotice) {
+        if notice.settled {
+            self.sends.poke(&notice.send);
+        }
+        self.sessions.poke(&notice.key);
+    }
+
+    fn poke_all(&self) {
+        self.sends.poke_where(|_| true);
+        self.sessions.poke_where(|_| true);
+    }
+
+    fn poke_slice(&self, slice: u64) {
+        self.sends.poke_where(|hash| hash % SLICES == slice);
+        self.sessions.poke_where(|hash| hash % SLICES == slice);
+    }
+}
+
+type Waiting<K> = HashMap<K, Vec<Arc<Notify>>>;
+
+#[derive(Debug)]
+struct Registry<K> {
+    waiting: Mutex<Waiting<K>>,
+}
+
+impl<K> Default for Registry<K> {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+        }
+    }
+}
+
+impl<K: Eq + Hash + Copy> Registry<K> {
+    fn register(registry: &Arc<Self>, key: K) -> Watching<K> {
+        let poke = Arc::new(Notify::new());
+        registry.lock().entry(key).or_default().push(poke.clone());
+        Watching {
+            registry: registry.clone(),
+            key,
+            poke,
+        }
+    }
+
+    fn poke(&self, key: &K) {
+        for poke in self.lock().get(key).into_iter().flatten() {
+            poke.notify_one();
+        }
+    }
+
+    fn poke_where(&self, wanted: impl Fn(u64) -> bool) {
+        let waiting = self.lock();
+        for (key, pokes) in waiting.iter() {
+            if wanted(waiting.hasher().hash_one(key)) {
+                pokes.iter().for_each(|poke| poke.notify_one());
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting<K>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place among those who wait; dropping it gives the place up.
+#[derive(Debug)]
+pub(crate) struct Watching<K: Eq + Hash + Copy> {
+    registry: Arc<Registry<K>>,
+    key: K,
+    poke: Arc<Notify>,
+}
+
+impl<K: Eq + Hash + Copy> Watching<K> {
+    /// What is watched.
+    pub(crate) fn key(&self) -> K {
+        self.key
+    }
+
+    /// Resolves at the next poke, at once when one came since the last call.
+    pub(crate) async fn poked(&self) {
+        self.poke.notified().await;
+    }
+}
+
+impl<K: Eq + Hash + Copy> Drop for Watching<K> {
+    fn drop(&mut self) {
+        let mut waiting = self.registry.lock();
+        if let Some(pokes) = waiting.get_mut(&self.key) {
+            pokes.retain(|poke| !Arc::ptr_eq(poke, &self.poke));
+            if pokes.is_empty() {
+                waiting.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// Hands notices on until `app.closing` is cancelled.
+pub(crate) async fn run(app: &App) {
+    let mut notices = app.bus.subscribe(Topic::Steps).await;
+    // What was committed before the subscription stood may have been missed.
+    app.watch.poke_all();
+    let mut slice = 0;
+    let mut tick = app.clock.sleep(POLL);
+    loop {
+        tokio::select! {
+            notice = notices.next() => match notice {
+                Some(Notice::Payload(payload)) => {
+                    match serde_json::from_slice::<Vec<StepNotice>>(&payload) {
+                        Ok(steps) => steps.iter().for_each(|step| app.watch.heard(step)),
+                        Err(error) => tracing::debug!(error = %error, "a notice makes no sense"),
+                    }
+                }
+                Some(Notice::Gap) => app.watch.poke_all(),
+                None => {
+                    app.clock.sleep(POLL).await;
+                    notices = app.bus.subscribe(Topic::Steps).await;
+                    app.watch.poke_all();
+                }
+            },
+            () = &mut tick => {
+                tick = app.clock.sleep(POLL);
+                if app.bus.is_available() {
+                    app.watch.poke_slice(slice);
+                    slice = (slice + 1) % SLICES;
+                } else {
+                    app.watch.poke_all();
+                }
+            }
+            () = app.closing.cancelled() => return,
+        }
+    }
+}
+
+/// Whether `?wait` has nothing more to wait for: the send is final, or only a person or a tool can
+/// move it.
+pub(crate) fn settled(send: &SendRecord) -> bool {
+    let asks = matches!(
+        send.waiting_on,
+        Some(WaitingOn::Human | WaitingOn::Tool | WaitingOn::Recovery)
+    );
+    send.status.is_final() || asks
+}
+
+/// Waits until the send is settled, `wait` has passed or this process stops, and returns it as it
+/// then is. `known` is what was read after `watching` began; without it the first look comes with
+/// the first poke.
+pub(crate) async fn wait_for(
+    app: &App,
+    watching: &Watching<SendId>,
+    tenant: TenantId,
+    known: Option<SendRecord>,
+    wait: Duration,
+) -> Result<Option<SendRecord>, Problem> {
+    let mut known = known;
+    let mut over = app.clock.sleep(wait);
+    let mut stopping = Box::pin(app.lifecycle.stopping());
+    loop {
+        if known.as_ref().is_some_and(settled) {
+            return Ok(known);
+        }
+        let last = tokio::select! {
+            biased;
+            () = watching.poked() => false,
+            () = &mut over => true,
+            () = &mut stopping => true,
+        };
+        match app.read_send(tenant, watching.key).await {
+            Ok(Some(send)) if last || settled(&send) => return Ok(Some(send)),
+            Ok(Some(send)) => known = Some(send),
+            Ok(None) => return Ok(None),
+            // A later poke looks again; only the last look has to answer.
+            Err(problem) if last => return known.map(Some).ok_or(problem),
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use mainspring_shared::id::SessionId;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn notice(n: u128, settled: bool) -> StepNotice {
+        let key = SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: SessionId(Uuid::from_u128(n)),
+        };
+        StepNotice {
+            key,
+            send: SendId(Uuid::from_u128(n)),
+            n: 1,
+            settled,
+        }
+    }
+
+    #[test]
+    fn a_settled_notice_pokes_who_waits_for_that_send_only() {
+        let watch = Watch::default();
+        let one = watch.send(SendId(Uuid::from_u128(1)));
+        let other = watch.send(SendId(Uuid::from_u128(2)));
+        watch.heard(&notice(1, false));
+        assert!(one.poked().now_or_never().is_none());
+        watch.heard(&notice(1, true));
+        assert!(one.poked().now_or_never().is_some());
+        assert!(other.poked().now_or_never().is_none());
+    }
+
+    #[test]
+    fn pokes_that_nobody_took_are_one_poke() {
+        let watch = Watch::default();
+        let one = watch.session(notice(1, false).key);
+        watch.heard(&notice(1, false));
+        watch.heard(&notice(1, true));
+        assert!(one.poked().now_or_never().is_some());
+        assert!(one.poked().now_or_never().is_none());
+    }
+
+    #[test]
+    fn every_waiter_is_poked_once_within_the_safety_interval() {
+        let watch = Watch::default();
+        let all: Vec<_> = (0..100)
+            .map(|n| watch.send(SendId(Uuid::from_u128(n))))
+            .collect();
+        (0..SLICES).for_each(|slice| watch.poke_slice(slice));
+        assert!(all.iter().all(|one| one.poked().now_or_never().is_some()));
+        assert_eq!(SAFETY, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn who_leaves_is_forgotten() {
+        let watch = Watch::default();
+        let one = watch.send(SendId(Uuid::from_u128(1)));
+        let two = watch.send(SendId(Uuid::from_u128(1)));
+        drop(one);
+        assert_eq!(watch.sends.lock().len(), 1);
+        drop(two);
+        assert!(watch.sends.lock().is_empty());
+    }
+}
