@@ -238,7 +238,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     ) -> Result<Vec<ParkOutcome>>;
 
     /// Gives leases back with their sends as they are: running sends stay ready for the next
-    /// worker, without counting a crash. True where the lease was still held.
+    /// worker, without counting a crash. True where the lease was still held, by its boot and token
+    /// alone: a claim whose answer was never heard is given back without knowing its epoch.
     async fn release_sessions(
         &self,
         at: Option<Timestamp>,

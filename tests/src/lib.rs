@@ -1,1 +1,4 @@
 //! mainspring-tests
+
+pub mod fake_model;
+pub mod world;

@@ -1,6 +1,7 @@
 //! One activation of one session: claim it, run its sends while it is warm, give it back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainspring_shared::id::{LeaseToken, SessionKey};
 use mainspring_shared::lease::Lease;
@@ -21,9 +22,10 @@ const SUSPECT_FROM: i32 = 2;
 /// Runs what the session has to do, if it can be had.
 pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
     let cached = kernel.cache.take(key);
+    let token = LeaseToken(kernel.parts.entropy.random_id());
     let claim = ClaimSession {
         key,
-        token: LeaseToken(kernel.parts.entropy.random_id()),
+        token,
         cached_next_seq: cached.as_ref().map_or(0, Window::next_seq),
         cached_from_seq: cached.as_ref().map_or(0, Window::from_seq),
     };
@@ -37,12 +39,37 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
         }
         Err(error) => {
             tracing::debug!(session.id = %key.session, %error, "not claimed; the sweep tries on");
+            disown(kernel, key, token).await;
             return;
         }
     };
     // The life's end ends the run; so does the loss of this one session.
     let lost = life.lost.child_token();
     held(kernel, claimed, cached, &lost).await;
+}
+
+/// Gives back what a claim may have taken without our hearing of it. Else this process's renewals
+/// would keep a session that nobody here works on.
+async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken) {
+    let mut pause = Duration::from_millis(50);
+    // A life that ends gives everything back by itself.
+    while let Some(life) = kernel.boot.current() {
+        let lease = Lease {
+            boot: life.id,
+            token,
+            epoch: 0,
+        };
+        if kernel
+            .writes
+            .release(ReleaseSession { key, lease })
+            .await
+            .is_ok()
+        {
+            return;
+        }
+        kernel.parts.clock.sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
 }
 
 /// Runs sends under a lease.

@@ -1,0 +1,354 @@
+//! A whole system in one process and in simulated time: the model store, a queue and a bus in
+//! memory, scripted models, any number of workers, and faults at any position.
+//!
+//! Meant for `#[tokio::test(start_paused = true)]`: time jumps to the next timer whenever nothing
+//! else can run, so that lease expiry and parked retries cost nothing.
+
+mod faulty;
+mod script;
+mod wires;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_runtime::Lifecycle;
+use mainspring_shared::agent::{AgentSpec, Priority, SendOptions};
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::queue::{Activation, Lane, Queue as _};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AuditOptions, CancelOutcome, Dump, NewBoot, NewSession,
+    ReadySession, Role, Store, SweepReady, Target,
+};
+use mainspring_shared::time::{Clock, Timestamp};
+use mainspring_store_model::ModelStore;
+use mainspring_worker::llm::{Kind, ProviderSettings, Providers};
+use mainspring_worker::{Parts, WorkerConfig};
+use uuid::Uuid;
+
+pub use faulty::{Fault, FaultPlan, Faulty};
+pub use script::{Asked, Script};
+pub use wires::{Wire, WireBus};
+
+/// Tokio's clock, which stands still while anything can run.
+#[derive(Debug, Clone, Copy)]
+pub struct SimulatedClock {
+    start: tokio::time::Instant,
+}
+
+#[async_trait]
+impl Clock for SimulatedClock {
+    fn now(&self) -> Timestamp {
+        // An arbitrary epoch: nothing may depend on the date.
+        Timestamp(1_700_000_000_000).after(self.monotonic())
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this clock is tokio's simulated one"
+    )]
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+}
+
+/// Chance that repeats: a counter, spread over the bits.
+#[derive(Debug, Default)]
+pub struct CountingEntropy(AtomicU64);
+
+impl CountingEntropy {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+impl Entropy for CountingEntropy {
+    fn ordered_id(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.next()))
+    }
+
+    fn random_id(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.next()) << 64 | 0xfeed)
+    }
+
+    fn fraction(&self) -> f64 {
+        (self.next() % 97) as f64 / 97.0
+    }
+}
+
+/// The system.
+#[derive(Debug)]
+pub struct World {
+    /// The truth, without faults.
+    pub store: Arc<ModelStore>,
+    /// The models' script and ledger.
+    pub script: Arc<Script>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<CountingEntropy>,
+    wire: Wire,
+    bus: WireBus,
+    boot: BootId,
+    lifecycle: Lifecycle,
+}
+
+impl World {
+    /// A system without workers. Its sweeps run.
+    pub async fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SimulatedClock {
+            start: tokio::time::Instant::now(),
+        });
+        let store = Arc::new(ModelStore::open(clock.clone()));
+        let boot = BootId(Uuid::from_u128(0xb007));
+        let world = Self {
+            script: Arc::new(Script::new(clock.clone())),
+            entropy: Arc::default(),
+            wire: Wire::default(),
+            bus: WireBus::default(),
+            lifecycle: Lifecycle::new(),
+            store,
+            clock,
+            boot,
+        };
+        let scheduler = NewBoot {
+            id: boot,
+            role: Role::Scheduler,
+            name: "scheduler".into(),
+            pool: String::new(),
+            concurrency: 0,
+            // A scheduler that never dies: its own lease is not what these tests are about.
+            ttl: Duration::from_hours(1000),
+        };
+        world
+            .store
+            .register_boot(None, scheduler)
+            .await
+            .expect("the model store never fails");
+        tokio::spawn(sweep(
+            world.store.clone(),
+            world.wire.clone(),
+            world.clock.clone(),
+            boot,
+            world.lifecycle.clone(),
+        ));
+        world
+    }
+
+    /// Starts a worker over the given store, which may be a faulty one.
+    pub fn worker(&self, name: &str, store: Arc<dyn Store>) -> Lifecycle {
+        let config = WorkerConfig {
+            name: name.into(),
+            ..WorkerConfig::default()
+        };
+        self.worker_with(config, store)
+    }
+
+    /// Starts a worker with other bounds.
+    pub fn worker_with(&self, config: WorkerConfig, store: Arc<dyn Store>) -> Lifecycle {
+        // The name is taken by a provider that ships, and then given to the script.
+        let taken = ProviderSettings::new("script", Kind::Demo);
+        let mut providers =
+            Providers::new(&[taken], "script", &self.clock).expect("the settings are complete");
+        providers
+            .insert("script", self.script.clone(), "model")
+            .expect("a good name");
+        let parts = Parts {
+            store,
+            queue: Arc::new(self.wire.clone()),
+            bus: Arc::new(self.bus.clone()),
+            clock: self.clock.clone(),
+            entropy: self.entropy.clone(),
+            providers: Arc::new(providers),
+            config: Arc::new(config),
+        };
+        let lifecycle = Lifecycle::new();
+        let running = lifecycle.clone();
+        lifecycle.spawn(async move {
+            // A worker whose store never answers again does not end; a test that kills one does
+            // not wait for it.
+            let _ = mainspring_worker::run(parts, running).await;
+        });
+        lifecycle
+    }
+
+    /// A new session.
+    pub async fn session(&self, agent: AgentSpec) -> SessionKey {
+        let session = SessionId(self.entropy.ordered_id());
+        let key = SessionKey {
+            tenant: TenantId::DEFAULT,
+            session,
+        };
+        let new = NewSession {
+            key,
+            agent,
+            metadata: serde_json::Map::new(),
+        };
+        self.store
+            .create_sessions(None, vec![(new, None)])
+            .await
+            .expect("never fails");
+        key
+    }
+
+    /// Accepts a send and rings.
+    pub async fn send(&self, key: SessionKey, text: &str) -> SendId {
+        self.send_with(key, text, SendOptions::default()).await
+    }
+
+    /// Accepts a send with options and rings.
+    pub async fn send_with(&self, key: SessionKey, text: &str, options: SendOptions) -> SendId {
+        let id = SendId(self.entropy.ordered_id());
+        let item = AcceptSend {
+            id,
+            target: Target::Existing(key),
+            input: vec![ContentPart::text(text)],
+            options,
+            idempotency: None,
+            queued_max: 1000,
+        };
+        let outcome = self.store.accept_sends(None, self.boot, vec![item]).await;
+        match outcome.expect("never fails").pop() {
+            Some(AcceptOutcome::Accepted(accepted)) => {
+                if let Some(ready) = accepted.ring {
+                    self.ring(ready).await;
+                }
+            }
+            other => panic!("not accepted: {other:?}"),
+        }
+        id
+    }
+
+    /// Asks a send to end, as a scheduler does.
+    pub async fn cancel(&self, key: SessionKey, id: SendId) {
+        let items = vec![(key.tenant, id)];
+        let outcome = self
+            .store
+            .cancel_sends(None, self.boot, items)
+            .await
+            .expect("never fails");
+        match outcome.into_iter().next() {
+            Some(CancelOutcome::Signalled { .. }) => self.bus.signal(key),
+            Some(CancelOutcome::Cancelled {
+                ring: Some(ready), ..
+            }) => self.ring(ready).await,
+            Some(_) | None => {}
+        }
+    }
+
+    async fn ring(&self, ready: ReadySession) {
+        let lane = Lane {
+            pool: ready.pool,
+            priority: ready.priority,
+        };
+        self.wire
+            .push(
+                &lane,
+                vec![Activation {
+                    sessions: vec![ready.key],
+                }],
+            )
+            .await;
+    }
+
+    /// The send as it is.
+    pub async fn record(&self, id: SendId) -> SendRecord {
+        let read = self
+            .store
+            .get_sends(vec![(TenantId::DEFAULT, id)])
+            .await
+            .expect("never fails");
+        read.into_iter().next().flatten().expect("the send exists")
+    }
+
+    /// Waits, in simulated time, until every given send is final.
+    ///
+    /// # Panics
+    /// When that takes more than a simulated hour.
+    pub async fn settle(&self, sends: &[SendId]) -> Vec<SendRecord> {
+        let limit = self.clock.monotonic() + Duration::from_hours(1);
+        loop {
+            let mut records = Vec::new();
+            for id in sends {
+                records.push(self.record(*id).await);
+            }
+            if records.iter().all(|record| record.status.is_final()) {
+                return records;
+            }
+            assert!(self.clock.monotonic() < limit, "sends hang: {records:#?}");
+            self.clock.sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Lets simulated time pass.
+    pub async fn pass(&self, time: Duration) {
+        self.clock.sleep(time).await;
+    }
+
+    /// The whole content of the store.
+    pub async fn dump(&self) -> Dump {
+        self.store.dump().await.expect("never fails")
+    }
+
+    /// Fails unless every invariant holds.
+    ///
+    /// # Panics
+    /// When one does not.
+    pub async fn audit(&self) {
+        let found = self
+            .store
+            .audit(None, AuditOptions::default())
+            .await
+            .expect("never fails");
+        assert!(found.is_empty(), "{found:#?}");
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.lifecycle.abort();
+    }
+}
+
+/// What every scheduler does in a loop: serve alarms, ring for what was left.
+async fn sweep(
+    store: Arc<ModelStore>,
+    wire: Wire,
+    clock: Arc<dyn Clock>,
+    boot: BootId,
+    lifecycle: Lifecycle,
+) {
+    while !lifecycle.is_stopping() {
+        let alarms = store
+            .sweep_alarms(None, boot, 100)
+            .await
+            .expect("never fails");
+        let query = SweepReady {
+            pool: None,
+            older_than_ms: 1000,
+            after: None,
+            limit: 1000,
+        };
+        let swept = store.sweep_ready(None, query).await.expect("never fails");
+        for ready in alarms.ring.into_iter().chain(swept.sessions) {
+            let lane = Lane {
+                pool: ready.pool,
+                priority: Priority::High,
+            };
+            wire.push(
+                &lane,
+                vec![Activation {
+                    sessions: vec![ready.key],
+                }],
+            )
+            .await;
+        }
+        clock.sleep(Duration::from_millis(250)).await;
+    }
+}

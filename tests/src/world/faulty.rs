@@ -1,0 +1,180 @@
+//! A store that fails at a chosen position.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::message::Message;
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::step::Step;
+use mainspring_shared::store::*;
+use mainspring_shared::time::Timestamp;
+use tokio::sync::watch;
+
+/// What goes wrong at the chosen write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The write does not happen, and the caller is told so.
+    FailBefore,
+    /// The write happens, and the caller is told that it may not have.
+    FailAfter,
+    /// The process dies just before the write: nothing of it is heard again.
+    DieBefore,
+    /// The process dies just after the write.
+    DieAfter,
+}
+
+impl Fault {
+    /// Every fault.
+    pub const ALL: [Self; 4] = [
+        Self::FailBefore,
+        Self::FailAfter,
+        Self::DieBefore,
+        Self::DieAfter,
+    ];
+}
+
+/// Where what goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// The write, from 0.
+    pub at: usize,
+    /// What happens there.
+    pub fault: Fault,
+}
+
+/// A store that counts the writes of one process and fails one of them.
+#[derive(Debug)]
+pub struct Faulty {
+    inner: Arc<dyn Store>,
+    plan: FaultPlan,
+    writes: AtomicUsize,
+    paused: watch::Sender<bool>,
+}
+
+impl Faulty {
+    /// A store over another, with one fault.
+    pub fn new(inner: Arc<dyn Store>, plan: FaultPlan) -> Self {
+        Self {
+            inner,
+            plan,
+            writes: AtomicUsize::new(0),
+            paused: watch::Sender::new(false),
+        }
+    }
+
+    /// Whether the fault's position was reached.
+    pub fn fired(&self) -> bool {
+        self.writes.load(Ordering::SeqCst) > self.plan.at
+    }
+
+    /// Stops the process as signal 9 does: nothing of it is heard again.
+    pub fn kill(&self) {
+        self.pause();
+    }
+
+    /// Stops the process as `SIGSTOP` does.
+    pub fn pause(&self) {
+        self.paused.send_replace(true);
+    }
+
+    /// Lets a paused process go on.
+    pub fn wake(&self) {
+        self.paused.send_replace(false);
+    }
+
+    async fn alive(&self) {
+        // The sender lives as long as this store: waiting cannot fail.
+        let _ = self.paused.subscribe().wait_for(|paused| !paused).await;
+    }
+
+    async fn write<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.alive().await;
+        if self.writes.fetch_add(1, Ordering::SeqCst) != self.plan.at {
+            return call.await;
+        }
+        let unavailable = || Error::Unavailable {
+            source: "the connection was cut by the test".into(),
+        };
+        match self.plan.fault {
+            Fault::FailBefore => Err(unavailable()),
+            Fault::FailAfter => {
+                call.await?;
+                Err(unavailable())
+            }
+            Fault::DieBefore => {
+                self.kill();
+                std::future::pending().await
+            }
+            Fault::DieAfter => {
+                call.await?;
+                self.kill();
+                std::future::pending().await
+            }
+        }
+    }
+
+    async fn read<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.alive().await;
+        call.await
+    }
+}
+
+macro_rules! forward {
+    ($($kind:ident $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
+        #[async_trait]
+        impl Store for Faulty {
+            $(async fn $name(&self, $($arg: $type),*) -> Result<$out> {
+                self.$kind(self.inner.$name($($arg),*)).await
+            })*
+        }
+    };
+}
+
+forward! {
+    read now() -> Timestamp;
+    read check() -> ServerInfo;
+    read register_boot(at: Option<Timestamp>, boot: NewBoot) -> ();
+    read renew_boot(at: Option<Timestamp>, boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
+    read stop_boot(at: Option<Timestamp>, boot: BootId) -> ();
+    read list_boots(at: Option<Timestamp>) -> Vec<BootRecord>;
+    write create_sessions(
+        at: Option<Timestamp>, items: Vec<(NewSession, Option<IdempotencyKey>)>
+    ) -> Vec<CreateOutcome>;
+    write update_session(
+        at: Option<Timestamp>, key: SessionKey, patch: SessionPatch
+    ) -> UpdateOutcome;
+    write delete_session(at: Option<Timestamp>, key: SessionKey, boot: BootId) -> DeleteOutcome;
+    write accept_sends(
+        at: Option<Timestamp>, boot: BootId, items: Vec<AcceptSend>
+    ) -> Vec<AcceptOutcome>;
+    write cancel_sends(
+        at: Option<Timestamp>, boot: BootId, items: Vec<(TenantId, SendId)>
+    ) -> Vec<CancelOutcome>;
+    write resume_recovery(
+        at: Option<Timestamp>, boot: BootId, key: SessionKey
+    ) -> Option<SendId>;
+    write claim_sessions(
+        at: Option<Timestamp>, boot: BootId, items: Vec<ClaimSession>
+    ) -> Vec<ClaimOutcome>;
+    write append_rounds(at: Option<Timestamp>, items: Vec<AppendRound>) -> Vec<AppendOutcome>;
+    write complete_sends(at: Option<Timestamp>, items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
+    write park_sends(at: Option<Timestamp>, items: Vec<ParkSend>) -> Vec<ParkOutcome>;
+    write release_sessions(at: Option<Timestamp>, items: Vec<ReleaseSession>) -> Vec<bool>;
+    read sweep_ready(at: Option<Timestamp>, query: SweepReady) -> Swept;
+    write sweep_alarms(at: Option<Timestamp>, boot: BootId, limit: u32) -> AlarmSweep;
+    write sweep_retention(at: Option<Timestamp>, keep: Duration) -> u64;
+    read get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;
+    read get_session(key: SessionKey) -> Option<SessionRecord>;
+    read list_sessions(query: ListSessions) -> Page<SessionRecord>;
+    read list_sends(query: ListSends) -> Page<SendRecord>;
+    read read_messages(query: ReadMessages) -> Vec<Message>;
+    read read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
+    read queue_stats(at: Option<Timestamp>) -> Vec<QueueStats>;
+    read scaling(at: Option<Timestamp>, pool: &str) -> ScalingStats;
+    read audit(at: Option<Timestamp>, options: AuditOptions) -> Vec<Violation>;
+    read dump() -> Dump;
+}

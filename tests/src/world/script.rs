@@ -1,0 +1,133 @@
+//! A model that answers by a script and remembers what it was asked.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::message::{ContentPart, Role, ToolCall, plain_text};
+use mainspring_shared::time::Clock;
+use mainspring_shared::usage::Usage;
+use mainspring_worker::llm::{Chunk, Error, Finish, Model, Reply, Request};
+use serde_json::json;
+
+/// One call, as the model saw it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// The last user text.
+    pub user: String,
+    /// The whole transcript it was shown: role and text, in order.
+    pub transcript: Vec<(Role, String)>,
+}
+
+/// The model. What it does is written in the user's text: `tools N` asks for tools in its first N
+/// rounds, `sleep MS` thinks so long, `fail N` fails the first N calls of this text, `fail-late N`
+/// asks to be called again a minute later, `empty` says nothing, `refuse` declines. Else it echoes.
+#[derive(Debug)]
+pub struct Script {
+    clock: Arc<dyn Clock>,
+    ledger: Mutex<Vec<Asked>>,
+}
+
+impl Script {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            ledger: Mutex::default(),
+        }
+    }
+
+    /// Every call so far, in order.
+    pub fn ledger(&self) -> Vec<Asked> {
+        self.ledger.lock().expect("nobody panics under it").clone()
+    }
+
+    /// Calls with this user text.
+    pub fn calls(&self, user: &str) -> usize {
+        self.ledger()
+            .iter()
+            .filter(|asked| asked.user == user)
+            .count()
+    }
+}
+
+fn reply(content: &str, tool_calls: Vec<ToolCall>, finish: Finish) -> Reply {
+    Reply {
+        content: vec![ContentPart::text(content)],
+        tool_calls,
+        finish,
+        usage: Usage {
+            input_tokens: 10,
+            output_tokens: 5,
+            ..Usage::default()
+        },
+        model: "model".into(),
+    }
+}
+
+#[async_trait]
+impl Model for Script {
+    async fn complete(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        let shown: Vec<(Role, String)> = request
+            .messages
+            .iter()
+            .map(|m| (m.role, plain_text(&m.content)))
+            .collect();
+        let user = shown.iter().rev().find(|(role, _)| *role == Role::User);
+        let user = user.map(|(_, text)| text.clone()).unwrap_or_default();
+        let since = shown
+            .iter()
+            .rev()
+            .take_while(|(role, _)| *role != Role::User);
+        let rounds = since.filter(|(role, _)| *role == Role::Assistant).count();
+        let asked = Asked {
+            user: user.clone(),
+            transcript: shown,
+        };
+        self.ledger
+            .lock()
+            .expect("nobody panics under it")
+            .push(asked);
+        let (verb, argument) = user.split_once(' ').unwrap_or((user.as_str(), ""));
+        let number: u64 = argument.parse().unwrap_or(0);
+        match verb {
+            "sleep" => self.clock.sleep(Duration::from_millis(number)).await,
+            "fail" if self.calls(&user) <= number as usize => {
+                return Err(Error::Unavailable {
+                    message: "scripted".into(),
+                    retry_after: None,
+                });
+            }
+            "fail-late" if self.calls(&user) <= number as usize => {
+                let retry_after = Some(Duration::from_mins(1));
+                return Err(Error::RateLimited {
+                    message: "scripted".into(),
+                    retry_after,
+                });
+            }
+            "forbid" => {
+                return Err(Error::Auth {
+                    message: "scripted".into(),
+                });
+            }
+            "empty" => return Ok(reply("", Vec::new(), Finish::Stop)),
+            "refuse" => return Ok(reply("no", Vec::new(), Finish::Refused)),
+            "tools" if rounds < number as usize => {
+                let call = |name: &str| ToolCall {
+                    id: "same".into(),
+                    name: name.into(),
+                    arguments: json!({ "round": rounds }),
+                };
+                let calls = vec![call("one"), call("two")];
+                return Ok(reply("calling", calls, Finish::ToolCalls));
+            }
+            _ => {}
+        }
+        let text = format!("echo: {user}");
+        on_chunk(Chunk::Text(&text));
+        Ok(reply(&text, Vec::new(), Finish::Stop))
+    }
+}

@@ -1,0 +1,106 @@
+//! A queue and a bus without anything in them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use mainspring_shared::bus::{Bus, Notice, Topic};
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
+use tokio::sync::{Mutex, broadcast, mpsc};
+
+/// A queue that all workers of a world take from.
+#[derive(Debug, Clone)]
+pub struct Wire {
+    jobs: mpsc::UnboundedSender<Activation>,
+    taken: Arc<Mutex<mpsc::UnboundedReceiver<Activation>>>,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        let (jobs, taken) = mpsc::unbounded_channel();
+        Self {
+            jobs,
+            taken: Arc::new(Mutex::new(taken)),
+        }
+    }
+}
+
+#[async_trait]
+impl Queue for Wire {
+    async fn push(&self, _: &Lane, activations: Vec<Activation>) -> bool {
+        activations
+            .into_iter()
+            .all(|activation| self.jobs.send(activation).is_ok())
+    }
+
+    async fn depth(&self, _: &Lane) -> Option<u64> {
+        None
+    }
+
+    fn is_available(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, _: &str, handler: Arc<dyn Handler>, mut stop: BoxFuture<'static, ()>) {
+        loop {
+            let job = async { self.taken.lock().await.recv().await };
+            let job = tokio::select! {
+                () = &mut stop => return,
+                job = job => job,
+            };
+            let Some(job) = job else { return };
+            handler.handle(job).await;
+        }
+    }
+}
+
+/// A bus on which only signals matter.
+#[derive(Debug, Clone)]
+pub struct WireBus {
+    signals: broadcast::Sender<Bytes>,
+}
+
+impl Default for WireBus {
+    fn default() -> Self {
+        Self {
+            signals: broadcast::channel(64).0,
+        }
+    }
+}
+
+impl WireBus {
+    /// Tells every worker to look at a session.
+    pub fn signal(&self, key: SessionKey) {
+        let json = serde_json::to_vec(&[key]).expect("keys are JSON");
+        // Nobody listens while no worker runs.
+        let _ = self.signals.send(Bytes::from(json));
+    }
+}
+
+#[async_trait]
+impl Bus for WireBus {
+    fn publish(&self, _: Topic, _: Bytes) {}
+
+    async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
+        if topic != Topic::Signals {
+            return futures::stream::pending().boxed();
+        }
+        let inbox = self.signals.subscribe();
+        futures::stream::unfold(inbox, |mut inbox| async {
+            match inbox.recv().await {
+                Ok(payload) => Some((Notice::Payload(payload), inbox)),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some((Notice::Gap, inbox)),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        })
+        .boxed()
+    }
+
+    fn is_available(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,454 @@
+//! Whole sends through a worker in simulated time, and the same with a fault at every position.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_shared::agent::{AgentSpec, ContextSpec, SendOptions};
+use mainspring_shared::error::Code;
+use mainspring_shared::id::SendId;
+use mainspring_shared::message::{Role, plain_text};
+use mainspring_shared::send::{SendRecord, SendStatus, StopReason};
+use mainspring_shared::store::{Dump, Store};
+use mainspring_shared::time::Span;
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_worker::WorkerConfig;
+
+fn answer(record: &SendRecord) -> (SendStatus, StopReason, &str) {
+    let stop = record.stop_reason.expect("final sends say why");
+    (
+        record.status,
+        stop,
+        record.output_text.as_deref().unwrap_or_default(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_is_answered() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "hello").await;
+    let records = world.settle(&[id]).await;
+    let expected = (SendStatus::Completed, StopReason::End, "echo: hello");
+    assert_eq!(answer(&records[0]), expected);
+    assert_eq!(records[0].rounds, 1);
+    assert_eq!(records[0].usage.input_tokens, 10);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sends_of_one_session_keep_their_order_and_see_what_came_before() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let mut ids = Vec::new();
+    for n in 0..40 {
+        ids.push(world.send(key, &format!("n{n}")).await);
+    }
+    world.settle(&ids).await;
+    let ledger = world.script.ledger();
+    for (n, asked) in ledger.iter().enumerate() {
+        assert_eq!(asked.user, format!("n{n}"));
+        assert_eq!(asked.transcript.len(), 2 * n + 1);
+    }
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_unknown_tools_are_answered_and_the_model_goes_on() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "tools 2").await;
+    let records = world.settle(&[id]).await;
+    assert_eq!(answer(&records[0]).0, SendStatus::Completed);
+    assert_eq!(records[0].rounds, 3);
+    let dump = world.dump().await;
+    let roles: Vec<_> = dump.sessions[0].messages.iter().map(|m| m.role).collect();
+    use Role::{Assistant, Tool, User};
+    assert_eq!(
+        roles,
+        [
+            User, Assistant, Tool, Tool, Assistant, Tool, Tool, Assistant
+        ]
+    );
+    assert!(
+        dump.sessions[0]
+            .calls
+            .iter()
+            .all(|(_, _, _, settled)| *settled)
+    );
+    assert!(plain_text(&dump.sessions[0].messages[2].content).contains("no tool named"));
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_are_bounded() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let agent = AgentSpec {
+        max_rounds: Some(2),
+        ..AgentSpec::default()
+    };
+    let key = world.session(agent).await;
+    let id = world.send(key, "tools 9").await;
+    let records = world.settle(&[id]).await;
+    let expected = (SendStatus::Completed, StopReason::RoundLimit, "calling");
+    assert_eq!(answer(&records[0]), expected);
+    assert_eq!(world.script.calls("tools 9"), 2);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_is_tried_again_and_a_permanent_failure_is_not() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let again = world.send(key, "fail 2").await;
+    let never = world.send(key, "fail 99").await;
+    let forbidden = world.send(key, "forbid").await;
+    let empty = world.send(key, "empty").await;
+    let refused = world.send(key, "refuse").await;
+    let records = world
+        .settle(&[again, never, forbidden, empty, refused])
+        .await;
+    assert_eq!(
+        answer(&records[0]),
+        (SendStatus::Completed, StopReason::End, "echo: fail 2")
+    );
+    assert_eq!(records[0].attempts, 3);
+    let failed = |record: &SendRecord| record.error.as_ref().map(|error| error.code);
+    assert_eq!(failed(&records[1]), Some(Code::LlmUnavailable));
+    assert_eq!(world.script.calls("fail 99"), 5);
+    assert_eq!(failed(&records[2]), Some(Code::LlmAuth));
+    assert_eq!(world.script.calls("forbid"), 1);
+    assert_eq!(failed(&records[3]), Some(Code::LlmBadResponse));
+    assert_eq!(failed(&records[4]), Some(Code::LlmRefused));
+    assert_eq!(world.script.calls("refuse"), 1);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_retry_waits_as_a_row_and_holds_nothing() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "fail-late 1").await;
+    world.pass(Duration::from_secs(30)).await;
+    let record = world.record(id).await;
+    assert_eq!(record.status, SendStatus::Waiting);
+    let dump = world.dump().await;
+    assert_eq!(dump.sessions[0].hot.owner, None);
+    let records = world.settle(&[id]).await;
+    assert_eq!(answer(&records[0]).0, SendStatus::Completed);
+    assert_eq!(records[0].attempts, 2, "the failed attempt stays counted");
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_ends_queued_waiting_and_running_sends() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let (a, b) = (
+        world.session(AgentSpec::default()).await,
+        world.session(AgentSpec::default()).await,
+    );
+    let running = world.send(a, "sleep 600000").await;
+    let queued = world.send(a, "behind").await;
+    let waiting = world.send(b, "fail-late 9").await;
+    world.pass(Duration::from_secs(2)).await;
+    assert_eq!(world.record(waiting).await.status, SendStatus::Waiting);
+    assert_eq!(world.record(running).await.status, SendStatus::Running);
+    world.cancel(a, queued).await;
+    world.cancel(b, waiting).await;
+    world.cancel(a, running).await;
+    let records = world.settle(&[running, queued, waiting]).await;
+    assert!(
+        records
+            .iter()
+            .all(|record| record.status == SendStatus::Cancelled)
+    );
+    let next = world.send(a, "after").await;
+    let records = world.settle(&[next]).await;
+    assert_eq!(answer(&records[0]).2, "echo: after");
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_a_send_wherever_it_is() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let (a, b) = (
+        world.session(AgentSpec::default()).await,
+        world.session(AgentSpec::default()).await,
+    );
+    let deadline = Some(Span(Duration::from_secs(20)));
+    let options = SendOptions {
+        deadline,
+        ..SendOptions::default()
+    };
+    let running = world.send_with(a, "sleep 600000", options.clone()).await;
+    let queued = world.send_with(a, "behind", options.clone()).await;
+    let waiting = world.send_with(b, "fail-late 9", options).await;
+    let records = world.settle(&[running, queued, waiting]).await;
+    for record in &records {
+        assert_eq!(answer(record).0, SendStatus::Failed, "{record:#?}");
+        assert_eq!(record.stop_reason, Some(StopReason::Deadline));
+        assert_eq!(
+            record.error.as_ref().map(|error| error.code),
+            Some(Code::SendDeadline)
+        );
+    }
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopping_worker_hands_over_at_the_next_boundary() {
+    let world = World::new().await;
+    let config = WorkerConfig {
+        drain_timeout: Duration::from_secs(5),
+        name: "first".into(),
+        ..WorkerConfig::default()
+    };
+    let first = world.worker_with(config, world.store.clone());
+    let (a, b) = (
+        world.session(AgentSpec::default()).await,
+        world.session(AgentSpec::default()).await,
+    );
+    let short = world.send(a, "sleep 4000").await;
+    let behind = world.send(a, "behind").await;
+    let long = world.send(b, "sleep 60000").await;
+    world.pass(Duration::from_secs(2)).await;
+    assert!(
+        first.shut_down(Duration::from_secs(60)).await,
+        "the worker ends by itself"
+    );
+    assert_eq!(world.record(short).await.status, SendStatus::Completed);
+    assert_eq!(world.record(behind).await.status, SendStatus::Queued);
+    assert_eq!(world.record(long).await.status, SendStatus::Running);
+    let _second = world.worker("second", world.store.clone());
+    let records = world.settle(&[behind, long]).await;
+    assert!(
+        records
+            .iter()
+            .all(|record| record.status == SendStatus::Completed)
+    );
+    assert!(
+        records.iter().all(|record| record.crashes == 0),
+        "a drain is no crash"
+    );
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bounded_window_is_the_same_for_a_warm_and_a_cold_worker() {
+    let world = World::new().await;
+    let context = ContextSpec {
+        last_messages: Some(5),
+    };
+    let agent = AgentSpec {
+        context,
+        ..AgentSpec::default()
+    };
+    let (warm, cold) = (
+        world.session(agent.clone()).await,
+        world.session(agent).await,
+    );
+    let keeper = world.worker("keeper", world.store.clone());
+    for n in 0..6 {
+        let text = if n % 3 == 1 {
+            format!("tools {n}")
+        } else {
+            format!("n{n}")
+        };
+        let id = world.send(warm, &text).await;
+        world.settle(&[id]).await;
+    }
+    keeper.shut_down(Duration::from_secs(60)).await;
+    let asked_warm = world.script.ledger();
+    for n in 0..6 {
+        let worker = world.worker(&format!("w{n}"), world.store.clone());
+        let text = if n % 3 == 1 {
+            format!("tools {n}")
+        } else {
+            format!("n{n}")
+        };
+        let id = world.send(cold, &text).await;
+        world.settle(&[id]).await;
+        worker.shut_down(Duration::from_secs(60)).await;
+    }
+    let asked = world.script.ledger();
+    assert_eq!(asked[asked_warm.len()..], asked_warm[..]);
+    assert!(
+        asked.iter().all(|asked| asked.transcript.len() <= 8),
+        "bounded but for whole rounds"
+    );
+    world.audit().await;
+}
+
+/// What must be the same whatever went wrong on the way: every send's end and every transcript.
+fn outcome(dump: &Dump) -> Vec<String> {
+    let mut lines = Vec::new();
+    for session in &dump.sessions {
+        let order: Vec<SendId> = session.sends.iter().map(|send| send.id).collect();
+        for send in &session.sends {
+            let code = send.error.as_ref().map(|error| error.code);
+            let (stop, text) = (send.stop_reason, send.output_text.as_deref());
+            let sums = (send.rounds, send.usage.input_tokens);
+            lines.push(format!(
+                "{:?} {:?} {stop:?} {code:?} {text:?} {sums:?}",
+                send.id, send.status
+            ));
+        }
+        for message in &session.messages {
+            let place = order.iter().position(|id| *id == message.send_id);
+            let text = plain_text(&message.content);
+            lines.push(format!(
+                "{} {place:?} {:?} {text}",
+                message.seq, message.role
+            ));
+        }
+        let usage: Vec<_> = session
+            .usage
+            .iter()
+            .map(|(id, round, _)| (id, round))
+            .collect();
+        lines.push(format!("{usage:?} {:?}", session.calls));
+        let hot = &session.hot;
+        assert_eq!(
+            (hot.owner, hot.pending, hot.ready_since),
+            (None, 0, None),
+            "{hot:?}"
+        );
+    }
+    lines
+}
+
+/// A plain send, tool rounds, retries held and parked, and a queue of sends, with a worker whose
+/// store fails at `plan` and, where that killed it, a second one. Returns the outcome and whether
+/// the fault was reached.
+async fn history(plan: FaultPlan) -> (Vec<String>, bool) {
+    let world = World::new().await;
+    let (a, b, c) = (
+        world.session(AgentSpec::default()).await,
+        world.session(AgentSpec::default()).await,
+        world
+            .session(AgentSpec {
+                max_rounds: Some(2),
+                ..AgentSpec::default()
+            })
+            .await,
+    );
+    let sends = [
+        world.send(a, "hello").await,
+        world.send(a, "tools 2").await,
+        world.send(a, "fail 1").await,
+        world.send(b, "fail-late 1").await,
+        world.send(b, "forbid").await,
+        world.send(b, "last").await,
+        world.send(c, "tools 5").await,
+    ];
+    let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
+    let _first = world.worker("first", faulty.clone());
+    if matches!(plan.fault, Fault::DieBefore | Fault::DieAfter) {
+        // The other is there all along, but gets work only once the first has taken its own.
+        world.pass(Duration::from_millis(1)).await;
+        let _second = world.worker("second", world.store.clone());
+        world.settle(&sends).await;
+        // Leases are given back a moment after the last end is stored.
+        world.pass(Duration::from_secs(20)).await;
+    } else {
+        world.settle(&sends).await;
+        world.pass(Duration::from_secs(20)).await;
+    }
+    world.audit().await;
+    let dump = world.dump().await;
+    (outcome(&dump), faulty.fired())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_any_write_changes_nothing_of_the_outcome() {
+    let never = FaultPlan {
+        at: usize::MAX,
+        fault: Fault::FailBefore,
+    };
+    let (expected, _) = history(never).await;
+    for fault in Fault::ALL {
+        let mut reached = 0;
+        for at in 0.. {
+            let (found, fired) = history(FaultPlan { at, fault }).await;
+            assert_eq!(found, expected, "{fault:?} at write {at}");
+            if !fired {
+                break;
+            }
+            reached += 1;
+        }
+        assert!(
+            reached > 8,
+            "{fault:?} was injected at {reached} positions only"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_that_kills_its_workers_ends_and_takes_no_one_along() {
+    let world = World::new().await;
+    let poison = world.session(AgentSpec::default()).await;
+    let innocent = world.session(AgentSpec::default()).await;
+    let bad = world.send(poison, "sleep 3600000").await;
+    let good = world.send(innocent, "sleep 30000").await;
+    // Whoever runs the poison dies of it a second later.
+    for n in 1..=5 {
+        let never = FaultPlan {
+            at: usize::MAX,
+            fault: Fault::DieBefore,
+        };
+        let store = Arc::new(Faulty::new(world.store.clone(), never));
+        let _worker = world.worker(&format!("w{n}"), store.clone());
+        while world.script.calls("sleep 3600000") < n {
+            world.pass(Duration::from_millis(100)).await;
+        }
+        world.pass(Duration::from_secs(1)).await;
+        store.kill();
+    }
+    let _last = world.worker("last", world.store.clone());
+    let records = world.settle(&[bad, good]).await;
+    assert_eq!(records[0].stop_reason, Some(StopReason::WorkerCrashLimit));
+    assert_eq!(
+        records[0].error.as_ref().map(|error| error.code),
+        Some(Code::SendWorkerCrashLimit)
+    );
+    assert_eq!(
+        answer(&records[1]).0,
+        SendStatus::Completed,
+        "{:#?}",
+        records[1]
+    );
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_sleeps_past_its_lease_changes_nothing_when_it_wakes() {
+    let world = World::new().await;
+    let key = world.session(AgentSpec::default()).await;
+    let plan = FaultPlan {
+        at: usize::MAX,
+        fault: Fault::DieBefore,
+    };
+    let paused = Arc::new(Faulty::new(world.store.clone(), plan));
+    let _first = world.worker("first", paused.clone());
+    let id = world.send(key, "sleep 8000").await;
+    world.pass(Duration::from_secs(1)).await;
+    paused.pause();
+    let _second = world.worker("second", world.store.clone());
+    let records = world.settle(&[id]).await;
+    let before = world.dump().await;
+    paused.wake();
+    world.pass(Duration::from_secs(30)).await;
+    let after = world.dump().await;
+    assert_eq!(answer(&records[0]).0, SendStatus::Completed);
+    assert_eq!(before.sessions, after.sessions);
+    world.audit().await;
+    let store: &dyn Store = world.store.as_ref();
+    assert_eq!(store.list_boots(None).await.expect("never fails").len(), 4);
+}
