@@ -98,7 +98,7 @@ CREATE TABLE sends (
 ) STRICT;
 -- The open sends of a session in order: its head is the first.
 CREATE UNIQUE INDEX sends_open ON sends (tenant, session_id, position) WHERE finished_at IS NULL;
-CREATE INDEX sends_alarm ON sends (alarm_at) WHERE alarm_at IS NOT NULL;
+CREATE INDEX sends_alarm ON sends (alarm_at, send_id) WHERE alarm_at IS NOT NULL;
 -- For lists of one session's sends.
 CREATE INDEX sends_session ON sends (tenant, session_id, send_id);
 

@@ -1,0 +1,165 @@
+//! Each invariant finds its violation, planted behind the store's back.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::invariants::INVARIANTS;
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::message::{ContentPart, Role, ToolCall};
+use mainspring_shared::store::{AuditOptions, CallRow, Store, Then};
+use mainspring_store_sqlite::SqliteStore;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::file::beside;
+use crate::steps::*;
+
+/// What breaks each invariant.
+const PLANTS: &[(&str, &str)] = &[
+    ("send.one_final_step", "UPDATE steps SET kind = 'round' WHERE kind = 'finished'"),
+    ("send.one_final_step", "UPDATE steps SET kind = 'finished' WHERE n = 1"),
+    (
+        "send.final_is_last",
+        "UPDATE session_hot SET next_seq = next_seq + 1;
+         INSERT INTO messages (tenant, session_id, seq, send_id, role, content, round, epoch, created_at)
+         SELECT tenant, session_id, 6, send_id, role, content, round, epoch, created_at
+         FROM messages WHERE seq = 1",
+    ),
+    (
+        "send.final_is_last",
+        "UPDATE session_hot SET next_step = next_step + 1;
+         INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
+         SELECT tenant, session_id, 6, send_id, 'round', epoch, boot, at, '{}'
+         FROM steps WHERE kind = 'finished'",
+    ),
+    ("session.seq_gap_free", "DELETE FROM messages WHERE seq = 1"),
+    ("session.seq_gap_free", "UPDATE session_hot SET next_seq = next_seq + 1"),
+    ("session.steps_gap_free", "DELETE FROM steps WHERE n = 2"),
+    ("session.positions_unique", "UPDATE sends SET position = 2 WHERE position = 1"),
+    ("session.positions_unique", "UPDATE sends SET position = 9 WHERE position = 3"),
+    ("session.pending_matches", "UPDATE session_hot SET pending = 2"),
+    (
+        "session.ready_iff_work",
+        "UPDATE session_hot SET owner_boot = NULL, token = NULL, ready_since = NULL",
+    ),
+    (
+        "session.one_active_send",
+        "UPDATE sends SET status = 'running', started_at = 1, agent_version = 1
+         WHERE status = 'queued'",
+    ),
+    (
+        "epoch.never_decreases",
+        "UPDATE session_hot SET epoch = 2; UPDATE messages SET epoch = 2 WHERE seq = 2",
+    ),
+    (
+        "epoch.never_decreases",
+        "UPDATE session_hot SET epoch = 2; UPDATE steps SET epoch = 2 WHERE kind = 'round'",
+    ),
+    ("epoch.one_boot", "UPDATE steps SET boot = x'00' WHERE kind = 'finished'"),
+    ("epoch.granted", "UPDATE messages SET epoch = 2 WHERE seq = 5"),
+    ("epoch.granted", "UPDATE steps SET epoch = 2 WHERE kind = 'finished'"),
+    ("call.one_result", "UPDATE messages SET tool_call_id = NULL WHERE seq = 3"),
+    ("call.one_result", "UPDATE messages SET tool_calls = NULL WHERE seq = 2"),
+    ("call.one_result", "UPDATE messages SET tool_call_id = 'c1' WHERE seq = 4"),
+    ("call.one_result", "UPDATE messages SET send_id = x'02' WHERE seq = 3"),
+    ("send.running_has_lease", "UPDATE boots SET lease_until = 0"),
+    ("send.running_has_lease", "UPDATE boots SET dead_at = 0"),
+    ("send.running_has_lease", "DELETE FROM boots"),
+    ("usage.matches_rounds", "DELETE FROM usage_rows WHERE round = 1"),
+    ("send.shape", "UPDATE sends SET started_at = NULL WHERE status = 'running'"),
+    ("send.shape", "UPDATE sends SET agent_version = NULL WHERE status = 'completed'"),
+    ("send.shape", "UPDATE sends SET waiting_on = 'tool' WHERE status = 'queued'"),
+    ("send.shape", "UPDATE sends SET stop_reason = NULL WHERE status = 'completed'"),
+    ("send.shape", "UPDATE sends SET error = '{}' WHERE status = 'completed'"),
+    ("send.shape", "UPDATE sends SET alarm_at = 1 WHERE status = 'completed'"),
+];
+
+/// A session with a completed send of two rounds, one of them with a tool (messages 1 to 5, steps
+/// up to 5); a second send that runs; and a third that is queued.
+async fn healthy() -> Opened {
+    let opened = open().await;
+    let store = &opened.store;
+    let claimed = running(store).await;
+    accept(store, 11, sending(2, 1)).await;
+    accept(store, 12, sending(3, 1)).await;
+    let mut first = round(&claimed);
+    first.messages[1].tool_calls.push(ToolCall {
+        id: "c1".to_owned(),
+        name: "look".to_owned(),
+        arguments: Value::Null,
+    });
+    first.messages.push(NewMessage {
+        role: Role::Tool,
+        tool_call_id: Some("c1".to_owned()),
+        name: Some("look".to_owned()),
+        asked_back: Some(1),
+        ..NewMessage::user(vec![ContentPart::text("seen")], 0)
+    });
+    first.calls.push(CallRow {
+        call_id: "c1".to_owned(),
+        index: 0,
+        name: "look".to_owned(),
+        arguments: Value::Null,
+        result: Some(Value::from("seen")),
+        failed: false,
+    });
+    append(store, 20, first).await;
+    let mut end = ending(&claimed, &claimed.send.record, Then::Continue);
+    end.messages.remove(0);
+    end.messages[0].round = 1;
+    end.messages
+        .push(NewMessage::user(vec![ContentPart::text("and so on")], 1));
+    end.usage[0].round = 1;
+    complete(store, 30, end).await.next.expect("send 2 runs");
+    opened
+}
+
+async fn violated(store: &SqliteStore, rows_max: u32) -> Vec<(String, usize)> {
+    let options = AuditOptions {
+        rows_max,
+        ..AuditOptions::default()
+    };
+    let violations = store.audit(at(40), options).await.expect("answers");
+    let names = violations.into_iter().map(|v| (v.invariant, v.rows.len()));
+    names.collect()
+}
+
+async fn plant(dir: &TempDir, sql: &'static str) {
+    sqlx::raw_sql(sql)
+        .execute(&mut beside(dir).await)
+        .await
+        .expect(sql);
+}
+
+#[tokio::test]
+async fn a_healthy_store_violates_nothing() {
+    let Opened { store, dir: _dir } = healthy().await;
+    assert_sound(&store, 40).await;
+}
+
+#[tokio::test]
+async fn every_planted_violation_is_found_by_its_invariant() {
+    for (invariant, sql) in PLANTS {
+        let Opened { store, dir } = healthy().await;
+        plant(&dir, sql).await;
+        let found = violated(&store, 20).await;
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(invariant), "{sql}: {names:?}");
+    }
+}
+
+#[test]
+fn every_invariant_has_a_plant() {
+    let planted: BTreeSet<&str> = PLANTS.iter().map(|(name, _)| *name).collect();
+    let wanted: BTreeSet<&str> = INVARIANTS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(planted, wanted);
+}
+
+#[tokio::test]
+async fn no_more_rows_are_shown_than_asked_for() {
+    let Opened { store, dir } = healthy().await;
+    plant(&dir, "DELETE FROM usage_rows").await;
+    let two = vec![("usage.matches_rounds".to_owned(), 2)];
+    assert_eq!(violated(&store, 20).await, two);
+    let one = vec![("usage.matches_rounds".to_owned(), 1)];
+    assert_eq!(violated(&store, 1).await, one);
+}

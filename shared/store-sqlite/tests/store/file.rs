@@ -1,0 +1,211 @@
+//! The file: who may open it, and what it must hold.
+
+use std::path::Path;
+
+use mainspring_shared::store::{Error, Store};
+use mainspring_store_sqlite::{MigratePolicy, SqliteOptions, SqliteStore};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use tempfile::TempDir;
+
+use crate::steps::*;
+
+/// A connection beside the store's, as another program would have it.
+pub(crate) async fn beside(dir: &TempDir) -> SqliteConnection {
+    let options = SqliteConnectOptions::new()
+        .filename(dir.path().join("mainspring.db"))
+        .pragma("ignore_check_constraints", "ON");
+    options.connect().await.expect("connects")
+}
+
+async fn execute(conn: &mut SqliteConnection, sql: &'static str) {
+    sqlx::query(sql).execute(conn).await.expect("executes");
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused_and_told_who_has_the_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut options = SqliteOptions::dir(dir.path());
+    options.name = "the first".to_owned();
+    let first = SqliteStore::open(options.clone()).await.expect("opens");
+    let second = SqliteStore::open(options.clone()).await;
+    let Err(Error::Locked { path, holder }) = second else {
+        panic!("locked was expected: {second:?}");
+    };
+    assert_eq!(Path::new(&path), dir.path());
+    assert_eq!(holder, format!("pid {}, the first", std::process::id()));
+    drop(first);
+    SqliteStore::open(options).await.expect("opens again");
+}
+
+#[tokio::test]
+async fn a_reader_needs_no_lock_and_changes_nothing() {
+    let Opened { store, dir } = open().await;
+    accept(&store, 0, opening(1, 1)).await;
+    let options = SqliteOptions::dir(dir.path());
+    let reader = SqliteStore::open_read_only(options).await.expect("opens");
+    assert_eq!(
+        reader.dump().await.expect("answers"),
+        store.dump().await.expect("answers")
+    );
+    assert_sound(&reader, 1).await;
+    let refused = reader
+        .accept_sends(at(1), SCHEDULER, vec![sending(2, 1)])
+        .await;
+    assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    accept(&store, 2, sending(2, 1)).await;
+    let seen = reader.dump().await.expect("answers");
+    assert_eq!(seen.sessions[0].sends.len(), 2);
+}
+
+#[tokio::test]
+async fn what_was_committed_is_there_after_reopening() {
+    let Opened { store, dir } = open().await;
+    let claimed = running(&store).await;
+    append(&store, 20, round(&claimed)).await;
+    let before = store.dump().await.expect("answers");
+    drop(store);
+    let store = open_in(&dir).await;
+    assert_eq!(store.dump().await.expect("answers"), before);
+    assert_sound(&store, 30).await;
+}
+
+#[tokio::test]
+async fn a_file_that_does_not_exist_is_not_created_where_it_must() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut options = SqliteOptions::dir(dir.path());
+    options.migrate = MigratePolicy::Verify;
+    for opened in [
+        SqliteStore::open(options.clone()).await,
+        SqliteStore::open_read_only(options.clone()).await,
+    ] {
+        let missing = matches!(
+            opened,
+            Err(Error::SchemaMissing {
+                found: 0,
+                needed: 1
+            })
+        );
+        assert!(missing, "{opened:?}");
+    }
+    assert_eq!(dir.path().read_dir().expect("a directory").count(), 0);
+}
+
+#[tokio::test]
+async fn an_empty_file_has_no_schema() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("mainspring.db"), []).expect("writes");
+    let mut options = SqliteOptions::dir(dir.path());
+    options.migrate = MigratePolicy::Verify;
+    let opened = SqliteStore::open(options).await;
+    assert!(
+        matches!(opened, Err(Error::SchemaMissing { found: 0, .. })),
+        "{opened:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let Opened { store, dir } = open().await;
+    let mut conn = beside(&dir).await;
+    execute(
+        &mut conn,
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+         VALUES (9999, 'later', TRUE, x'00', 0)",
+    )
+    .await;
+    conn.close().await.expect("closes");
+    assert!(matches!(
+        store.check().await,
+        Err(Error::SchemaNewer {
+            found: 9999,
+            known: 1
+        })
+    ));
+    drop(store);
+    let opened = SqliteStore::open(SqliteOptions::dir(dir.path())).await;
+    assert!(
+        matches!(opened, Err(Error::SchemaNewer { found: 9999, .. })),
+        "{opened:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_check_says_what_answers() {
+    let Opened { store, dir: _dir } = open().await;
+    let info = store.check().await.expect("answers");
+    assert!(info.server.starts_with("SQLite 3."), "{}", info.server);
+    assert_eq!(info.schema, 1);
+    assert!(info.now.0 > 1_600_000_000_000, "{}", info.now);
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_is_named() {
+    let Opened { store, dir } = open().await;
+    accept(&store, 0, opening(1, 1)).await;
+    let mut conn = beside(&dir).await;
+    execute(&mut conn, "UPDATE sends SET options = '{'").await;
+    let found = store.get_sends(vec![(key(1).tenant, send(1))]).await;
+    let Err(Error::Corrupt {
+        table, column, row, ..
+    }) = found
+    else {
+        panic!("corrupt was expected: {found:?}");
+    };
+    assert_eq!((table, column), ("sends", "options"));
+    assert_eq!(row, send(1).to_string());
+}
+
+#[tokio::test]
+async fn a_writer_that_is_held_up_waits_its_turn() {
+    let Opened { store, dir } = open().await;
+    accept(&store, 0, opening(1, 1)).await;
+    let mut conn = beside(&dir).await;
+    execute(&mut conn, "BEGIN IMMEDIATE").await;
+    let held_up = async { accept(&store, 1, sending(2, 1)).await };
+    let let_go = async {
+        // The store's busy timeout is far longer than what it takes to get here.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        execute(&mut conn, "COMMIT").await;
+    };
+    let (accepted, ()) = tokio::join!(held_up, let_go);
+    assert_eq!(accepted.position, Some(2));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_no_transaction_open() {
+    let Opened { store, dir: _dir } = open().await;
+    accept(&store, 0, opening(1, 1)).await;
+    for n in 2..40 {
+        let offered = store.accept_sends(at(1), SCHEDULER, vec![sending(n, 1)]);
+        tokio::select! {
+            biased;
+            _ = offered => {}
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    // Each of them was seen through, in order, before this one.
+    let last = accept(&store, 2, sending(40, 1)).await;
+    assert_eq!(last.position, Some(40));
+    assert_sound(&store, 3).await;
+}
+
+#[test]
+fn the_embedded_schema_is_the_directorys() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/sqlite");
+    let mut files: Vec<_> = std::fs::read_dir(dir)
+        .expect("the migrations")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sql"))
+        .collect();
+    files.sort();
+    let texts = files
+        .iter()
+        .map(|path| std::fs::read_to_string(path).expect("a text"));
+    assert_eq!(
+        mainspring_store_sqlite::ddl(),
+        texts.collect::<Vec<_>>().join("\n")
+    );
+}

@@ -1,0 +1,109 @@
+//! The statements themselves.
+
+use std::path::{Path, PathBuf};
+
+use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
+
+use crate::file::beside;
+use crate::steps::*;
+
+fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+/// Every statement with the file that it is from.
+fn statements() -> Vec<(PathBuf, String)> {
+    let mut paths = Vec::new();
+    files(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("sql"),
+        &mut paths,
+    );
+    let mut found = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).expect("a text");
+        assert!(
+            text.starts_with("-- "),
+            "{} says what it does",
+            path.display()
+        );
+        let code = text.lines().filter(|line| !line.starts_with("--"));
+        let code = code.collect::<Vec<_>>().join("\n");
+        let split = code.split(';').map(str::trim).filter(|sql| !sql.is_empty());
+        found.extend(split.map(|sql| (path.clone(), sql.to_owned())));
+    }
+    found
+}
+
+#[tokio::test]
+async fn every_statement_prepares() {
+    let Opened { store: _store, dir } = open().await;
+    let mut conn = beside(&dir).await;
+    let statements = statements();
+    assert!(statements.len() > 60, "{}", statements.len());
+    for (path, sql) in statements {
+        let prepared = conn.prepare(AssertSqlSafe(sql).into_sql_str()).await;
+        if let Err(error) = prepared {
+            panic!("{}: {error}", path.display());
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_statement_of_the_hot_path_scans_a_table() {
+    const HOT: [&str; 16] = [
+        "boots/declare_dead",
+        "boots/renew",
+        "boots/signals",
+        "claims/head",
+        "idempotency/find",
+        "messages/window",
+        "sends/due",
+        "sends/finish",
+        "sends/get",
+        "sends/go",
+        "sends/list_of_session",
+        "sends/next_alarm",
+        "sends/others_placed",
+        "sessions/held",
+        "sessions/load",
+        "sessions/ready",
+    ];
+    let Opened { store: _store, dir } = open().await;
+    let mut conn = beside(&dir).await;
+    let mut seen = 0;
+    for (path, sql) in statements() {
+        let name = path.with_extension("");
+        if !HOT.iter().any(|hot| name.ends_with(hot)) {
+            continue;
+        }
+        seen += 1;
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+        let plan = sqlx::query(explain)
+            .fetch_all(&mut conn)
+            .await
+            .expect("explains");
+        for row in plan {
+            let detail: String = row.get("detail");
+            let scans =
+                detail.starts_with("SCAN") && detail != "SCAN CONSTANT ROW" && detail != "SCAN w";
+            assert!(
+                !scans || detail.contains("USING"),
+                "{}: {detail}",
+                path.display()
+            );
+            assert!(
+                !detail.contains("TEMP B-TREE"),
+                "{}: {detail}",
+                path.display()
+            );
+        }
+    }
+    assert_eq!(seen, HOT.len());
+}
