@@ -1,0 +1,171 @@
+//! A Redis of one test's own, which can be stalled, killed and started again.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
+use mainspring_runtime::{OsEntropy, SystemClock};
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+
+use super::harness::{pause, until};
+
+/// A server on a free port, without persistence. Killed when dropped.
+pub struct Server {
+    port: u16,
+    folder: TempDir,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts one. None, and a word about it, where there is no `redis-server`; a panic where
+    /// `REQUIRE_STORES=all` asks for it.
+    pub async fn start() -> Option<Self> {
+        let mut server = Self {
+            port: free_port(),
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            process: None,
+        };
+        if !server.spawn() {
+            let required = std::env::var_os("REQUIRE_STORES").is_some_and(|stores| stores == "all");
+            assert!(!required, "there is no redis-server in the path");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: there is no redis-server in the path"
+            );
+            return None;
+        }
+        server.answers().await;
+        Some(server)
+    }
+
+    /// A port where nothing listens.
+    pub fn absent() -> Address {
+        address(free_port())
+    }
+
+    fn spawn(&mut self) -> bool {
+        let process = Command::new("redis-server")
+            .args(["--port", &self.port.to_string()])
+            .args(["--bind", "127.0.0.1"])
+            .args(["--save", ""])
+            .args(["--appendonly", "no"])
+            .arg("--dir")
+            .arg(self.folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.process = process.ok();
+        self.process.is_some()
+    }
+
+    async fn answers(&self) {
+        let client = redis::Client::open(self.url()).expect("a client");
+        until("an answer of redis-server", || async {
+            let Ok(mut connection) = client.get_multiplexed_async_connection().await else {
+                return false;
+            };
+            let pong = redis::cmd("PING").query_async::<()>(&mut connection).await;
+            pong.is_ok()
+        })
+        .await;
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> Address {
+        address(self.port)
+    }
+
+    /// A queue on it.
+    pub fn queue(&self) -> Arc<RedisQueue> {
+        queue(&self.address())
+    }
+
+    /// A bus on it.
+    pub fn bus(&self) -> Arc<RedisBus> {
+        let (clock, entropy) = (Arc::new(SystemClock::new()), Arc::new(OsEntropy));
+        Arc::new(RedisBus::open(&self.address(), clock, entropy).expect("a bus"))
+    }
+
+    /// A connection of the test's own.
+    pub async fn connection(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(self.url()).expect("a client");
+        client
+            .get_multiplexed_async_connection()
+            .await
+            .expect("a connection")
+    }
+
+    /// Cuts every connection of a kind: `normal` or `pubsub`.
+    pub async fn cut(&self, kind: &str) {
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL")
+            .arg("TYPE")
+            .arg(kind)
+            .arg("SKIPME")
+            .arg("yes");
+        let mut connection = self.connection().await;
+        kill.query_async::<u64>(&mut connection)
+            .await
+            .expect("connections were cut");
+    }
+
+    /// Stops it from doing anything for a while.
+    pub async fn stall(&self, ms: u64) {
+        self.signal("STOP");
+        pause(ms).await;
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.as_ref().expect("it runs").id();
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(id.to_string())
+            .status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
+    }
+
+    /// Kills it; everything in it is gone.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Starts it again where it was.
+    pub async fn start_again(&mut self) {
+        assert!(self.spawn(), "redis-server starts again");
+        self.answers().await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A queue there, whether or not a server is.
+pub fn queue(address: &Address) -> Arc<RedisQueue> {
+    let (clock, entropy) = (Arc::new(SystemClock::new()), Arc::new(OsEntropy));
+    Arc::new(RedisQueue::open(address, clock, entropy).expect("a queue"))
+}
+
+fn address(port: u16) -> Address {
+    format!("redis://127.0.0.1:{port}")
+        .parse()
+        .expect("an address")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its number").port()
+}

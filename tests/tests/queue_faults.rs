@@ -1,0 +1,575 @@
+//! What Redis can do to the queue and to the bus, each test with a server of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mainspring_queue_redis::RedisQueue;
+use mainspring_shared::bus::{Bus, Notice, Topic};
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::queue::Queue;
+use mainspring_tests::suites::queue::harness::{
+    Recorder, Worker, activations, high, low, next, pause, payload, pool, push, session, sessions,
+    until,
+};
+use mainspring_tests::suites::queue::server::{Server, queue};
+use redis::aio::MultiplexedConnection;
+use tokio::time::Instant;
+
+/// A server, a queue on it, a pool and its worker.
+struct World {
+    server: Server,
+    redis: Arc<RedisQueue>,
+    queue: Arc<dyn Queue>,
+    pool: String,
+    recorder: Arc<Recorder>,
+    worker: Worker,
+}
+
+impl World {
+    async fn start(recorder: Arc<Recorder>) -> Option<Self> {
+        let server = Server::start().await?;
+        let redis = server.queue();
+        let queue: Arc<dyn Queue> = Arc::clone(&redis) as Arc<dyn Queue>;
+        let pool = pool();
+        let worker = Worker::start(&queue, &pool, &recorder);
+        let world = Self {
+            server,
+            redis,
+            queue,
+            pool,
+            recorder,
+            worker,
+        };
+        Some(world)
+    }
+
+    async fn push(&self, keys: &[SessionKey]) {
+        push(&*self.queue, &high(&self.pool), keys).await;
+    }
+
+    /// A key of the high lane.
+    fn key(&self, name: &str) -> String {
+        format!("mainspring:{{{}}}:hi:{name}", self.pool)
+    }
+
+    /// Proves that jobs arrive in both lanes.
+    async fn serves(&self) {
+        let keys = sessions(2);
+        self.push(&keys[..1]).await;
+        push(&*self.queue, &low(&self.pool), &keys[1..]).await;
+        self.recorder.saw(&keys).await;
+    }
+}
+
+async fn count(connection: &mut MultiplexedConnection, command: &str, key: &str) -> u64 {
+    redis::cmd(command)
+        .arg(key)
+        .query_async(connection)
+        .await
+        .expect("a count")
+}
+
+async fn used_memory(connection: &mut MultiplexedConnection) -> u64 {
+    let info: String = redis::cmd("INFO")
+        .arg("memory")
+        .query_async(connection)
+        .await
+        .expect("its memory");
+    let used = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    used.and_then(|used| used.trim().parse().ok())
+        .expect("a number")
+}
+
+/// Runs a fault while handlers wait for slots: none of them may be cut, all later jobs arrive.
+async fn survives(fault: impl AsyncFnOnce(&mut World)) {
+    let Some(mut world) = World::start(Recorder::new(0, 0)).await else {
+        return;
+    };
+    let running = sessions(4);
+    world.push(&running).await;
+    until("running handlers", || async {
+        world.recorder.called() >= 4
+    })
+    .await;
+    fault(&mut world).await;
+    // Handlers of before the fault end well, though the queue knows nothing of them now.
+    world.recorder.open(10_000);
+    world.recorder.saw(&running).await;
+    for _ in 0..3 {
+        world.serves().await;
+    }
+    world.worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_connection_cuts_no_handler() {
+    survives(async |world| {
+        for kind in ["normal", "pubsub", "normal"] {
+            world.server.cut(kind).await;
+            pause(150).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flushed_server_is_served_again() {
+    survives(async |world| {
+        let mut connection = world.server.connection().await;
+        for command in ["FLUSHALL", "SCRIPT"] {
+            let mut flush = redis::cmd(command);
+            if command == "SCRIPT" {
+                flush.arg("FLUSH");
+            }
+            flush
+                .query_async::<()>(&mut connection)
+                .await
+                .expect("it is flushed");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stall_costs_nobody_anything() {
+    survives(async |world| world.server.stall(1_200).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_server_is_served_again() {
+    survives(async |world| {
+        world.server.kill();
+        until("its loss is noticed", || async {
+            !world.queue.is_available()
+        })
+        .await;
+        world.server.start_again().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_worker_wakes_at_once() {
+    let Some(world) = World::start(Recorder::ready()).await else {
+        return;
+    };
+    world.serves().await;
+    let mut waits = Vec::new();
+    for _ in 0..30 {
+        pause(15).await;
+        let key = session();
+        let begun = Instant::now();
+        world.push(&[key]).await;
+        world.recorder.saw(&[key]).await;
+        waits.push(begun.elapsed());
+    }
+    waits.sort();
+    // The net below a lost ring would take 125 ms on average.
+    assert!(waits[15] < Duration::from_millis(50), "{waits:?}");
+    assert_eq!(world.redis.counts().lives, 2, "one life per lane");
+    world.worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_without_a_server_is_false_at_once_and_true_again_later() {
+    let away = queue(&Server::absent());
+    let lane = high("default");
+    let begun = Instant::now();
+    for _ in 0..100 {
+        assert!(!away.push(&lane, activations(&sessions(3))).await);
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(!away.is_available());
+    assert_eq!(away.depth(&lane).await, None);
+    assert_eq!(away.counts().failed, 300);
+
+    let Some(mut world) = World::start(Recorder::ready()).await else {
+        return;
+    };
+    world.serves().await;
+    world.server.kill();
+    let mut longest = Duration::ZERO;
+    for _ in 0..50 {
+        let begun = Instant::now();
+        assert!(!world.queue.push(&lane, activations(&[session()])).await);
+        longest = longest.max(begun.elapsed());
+    }
+    assert!(longest < Duration::from_millis(400), "{longest:?}");
+    assert!(!world.queue.is_available());
+    world.server.start_again().await;
+    until("it is back", || async { world.queue.is_available() }).await;
+    world.serves().await;
+    world.worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_into_a_stalled_server_is_bounded_and_the_next_ones_do_not_wait() {
+    let Some(world) = World::start(Recorder::ready()).await else {
+        return;
+    };
+    world.serves().await;
+    let stall = world.server.stall(1_000);
+    let pushes = async {
+        pause(50).await;
+        let begun = Instant::now();
+        for _ in 0..20 {
+            assert!(
+                !world
+                    .queue
+                    .push(&high(&world.pool), activations(&[session()]))
+                    .await
+            );
+        }
+        begun.elapsed()
+    };
+    let (took, ()) = futures::future::join(pushes, stall).await;
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    world.serves().await;
+    assert_eq!(world.redis.counts().lives, 2, "the stall ended no life");
+    world.worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_has_a_cap_and_drains_from_it() {
+    let Some(server) = Server::start().await else {
+        return;
+    };
+    let redis = server.queue();
+    let queue: Arc<dyn Queue> = Arc::clone(&redis) as Arc<dyn Queue>;
+    let (pool, recorder) = (pool(), Recorder::ready());
+    until("a connection", || async { queue.is_available() }).await;
+    let (mut taken, mut refused) = (Vec::new(), 0);
+    for _ in 0..90 {
+        let keys = sessions(100);
+        if queue.push(&high(&pool), activations(&keys)).await {
+            taken.extend(keys);
+        } else {
+            refused += 1;
+        }
+    }
+    assert!(refused >= 60, "{refused} refused");
+    assert_eq!(redis.counts().full + redis.counts().pushed, 9_000);
+    let depth = queue.depth(&high(&pool)).await.unwrap();
+    assert!((2_000..2_200).contains(&depth), "{depth}");
+    let worker = Worker::start(&queue, &pool, &recorder);
+    recorder.saw(&taken).await;
+    let later = sessions(50);
+    push(&*queue, &high(&pool), &later).await;
+    recorder.saw(&later).await;
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finished_job_leaves_nothing_once_it_is_tidied() {
+    let Some(world) = World::start(Recorder::ready()).await else {
+        return;
+    };
+    let (good, bad) = (sessions(300), session());
+    world.recorder.panic_on(bad);
+    world.push(&good).await;
+    world.push(&[bad]).await;
+    world.recorder.saw(&good).await;
+    let mut connection = world.server.connection().await;
+    let (done, dead) = (world.key("done"), world.key("dead"));
+    until("all acks", || async {
+        let mut connection = connection.clone();
+        count(&mut connection, "SCARD", &done).await == 300
+            && count(&mut connection, "SCARD", &dead).await == 1
+    })
+    .await;
+    assert_eq!(world.recorder.called(), 301, "the panic was not run again");
+    assert_eq!(
+        count(&mut connection, "ZCARD", &world.key("scheduled")).await,
+        0
+    );
+    assert_eq!(
+        count(&mut connection, "LLEN", &world.key("active")).await,
+        0
+    );
+    let held: Vec<String> = redis::cmd("KEYS")
+        .arg("*:inflight:*")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(held, [""; 0]);
+    // Had an id not come back as it was given, its ack would have ended a life.
+    assert_eq!(world.redis.counts().lives, 2);
+
+    assert_eq!(world.redis.tidy().await, 301);
+    assert_eq!(count(&mut connection, "HLEN", &world.key("data")).await, 0);
+    world.worker.stop().await;
+    let mut left: Vec<String> = redis::cmd("KEYS")
+        .arg("*")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    left.sort();
+    assert_eq!(left, ["core:apalis:queues:list"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_flat_with_a_janitor() {
+    let Some(world) = World::start(Recorder::ready()).await else {
+        return;
+    };
+    let mut connection = world.server.connection().await;
+    let mut used = Vec::new();
+    for _ in 0..6 {
+        let keys = sessions(1_500);
+        for part in keys.chunks(500) {
+            world.push(part).await;
+        }
+        world.recorder.saw(&keys).await;
+        let mut connection = connection.clone();
+        until("all acks", || async {
+            world.redis.tidy().await;
+            count(&mut connection.clone(), "HLEN", &world.key("data")).await == 0
+        })
+        .await;
+        used.push(used_memory(&mut connection).await);
+    }
+    // 1 500 jobs take about a megabyte until they are tidied.
+    assert!(used[5] < used[1] + 300_000, "{used:?}");
+    let keys: u64 = redis::cmd("DBSIZE")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert!(keys < 10, "{keys} keys");
+    world.worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_description_of_a_worker_passes() {
+    let Some(world) = World::start(Recorder::ready()).await else {
+        return;
+    };
+    world.serves().await;
+    let mut connection = world.server.connection().await;
+    let described: Vec<String> = redis::cmd("KEYS")
+        .arg("*:workers:metadata:*")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(described.len(), 2);
+    for key in described {
+        let ttl: i64 = redis::cmd("TTL")
+            .arg(&key)
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        assert!(ttl > 0, "{key} stays for ever");
+    }
+    world.worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_jobs_of_a_worker_that_died_alone_are_found() {
+    let Some(world) = World::start(Recorder::new(0, 0)).await else {
+        return;
+    };
+    let keys = sessions(3);
+    world.push(&keys).await;
+    until("running handlers", || async {
+        world.recorder.called() == 3
+    })
+    .await;
+    let (server, redis, queue, pool) = (world.server, world.redis, world.queue, world.pool);
+    world.worker.crash();
+    // As it looks a minute later.
+    let workers = format!("mainspring:{{{pool}}}:hi:workers");
+    let mut connection = server.connection().await;
+    let names: Vec<String> = redis::cmd("ZRANGE")
+        .arg(&workers)
+        .arg(0)
+        .arg(-1)
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(names.len(), 1);
+    let mut age = redis::cmd("ZADD");
+    age.arg(&workers).arg(1).arg(&names[0]);
+    age.query_async::<()>(&mut connection).await.unwrap();
+
+    redis.tidy().await;
+    assert_eq!(queue.depth(&high(&pool)).await, Some(3));
+    assert_eq!(count(&mut connection, "ZCARD", &workers).await, 0);
+    let successor = Recorder::ready();
+    let worker = Worker::start(&queue, &pool, &successor);
+    successor.saw(&keys).await;
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_cannot_be_read_stops_nobody() {
+    let Some(world) = World::start(Recorder::ready()).await else {
+        return;
+    };
+    world.serves().await;
+    let mut connection = world.server.connection().await;
+    // One without its data, one whose data nobody wrote.
+    for (id, data) in [("gone-1", None), ("odd-1", Some("\u{7f}{[nonsense"))] {
+        let mut pipe = redis::pipe();
+        if let Some(data) = data {
+            pipe.cmd("HSET").arg(world.key("data")).arg(id).arg(data);
+            pipe.cmd("HSET").arg(world.key(&format!("meta:{id}")));
+            pipe.arg(&["attempts", "0", "max_attempts", "1", "status", "Pending"]);
+        }
+        pipe.cmd("RPUSH").arg(world.key("active")).arg(id);
+        pipe.query_async::<()>(&mut connection).await.unwrap();
+        for _ in 0..2 {
+            world.serves().await;
+        }
+    }
+    until("the odd job is done", || async {
+        let mut connection = connection.clone();
+        let mut done = redis::cmd("SISMEMBER");
+        done.arg(world.key("done")).arg("odd-1");
+        done.query_async::<bool>(&mut connection).await.unwrap()
+    })
+    .await;
+    world.worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_janitor_ends_when_it_is_told_to() {
+    let Some(server) = Server::start().await else {
+        return;
+    };
+    let queue = server.queue();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let stopped = Box::pin(async move {
+        let _ = stopped.await;
+    });
+    let janitor = tokio::spawn(async move { queue.janitor(stopped).await });
+    stop.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(5), janitor)
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+/// Reads on until the payload; returns whether a gap came before it.
+async fn gap_before(
+    notices: &mut futures::stream::BoxStream<'static, Notice>,
+    wanted: &'static [u8],
+) -> bool {
+    let mut gap = false;
+    loop {
+        match next(notices).await {
+            Notice::Gap => gap = true,
+            Notice::Payload(payload) if payload == wanted => return gap,
+            Notice::Payload(_) => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_hears_of_a_gap_after_every_reconnect_and_then_goes_on() {
+    let Some(mut server) = Server::start().await else {
+        return;
+    };
+    let bus = server.bus();
+    until("a connection", || async { bus.is_available() }).await;
+    let topic = Topic::Live(session());
+    let mut notices = bus.subscribe(topic).await;
+    bus.publish(topic, Bytes::from_static(b"[1]"));
+    assert_eq!(
+        next(&mut notices).await,
+        Notice::Payload(Bytes::from_static(b"[1]"))
+    );
+
+    server.cut("pubsub").await;
+    assert_eq!(next(&mut notices).await, Notice::Gap);
+    bus.publish(topic, Bytes::from_static(b"[2]"));
+    assert_eq!(payload(&mut notices).await, Bytes::from_static(b"[2]"));
+
+    server.kill();
+    until("its loss is noticed", || async { !bus.is_available() }).await;
+    bus.publish(topic, Bytes::from_static(b"[lost]"));
+    // Whoever comes now is served as well, once there is a server.
+    let mut late = bus.subscribe(topic).await;
+    server.start_again().await;
+    assert_eq!(next(&mut late).await, Notice::Gap);
+    until("it is back", || async { bus.is_available() }).await;
+    bus.publish(topic, Bytes::from_static(b"[3]"));
+    assert!(gap_before(&mut notices, b"[3]").await);
+    assert_eq!(payload(&mut late).await, Bytes::from_static(b"[3]"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listeners_elsewhere_hear_of_a_gap_when_a_publisher_lost_something() {
+    let Some(server) = Server::start().await else {
+        return;
+    };
+    let (here, there) = (server.bus(), server.bus());
+    for bus in [&here, &there] {
+        until("a connection", || async { bus.is_available() }).await;
+    }
+    let topic = Topic::Live(session());
+    let mut notices = there.subscribe(topic).await;
+    // Only the connections that publish are cut.
+    server.cut("normal").await;
+    until("a loss", || async {
+        here.publish(topic, Bytes::from_static(b"[1]"));
+        here.dropped() > 0
+    })
+    .await;
+    until("it is back", || async { here.is_available() }).await;
+    while next(&mut notices).await != Notice::Gap {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_notices_blocks_nobody_and_is_told_as_a_gap() {
+    let Some(server) = Server::start().await else {
+        return;
+    };
+    let bus = server.bus();
+    until("a connection", || async { bus.is_available() }).await;
+    let mut notices = bus.subscribe(Topic::Steps).await;
+    server.stall(0).await;
+    let begun = Instant::now();
+    let stall = server.stall(300);
+    let flood = async {
+        pause(50).await;
+        for _ in 0..20_000 {
+            bus.publish(Topic::Steps, Bytes::from_static(b"[]"));
+        }
+        begun.elapsed()
+    };
+    let (took, ()) = futures::future::join(flood, stall).await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(bus.dropped() > 0);
+    while next(&mut notices).await != Notice::Gap {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscriptions_are_left_when_nobody_listens() {
+    let Some(server) = Server::start().await else {
+        return;
+    };
+    let bus = server.bus();
+    until("a connection", || async { bus.is_available() }).await;
+    let mut streams = Vec::new();
+    for _ in 0..700 {
+        streams.push(bus.subscribe(Topic::Live(session())).await);
+    }
+    let channels = async || -> Vec<String> {
+        let mut connection = server.connection().await;
+        let mut ask = redis::cmd("PUBSUB");
+        ask.arg("CHANNELS").arg("mainspring:live:*");
+        ask.query_async(&mut connection).await.unwrap()
+    };
+    assert_eq!(channels().await.len(), 700);
+    streams.truncate(1);
+    until("all others are left", || async {
+        channels().await.len() == 1
+    })
+    .await;
+}
