@@ -1,0 +1,171 @@
+//! What a request says, the same for both protocols.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The protocol that a request came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Chat completions.
+    OpenAi,
+    /// Messages.
+    Anthropic,
+}
+
+/// What matters of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Prompt {
+    pub(super) model: String,
+    pub(super) stream: bool,
+    pub(super) include_usage: bool,
+    pub(super) system: String,
+    /// The last text of the user.
+    pub(super) text: String,
+    /// The assistant's turns since.
+    pub(super) round: usize,
+    /// The results that ask for this answer.
+    pub(super) results: Vec<String>,
+    pub(super) messages: usize,
+    pub(super) words: usize,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    model: String,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    stream_options: Option<StreamOptions>,
+    #[serde(default)]
+    system: Value,
+    messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: String,
+    #[serde(default)]
+    content: Value,
+}
+
+impl Prompt {
+    /// Reads a request's body.
+    pub(super) fn read(body: &[u8]) -> serde_json::Result<Self> {
+        let body: Body = serde_json::from_slice(body)?;
+        let mut prompt = Self {
+            model: body.model,
+            stream: body.stream,
+            include_usage: body
+                .stream_options
+                .is_some_and(|options| options.include_usage),
+            system: texts(&body.system).join("\n\n"),
+            messages: body.messages.len(),
+            ..Self::default()
+        };
+        prompt.words = words(&prompt.system);
+        for message in &body.messages {
+            let said = texts(&message.content);
+            prompt.words += said.iter().map(|text| words(text)).sum::<usize>();
+            match message.role.as_str() {
+                "system" | "developer" => prompt.system = said.join("\n\n"),
+                "tool" => prompt.results.push(said.join("\n\n")),
+                "assistant" => {
+                    prompt.round += 1;
+                    prompt.results.clear();
+                }
+                _ => prompt.user(&message.content),
+            }
+        }
+        Ok(prompt)
+    }
+
+    /// A user's message: texts, or in Messages also the results of tools. Of several texts that
+    /// were merged into one message, the last is the last.
+    fn user(&mut self, content: &Value) {
+        if let Some(blocks) = content.as_array() {
+            for block in blocks.iter().filter(|b| b["type"] == "tool_result") {
+                self.results.push(texts(&block["content"]).join("\n\n"));
+            }
+        }
+        if let Some(last) = texts(content).pop() {
+            last.clone_into(&mut self.text);
+            self.round = 0;
+            self.results.clear();
+        }
+    }
+}
+
+fn texts(content: &Value) -> Vec<&str> {
+    match content {
+        Value::String(text) => vec![text],
+        Value::Array(blocks) => blocks
+            .iter()
+            .filter_map(|block| block["text"].as_str())
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn words(text: &str) -> usize {
+    text.split_whitespace().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(body: &Value) -> Prompt {
+        Prompt::read(body.to_string().as_bytes()).expect("a request")
+    }
+
+    #[test]
+    fn both_protocols_say_the_same() {
+        let openai = read(
+            &json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": "one"},
+                {"role": "assistant", "content": null, "tool_calls": [{}]},
+                {"role": "tool", "tool_call_id": "a", "content": "A"},
+                {"role": "tool", "tool_call_id": "b", "content": "B"},
+            ]}),
+        );
+        let anthropic = read(
+            &json!({"model": "m", "stream": true, "system": "be brief", "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "one"}]},
+                {"role": "assistant", "content": [{"type": "tool_use"}]},
+                {"role": "user", "content": [{"type": "tool_result", "content": "A"}, {"type": "tool_result", "content": [{"type": "text", "text": "B"}]}]},
+            ]}),
+        );
+        for prompt in [openai, anthropic] {
+            assert_eq!(
+                (prompt.system.as_str(), prompt.text.as_str()),
+                ("be brief", "one")
+            );
+            assert_eq!(
+                (prompt.round, prompt.results),
+                (1, vec!["A".to_owned(), "B".to_owned()])
+            );
+        }
+    }
+
+    #[test]
+    fn a_text_after_results_begins_anew() {
+        let prompt = read(&json!({"model": "m", "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "one"}]},
+            {"role": "assistant", "content": []},
+            {"role": "user", "content": [{"type": "tool_result", "content": "A"}, {"type": "text", "text": "two"}]},
+        ]}));
+        assert_eq!(
+            (prompt.text.as_str(), prompt.round, prompt.results.len()),
+            ("two", 0, 0)
+        );
+    }
+}
