@@ -1,4 +1,5 @@
 //! mainspring-tests
 
 pub mod fake_model;
+pub mod suites;
 pub mod world;

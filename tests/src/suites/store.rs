@@ -1,0 +1,108 @@
+//! What every store does, case by case.
+//!
+//! A case is an async function over `&dyn Store`, in the module of its noun, and listed once in
+//! [`store_cases!`](crate::store_cases). A backend says how to open an empty store and gets one
+//! named test per case from [`store_suite!`](crate::store_suite). Cases tell the time themselves,
+//! from [`prelude::START`] on, so that they do not depend on the database's clock.
+
+pub mod harness;
+pub mod prelude;
+
+mod list;
+
+pub mod accept;
+pub mod agreement;
+pub mod alarms;
+pub mod audit;
+pub mod boots;
+pub mod cancel;
+pub mod claim;
+pub mod complete;
+pub mod idempotency;
+pub mod park;
+pub mod reads;
+pub mod ready;
+pub mod rounds;
+pub mod sessions;
+pub mod window;
+
+/// The modules of this folder that hold no cases.
+const WITHOUT_CASES: [&str; 3] = ["prelude", "harness", "agreement"];
+
+/// The text of every module with cases.
+const SOURCES: &[(&str, &str)] = &[
+    ("accept", include_str!("store/accept.rs")),
+    ("alarms", include_str!("store/alarms.rs")),
+    ("audit", include_str!("store/audit.rs")),
+    ("boots", include_str!("store/boots.rs")),
+    ("cancel", include_str!("store/cancel.rs")),
+    ("claim", include_str!("store/claim.rs")),
+    ("complete", include_str!("store/complete.rs")),
+    ("idempotency", include_str!("store/idempotency.rs")),
+    ("park", include_str!("store/park.rs")),
+    ("reads", include_str!("store/reads.rs")),
+    ("ready", include_str!("store/ready.rs")),
+    ("rounds", include_str!("store/rounds.rs")),
+    ("sessions", include_str!("store/sessions.rs")),
+    ("window", include_str!("store/window.rs")),
+];
+
+macro_rules! names {
+    ($($module:ident { $($case:ident,)* })*) => {
+        /// Every listed case, by module.
+        const LISTED: &[(&str, &[&str])] = &[$((stringify!($module), &[$(stringify!($case),)*]),)*];
+    };
+}
+crate::store_cases!(names);
+
+/// Fails when a case was written but is not in the list, so that no backend would run it.
+pub fn assert_complete() {
+    let modules = include_str!("store.rs").lines().filter_map(|line| {
+        let name = line.strip_prefix("pub mod ")?.strip_suffix(';')?;
+        (!WITHOUT_CASES.contains(&name)).then_some(name)
+    });
+    for module in modules {
+        let source = SOURCES.iter().find(|(name, _)| *name == module);
+        let (_, source) = source.unwrap_or_else(|| panic!("{module} is not among the sources"));
+        let listed = LISTED.iter().find(|(name, _)| *name == module);
+        let (_, listed) = listed.unwrap_or_else(|| panic!("no case of {module} is listed"));
+        let written = source.lines().filter_map(|line| {
+            let rest = line.strip_prefix("pub async fn ")?;
+            rest.split('(').next()
+        });
+        let written: Vec<&str> = written.collect();
+        assert_eq!(written, *listed, "the cases of {module}, in order");
+    }
+}
+
+/// One named test per case for a backend. `$open` is an async function without arguments that
+/// returns an [`Opened`](crate::suites::store::harness::Opened), or none to skip.
+#[macro_export]
+macro_rules! store_suite {
+    ($open:path) => {
+        async fn open_for_suite() -> Option<impl $crate::suites::store::harness::Opened> {
+            $open().await
+        }
+
+        #[test]
+        fn suite_is_complete() {
+            $crate::suites::store::assert_complete();
+        }
+
+        $crate::store_cases!($crate::store_suite_tests);
+    };
+}
+
+/// Expands the list of cases into tests; used by [`store_suite!`](crate::store_suite).
+#[macro_export]
+macro_rules! store_suite_tests {
+    ($($module:ident { $($case:ident,)* })*) => {
+        $(mod $module {
+            $(#[tokio::test]
+            async fn $case() {
+                use $crate::suites::store::{$module, harness};
+                harness::run(super::open_for_suite().await, $module::$case).await;
+            })*
+        })*
+    };
+}

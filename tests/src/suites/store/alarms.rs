@@ -1,0 +1,236 @@
+//! What happens when time passes.
+
+use mainspring_shared::agent::{Priority, SendOptions};
+use mainspring_shared::error::Code;
+use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
+use mainspring_shared::step::StepKind;
+use mainspring_shared::store::{AlarmSweep, ClaimOutcome, ParkUntil, Store};
+
+use super::prelude::*;
+
+async fn sweep(store: &dyn Store, ms: i64) -> AlarmSweep {
+    sweep_some(store, ms, 100).await
+}
+
+async fn sweep_some(store: &dyn Store, ms: i64, limit: u32) -> AlarmSweep {
+    let swept = store.sweep_alarms(at(ms), boot(SCHEDULER), limit).await;
+    swept.expect("the store answers")
+}
+
+/// The failure of a send that passed its deadline at `ms`.
+async fn assert_failed(store: &dyn Store, ms: i64, n: u128) {
+    let record = stored(store, n).await;
+    assert_eq!(record.status, SendStatus::Failed);
+    assert_eq!(record.stop_reason, Some(StopReason::Deadline));
+    let failure = record.error.expect("a failed send says why");
+    assert_eq!(failure.code, Code::SendDeadline);
+    assert!(!failure.message.is_empty());
+    assert_eq!((record.finished_at, record.alarm_at), (at(ms), None));
+    assert_eq!(record.waiting_on, None);
+    assert!(!record.cancel_requested);
+}
+
+pub async fn nothing_due_tells_when_to_look_again(store: &dyn Store) {
+    let expected = AlarmSweep {
+        now: time(5),
+        ..AlarmSweep::default()
+    };
+    assert_eq!(sweep(store, 5).await, expected);
+    accept(store, 5, with(opening(1, 1), delayed(300))).await;
+    accept(store, 5, with(opening(2, 2), until(200))).await;
+    let expected = AlarmSweep {
+        next_alarm_at: at(205),
+        now: time(6),
+        ..AlarmSweep::default()
+    };
+    assert_eq!(sweep(store, 6).await, expected);
+}
+
+pub async fn a_delayed_send_gets_its_place_when_due(store: &dyn Store) {
+    let options = SendOptions {
+        delay: span(300),
+        priority: Priority::Low,
+        ..until(5_000)
+    };
+    accept(store, 0, with(opening(1, 1), options)).await;
+    assert_eq!(sweep(store, 299).await.served, 0);
+    let swept = sweep(store, 300).await;
+    assert_eq!((swept.served, swept.finished.len()), (1, 0));
+    assert_eq!(swept.next_alarm_at, at(5_000));
+    let ring = one(swept.ring);
+    assert_eq!((ring.key, ring.ready_since), (key(1), time(300)));
+    assert_eq!(ring.priority, Priority::Low);
+    let record = stored(store, 1).await;
+    assert_eq!((record.position, record.alarm_at), (Some(1), at(5_000)));
+    assert_eq!(record.status, SendStatus::Queued);
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.pending, hot.ready_since), (1, at(300)));
+    assert_eq!(steps(store, 1).await.len(), 1, "a place is no step");
+    assert_eq!(sweep(store, 301).await.served, 0);
+}
+
+pub async fn delayed_sends_get_their_places_in_the_order_they_are_due(store: &dyn Store) {
+    accept(store, 0, with(opening(1, 1), delayed(300))).await;
+    accept(store, 0, with(sending(2, 1), delayed(200))).await;
+    accept(store, 0, with(sending(3, 1), delayed(100))).await;
+    let swept = sweep(store, 400).await;
+    assert_eq!((swept.served, swept.ring.len()), (3, 1));
+    for (n, position) in [(3, 1), (2, 2), (1, 3)] {
+        assert_eq!(stored(store, n).await.position, Some(position));
+    }
+    assert_eq!(dumped(store, 1).await.hot.pending, 3);
+}
+
+pub async fn a_due_send_behind_a_running_one_rings_nobody(store: &dyn Store) {
+    running(store).await;
+    accept(store, 11, with(sending(2, 1), delayed(100))).await;
+    let swept = sweep(store, 200).await;
+    assert_eq!((swept.served, swept.ring.len()), (1, 0));
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.pending, hot.ready_since), (1, at(0)));
+}
+
+pub async fn a_due_send_behind_a_waiting_one_makes_nothing_ready(store: &dyn Store) {
+    let claimed = running(store).await;
+    let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
+    park(store, 20, item).await;
+    accept(store, 30, with(sending(2, 1), delayed(100))).await;
+    let swept = sweep(store, 200).await;
+    assert_eq!((swept.served, swept.ring.len()), (1, 0));
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.pending, hot.ready_since), (1, None));
+    assert_eq!(stored(store, 2).await.position, Some(2));
+}
+
+pub async fn a_parked_retry_becomes_ready_when_due(store: &dyn Store) {
+    let claimed = running(store).await;
+    accept(store, 11, sending(2, 1)).await;
+    let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(100)));
+    park(store, 20, item).await;
+    assert_eq!(sweep(store, 119).await.served, 0);
+    let swept = sweep(store, 120).await;
+    assert_eq!(swept.served, 1);
+    assert_eq!(one(swept.ring).ready_since, time(120));
+    let record = stored(store, 1).await;
+    assert_eq!(record.status, SendStatus::Waiting, "until it is claimed");
+    assert_eq!(record.alarm_at, None);
+    assert_eq!(sweep(store, 121).await.served, 0);
+    let again = claim(store, 130, 1, 1, 2).await;
+    assert_eq!(again.send.record.id, send(1));
+    assert_eq!(again.counters.pending, 1);
+}
+
+pub async fn a_queued_send_fails_at_its_deadline(store: &dyn Store) {
+    accept(store, 0, with(opening(1, 1), until(300))).await;
+    let swept = sweep(store, 300).await;
+    assert_eq!(swept.finished, [(key(1), send(1), 2)]);
+    assert_eq!((swept.served, swept.ring.len()), (1, 0));
+    assert_failed(store, 300, 1).await;
+    let step = last_step(store, 1).await;
+    assert_eq!((step.kind, step.epoch), (StepKind::Finished, 0));
+    assert_eq!(step.boot, boot(SCHEDULER));
+    assert_eq!(step.refs.status.as_deref(), Some("failed"));
+    assert_eq!(step.refs.reason.as_deref(), Some("deadline"));
+    assert_eq!(transcript(store, 1).await, []);
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.pending, hot.ready_since), (0, None));
+    register(store, 1).await;
+    assert_eq!(try_claim(store, 301, 1, 1, 1).await, ClaimOutcome::Idle);
+}
+
+pub async fn a_deadline_before_the_delay_ends_the_send(store: &dyn Store) {
+    let options = SendOptions {
+        delay: span(900),
+        ..until(300)
+    };
+    accept(store, 0, with(opening(1, 1), options)).await;
+    let swept = sweep(store, 1_000).await;
+    assert_eq!(swept.finished.len(), 1);
+    assert_failed(store, 1_000, 1).await;
+    assert_eq!(stored(store, 1).await.position, None);
+    assert_eq!(dumped(store, 1).await.hot.pending, 0);
+}
+
+pub async fn a_waiting_send_fails_at_its_deadline(store: &dyn Store) {
+    register(store, 1).await;
+    accept(store, 0, with(opening(1, 1), until(300))).await;
+    accept(store, 1, sending(2, 1)).await;
+    let claimed = claim(store, 10, 1, 1, 1).await;
+    let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
+    park(store, 20, item).await;
+    let swept = sweep(store, 350).await;
+    assert_eq!(swept.finished, [(key(1), send(1), 4)]);
+    assert_eq!(one(swept.ring).ready_since, time(350));
+    assert_failed(store, 350, 1).await;
+    let step = last_step(store, 1).await;
+    assert_eq!((step.epoch, step.boot), (2, boot(SCHEDULER)));
+    assert_eq!((step.refs.first_seq, step.refs.messages), (Some(1), 1));
+    let messages = transcript(store, 1).await;
+    assert_eq!((messages.len(), messages[0].epoch), (1, 2));
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.owner, hot.ready_since), (None, at(350)));
+}
+
+pub async fn a_released_send_fails_at_its_deadline(store: &dyn Store) {
+    register(store, 1).await;
+    accept(store, 0, with(opening(1, 1), until(300))).await;
+    let claimed = claim(store, 10, 1, 1, 1).await;
+    append(store, 15, round(&claimed, 0)).await;
+    release(store, 20, &claimed).await;
+    let swept = sweep(store, 300).await;
+    assert_eq!((swept.finished.len(), swept.ring.len()), (1, 0));
+    assert_failed(store, 300, 1).await;
+    assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3]);
+    assert_eq!(dumped(store, 1).await.hot.ready_since, None);
+}
+
+pub async fn a_running_send_is_left_to_its_worker(store: &dyn Store) {
+    register(store, 1).await;
+    accept(store, 0, with(opening(1, 1), until(300))).await;
+    let claimed = claim(store, 10, 1, 1, 1).await;
+    let swept = sweep(store, 400).await;
+    assert_eq!((swept.served, swept.finished.len()), (1, 0));
+    let record = stored(store, 1).await;
+    assert_eq!(record.status, SendStatus::Running);
+    assert_eq!((record.alarm_at, record.deadline_at), (None, at(300)));
+    assert_eq!(sweep(store, 401).await.served, 0);
+    append(store, 402, round(&claimed, 0)).await;
+}
+
+pub async fn the_oldest_alarms_are_served_first(store: &dyn Store) {
+    for (n, delay) in [(1, 300), (2, 100), (3, 200)] {
+        accept(store, 0, with(opening(n, n), delayed(delay))).await;
+    }
+    let swept = sweep_some(store, 500, 2).await;
+    let rung: Vec<_> = swept.ring.iter().map(|ring| ring.key).collect();
+    assert_eq!(rung, [key(2), key(3)]);
+    assert_eq!((swept.served, swept.next_alarm_at), (2, at(300)));
+    let swept = sweep_some(store, 500, 2).await;
+    assert_eq!((swept.served, swept.next_alarm_at), (1, None));
+}
+
+pub async fn a_recovery_is_resumed_once_someone_asks(store: &dyn Store) {
+    let claimed = running(store).await;
+    let item = waiting(&claimed, WaitingOn::Recovery, ParkUntil::Asked);
+    park(store, 20, item).await;
+    let resumed = store.resume_recovery(at(30), boot(SCHEDULER), key(1)).await;
+    assert_eq!(resumed.expect("the store answers"), Some(send(1)));
+    assert_eq!(dumped(store, 1).await.hot.ready_since, at(30));
+    assert_eq!(stored(store, 1).await.status, SendStatus::Waiting);
+    let again = claim(store, 40, 1, 1, 2).await;
+    assert!(again.send.resumed);
+}
+
+pub async fn nothing_else_is_resumed(store: &dyn Store) {
+    let resume = async |ms, n| {
+        let resumed = store.resume_recovery(at(ms), boot(SCHEDULER), key(n)).await;
+        resumed.expect("the store answers")
+    };
+    assert_eq!(resume(0, 1).await, None, "unknown");
+    let claimed = running(store).await;
+    assert_eq!(resume(11, 1).await, None, "running");
+    let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
+    park(store, 20, item).await;
+    assert_eq!(resume(30, 1).await, None, "waiting for something else");
+    assert_eq!(dumped(store, 1).await.hot.ready_since, None);
+}

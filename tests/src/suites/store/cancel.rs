@@ -1,0 +1,247 @@
+//! Asking sends to end.
+
+use mainspring_shared::id::TenantId;
+use mainspring_shared::message::Role;
+use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::step::{Step, StepKind, StepRefs};
+use mainspring_shared::store::{
+    CancelOutcome, ClaimOutcome, ParkUntil, ReadySession, Renewal, Store, Then,
+};
+
+use super::prelude::*;
+
+async fn cancelled(store: &dyn Store, ms: i64, n: u128) -> (SendRecord, i64, Option<ReadySession>) {
+    match cancel(store, ms, n).await {
+        CancelOutcome::Cancelled { send, step, ring } => {
+            assert_eq!(*send, stored(store, n).await);
+            assert_eq!(send.status, SendStatus::Cancelled);
+            assert_eq!(send.stop_reason, Some(StopReason::Cancelled));
+            assert_eq!((send.finished_at, send.alarm_at), (at(ms), None));
+            assert_eq!((send.waiting_on, &send.error), (None, &None));
+            assert!(send.cancel_requested);
+            (*send, step, ring)
+        }
+        other => panic!("an end was expected: {other:?}"),
+    }
+}
+
+async fn signalled(store: &dyn Store, ms: i64, n: u128) -> SendRecord {
+    match cancel(store, ms, n).await {
+        CancelOutcome::Signalled { send, owner } => {
+            assert_eq!(owner, boot(1));
+            assert_eq!(*send, stored(store, n).await);
+            *send
+        }
+        other => panic!("a signal was expected: {other:?}"),
+    }
+}
+
+pub async fn a_queued_send_ends_at_once(store: &dyn Store) {
+    accept(store, 0, with(opening(1, 1), until(500))).await;
+    let (_, step, ring) = cancelled(store, 10, 1).await;
+    assert_eq!((step, ring), (2, None));
+    let expected = Step {
+        n: 2,
+        send_id: send(1),
+        kind: StepKind::Finished,
+        epoch: 0,
+        boot: boot(SCHEDULER),
+        at: time(10),
+        refs: StepRefs {
+            reason: Some("cancelled".to_owned()),
+            status: Some("cancelled".to_owned()),
+            ..StepRefs::default()
+        },
+    };
+    assert_eq!(last_step(store, 1).await, expected);
+    assert_eq!(transcript(store, 1).await, []);
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.pending, hot.ready_since, hot.epoch), (0, None, 0));
+    register(store, 1).await;
+    assert_eq!(try_claim(store, 20, 1, 1, 1).await, ClaimOutcome::Idle);
+}
+
+pub async fn a_queued_send_leaves_the_others_ready(store: &dyn Store) {
+    accept(store, 0, opening(1, 1)).await;
+    accept(store, 1, sending(2, 1)).await;
+    cancelled(store, 10, 1).await;
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.pending, hot.ready_since), (1, at(0)));
+    register(store, 1).await;
+    assert_eq!(claim(store, 20, 1, 1, 1).await.send.record.id, send(2));
+}
+
+pub async fn a_delayed_send_ends_without_its_place(store: &dyn Store) {
+    accept(store, 0, with(opening(1, 1), delayed(500))).await;
+    let (record, ..) = cancelled(store, 10, 1).await;
+    assert_eq!(record.position, None);
+    assert_eq!(dumped(store, 1).await.hot.pending, 0);
+    let swept = store.sweep_alarms(at(900), boot(SCHEDULER), 10).await;
+    assert_eq!(swept.expect("the store answers").served, 0);
+}
+
+pub async fn with_only_delayed_sends_left_nothing_is_ready(store: &dyn Store) {
+    accept(store, 0, opening(1, 1)).await;
+    accept(store, 1, with(sending(2, 1), delayed(500))).await;
+    cancelled(store, 10, 1).await;
+    assert_eq!(dumped(store, 1).await.hot.ready_since, None);
+}
+
+pub async fn a_queued_send_behind_a_waiting_one_leaves_it_waiting(store: &dyn Store) {
+    let claimed = running(store).await;
+    let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(100)));
+    park(store, 20, item).await;
+    accept(store, 30, sending(2, 1)).await;
+    let (_, _, ring) = cancelled(store, 40, 2).await;
+    assert_eq!(ring, None);
+    assert_eq!(dumped(store, 1).await.hot.ready_since, None);
+    let swept = store.sweep_alarms(at(120), boot(SCHEDULER), 10).await;
+    swept.expect("the store answers");
+    accept(store, 130, sending(3, 1)).await;
+    cancelled(store, 140, 3).await;
+    let message = "the retry is due and stays so";
+    assert_eq!(dumped(store, 1).await.hot.ready_since, at(120), "{message}");
+}
+
+pub async fn a_waiting_send_ends_under_a_grant(store: &dyn Store) {
+    let claimed = running(store).await;
+    let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
+    park(store, 20, item).await;
+    let (_, step, ring) = cancelled(store, 30, 1).await;
+    assert_eq!((step, ring), (3, None));
+    let expected = Step {
+        n: 3,
+        send_id: send(1),
+        kind: StepKind::Finished,
+        epoch: 2,
+        boot: boot(SCHEDULER),
+        at: time(30),
+        refs: StepRefs {
+            first_seq: Some(1),
+            messages: 1,
+            round: None,
+            reason: Some("cancelled".to_owned()),
+            status: Some("cancelled".to_owned()),
+        },
+    };
+    assert_eq!(last_step(store, 1).await, expected);
+    let messages = transcript(store, 1).await;
+    assert_eq!(seqs(&messages), [1]);
+    assert_eq!((messages[0].role, messages[0].epoch), (Role::User, 2));
+    assert_eq!(messages[0].content, words(1));
+    assert_eq!((messages[0].round, messages[0].created_at), (0, time(30)));
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.owner, hot.token, hot.ready_since), (None, None, None));
+    assert_eq!(hot.epoch, 2);
+}
+
+pub async fn an_input_that_was_said_is_not_said_again(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 15, round(&claimed, 0)).await;
+    let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
+    park(store, 20, item).await;
+    cancelled(store, 30, 1).await;
+    assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3]);
+    let refs = last_step(store, 1).await.refs;
+    assert_eq!((refs.first_seq, refs.messages), (None, 0));
+}
+
+pub async fn the_end_of_a_waiting_send_frees_those_behind_it(store: &dyn Store) {
+    let claimed = running(store).await;
+    accept(store, 11, sending(2, 1)).await;
+    let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
+    park(store, 20, item).await;
+    let (_, _, ring) = cancelled(store, 30, 1).await;
+    let ring = ring.expect("the next send can go on");
+    assert_eq!((ring.key, ring.ready_since), (key(1), time(30)));
+    let next = claim(store, 40, 1, 1, 2).await;
+    assert_eq!((next.send.record.id, next.lease.epoch), (send(2), 3));
+    assert_eq!(seqs(&next.window), [1], "what was said stays in the window");
+}
+
+pub async fn a_running_send_is_told(store: &dyn Store) {
+    running(store).await;
+    let record = signalled(store, 20, 1).await;
+    assert!(record.cancel_requested);
+    assert_eq!(record.status, SendStatus::Running);
+    assert_eq!(dumped(store, 1).await.hot.signals, 1);
+    let renewal = store.renew_boot(at(30), boot(1), millis(TTL), 1).await;
+    let expected = Renewal::Renewed {
+        signals: vec![(key(1), 1)],
+    };
+    assert_eq!(renewal.expect("the store answers"), expected);
+    signalled(store, 40, 1).await;
+    assert_eq!(steps(store, 1).await.len(), 1, "telling is no step");
+}
+
+pub async fn a_told_send_that_was_released_ends_at_the_next_cancel(store: &dyn Store) {
+    let claimed = running(store).await;
+    signalled(store, 20, 1).await;
+    release(store, 30, &claimed).await;
+    let (_, _, ring) = cancelled(store, 40, 1).await;
+    assert_eq!(ring, None);
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.signals, hot.ready_since, hot.epoch), (0, None, 2));
+    assert_eq!(seqs(&transcript(store, 1).await), [1]);
+}
+
+pub async fn a_released_send_ends_at_once_and_rings_for_the_next(store: &dyn Store) {
+    let claimed = running(store).await;
+    accept(store, 11, sending(2, 1)).await;
+    release(store, 20, &claimed).await;
+    let (_, _, ring) = cancelled(store, 30, 1).await;
+    assert_eq!(ring.expect("a send is left").ready_since, time(30));
+    assert_eq!(last_step(store, 1).await.epoch, 2);
+}
+
+pub async fn the_signal_outlives_the_owner(store: &dyn Store) {
+    running(store).await;
+    let late = TTL + 1;
+    register_at(store, late, 2).await;
+    signalled(store, late, 1).await;
+    let claimed = claim(store, late + 1, 2, 1, 2).await;
+    assert_eq!(claimed.counters.signals, 1);
+    assert!(claimed.send.record.cancel_requested);
+    let completed = complete(store, late + 2, ending(&claimed, Then::Release)).await;
+    assert_eq!(completed.status, SendStatus::Cancelled);
+}
+
+pub async fn a_final_send_stays_as_it_is(store: &dyn Store) {
+    let claimed = running(store).await;
+    complete(store, 20, ending(&claimed, Then::Release)).await;
+    let before = store.dump().await.expect("the store answers");
+    let record = stored(store, 1).await;
+    let outcome = cancel(store, 30, 1).await;
+    assert_eq!(outcome, CancelOutcome::AlreadyFinal(Box::new(record)));
+    assert_eq!(store.dump().await.expect("the store answers"), before);
+}
+
+pub async fn an_unknown_send_is_not_found(store: &dyn Store) {
+    assert_eq!(cancel(store, 0, 1).await, CancelOutcome::NotFound);
+    accept(store, 0, opening(1, 1)).await;
+    let items = vec![(TenantId(2), send(1))];
+    let outcomes = store.cancel_sends(at(1), boot(SCHEDULER), items).await;
+    let outcome = one(outcomes.expect("the store answers"));
+    assert_eq!(outcome, CancelOutcome::NotFound, "it is another tenant's");
+}
+
+pub async fn cancels_of_one_call_have_each_their_outcome(store: &dyn Store) {
+    running(store).await;
+    accept(store, 11, sending(2, 1)).await;
+    accept(store, 12, sending(3, 1)).await;
+    let ids = [2, 9, 1, 3, 2].map(|n| (TenantId::DEFAULT, send(n)));
+    let outcomes = store
+        .cancel_sends(at(20), boot(SCHEDULER), ids.to_vec())
+        .await
+        .expect("the store answers");
+    let [second, unknown, first, third, again] = &outcomes[..] else {
+        panic!("five outcomes were expected: {outcomes:?}");
+    };
+    assert!(matches!(second, CancelOutcome::Cancelled { step: 4, .. }));
+    assert_eq!(unknown, &CancelOutcome::NotFound);
+    assert!(matches!(first, CancelOutcome::Signalled { .. }));
+    assert!(matches!(third, CancelOutcome::Cancelled { step: 5, .. }));
+    assert!(matches!(again, CancelOutcome::AlreadyFinal(_)));
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.pending, hot.ready_since), (0, at(0)));
+}

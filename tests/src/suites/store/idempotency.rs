@@ -1,0 +1,146 @@
+//! Repeated requests.
+
+use mainspring_shared::id::{SessionId, TenantId};
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, CreateOutcome, IdempotencyKey, NewSession, SessionPatch, Store,
+    Target,
+};
+
+use super::prelude::*;
+
+fn request(key: &str, body: u8) -> IdempotencyKey {
+    IdempotencyKey {
+        tenant: TenantId::DEFAULT,
+        route: "POST /v1/sends".to_owned(),
+        key: key.to_owned(),
+        body_hash: [body; 32],
+    }
+}
+
+fn keyed(item: AcceptSend, request: IdempotencyKey) -> AcceptSend {
+    AcceptSend {
+        idempotency: Some(request),
+        ..item
+    }
+}
+
+async fn create(
+    store: &dyn Store,
+    new: NewSession,
+    request: Option<IdempotencyKey>,
+) -> CreateOutcome {
+    let outcomes = store.create_sessions(at(0), vec![(new, request)]).await;
+    one(outcomes.expect("the store answers"))
+}
+
+pub async fn a_repeat_names_the_first_send_and_stores_nothing(store: &dyn Store) {
+    accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
+    let before = store.dump().await.expect("the store answers");
+    let repeat = offer(store, 1, keyed(sending(2, 1), request("a", 1))).await;
+    assert_eq!(repeat, AcceptOutcome::Replayed(send(1)));
+    let repeat = offer(store, 1, keyed(opening(3, 2), request("a", 1))).await;
+    assert_eq!(repeat, AcceptOutcome::Replayed(send(1)));
+    assert_eq!(store.dump().await.expect("the store answers"), before);
+}
+
+pub async fn another_body_under_the_key_is_a_mismatch(store: &dyn Store) {
+    accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
+    let other = offer(store, 1, keyed(sending(2, 1), request("a", 2))).await;
+    assert_eq!(other, AcceptOutcome::Mismatch);
+}
+
+pub async fn a_key_holds_within_its_own_call(store: &dyn Store) {
+    let items = vec![
+        keyed(opening(1, 1), request("a", 1)),
+        keyed(sending(2, 1), request("a", 1)),
+        keyed(sending(3, 1), request("a", 2)),
+        keyed(sending(4, 1), request("b", 1)),
+    ];
+    let outcomes = store.accept_sends(at(0), boot(SCHEDULER), items).await;
+    let outcomes = outcomes.expect("the store answers");
+    assert!(matches!(outcomes[0], AcceptOutcome::Accepted(_)));
+    assert_eq!(outcomes[1], AcceptOutcome::Replayed(send(1)));
+    assert_eq!(outcomes[2], AcceptOutcome::Mismatch);
+    assert!(matches!(outcomes[3], AcceptOutcome::Accepted(_)));
+    assert_eq!(dumped(store, 1).await.sends.len(), 2);
+}
+
+pub async fn a_refused_request_leaves_its_key_free(store: &dyn Store) {
+    let refused = offer(store, 0, keyed(sending(1, 1), request("a", 1))).await;
+    assert!(matches!(refused, AcceptOutcome::Refused(_)), "{refused:?}");
+    accept(store, 1, keyed(opening(2, 1), request("a", 2))).await;
+}
+
+pub async fn keys_of_other_tenants_and_routes_are_other_keys(store: &dyn Store) {
+    accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
+    let route = IdempotencyKey {
+        route: "POST /v1/sessions/x/sends".to_owned(),
+        ..request("a", 2)
+    };
+    accept(store, 1, keyed(sending(2, 1), route)).await;
+    let mut foreign = opening(3, 3);
+    let Target::New(session) = &mut foreign.target else {
+        unreachable!("an opening send creates its session");
+    };
+    session.key.tenant = TenantId(2);
+    let tenant = IdempotencyKey {
+        tenant: TenantId(2),
+        ..request("a", 3)
+    };
+    accept(store, 2, keyed(foreign, tenant)).await;
+}
+
+pub async fn a_repeat_is_answered_even_when_it_would_be_refused_now(store: &dyn Store) {
+    accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
+    let patch = SessionPatch {
+        closed: Some(true),
+        ..SessionPatch::default()
+    };
+    let closed = store.update_session(at(1), key(1), patch).await;
+    closed.expect("the store answers");
+    let repeat = offer(store, 2, keyed(sending(2, 1), request("a", 1))).await;
+    assert_eq!(repeat, AcceptOutcome::Replayed(send(1)));
+    let deleted = store.delete_session(at(3), key(1), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    let repeat = offer(store, 4, keyed(sending(2, 1), request("a", 1))).await;
+    assert_eq!(repeat, AcceptOutcome::Replayed(send(1)));
+}
+
+pub async fn a_repeated_create_makes_no_second_session(store: &dyn Store) {
+    let first = create(store, new_session(1), Some(request("a", 1))).await;
+    assert!(matches!(first, CreateOutcome::Created(_)), "{first:?}");
+    let repeat = create(store, new_session(2), Some(request("a", 1))).await;
+    let SessionId(first) = key(1).session;
+    assert_eq!(repeat, CreateOutcome::Replayed(SessionId(first)));
+    let other = create(store, new_session(3), Some(request("a", 2))).await;
+    assert_eq!(other, CreateOutcome::Mismatch);
+    let dump = store.dump().await.expect("the store answers");
+    assert_eq!(dump.sessions.len(), 1);
+}
+
+pub async fn creates_of_one_call_see_each_others_keys(store: &dyn Store) {
+    let items = vec![
+        (new_session(1), Some(request("a", 1))),
+        (new_session(2), Some(request("a", 1))),
+        (new_session(3), None),
+        (new_session(4), Some(request("a", 2))),
+    ];
+    let outcomes = store.create_sessions(at(0), items).await;
+    let outcomes = outcomes.expect("the store answers");
+    assert!(matches!(outcomes[0], CreateOutcome::Created(_)));
+    assert_eq!(outcomes[1], CreateOutcome::Replayed(key(1).session));
+    assert!(matches!(outcomes[2], CreateOutcome::Created(_)));
+    assert_eq!(outcomes[3], CreateOutcome::Mismatch);
+}
+
+pub async fn retention_frees_old_keys_only(store: &dyn Store) {
+    accept(store, 0, keyed(opening(1, 1), request("old", 1))).await;
+    accept(store, 5_000, keyed(sending(2, 1), request("young", 1))).await;
+    let gone = store.sweep_retention(at(10_000), millis(8_000)).await;
+    assert_eq!(gone.expect("the store answers"), 1);
+    let again = store.sweep_retention(at(10_000), millis(8_000)).await;
+    assert_eq!(again.expect("the store answers"), 0);
+    accept(store, 10_000, keyed(sending(3, 1), request("old", 2))).await;
+    let repeat = offer(store, 10_000, keyed(sending(4, 1), request("young", 1))).await;
+    assert_eq!(repeat, AcceptOutcome::Replayed(send(2)));
+}

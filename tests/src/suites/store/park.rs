@@ -1,0 +1,145 @@
+//! Parking sends and giving leases back.
+
+use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
+use mainspring_shared::step::{Step, StepKind, StepRefs};
+use mainspring_shared::store::{ParkOutcome, ParkSend, ParkUntil, SendTotals, Store};
+
+use super::prelude::*;
+
+pub async fn a_parked_send_waits_and_holds_nothing(store: &dyn Store) {
+    let claimed = running(store).await;
+    let item = waiting(&claimed, WaitingOn::Tool, ParkUntil::Asked);
+    let outcome = park(store, 20, item).await;
+    assert_eq!(outcome, ParkOutcome::Parked { step: 2 });
+    let record = stored(store, 1).await;
+    assert_eq!(record.status, SendStatus::Waiting);
+    assert_eq!(record.waiting_on, Some(WaitingOn::Tool));
+    assert_eq!((record.alarm_at, record.finished_at), (None, None));
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.owner, hot.token, hot.ready_since), (None, None, None));
+    let expected = Step {
+        n: 2,
+        send_id: send(1),
+        kind: StepKind::Waiting,
+        epoch: 1,
+        boot: boot(1),
+        at: time(20),
+        refs: StepRefs {
+            reason: Some("tool".to_owned()),
+            ..StepRefs::default()
+        },
+    };
+    assert_eq!(last_step(store, 1).await, expected);
+}
+
+pub async fn a_parked_send_holds_back_those_behind_it(store: &dyn Store) {
+    let claimed = running(store).await;
+    accept(store, 11, sending(2, 1)).await;
+    let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(100)));
+    park(store, 20, item).await;
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.pending, hot.ready_since), (1, None));
+    assert_eq!(stored(store, 2).await.status, SendStatus::Queued);
+}
+
+pub async fn the_alarm_is_the_earlier_of_wait_and_deadline(store: &dyn Store) {
+    register(store, 1).await;
+    for (n, until_park, alarm) in [
+        (1, ParkUntil::After(millis(100)), 120),
+        (2, ParkUntil::After(millis(9_000)), 5_000),
+        (3, ParkUntil::Asked, 5_000),
+    ] {
+        accept(store, 0, with(opening(n, n), until(5_000))).await;
+        let claimed = claim(store, 10, 1, n, n).await;
+        let item = waiting(&claimed, WaitingOn::Timer, until_park);
+        park(store, 20, item).await;
+        assert_eq!(stored(store, n).await.alarm_at, at(alarm), "send {n}");
+    }
+}
+
+pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Store) {
+    let claimed = running(store).await;
+    let totals = SendTotals {
+        usage: cost(30),
+        rounds: 0,
+        attempts: 3,
+    };
+    let item = ParkSend {
+        usage: vec![usage_row(0, 1), usage_row(0, 3)],
+        totals,
+        ..waiting(&claimed, WaitingOn::Retry, ParkUntil::Asked)
+    };
+    park(store, 20, item).await;
+    let record = stored(store, 1).await;
+    assert_eq!((record.usage, record.attempts), (cost(30), 3));
+    let usage = dumped(store, 1).await.usage;
+    assert_eq!(usage, [(send(1), 0, 1), (send(1), 0, 3)]);
+}
+
+pub async fn a_raised_cancel_ends_the_send_instead(store: &dyn Store) {
+    let claimed = running(store).await;
+    cancel(store, 11, 1).await;
+    let item = ParkSend {
+        usage: vec![usage_row(0, 1)],
+        ..waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(10)))
+    };
+    let outcome = park(store, 20, item).await;
+    let expected = ParkOutcome::Cancelled {
+        step: 2,
+        ring: None,
+    };
+    assert_eq!(outcome, expected);
+    let record = stored(store, 1).await;
+    assert_eq!(record.status, SendStatus::Cancelled);
+    assert_eq!(record.stop_reason, Some(StopReason::Cancelled));
+    assert_eq!((record.waiting_on, record.alarm_at), (None, None));
+    let step = last_step(store, 1).await;
+    assert_eq!((step.kind, step.epoch), (StepKind::Finished, 1));
+    assert_eq!(step.refs.status.as_deref(), Some("cancelled"));
+    let dump = dumped(store, 1).await;
+    assert_eq!((dump.hot.owner, dump.hot.signals), (None, 0));
+    assert_eq!(dump.hot.ready_since, None);
+    assert_eq!(dump.usage.len(), 1, "what was paid for stays");
+}
+
+pub async fn a_cancelled_park_rings_for_the_next_send(store: &dyn Store) {
+    let claimed = running(store).await;
+    accept(store, 11, sending(2, 1)).await;
+    cancel(store, 12, 1).await;
+    let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(10)));
+    let outcome = park(store, 20, item).await;
+    let ParkOutcome::Cancelled {
+        ring: Some(ring), ..
+    } = outcome
+    else {
+        panic!("a ring was expected: {outcome:?}");
+    };
+    assert_eq!((ring.key, ring.ready_since), (key(1), time(20)));
+    assert_eq!(dumped(store, 1).await.hot.ready_since, at(20));
+    let next = claim(store, 30, 1, 1, 2).await;
+    assert_eq!(next.send.record.id, send(2));
+    assert_eq!(next.counters.signals, 0);
+}
+
+pub async fn a_wait_forgets_earlier_crashes(store: &dyn Store) {
+    running(store).await;
+    register_at(store, TTL + 1, 2).await;
+    let claimed = claim(store, TTL + 1, 2, 1, 2).await;
+    assert_eq!(claimed.send.record.crashes, 1);
+    let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
+    park(store, TTL + 2, item).await;
+    let message = "a wait is a durable step";
+    assert_eq!(stored(store, 1).await.crashes, 0, "{message}");
+}
+
+pub async fn a_released_send_stays_ready_and_running(store: &dyn Store) {
+    let claimed = running(store).await;
+    let before = dumped(store, 1).await;
+    assert!(release(store, 20, &claimed).await);
+    let mut expected = before;
+    (expected.hot.owner, expected.hot.token) = (None, None);
+    assert_eq!(dumped(store, 1).await, expected);
+    assert_eq!(expected.hot.ready_since, at(0));
+    assert_eq!(stored(store, 1).await.status, SendStatus::Running);
+    assert!(!release(store, 21, &claimed).await, "it is given back once");
+}

@@ -1,0 +1,449 @@
+//! What cases are made of: small ids, a time line, and steps that must succeed.
+
+use std::time::Duration;
+
+use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
+use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
+use mainspring_shared::step::{RoundRef, Step};
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, CallRow, CancelOutcome,
+    ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed, Counters,
+    DumpSession, NewBoot, NewSession, ParkOutcome, ParkSend, ParkUntil, ReadMessages,
+    ReleaseSession, SendTotals, Store, Target, Then, UsageRow,
+};
+use mainspring_shared::time::{Span, Timestamp};
+use mainspring_shared::usage::Usage;
+use serde_json::{Map, json};
+use uuid::Uuid;
+
+/// Where the time line of every case begins: far in the future, so that by the database's own
+/// clock no lease of a case has ended.
+pub const START: Timestamp = Timestamp(4_102_444_800_000);
+
+/// How long the leases of boots run, in milliseconds.
+pub const TTL: i64 = 10_000;
+
+/// The process that accepts and sweeps. It is never registered: it owns nothing for long.
+pub const SCHEDULER: u128 = 0x5c;
+
+/// A point of the time line.
+pub fn time(ms: i64) -> Timestamp {
+    Timestamp(START.0 + ms)
+}
+
+/// A point of the time line, as the port takes it.
+pub fn at(ms: i64) -> Option<Timestamp> {
+    Some(time(ms))
+}
+
+/// A length of time.
+pub fn millis(ms: i64) -> Duration {
+    Duration::from_millis(ms.unsigned_abs())
+}
+
+/// A length of time as an option of a send.
+pub fn span(ms: i64) -> Option<Span> {
+    Some(Span(millis(ms)))
+}
+
+/// The n-th session of the default tenant.
+pub fn key(n: u128) -> SessionKey {
+    SessionKey {
+        tenant: TenantId::DEFAULT,
+        session: SessionId(Uuid::from_u128(n)),
+    }
+}
+
+/// The n-th send.
+pub fn send(n: u128) -> SendId {
+    SendId(Uuid::from_u128(n))
+}
+
+/// The n-th process.
+pub fn boot(n: u128) -> BootId {
+    BootId(Uuid::from_u128(n))
+}
+
+/// The n-th token.
+pub fn token(n: u128) -> LeaseToken {
+    LeaseToken(Uuid::from_u128(n))
+}
+
+/// A session to create.
+pub fn new_session(n: u128) -> NewSession {
+    NewSession {
+        key: key(n),
+        agent: AgentSpec {
+            name: Some("helper".to_owned()),
+            ..AgentSpec::default()
+        },
+        metadata: Map::new(),
+    }
+}
+
+/// What the n-th send says.
+pub fn words(n: u128) -> Vec<ContentPart> {
+    vec![ContentPart::text(format!("words of {n}"))]
+}
+
+/// A send to a session that exists.
+pub fn sending(n: u128, session: u128) -> AcceptSend {
+    AcceptSend {
+        id: send(n),
+        target: Target::Existing(key(session)),
+        input: words(n),
+        options: SendOptions::default(),
+        idempotency: None,
+        queued_max: 100,
+    }
+}
+
+/// A send that creates its session.
+pub fn opening(n: u128, session: u128) -> AcceptSend {
+    AcceptSend {
+        target: Target::New(Box::new(new_session(session))),
+        ..sending(n, session)
+    }
+}
+
+/// A send with these options.
+pub fn with(item: AcceptSend, options: SendOptions) -> AcceptSend {
+    AcceptSend { options, ..item }
+}
+
+/// A delayed send's options.
+pub fn delayed(ms: i64) -> SendOptions {
+    SendOptions {
+        delay: span(ms),
+        ..SendOptions::default()
+    }
+}
+
+/// The options of a send with a deadline.
+pub fn until(ms: i64) -> SendOptions {
+    SendOptions {
+        deadline: span(ms),
+        ..SendOptions::default()
+    }
+}
+
+/// An assistant's message that asks for these calls.
+pub fn answer(text: &str, round: i32, calls: &[&str]) -> NewMessage {
+    let calls = calls.iter().map(|id| ToolCall {
+        id: (*id).to_owned(),
+        name: "look".to_owned(),
+        arguments: json!({ "at": id }),
+    });
+    NewMessage {
+        role: Role::Assistant,
+        tool_calls: calls.collect(),
+        ..NewMessage::user(vec![ContentPart::text(text)], round)
+    }
+}
+
+/// The result of a call, `back` messages behind the one that asked.
+pub fn tool_result(call: &str, round: i32, back: u32) -> NewMessage {
+    NewMessage {
+        role: Role::Tool,
+        tool_call_id: Some(call.to_owned()),
+        name: Some("look".to_owned()),
+        asked_back: Some(back),
+        ..NewMessage::user(vec![ContentPart::text("seen")], round)
+    }
+}
+
+/// The row of a call, settled.
+pub fn call_row(call: &str, index: i32) -> CallRow {
+    CallRow {
+        call_id: call.to_owned(),
+        index,
+        name: "look".to_owned(),
+        arguments: json!({ "at": call }),
+        result: Some(json!("seen")),
+        failed: false,
+    }
+}
+
+/// What a round costs.
+pub fn cost(tokens: u64) -> Usage {
+    Usage {
+        input_tokens: tokens,
+        output_tokens: 2,
+        cache_read_tokens: 1,
+        reasoning_tokens: 0,
+        cost_usd: Some(0.25),
+        estimated: false,
+    }
+}
+
+/// The row of one response.
+pub fn usage_row(round: i32, attempt: i32) -> UsageRow {
+    UsageRow {
+        round,
+        attempt,
+        model: "m".to_owned(),
+        usage: cost(10),
+    }
+}
+
+/// A round as its step remembers it.
+pub fn round_ref(index: i32) -> RoundRef {
+    RoundRef {
+        index,
+        model: "m".to_owned(),
+        usage: cost(10),
+    }
+}
+
+/// The sums after `rounds` rounds of one attempt each.
+pub fn totals(rounds: i32) -> SendTotals {
+    SendTotals {
+        usage: cost(10 * u64::from(rounds.unsigned_abs())),
+        rounds,
+        attempts: rounds,
+    }
+}
+
+/// The round `index` of a claimed send: the input in the first one, a call and its result.
+pub fn round(claimed: &Claimed, index: i32) -> AppendRound {
+    let id = format!("call-{}-{index}", claimed.send.record.id);
+    let mut messages = Vec::new();
+    if index == 0 {
+        let input = claimed.send.record.input.clone();
+        messages.push(NewMessage::user(input, 0));
+    }
+    messages.push(answer("let me look", index, &[&id]));
+    messages.push(tool_result(&id, index, 1));
+    AppendRound {
+        key: claimed.key,
+        lease: claimed.lease,
+        send_id: claimed.send.record.id,
+        messages,
+        calls: vec![call_row(&id, 0)],
+        usage: vec![usage_row(index, index + 1)],
+        round: round_ref(index),
+        totals: totals(index + 1),
+    }
+}
+
+/// The end of a claimed send that answers in its first round.
+pub fn ending(claimed: &Claimed, then: Then) -> CompleteSend {
+    ending_of(claimed, &claimed.send.record, then)
+}
+
+/// The end of `record`, which runs under the lease of `claimed`.
+pub fn ending_of(claimed: &Claimed, record: &SendRecord, then: Then) -> CompleteSend {
+    CompleteSend {
+        key: claimed.key,
+        lease: claimed.lease,
+        send_id: record.id,
+        messages: vec![
+            NewMessage::user(record.input.clone(), 0),
+            answer("done", 0, &[]),
+        ],
+        usage: vec![usage_row(0, 1)],
+        round: Some(round_ref(0)),
+        totals: totals(1),
+        result: SendResult::completed(StopReason::End, "done".to_owned()),
+        then,
+    }
+}
+
+/// A wait of a claimed send that has asked the model in vain once.
+pub fn waiting(claimed: &Claimed, on: WaitingOn, until: ParkUntil) -> ParkSend {
+    ParkSend {
+        key: claimed.key,
+        lease: claimed.lease,
+        send_id: claimed.send.record.id,
+        on,
+        until,
+        usage: Vec::new(),
+        totals: SendTotals {
+            attempts: 1,
+            ..SendTotals::default()
+        },
+    }
+}
+
+// Steps that must succeed -----------------------------------------------------------------------
+
+/// Registers the n-th process at the start of the time line.
+pub async fn register(store: &dyn Store, n: u128) {
+    register_at(store, 0, n).await;
+}
+
+/// Registers the n-th process.
+pub async fn register_at(store: &dyn Store, ms: i64, n: u128) {
+    let new = NewBoot {
+        id: boot(n),
+        role: mainspring_shared::store::Role::Worker,
+        name: format!("worker-{n}"),
+        pool: "default".to_owned(),
+        concurrency: 4,
+        ttl: millis(TTL),
+    };
+    let registered = store.register_boot(at(ms), new).await;
+    registered.expect("the store answers");
+}
+
+/// Offers one send.
+pub async fn offer(store: &dyn Store, ms: i64, item: AcceptSend) -> AcceptOutcome {
+    let outcomes = store
+        .accept_sends(at(ms), boot(SCHEDULER), vec![item])
+        .await
+        .expect("the store answers");
+    one(outcomes)
+}
+
+/// Offers one send, which is accepted.
+pub async fn accept(store: &dyn Store, ms: i64, item: AcceptSend) -> Accepted {
+    match offer(store, ms, item).await {
+        AcceptOutcome::Accepted(accepted) => accepted,
+        other => panic!("accepted was expected: {other:?}"),
+    }
+}
+
+/// Tries to claim a session with nothing cached.
+pub async fn try_claim(
+    store: &dyn Store,
+    ms: i64,
+    boot_n: u128,
+    session: u128,
+    token_n: u128,
+) -> ClaimOutcome {
+    let item = ClaimSession {
+        key: key(session),
+        token: token(token_n),
+        cached_next_seq: 0,
+        cached_from_seq: 0,
+    };
+    let outcomes = store
+        .claim_sessions(at(ms), boot(boot_n), vec![item])
+        .await
+        .expect("the store answers");
+    one(outcomes)
+}
+
+/// Claims a session with nothing cached.
+pub async fn claim(
+    store: &dyn Store,
+    ms: i64,
+    boot_n: u128,
+    session: u128,
+    token_n: u128,
+) -> Claimed {
+    match try_claim(store, ms, boot_n, session, token_n).await {
+        ClaimOutcome::Claimed(claimed) => *claimed,
+        other => panic!("a claim was expected: {other:?}"),
+    }
+}
+
+/// Process 1, registered; send 1 in session 1, accepted at 0 and claimed at 10 with token 1.
+pub async fn running(store: &dyn Store) -> Claimed {
+    register(store, 1).await;
+    accept(store, 0, opening(1, 1)).await;
+    claim(store, 10, 1, 1, 1).await
+}
+
+/// Stores a round; returns its first seq, its step and the numbers after it.
+pub async fn append(store: &dyn Store, ms: i64, item: AppendRound) -> (i64, i64, Counters) {
+    let outcomes = store.append_rounds(at(ms), vec![item]).await;
+    match one(outcomes.expect("the store answers")) {
+        AppendOutcome::Appended {
+            first_seq,
+            step,
+            at,
+            counters,
+        } => {
+            assert_eq!(at, time(ms));
+            (first_seq, step, counters)
+        }
+        AppendOutcome::LeaseLost => panic!("the lease was expected to hold"),
+    }
+}
+
+/// Completes a send.
+pub async fn complete(store: &dyn Store, ms: i64, item: CompleteSend) -> Completed {
+    let outcomes = store.complete_sends(at(ms), vec![item]).await;
+    match one(outcomes.expect("the store answers")) {
+        CompleteOutcome::Completed(completed) => *completed,
+        CompleteOutcome::LeaseLost => panic!("the lease was expected to hold"),
+    }
+}
+
+/// Parks a send or finds it cancelled.
+pub async fn park(store: &dyn Store, ms: i64, item: ParkSend) -> ParkOutcome {
+    let outcomes = store.park_sends(at(ms), vec![item]).await;
+    one(outcomes.expect("the store answers"))
+}
+
+/// Gives a lease back; whether it was still held.
+pub async fn release(store: &dyn Store, ms: i64, claimed: &Claimed) -> bool {
+    let item = ReleaseSession {
+        key: claimed.key,
+        lease: claimed.lease,
+    };
+    let outcomes = store.release_sessions(at(ms), vec![item]).await;
+    one(outcomes.expect("the store answers"))
+}
+
+/// Cancels a send of the default tenant.
+pub async fn cancel(store: &dyn Store, ms: i64, n: u128) -> CancelOutcome {
+    let outcomes = store
+        .cancel_sends(at(ms), boot(SCHEDULER), vec![(TenantId::DEFAULT, send(n))])
+        .await
+        .expect("the store answers");
+    one(outcomes)
+}
+
+/// The outcome of a vector of one.
+pub fn one<T>(mut outcomes: Vec<T>) -> T {
+    assert_eq!(outcomes.len(), 1, "one item has one outcome");
+    outcomes.remove(0)
+}
+
+// What is stored --------------------------------------------------------------------------------
+
+/// A send of the default tenant.
+pub async fn stored(store: &dyn Store, n: u128) -> SendRecord {
+    let found = store.get_sends(vec![(TenantId::DEFAULT, send(n))]).await;
+    one(found.expect("the store answers")).expect("the send exists")
+}
+
+/// A session with everything below it.
+pub async fn dumped(store: &dyn Store, session: u128) -> DumpSession {
+    let dump = store.dump().await.expect("the store answers");
+    let mut sessions = dump.sessions.into_iter();
+    sessions
+        .find(|found| found.key == key(session))
+        .expect("the session was there once")
+}
+
+/// Every step of a session.
+pub async fn steps(store: &dyn Store, session: u128) -> Vec<Step> {
+    let steps = store.read_steps(key(session), 0, 1_000).await;
+    steps.expect("the store answers")
+}
+
+/// The last step of a session.
+pub async fn last_step(store: &dyn Store, session: u128) -> Step {
+    let mut steps = steps(store, session).await;
+    steps.pop().expect("the session has steps")
+}
+
+/// The whole transcript of a session.
+pub async fn transcript(store: &dyn Store, session: u128) -> Vec<Message> {
+    let query = ReadMessages {
+        key: key(session),
+        after: 0,
+        limit: 1_000,
+    };
+    store.read_messages(query).await.expect("the store answers")
+}
+
+/// The seqs of messages.
+pub fn seqs(messages: &[Message]) -> Vec<i64> {
+    messages.iter().map(|message| message.seq).collect()
+}

@@ -1,0 +1,33 @@
+//! The suite of stores, on the model.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mainspring_runtime::SystemClock;
+use mainspring_shared::store::Store;
+use mainspring_store_model::ModelStore;
+use mainspring_tests::store_suite;
+use mainspring_tests::suites::store::agreement::assert_agrees;
+use mainspring_tests::suites::store::harness::Opened;
+
+struct Model(ModelStore);
+
+#[async_trait]
+impl Opened for Model {
+    fn store(&self) -> &dyn Store {
+        &self.0
+    }
+
+    async fn close(self) {}
+}
+
+async fn open() -> Option<Model> {
+    Some(Model(ModelStore::open(Arc::new(SystemClock::new()))))
+}
+
+store_suite!(open);
+
+#[test]
+fn the_model_agrees_with_itself_and_stays_sound() {
+    assert_agrees(open);
+}
