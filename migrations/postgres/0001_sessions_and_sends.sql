@@ -41,6 +41,9 @@ CREATE TABLE agents (
 -- nothing but ready_since and signals keep most updates heap-only.
 --   ready_since  set while the session has work that can go on, whether owned or not
 --   pending      queued sends that have their place
+--   active       what the send at the head does: 0 none has begun, 1 it runs, 2 it waits. A
+--                statement that waited for this row's lock sees it fresh, but not yet the sends
+--                that were committed meanwhile, so whatever follows from them stands here too
 --   lifecycle    0 open, 1 closed, 2 deleted (the row stays, so that the epoch is never reused)
 CREATE TABLE session_hot (
     tenant        INTEGER  NOT NULL,
@@ -52,6 +55,7 @@ CREATE TABLE session_hot (
     next_position BIGINT   NOT NULL DEFAULT 1,
     next_step     BIGINT   NOT NULL DEFAULT 1,
     pending       BIGINT   NOT NULL DEFAULT 0,
+    active        SMALLINT NOT NULL DEFAULT 0,
     signals       INTEGER  NOT NULL DEFAULT 0,
     ready_since   BIGINT,
     lifecycle     SMALLINT NOT NULL DEFAULT 0,
@@ -59,7 +63,9 @@ CREATE TABLE session_hot (
     priority      SMALLINT NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, session_id),
     CHECK ((owner_boot IS NULL) = (token IS NULL)),
-    CHECK (pending >= 0)
+    CHECK (pending >= 0),
+    CHECK (active BETWEEN 0 AND 2),
+    CHECK (ready_since IS NULL OR pending > 0 OR active > 0)
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.02,

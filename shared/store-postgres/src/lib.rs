@@ -1,1 +1,34 @@
-//! mainspring-store-postgres
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs, clippy::wildcard_enum_match_arm)]
+
+// What it is opened with, and the port.
+mod settings;
+mod store;
+
+// The domain steps, by noun.
+mod accept;
+mod boots;
+mod cancel;
+mod claim;
+mod complete;
+mod park;
+mod reads;
+mod rounds;
+mod sessions;
+mod sweep;
+
+// The invariants and the whole content.
+mod audit;
+mod dump;
+
+// What they share: groups of items, transactions over several rows, rows and columns, failures.
+mod columns;
+mod group;
+mod ledger;
+mod migrate;
+mod retry;
+mod rows;
+
+pub use migrate::ddl;
+pub use settings::{SchemaPolicy, Settings};
+pub use store::PostgresStore;

@@ -1,0 +1,17 @@
+-- Messages are numbered from 1 without gaps up to the hot row's next_seq. A tombstone has none.
+WITH bound AS MATERIALIZED (
+    SELECT
+        coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
+        $2::bigint AS takeover_ms, $3::bigint AS rows_max
+)
+SELECT json_build_object(
+    'session', h.session_id, 'messages', count(m.seq), 'first', min(m.seq), 'last', max(m.seq),
+    'next_seq', h.next_seq
+)::text AS row
+FROM session_hot h
+LEFT JOIN messages m ON m.tenant = h.tenant AND m.session_id = h.session_id
+WHERE h.lifecycle <> 2
+GROUP BY h.tenant, h.session_id, h.next_seq
+HAVING count(m.seq) <> h.next_seq - 1 OR min(m.seq) <> 1 OR max(m.seq) <> h.next_seq - 1
+ORDER BY h.tenant, h.session_id
+LIMIT (SELECT b.rows_max FROM bound b)

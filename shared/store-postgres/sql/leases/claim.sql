@@ -1,0 +1,148 @@
+-- Takes the leases of a group of sessions and starts their head sends: one statement, committed
+-- asynchronously. Answers one row per item: `state` is granted, busy, idle, or stale, which means
+-- that someone else changed the session meanwhile and a new snapshot has to look again.
+-- What is decided follows from the locked hot rows, which are fresh after a wait; the head send is
+-- looked up in the snapshot and only started while it still is what the hot row says. `ready_since`
+-- stays as it is, so the update of the hot row is heap-only.
+-- Takes over from a boot only if its row, locked here, says that it is dead or late: a renewal that
+-- races with it either comes first and keeps everything or finds the boot dead.
+-- Index: session_hot_pkey, boots_pkey, sends_open, sends_pkey.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+),
+item AS MATERIALIZED (
+    SELECT i.tenant, i.session_id, i.token, i.ord
+    FROM unnest($3::integer[], $4::uuid[], $5::uuid[])
+        WITH ORDINALITY AS i (tenant, session_id, token, ord)
+),
+live AS MATERIALIZED (
+    SELECT b.boot_id FROM boots b CROSS JOIN clock c
+    WHERE b.dead_at IS NULL AND b.lease_until >= c.now
+),
+hot AS MATERIALIZED (
+    SELECT
+        i.ord, i.token, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq, h.next_step,
+        h.pending, h.signals, h.active
+    FROM item i
+    JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
+    WHERE h.ready_since IS NOT NULL AND h.lifecycle <> 2
+      AND (h.owner_boot IS NULL OR h.owner_boot <> ALL (ARRAY(SELECT l.boot_id FROM live l)))
+    ORDER BY h.tenant, h.session_id
+    FOR UPDATE OF h
+),
+late AS MATERIALIZED (
+    SELECT b.boot_id
+    FROM boots b CROSS JOIN clock c
+    WHERE b.boot_id IN (SELECT h.owner_boot FROM hot h)
+      AND (b.dead_at IS NOT NULL OR b.lease_until < c.now)
+    ORDER BY b.boot_id
+    FOR UPDATE OF b
+),
+buried AS (
+    UPDATE boots b SET dead_at = c.now
+    FROM late l CROSS JOIN clock c
+    WHERE b.boot_id = l.boot_id AND b.dead_at IS NULL
+),
+free AS (
+    SELECT
+        h.ord, h.token, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq, h.next_step,
+        h.pending, h.signals, h.active
+    FROM hot h
+    WHERE h.owner_boot IS NULL
+       OR h.owner_boot IN (SELECT l.boot_id FROM late l)
+       -- The row of an owner may be gone when it ended long ago; one that registered after the
+       -- snapshot is not visible either, but then the snapshot's owner was another one.
+       OR (
+           NOT EXISTS (SELECT FROM boots b WHERE b.boot_id = h.owner_boot)
+           AND h.owner_boot = (
+               SELECT o.owner_boot FROM session_hot o
+               WHERE o.tenant = h.tenant AND o.session_id = h.session_id
+           )
+       )
+),
+head AS (
+    SELECT
+        f.ord, f.token, f.tenant, f.session_id, f.owner_boot, f.epoch, f.next_seq, f.next_step,
+        f.pending, f.signals, f.active, n.send_id, n.waiting_on
+    FROM free f
+    CROSS JOIN LATERAL (
+        SELECT s.send_id, s.waiting_on FROM sends s
+        WHERE s.tenant = f.tenant AND s.session_id = f.session_id
+          AND s.finished_at IS NULL AND s.position IS NOT NULL
+        ORDER BY s.position
+        LIMIT 1
+    ) n
+),
+started AS (
+    UPDATE sends s SET
+        status = 'running',
+        waiting_on = NULL,
+        agent_version = coalesce(s.agent_version, (
+            SELECT x.agent_version FROM sessions x
+            WHERE x.tenant = k.tenant AND x.session_id = k.session_id
+        )),
+        crashes = CASE
+            WHEN k.active = 1 AND k.owner_boot IS NOT NULL THEN s.crashes + 1
+            ELSE s.crashes
+        END,
+        alarm_at = CASE WHEN k.active = 1 THEN s.alarm_at ELSE s.deadline_at END,
+        started_at = coalesce(s.started_at, c.now)
+    FROM head k CROSS JOIN clock c
+    WHERE s.tenant = k.tenant AND s.send_id = k.send_id AND s.finished_at IS NULL
+      AND s.status = CASE k.active WHEN 0 THEN 'queued' WHEN 1 THEN 'running' ELSE 'waiting' END
+    RETURNING
+        k.ord, k.token, k.owner_boot, k.epoch + 1 AS epoch, k.next_seq, k.next_step,
+        k.pending - (k.active = 0)::integer AS pending, k.signals, k.active,
+        k.waiting_on AS waited_on, c.now,
+        s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,
+        s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage, s.rounds,
+        s.attempts, s.crashes, s.cancel_requested, s.deadline_at, s.alarm_at, s.first_step,
+        s.created_at, s.started_at, s.finished_at
+),
+granted AS (
+    UPDATE session_hot h SET
+        owner_boot = $2::uuid,
+        token = t.token,
+        epoch = t.epoch,
+        pending = t.pending,
+        active = 1,
+        next_step = CASE WHEN t.active = 0 THEN t.next_step ELSE t.next_step + 1 END
+    FROM started t
+    WHERE h.tenant = t.tenant AND h.session_id = t.session_id
+),
+resumed AS (
+    INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
+    SELECT
+        t.tenant, t.session_id, t.next_step, t.send_id, 'resumed', t.epoch, $2::uuid, t.now,
+        CASE
+            WHEN t.active = 1 AND t.owner_boot IS NOT NULL THEN '{"reason":"takeover"}'
+            WHEN t.active = 1 THEN '{"reason":"handover"}'
+            WHEN t.waited_on = 'retry' THEN '{"reason":"retry"}'
+            WHEN t.waited_on = 'recovery' THEN '{"reason":"resume"}'
+            ELSE '{"reason":"result"}'
+        END
+    FROM started t WHERE t.active <> 0
+)
+SELECT
+    i.ord, t.tenant, t.send_id, t.session_id, t.position, t.status, t.waiting_on, t.stop_reason,
+    t.input, t.options, t.agent_version, t.output_text, t.output, t.error, t.usage, t.rounds,
+    t.attempts, t.crashes, t.cancel_requested, t.deadline_at, t.alarm_at, t.first_step,
+    t.created_at, t.started_at, t.finished_at,
+    (
+        SELECT a.spec FROM agents a
+        WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
+    ) AS spec,
+    t.active <> 0 AS was_begun, t.next_seq, t.pending, t.signals, t.epoch,
+    CASE
+        WHEN t.ord IS NOT NULL THEN 'granted'
+        ELSE coalesce((
+            SELECT CASE
+                WHEN h.ready_since IS NULL OR h.lifecycle = 2 THEN 'idle'
+                WHEN h.owner_boot = ANY (ARRAY(SELECT l.boot_id FROM live l)) THEN 'busy'
+                ELSE 'stale'
+            END
+            FROM session_hot h
+            WHERE h.tenant = i.tenant AND h.session_id = i.session_id
+        ), 'idle')
+    END AS state
+FROM item i LEFT JOIN started t ON t.ord = i.ord

@@ -1,0 +1,23 @@
+-- Reads the grants that carry these tokens with the sends that run under them, after a commit whose
+-- answer was lost. No row where the token holds nothing.
+-- Index: session_hot_pkey, sends_open, agents_pkey, steps_pkey.
+SELECT
+    i.ord, s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,
+    s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage, s.rounds,
+    s.attempts, s.crashes, s.cancel_requested, s.deadline_at, s.alarm_at, s.first_step,
+    s.created_at, s.started_at, s.finished_at, a.spec,
+    EXISTS (
+        SELECT FROM steps t
+        WHERE t.tenant = h.tenant AND t.session_id = h.session_id AND t.n >= s.first_step
+          AND t.send_id = s.send_id AND t.kind = 'resumed' AND t.epoch = h.epoch
+    ) AS was_begun,
+    h.next_seq, h.pending, h.signals, h.epoch, 'granted' AS state
+FROM unnest($1::integer[], $2::uuid[], $3::uuid[])
+    WITH ORDINALITY AS i (tenant, session_id, token, ord)
+JOIN session_hot h
+    ON h.tenant = i.tenant AND h.session_id = i.session_id AND h.token = i.token
+JOIN sends s
+    ON s.tenant = h.tenant AND s.session_id = h.session_id AND s.position IS NOT NULL
+    AND s.finished_at IS NULL AND s.status = 'running'
+JOIN agents a
+    ON a.tenant = s.tenant AND a.session_id = s.session_id AND a.version = s.agent_version

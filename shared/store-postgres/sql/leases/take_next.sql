@@ -1,0 +1,72 @@
+-- Takes the next send of sessions whose lease was kept behind a final send, with a snapshot of its
+-- own, or gives the lease back when the send was cancelled meanwhile. An item without a row in the
+-- answer lost its lease.
+-- Index: session_hot_pkey, sends_open, sends_pkey.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+),
+hot AS MATERIALIZED (
+    SELECT
+        i.ord, h.tenant, h.session_id, h.next_seq, h.pending, h.pool, h.priority
+    FROM unnest($2::integer[], $3::uuid[], $4::uuid[], $5::uuid[])
+        WITH ORDINALITY AS i (tenant, session_id, boot, token, ord)
+    JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
+    WHERE h.token = i.token AND h.owner_boot = i.boot AND h.active = 0
+    ORDER BY h.tenant, h.session_id
+    FOR UPDATE OF h
+),
+head AS (
+    SELECT h.ord, h.tenant, h.session_id, n.send_id
+    FROM hot h
+    CROSS JOIN LATERAL (
+        SELECT s.send_id FROM sends s
+        WHERE s.tenant = h.tenant AND s.session_id = h.session_id
+          AND s.finished_at IS NULL AND s.position IS NOT NULL
+        ORDER BY s.position
+        LIMIT 1
+    ) n
+    WHERE h.pending > 0
+),
+started AS (
+    UPDATE sends s SET
+        status = 'running',
+        agent_version = coalesce(s.agent_version, (
+            SELECT x.agent_version FROM sessions x
+            WHERE x.tenant = k.tenant AND x.session_id = k.session_id
+        )),
+        alarm_at = s.deadline_at,
+        started_at = coalesce(s.started_at, c.now)
+    FROM head k CROSS JOIN clock c
+    WHERE s.tenant = k.tenant AND s.send_id = k.send_id AND s.status = 'queued'
+    RETURNING
+        k.ord,
+        s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,
+        s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage, s.rounds,
+        s.attempts, s.crashes, s.cancel_requested, s.deadline_at, s.alarm_at, s.first_step,
+        s.created_at, s.started_at, s.finished_at
+),
+moved AS (
+    UPDATE session_hot h SET
+        owner_boot = CASE WHEN t.ord IS NOT NULL THEN h.owner_boot END,
+        token = CASE WHEN t.ord IS NOT NULL THEN h.token END,
+        pending = o.pending - (t.ord IS NOT NULL)::integer,
+        active = (t.ord IS NOT NULL)::integer,
+        ready_since = CASE
+            WHEN t.ord IS NOT NULL THEN h.ready_since
+            WHEN o.pending > 0 THEN c.now
+        END
+    FROM hot o LEFT JOIN started t ON t.ord = o.ord CROSS JOIN clock c
+    WHERE h.tenant = o.tenant AND h.session_id = o.session_id
+)
+SELECT
+    o.ord, t.tenant, t.send_id, t.session_id, t.position, t.status, t.waiting_on, t.stop_reason,
+    t.input, t.options, t.agent_version, t.output_text, t.output, t.error, t.usage, t.rounds,
+    t.attempts, t.crashes, t.cancel_requested, t.deadline_at, t.alarm_at, t.first_step,
+    t.created_at, t.started_at, t.finished_at,
+    (
+        SELECT a.spec FROM agents a
+        WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
+    ) AS spec,
+    o.next_seq, o.pending - (t.ord IS NOT NULL)::integer AS pending,
+    CASE WHEN t.ord IS NULL AND o.pending > 0 THEN c.now END AS ready_since, o.pool, o.priority
+FROM hot o LEFT JOIN started t ON t.ord = o.ord CROSS JOIN clock c

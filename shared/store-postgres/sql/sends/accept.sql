@@ -1,0 +1,161 @@
+-- Accepts a group of sends: one statement, one commit. Either a send has its row, its step, its
+-- idempotency key and its part in the hot row, or nothing of it is stored.
+-- Locks the hot rows in key order; decides from them alone, because after a wait for a lock they
+-- are fresh and other rows may not be. Answers one row per item that was stored (code 0) or refused
+-- (1 not found, 2 closed, 3 busy, 4 full); an item without a row met its idempotency key.
+-- Index: session_hot_pkey; sends_open for delayed sends, only under on_busy: reject.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+),
+item AS MATERIALIZED (
+    SELECT
+        i.tenant, i.session_id, i.send_id, i.input, i.options, i.queued_max, i.priority, i.delay_ms,
+        i.deadline_ms, i.reject, i.key_tenant, i.route, i.key, i.body_hash, i.agent, i.agent_name,
+        i.metadata, i.pool, i.ord
+    FROM unnest(
+        $3::integer[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::bigint[], $9::smallint[],
+        $10::bigint[], $11::bigint[], $12::boolean[], $13::integer[], $14::text[], $15::text[],
+        $16::bytea[], $17::text[], $18::text[], $19::text[], $20::text[]
+    ) WITH ORDINALITY AS i (
+        tenant, session_id, send_id, input, options, queued_max, priority, delay_ms,
+        deadline_ms, reject, key_tenant, route, key, body_hash, agent, agent_name,
+        metadata, pool, ord
+    )
+),
+hot AS MATERIALIZED (
+    SELECT
+        h.tenant, h.session_id, h.next_position, h.next_step, h.pending, h.active, h.ready_since,
+        h.lifecycle, h.pool
+    FROM (SELECT DISTINCT i.tenant, i.session_id FROM item i WHERE i.agent IS NULL) w
+    JOIN session_hot h ON h.tenant = w.tenant AND h.session_id = w.session_id
+    ORDER BY h.tenant, h.session_id
+    FOR UPDATE OF h
+),
+judged AS (
+    SELECT
+        i.tenant, i.session_id, i.send_id, i.input, i.options, i.queued_max, i.priority, i.delay_ms,
+        i.deadline_ms, i.key_tenant, i.route, i.key, i.body_hash, i.agent, i.agent_name,
+        i.metadata, i.ord,
+        coalesce(h.pool, i.pool) AS pool,
+        coalesce(h.next_position, 1) AS next_position,
+        coalesce(h.next_step, 1) AS next_step,
+        coalesce(h.pending, 0) AS pending,
+        h.ready_since IS NULL AND coalesce(h.active, 0) <> 2 AS rests,
+        CASE
+            WHEN i.agent IS NOT NULL THEN 0
+            WHEN h.session_id IS NULL OR h.lifecycle = 2 THEN 1
+            WHEN h.lifecycle = 1 THEN 2
+            WHEN i.reject AND (
+                h.active <> 0 OR h.pending > 0 OR row_number() OVER s > 1
+                OR EXISTS (
+                    SELECT FROM sends d
+                    WHERE d.tenant = i.tenant AND d.session_id = i.session_id
+                      AND d.position IS NULL AND d.finished_at IS NULL
+                )
+            ) THEN 3
+            ELSE 0
+        END AS refusal
+    FROM item i
+    LEFT JOIN hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
+    WINDOW s AS (PARTITION BY i.tenant, i.session_id ORDER BY i.ord)
+),
+sized AS MATERIALIZED (
+    SELECT
+        j.tenant, j.session_id, j.send_id, j.input, j.options, j.priority, j.delay_ms,
+        j.deadline_ms, j.key_tenant, j.route, j.key, j.body_hash, j.agent, j.agent_name,
+        j.metadata, j.ord, j.pool, j.next_position, j.next_step, j.rests,
+        CASE
+            WHEN j.refusal = 0 AND j.agent IS NULL AND j.queued_max <= j.pending
+                + count(*) FILTER (WHERE j.refusal = 0 AND j.delay_ms IS NULL) OVER (
+                    PARTITION BY j.tenant, j.session_id ORDER BY j.ord
+                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                ) THEN 4
+            ELSE j.refusal
+        END AS refusal
+    FROM judged j
+),
+keyed AS (
+    INSERT INTO idempotency_keys (tenant, route, key, body_hash, resource, created_at)
+    SELECT z.key_tenant, z.route, z.key, z.body_hash, z.send_id, c.now
+    FROM sized z CROSS JOIN clock c
+    WHERE z.refusal = 0 AND z.key IS NOT NULL
+    ORDER BY z.key_tenant, z.route, z.key, z.ord
+    ON CONFLICT DO NOTHING
+    RETURNING resource
+),
+stored AS MATERIALIZED (
+    SELECT
+        z.tenant, z.session_id, z.send_id, z.input, z.options, z.priority, z.deadline_ms,
+        z.delay_ms, z.agent, z.agent_name, z.metadata, z.ord, z.pool, z.rests, c.now,
+        z.delay_ms IS NULL AS placed,
+        z.next_step + row_number() OVER s - 1 AS n,
+        z.next_position - 1 + count(*) FILTER (WHERE z.delay_ms IS NULL) OVER s AS position,
+        z.rests AND z.delay_ms IS NULL
+            AND count(*) FILTER (WHERE z.delay_ms IS NULL) OVER s = 1 AS rings
+    FROM sized z CROSS JOIN clock c
+    WHERE z.refusal = 0 AND (z.key IS NULL OR z.send_id IN (SELECT k.resource FROM keyed k))
+    WINDOW s AS (
+        PARTITION BY z.tenant, z.session_id ORDER BY z.ord
+        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    )
+),
+new_session AS (
+    INSERT INTO sessions
+        (tenant, session_id, agent_version, agent_name, metadata, created_at, updated_at)
+    SELECT s.tenant, s.session_id, 1, s.agent_name, s.metadata::jsonb, s.now, s.now
+    FROM stored s WHERE s.agent IS NOT NULL
+),
+new_agent AS (
+    INSERT INTO agents (tenant, session_id, version, spec)
+    SELECT s.tenant, s.session_id, 1, s.agent
+    FROM stored s WHERE s.agent IS NOT NULL
+),
+new_hot AS (
+    INSERT INTO session_hot
+        (tenant, session_id, next_position, next_step, pending, ready_since, pool, priority)
+    SELECT
+        s.tenant, s.session_id, s.position + 1, 2, s.placed::integer,
+        CASE WHEN s.placed THEN s.now END, s.pool, CASE WHEN s.placed THEN s.priority ELSE 0 END
+    FROM stored s WHERE s.agent IS NOT NULL
+),
+bump AS (
+    SELECT
+        s.tenant, s.session_id, count(*) AS steps, count(*) FILTER (WHERE s.placed) AS places,
+        min(s.now) FILTER (WHERE s.rings) AS ready_since,
+        min(s.priority) FILTER (WHERE s.rings) AS priority
+    FROM stored s WHERE s.agent IS NULL
+    GROUP BY s.tenant, s.session_id
+),
+raised AS (
+    UPDATE session_hot h SET
+        next_step = h.next_step + b.steps,
+        next_position = h.next_position + b.places,
+        pending = h.pending + b.places,
+        ready_since = coalesce(h.ready_since, b.ready_since),
+        priority = coalesce(b.priority, h.priority)
+    FROM bump b
+    WHERE h.tenant = b.tenant AND h.session_id = b.session_id
+),
+new_send AS (
+    INSERT INTO sends (
+        tenant, send_id, session_id, position, status, input, options, deadline_at, alarm_at,
+        first_step, created_at
+    )
+    SELECT
+        s.tenant, s.send_id, s.session_id, CASE WHEN s.placed THEN s.position END, 'queued',
+        s.input, s.options, s.now + s.deadline_ms,
+        least(s.now + s.delay_ms, s.now + s.deadline_ms), s.n, s.now
+    FROM stored s
+),
+new_step AS (
+    INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
+    SELECT s.tenant, s.session_id, s.n, s.send_id, 'accepted', 0, $2::uuid, s.now, '{}'
+    FROM stored s
+)
+SELECT
+    s.ord, 0 AS code, CASE WHEN s.placed THEN s.position END AS position, s.n, s.now, s.rings,
+    s.pool
+FROM stored s
+UNION ALL
+SELECT z.ord, z.refusal, NULL, NULL, NULL, NULL, NULL
+FROM sized z WHERE z.refusal <> 0

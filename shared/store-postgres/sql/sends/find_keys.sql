@@ -1,0 +1,5 @@
+-- Reads what idempotency keys stand for, item by item.
+-- Index: idempotency_keys_pkey.
+SELECT i.ord, k.resource, k.body_hash
+FROM unnest($1::integer[], $2::text[], $3::text[]) WITH ORDINALITY AS i (tenant, route, key, ord)
+JOIN idempotency_keys k ON k.tenant = i.tenant AND k.route = i.route AND k.key = i.key

@@ -1,0 +1,10 @@
+-- Locks the sessions of due alarms, the oldest first, but for those that someone else works on.
+-- Waiting for no lock, it needs no order among them; `sends` rows change only under this lock.
+-- Index: sends_alarm, session_hot_pkey.
+SELECT s.tenant, s.session_id, s.send_id
+FROM sends s
+JOIN session_hot h ON h.tenant = s.tenant AND h.session_id = s.session_id
+WHERE s.alarm_at <= $1::bigint
+ORDER BY s.alarm_at, s.send_id
+LIMIT $2::bigint
+FOR UPDATE OF h SKIP LOCKED

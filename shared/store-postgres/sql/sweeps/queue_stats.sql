@@ -1,0 +1,23 @@
+-- Counts, per pool, the sessions that are ready and those that a live boot holds.
+-- Index: session_hot_ready.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+),
+live AS MATERIALIZED (
+    SELECT b.boot_id FROM boots b CROSS JOIN clock c
+    WHERE b.dead_at IS NULL AND b.lease_until >= c.now
+),
+work AS (
+    SELECT
+        h.pool, h.ready_since,
+        coalesce(h.owner_boot = ANY (ARRAY(SELECT l.boot_id FROM live l)), FALSE) AS held
+    FROM session_hot h
+    WHERE h.ready_since IS NOT NULL
+)
+SELECT
+    w.pool, count(*) FILTER (WHERE NOT w.held) AS ready, count(*) FILTER (WHERE w.held) AS running,
+    coalesce(max(greatest(c.now - w.ready_since, 0)) FILTER (WHERE NOT w.held), 0) AS oldest_ready_ms
+FROM work w CROSS JOIN clock c
+WHERE $2::text IS NULL OR w.pool = $2::text
+GROUP BY w.pool
+ORDER BY w.pool

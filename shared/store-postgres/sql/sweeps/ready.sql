@@ -1,0 +1,23 @@
+-- Reads ready sessions without a live owner, oldest first. The live boots are read once, so that a
+-- session in good hands costs its index entry and its row.
+-- Index: session_hot_ready.
+SELECT h.tenant, h.session_id, h.pool, h.priority, h.ready_since
+FROM session_hot h
+CROSS JOIN (
+    SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+) c
+WHERE h.ready_since IS NOT NULL
+  AND h.ready_since <= c.now - $2::bigint
+  AND (h.ready_since, h.tenant, h.session_id) > ($3::bigint, $4::integer, $5::uuid)
+  AND (
+      h.owner_boot IS NULL
+      OR h.owner_boot <> ALL (ARRAY(
+          SELECT b.boot_id FROM boots b
+          WHERE b.dead_at IS NULL
+            AND b.lease_until
+                >= coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+      ))
+  )
+  AND ($6::text IS NULL OR h.pool = $6::text)
+ORDER BY h.ready_since, h.tenant, h.session_id
+LIMIT $7::bigint

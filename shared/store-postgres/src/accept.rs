@@ -1,0 +1,269 @@
+//! Accepting sends.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, Accepted, Error, IdempotencyKey, ReadySession, RefuseReason, Result,
+    Target,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::columns::{KeyColumns, json, metadata, text};
+use crate::group::{Group, drive};
+use crate::retry::{Fault, PgQuery, sql};
+use crate::rows::{Fields, priority_number};
+
+pub(crate) async fn accept(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    boot: BootId,
+    items: Vec<AcceptSend>,
+) -> Result<Vec<AcceptOutcome>> {
+    drive(pool, &Accept { at, boot }, &items).await
+}
+
+struct Accept {
+    at: Option<Timestamp>,
+    boot: BootId,
+}
+
+/// What the statement said of an item.
+enum Said {
+    Stored(Accepted),
+    Refused(RefuseReason),
+    /// It met its idempotency key.
+    Known,
+}
+
+impl Group for Accept {
+    type Item = AcceptSend;
+    type Outcome = AcceptOutcome;
+
+    /// Sends to a session that the same statement creates would not find it.
+    fn clashes(&self, item: &AcceptSend, seen: &mut BTreeSet<SessionKey>) -> bool {
+        match &item.target {
+            Target::Existing(key) => seen.contains(key),
+            Target::New(new) => !seen.insert(new.key),
+        }
+    }
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&AcceptSend],
+    ) -> std::result::Result<Vec<Option<AcceptOutcome>>, Fault> {
+        let said = self.store(connection, items).await?;
+        let doubtful: Vec<usize> = (0..items.len())
+            .filter(|index| !matches!(said[*index], Said::Stored(_)))
+            .collect();
+        let replays = find_keys(connection, items, &doubtful).await?;
+        let mut known_sessions = BTreeSet::new();
+        let outcomes = said.into_iter().zip(items).zip(replays);
+        let outcomes = outcomes.map(|((said, item), replay)| {
+            let key = item.target.key();
+            if replay.is_some() || matches!(said, Said::Known) {
+                known_sessions.insert(key);
+            }
+            match (replay, said) {
+                (Some(replay), _) => Some(replay),
+                (None, Said::Stored(accepted)) => Some(AcceptOutcome::Accepted(accepted)),
+                // Its key was taken and is free again: whoever took it was rolled back.
+                (None, Said::Known) => None,
+                // The refusal counted an earlier item in that was not stored after all.
+                (None, Said::Refused(RefuseReason::Busy | RefuseReason::QueueFull))
+                    if known_sessions.contains(&key) =>
+                {
+                    None
+                }
+                (None, Said::Refused(reason)) => Some(AcceptOutcome::Refused(reason)),
+            }
+        });
+        Ok(outcomes.collect())
+    }
+
+    async fn read_back(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&AcceptSend],
+    ) -> std::result::Result<Vec<Option<AcceptOutcome>>, Fault> {
+        let (tenants, ids): (Vec<i32>, Vec<Uuid>) = items
+            .iter()
+            .map(|item| (item.target.key().tenant.0, item.id.0))
+            .unzip();
+        let rows = sql!("sends/accepted")
+            .bind(tenants)
+            .bind(ids)
+            .fetch_all(connection)
+            .await?;
+        let mut found: Vec<_> = items.iter().map(|_| None).collect();
+        for row in &rows {
+            let mut fields = Fields::new(row, "sends");
+            let ord = fields.ord()?;
+            let accepted = Accepted {
+                position: fields.take("position")?,
+                step: fields.take("first_step")?,
+                created_at: fields.time("created_at")?,
+                ring: fields.ring(items[ord].target.key())?,
+            };
+            found[ord] = Some(AcceptOutcome::Accepted(accepted));
+        }
+        Ok(found)
+    }
+
+    fn unsettled(&self, _: &AcceptSend) -> Result<AcceptOutcome> {
+        Err(Error::Unavailable {
+            source: "an idempotency key was taken and freed again and again".into(),
+        })
+    }
+}
+
+impl Accept {
+    async fn store(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&AcceptSend],
+    ) -> std::result::Result<Vec<Said>, Fault> {
+        let query = sql!("sends/accept")
+            .bind(self.at.map(|at| at.0))
+            .bind(self.boot.0);
+        let rows = bind(query, items).fetch_all(connection).await?;
+        let mut said: Vec<Said> = items.iter().map(|_| Said::Known).collect();
+        for row in &rows {
+            let mut fields = Fields::new(row, "sends");
+            let ord = fields.ord()?;
+            let code: i32 = fields.take("code")?;
+            said[ord] = match code {
+                0 => Said::Stored(accepted(&mut fields, items[ord])?),
+                1 => Said::Refused(RefuseReason::SessionNotFound),
+                2 => Said::Refused(RefuseReason::SessionClosed),
+                3 => Said::Refused(RefuseReason::Busy),
+                _ => Said::Refused(RefuseReason::QueueFull),
+            };
+        }
+        Ok(said)
+    }
+}
+
+fn accepted(fields: &mut Fields<'_>, item: &AcceptSend) -> Result<Accepted> {
+    let position = fields.take("position")?;
+    let step = fields.take("n")?;
+    let created_at = fields.time("now")?;
+    let rings: bool = fields.take("rings")?;
+    let pool: &str = fields.take("pool")?;
+    let ring = rings.then(|| ReadySession {
+        key: item.target.key(),
+        pool: pool.to_owned(),
+        priority: item.options.priority,
+        ready_since: created_at,
+    });
+    Ok(Accepted {
+        position,
+        step,
+        created_at,
+        ring,
+    })
+}
+
+fn bind(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
+    let millis = |span: &mainspring_shared::time::Span| span.0.as_millis() as i64;
+    let (tenants, sessions) = crate::rows::key_columns(items.iter().map(|i| i.target.key()));
+    let ids: Vec<Uuid> = items.iter().map(|item| item.id.0).collect();
+    let inputs: Vec<String> = items.iter().map(|item| json(&item.input)).collect();
+    let texts: Vec<String> = items.iter().map(|item| json(&item.options)).collect();
+    let queued_max: Vec<i64> = items.iter().map(|item| item.queued_max).collect();
+    let priorities = items.iter().map(|i| priority_number(i.options.priority));
+    let delays = items.iter().map(|i| i.options.delay.as_ref().map(millis));
+    let deadlines = items
+        .iter()
+        .map(|i| i.options.deadline.as_ref().map(millis));
+    let rejects = items.iter().map(|i| i.options.on_busy == OnBusy::Reject);
+    let query = query
+        .bind(tenants)
+        .bind(sessions)
+        .bind(ids)
+        .bind(inputs)
+        .bind(texts)
+        .bind(queued_max)
+        .bind(priorities.collect::<Vec<_>>())
+        .bind(delays.collect::<Vec<_>>())
+        .bind(deadlines.collect::<Vec<_>>())
+        .bind(rejects.collect::<Vec<_>>());
+    let mut keys = KeyColumns::default();
+    for item in items {
+        keys.push(item.idempotency.as_ref());
+    }
+    bind_new(keys.bind(query), items)
+}
+
+/// The columns of the sessions that are created with their sends.
+fn bind_new(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
+    let mut agents: Vec<Option<String>> = Vec::new();
+    let mut names: Vec<Option<String>> = Vec::new();
+    let mut data: Vec<Option<String>> = Vec::new();
+    let mut pools: Vec<Option<String>> = Vec::new();
+    for item in items {
+        let new = match &item.target {
+            Target::New(new) => Some(new),
+            Target::Existing(_) => None,
+        };
+        agents.push(new.map(|new| json(&new.agent)));
+        names.push(new.and_then(|new| Some(text(new.agent.name.as_deref()?).into_owned())));
+        data.push(new.map(|new| metadata(&new.metadata)));
+        pools.push(new.map(|new| text(new.agent.pool()).into_owned()));
+    }
+    query.bind(agents).bind(names).bind(data).bind(pools)
+}
+
+/// Looks up what the idempotency keys of some items stand for.
+async fn find_keys(
+    connection: &mut PgConnection,
+    items: &[&AcceptSend],
+    wanted: &[usize],
+) -> std::result::Result<Vec<Option<AcceptOutcome>>, Fault> {
+    let wanted = wanted
+        .iter()
+        .filter_map(|index| Some((*index, items[*index].idempotency.as_ref()?)));
+    let found = lookup(connection, wanted.collect()).await?;
+    let mut outcomes: Vec<_> = items.iter().map(|_| None).collect();
+    for (index, resource) in found {
+        outcomes[index] = Some(match resource {
+            Some(resource) => AcceptOutcome::Replayed(SendId(resource)),
+            None => AcceptOutcome::Mismatch,
+        });
+    }
+    Ok(outcomes)
+}
+
+/// What idempotency keys stand for, by the index that came with each: the resource, or none when
+/// the key was used for another request. Keys that are unknown are left out.
+pub(crate) async fn lookup(
+    connection: &mut PgConnection,
+    keys: Vec<(usize, &IdempotencyKey)>,
+) -> std::result::Result<Vec<(usize, Option<Uuid>)>, Fault> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tenants: Vec<i32> = keys.iter().map(|(_, key)| key.tenant.0).collect();
+    let routes = keys.iter().map(|(_, key)| text(&key.route).into_owned());
+    let texts = keys.iter().map(|(_, key)| text(&key.key).into_owned());
+    let rows = sql!("sends/find_keys")
+        .bind(tenants)
+        .bind(routes.collect::<Vec<_>>())
+        .bind(texts.collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    let mut found = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let mut fields = Fields::new(row, "idempotency_keys");
+        let ord = fields.ord()?;
+        let resource: Uuid = fields.take("resource")?;
+        let hash: &[u8] = fields.take("body_hash")?;
+        let (index, key) = keys[ord];
+        found.push((index, (hash == key.body_hash).then_some(resource)));
+    }
+    Ok(found)
+}

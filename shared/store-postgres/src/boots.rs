@@ -1,0 +1,86 @@
+//! The lives of processes.
+
+use std::time::Duration;
+
+use mainspring_shared::id::BootId;
+use mainspring_shared::store::{BootRecord, NewBoot, Renewal, Result};
+use mainspring_shared::time::Timestamp;
+use sqlx::PgPool;
+
+use crate::claim::Doubtful;
+use crate::columns::text;
+use crate::retry::{execute, fetch, sql};
+use crate::rows::Fields;
+
+/// How long an ended boot stays in the list.
+const SHOWN_FOR: Duration = Duration::from_mins(10);
+
+pub(crate) async fn register(pool: &PgPool, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
+    let concurrency = i32::try_from(boot.concurrency).unwrap_or(i32::MAX);
+    execute(pool, || {
+        sql!("boots/register")
+            .bind(at.map(|at| at.0))
+            .bind(boot.id.0)
+            .bind(boot.role.as_str())
+            .bind(text(&boot.name))
+            .bind(text(&boot.pool))
+            .bind(concurrency)
+            .bind(boot.ttl.as_millis() as i64)
+    })
+    .await
+    .map(|_| ())
+}
+
+/// The renewal commits asynchronously: lost with a crash of the server, it costs the boot its
+/// life, and nothing else.
+pub(crate) async fn renew(
+    pool: &PgPool,
+    doubtful: &Doubtful,
+    at: Option<Timestamp>,
+    boot: BootId,
+    ttl: Duration,
+    in_flight: u32,
+) -> Result<Renewal> {
+    let in_flight = i32::try_from(in_flight).unwrap_or(i32::MAX);
+    let rows = fetch(pool, || {
+        sql!("boots/renew")
+            .bind(at.map(|at| at.0))
+            .bind(boot.0)
+            .bind(ttl.as_millis() as i64)
+            .bind(in_flight)
+    })
+    .await?;
+    let mut signals = Vec::new();
+    for row in &rows {
+        let mut fields = Fields::new(row, "session_hot");
+        let renewed: bool = fields.take("renewed")?;
+        if !renewed {
+            return Ok(Renewal::Dead);
+        }
+        signals.extend(fields.maybe_signals()?);
+    }
+    if let Err(error) = doubtful.give_back(pool).await {
+        tracing::warn!(%error, "doubtful grants were not given back");
+    }
+    Ok(Renewal::Renewed { signals })
+}
+
+pub(crate) async fn stop(pool: &PgPool, at: Option<Timestamp>, boot: BootId) -> Result<()> {
+    execute(pool, || {
+        sql!("boots/stop").bind(at.map(|at| at.0)).bind(boot.0)
+    })
+    .await
+    .map(|_| ())
+}
+
+pub(crate) async fn list(pool: &PgPool, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
+    let rows = fetch(pool, || {
+        sql!("boots/list")
+            .bind(at.map(|at| at.0))
+            .bind(SHOWN_FOR.as_millis() as i64)
+    })
+    .await?;
+    rows.iter()
+        .map(|row| Fields::new(row, "boots").boot())
+        .collect()
+}

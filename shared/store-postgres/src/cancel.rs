@@ -1,0 +1,184 @@
+//! Asking sends to end, and letting one go on that waits for a person.
+
+use std::collections::BTreeMap;
+
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::send::{SendResult, SendStatus, WaitingOn};
+use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::store::{CancelOutcome, Result};
+use mainspring_shared::time::Timestamp;
+use sqlx::{Connection, PgConnection, PgPool};
+
+use crate::ledger::{Active, Ledger, homes};
+use crate::retry::{Attempts, Fault, Verdict, sql};
+use crate::rows::{Fields, send_columns};
+
+pub(crate) async fn cancel(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    boot: BootId,
+    items: &[(TenantId, SendId)],
+) -> Result<Vec<CancelOutcome>> {
+    let mut attempts = Attempts::default();
+    loop {
+        let cancelled = match attempts.connection(pool).await {
+            Ok(mut connection) => {
+                let was_lost = attempts.any_lost();
+                cancel_once(&mut connection, at, boot, items, was_lost).await
+            }
+            Err(fault) => Err(fault),
+        };
+        match cancelled {
+            Ok(outcomes) => return Ok(outcomes),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn cancel_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    boot: BootId,
+    items: &[(TenantId, SendId)],
+    was_lost: bool,
+) -> std::result::Result<Vec<CancelOutcome>, Fault> {
+    let mut tx = connection.begin().await?;
+    let keys = homes(&mut tx, items).await?;
+    let mut ledger = Ledger::lock(&mut tx, at, boot, keys).await?;
+    ledger.read_sends(&mut tx, items.iter().copied()).await?;
+    ledger.read_speakers(&mut tx).await?;
+    let ours = if was_lost {
+        finished_by(&mut tx, items, boot).await?
+    } else {
+        BTreeMap::new()
+    };
+    let outcomes = items
+        .iter()
+        .map(|(tenant, id)| cancel_one(&mut ledger, *tenant, *id, &ours))
+        .collect();
+    ledger.write(&mut tx).await?;
+    tx.commit().await?;
+    Ok(outcomes)
+}
+
+fn cancel_one(
+    ledger: &mut Ledger,
+    tenant: TenantId,
+    id: SendId,
+    ours: &BTreeMap<(TenantId, SendId), i64>,
+) -> CancelOutcome {
+    let Some(send) = ledger.sends.get(&(tenant, id)) else {
+        return CancelOutcome::NotFound;
+    };
+    let (key, status) = (send.key, send.status);
+    if status.is_final() {
+        let send = Box::new(send.clone());
+        return match ours.get(&(tenant, id)) {
+            // An earlier attempt ended it; only its answer was lost.
+            Some(step) if status == SendStatus::Cancelled => CancelOutcome::Cancelled {
+                send,
+                step: *step,
+                ring: ledger.hot.get(&key).and_then(crate::ledger::Hot::ring),
+            },
+            _ => CancelOutcome::AlreadyFinal(send),
+        };
+    }
+    ledger.change(tenant, id, |send| send.cancel_requested = true);
+    let owner = ledger.hot.get(&key).and_then(|hot| hot.owner);
+    let (step, ring) = match (status, owner) {
+        (SendStatus::Running, Some(owner)) => {
+            if let Some(hot) = ledger.hot.get_mut(&key) {
+                hot.signals |= SIGNAL_CANCEL;
+            }
+            let send = Box::new(ledger.sends[&(tenant, id)].clone());
+            return CancelOutcome::Signalled { send, owner };
+        }
+        (SendStatus::Queued, _) => {
+            let step = ledger.finish_queued(key, id, SendResult::cancelled());
+            (step, None)
+        }
+        _ => ledger.finish_unowned(key, id, SendResult::cancelled()),
+    };
+    let send = Box::new(ledger.sends[&(tenant, id)].clone());
+    CancelOutcome::Cancelled { send, step, ring }
+}
+
+/// The final steps that this process wrote for some of the sends.
+async fn finished_by(
+    connection: &mut PgConnection,
+    items: &[(TenantId, SendId)],
+    boot: BootId,
+) -> std::result::Result<BTreeMap<(TenantId, SendId), i64>, Fault> {
+    let (tenants, ids) = send_columns(items.iter().copied());
+    let rows = sql!("ledger/finished_by")
+        .bind(tenants)
+        .bind(ids)
+        .bind(boot.0)
+        .fetch_all(connection)
+        .await?;
+    let steps = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "steps");
+        let tenant = TenantId(fields.take("tenant")?);
+        let send = SendId(fields.take("send_id")?);
+        Ok(((tenant, send), fields.take("n")?))
+    });
+    Ok(steps.collect::<Result<_>>()?)
+}
+
+/// Makes a session ready whose send waits for a person's word after a worker's death.
+pub(crate) async fn resume_recovery(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    boot: BootId,
+    key: SessionKey,
+) -> Result<Option<SendId>> {
+    let mut attempts = Attempts::default();
+    loop {
+        let resumed = match attempts.connection(pool).await {
+            Ok(mut connection) => resume_once(&mut connection, at, boot, key).await,
+            Err(fault) => Err(fault),
+        };
+        match resumed {
+            Ok(send) => return Ok(send),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn resume_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    boot: BootId,
+    key: SessionKey,
+) -> std::result::Result<Option<SendId>, Fault> {
+    let mut tx = connection.begin().await?;
+    let mut ledger = Ledger::lock(&mut tx, at, boot, [key]).await?;
+    let waits = ledger
+        .hot
+        .get(&key)
+        .is_some_and(|hot| hot.active == Active::Waits);
+    if !waits {
+        return Ok(None);
+    }
+    ledger.read_open_sends(&mut tx).await?;
+    let waiting = ledger
+        .sends
+        .values()
+        .find(|send| send.waiting_on == Some(WaitingOn::Recovery));
+    let Some(id) = waiting.map(|send| send.id) else {
+        return Ok(None);
+    };
+    ledger.change(key.tenant, id, |send| send.alarm_at = send.deadline_at);
+    if let Some(hot) = ledger.hot.get_mut(&key) {
+        hot.ready_since = Some(ledger.now);
+    }
+    ledger.write(&mut tx).await?;
+    tx.commit().await?;
+    Ok(Some(id))
+}

@@ -1,0 +1,288 @@
+//! Taking the leases of sessions that have work.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::lease::Lease;
+use mainspring_shared::message::Message;
+use mainspring_shared::store::{
+    ClaimOutcome, ClaimSession, Claimed, Counters, Result, StartedSend,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::group::{Group, drive};
+use crate::retry::{Fault, execute, sql};
+use crate::rows::{Fields, key_columns};
+
+/// Grants that may have been made although their claim failed, so that nobody works on them while
+/// the boot lives. They are given back with the boot's next renewal.
+#[derive(Debug, Default)]
+pub(crate) struct Doubtful(Mutex<Vec<(SessionKey, Uuid)>>);
+
+/// More than a process can claim in the time of an outage that its own lease survives.
+const DOUBTFUL_MAX: usize = 16_384;
+
+impl Doubtful {
+    fn remember(&self, items: &[ClaimSession]) {
+        let mut grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = DOUBTFUL_MAX.saturating_sub(grants.len());
+        grants.extend(items.iter().take(room).map(|item| (item.key, item.token.0)));
+    }
+
+    /// Gives the grants back. What cannot be given back now is kept for the next time.
+    pub(crate) async fn give_back(&self, pool: &PgPool) -> Result<()> {
+        let grants = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if grants.is_empty() {
+            return Ok(());
+        }
+        let (tenants, sessions) = key_columns(grants.iter().map(|(key, _)| *key));
+        let tokens: Vec<Uuid> = grants.iter().map(|(_, token)| *token).collect();
+        let given = execute(pool, || {
+            sql!("leases/release")
+                .bind(tenants.clone())
+                .bind(sessions.clone())
+                .bind(tokens.clone())
+        })
+        .await;
+        if given.is_err() {
+            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend(grants);
+            kept.truncate(DOUBTFUL_MAX);
+        }
+        given.map(|_| ())
+    }
+}
+
+pub(crate) async fn claim(
+    pool: &PgPool,
+    doubtful: &Doubtful,
+    at: Option<Timestamp>,
+    boot: BootId,
+    items: Vec<ClaimSession>,
+) -> Result<Vec<ClaimOutcome>> {
+    let claimed = drive(pool, &Claim { at, boot }, &items).await;
+    if claimed.is_err() {
+        doubtful.remember(&items);
+    }
+    claimed
+}
+
+struct Claim {
+    at: Option<Timestamp>,
+    boot: BootId,
+}
+
+impl Group for Claim {
+    type Item = ClaimSession;
+    type Outcome = ClaimOutcome;
+
+    fn clashes(&self, item: &ClaimSession, seen: &mut BTreeSet<SessionKey>) -> bool {
+        !seen.insert(item.key)
+    }
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&ClaimSession],
+    ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
+        let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
+        let tokens: Vec<Uuid> = items.iter().map(|item| item.token.0).collect();
+        let rows = sql!("leases/claim")
+            .bind(self.at.map(|at| at.0))
+            .bind(self.boot.0)
+            .bind(tenants)
+            .bind(sessions)
+            .bind(tokens)
+            .fetch_all(&mut *connection)
+            .await?;
+        self.outcomes(connection, items, &rows).await
+    }
+
+    /// Tokens are drawn for one claim each: a session that carries an item's token was granted to
+    /// it.
+    async fn read_back(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&ClaimSession],
+    ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
+        let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
+        let tokens: Vec<Uuid> = items.iter().map(|item| item.token.0).collect();
+        let rows = sql!("leases/held")
+            .bind(tenants)
+            .bind(sessions)
+            .bind(tokens)
+            .fetch_all(&mut *connection)
+            .await?;
+        self.outcomes(connection, items, &rows).await
+    }
+
+    /// Others changed the session all the time, so someone works on it.
+    fn unsettled(&self, item: &ClaimSession) -> Result<ClaimOutcome> {
+        tracing::warn!(session.id = %item.key.session, "a ready session could not be claimed");
+        Ok(ClaimOutcome::Busy)
+    }
+}
+
+impl Claim {
+    async fn outcomes(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&ClaimSession],
+        rows: &[PgRow],
+    ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
+        let mut outcomes: Vec<Option<ClaimOutcome>> = items.iter().map(|_| None).collect();
+        let mut lacking = Vec::new();
+        for row in rows {
+            let mut fields = Fields::new(row, "sends");
+            let ord = fields.ord()?;
+            let item = items[ord];
+            outcomes[ord] = match read(&mut fields, item, self.boot)? {
+                Said::Granted(claimed) => {
+                    if lacks_messages(item, &claimed) {
+                        lacking.push(Lacking::new(ord, item, &claimed));
+                    }
+                    Some(ClaimOutcome::Claimed(claimed))
+                }
+                Said::Busy => Some(ClaimOutcome::Busy),
+                Said::Idle => Some(ClaimOutcome::Idle),
+                Said::Stale => None,
+            };
+        }
+        for (ord, message) in window(connection, &lacking).await? {
+            if let Some(ClaimOutcome::Claimed(claimed)) = &mut outcomes[ord] {
+                claimed.window.push(message);
+            }
+        }
+        Ok(outcomes)
+    }
+}
+
+/// What the statement said of an item.
+enum Said {
+    Granted(Box<Claimed>),
+    Busy,
+    Idle,
+    Stale,
+}
+
+fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Said> {
+    let record = fields.maybe_send()?;
+    let agent = fields.maybe_agent()?;
+    let was_begun: Option<bool> = fields.take("was_begun")?;
+    let next_seq: Option<i64> = fields.take("next_seq")?;
+    let pending: Option<i64> = fields.take("pending")?;
+    let signals: Option<i32> = fields.take("signals")?;
+    let epoch: Option<i64> = fields.take("epoch")?;
+    let state: &str = fields.take("state")?;
+    let Some(record) = record else {
+        return Ok(match state {
+            "busy" => Said::Busy,
+            "stale" => Said::Stale,
+            _ => Said::Idle,
+        });
+    };
+    let lease = Lease {
+        boot,
+        token: item.token,
+        epoch: epoch.unwrap_or_default(),
+    };
+    let counters = Counters {
+        next_seq: next_seq.unwrap_or_default(),
+        pending: pending.unwrap_or_default(),
+        signals: signals.unwrap_or_default(),
+    };
+    let send = started(fields, record, agent, was_begun.unwrap_or_default())?;
+    Ok(Said::Granted(Box::new(Claimed {
+        key: item.key,
+        lease,
+        counters,
+        send,
+        window: Vec::new(),
+    })))
+}
+
+/// A running send with its agent, which a running send always has.
+pub(crate) fn started(
+    fields: &Fields<'_>,
+    record: mainspring_shared::send::SendRecord,
+    agent: Option<mainspring_shared::agent::AgentSpec>,
+    resumed: bool,
+) -> Result<StartedSend> {
+    let agent = agent.ok_or_else(|| {
+        let detail = "no agent has this version".to_owned();
+        fields.corrupt("agent_version", detail)
+    })?;
+    Ok(StartedSend {
+        record,
+        agent,
+        resumed,
+    })
+}
+
+/// Whether the window may hold anything that the claimer's cache does not.
+fn lacks_messages(item: &ClaimSession, claimed: &Claimed) -> bool {
+    let next_seq = claimed.counters.next_seq;
+    let bound = claimed.send.agent.context.last_messages;
+    let from = bound.map_or(1, |last| (next_seq - i64::from(last)).max(1));
+    let is_warm = item.cached_next_seq == next_seq && item.cached_from_seq <= from;
+    next_seq > 1 && !is_warm
+}
+
+/// A session whose window has to be read.
+struct Lacking {
+    ord: usize,
+    key: SessionKey,
+    next_seq: i64,
+    cached_next_seq: i64,
+    cached_from_seq: i64,
+    last_messages: Option<i64>,
+}
+
+impl Lacking {
+    fn new(ord: usize, item: &ClaimSession, claimed: &Claimed) -> Self {
+        let last_messages = claimed.send.agent.context.last_messages;
+        Self {
+            ord,
+            key: item.key,
+            next_seq: claimed.counters.next_seq,
+            cached_next_seq: item.cached_next_seq,
+            cached_from_seq: item.cached_from_seq,
+            last_messages: last_messages.map(i64::from),
+        }
+    }
+}
+
+/// Reads what the caches lack, each message with the place of its item.
+async fn window(
+    connection: &mut PgConnection,
+    lacking: &[Lacking],
+) -> std::result::Result<Vec<(usize, Message)>, Fault> {
+    if lacking.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (tenants, sessions) = key_columns(lacking.iter().map(|item| item.key));
+    let next_seqs: Vec<i64> = lacking.iter().map(|item| item.next_seq).collect();
+    let cached_next: Vec<i64> = lacking.iter().map(|item| item.cached_next_seq).collect();
+    let cached_from: Vec<i64> = lacking.iter().map(|item| item.cached_from_seq).collect();
+    let last: Vec<Option<i64>> = lacking.iter().map(|item| item.last_messages).collect();
+    let rows = sql!("leases/window")
+        .bind(tenants)
+        .bind(sessions)
+        .bind(next_seqs)
+        .bind(cached_next)
+        .bind(cached_from)
+        .bind(last)
+        .fetch_all(connection)
+        .await?;
+    let mut messages = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let mut fields = Fields::new(row, "messages");
+        let place = fields.ord()?;
+        messages.push((lacking[place].ord, fields.message()?));
+    }
+    Ok(messages)
+}

@@ -1,0 +1,297 @@
+//! Words into columns: the arrays that a group's items are bound as.
+
+use std::borrow::Cow;
+
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::lease::Lease;
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::step::RoundRef;
+use mainspring_shared::store::{CallRow, IdempotencyKey, SendTotals, UsageRow};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::retry::PgQuery;
+
+/// JSON text of a stored word.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("stored words are JSON objects with text as keys")
+}
+
+/// Text as Postgres can store it: U+0000 becomes U+FFFD.
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Metadata for a JSONB column, which takes U+0000 neither in names nor in texts.
+pub(crate) fn metadata(members: &Map<String, Value>) -> String {
+    let plain = json(members);
+    if !plain.contains("\\u0000") {
+        return plain;
+    }
+    let cleaned = members.iter().map(clean_member).collect::<Map<_, _>>();
+    json(&cleaned)
+}
+
+fn clean_member((name, value): (&String, &Value)) -> (String, Value) {
+    (text(name).into_owned(), clean(value))
+}
+
+fn clean(value: &Value) -> Value {
+    match value {
+        Value::String(string) => Value::String(text(string).into_owned()),
+        Value::Array(values) => Value::Array(values.iter().map(clean).collect()),
+        Value::Object(members) => Value::Object(members.iter().map(clean_member).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+/// The place of an item in its group, as `WITH ORDINALITY` counts.
+pub(crate) fn ord(index: usize) -> i64 {
+    index as i64 + 1
+}
+
+/// Idempotency keys.
+#[derive(Debug, Default)]
+pub(crate) struct KeyColumns {
+    tenants: Vec<Option<i32>>,
+    routes: Vec<Option<String>>,
+    keys: Vec<Option<String>>,
+    hashes: Vec<Option<Vec<u8>>>,
+}
+
+impl KeyColumns {
+    pub(crate) fn push(&mut self, key: Option<&IdempotencyKey>) {
+        self.tenants.push(key.map(|key| key.tenant.0));
+        self.routes
+            .push(key.map(|key| text(&key.route).into_owned()));
+        self.keys.push(key.map(|key| text(&key.key).into_owned()));
+        self.hashes.push(key.map(|key| key.body_hash.to_vec()));
+    }
+
+    pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
+        query
+            .bind(self.tenants)
+            .bind(self.routes)
+            .bind(self.keys)
+            .bind(self.hashes)
+    }
+}
+
+/// Whose lease writes to which send.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseColumns {
+    tenants: Vec<i32>,
+    sessions: Vec<Uuid>,
+    boots: Vec<Uuid>,
+    tokens: Vec<Uuid>,
+    sends: Vec<Uuid>,
+}
+
+impl LeaseColumns {
+    pub(crate) fn push(&mut self, key: SessionKey, lease: Lease, send: SendId) {
+        self.tenants.push(key.tenant.0);
+        self.sessions.push(key.session.0);
+        self.boots.push(lease.boot.0);
+        self.tokens.push(lease.token.0);
+        self.sends.push(send.0);
+    }
+
+    pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
+        query
+            .bind(self.tenants)
+            .bind(self.sessions)
+            .bind(self.boots)
+            .bind(self.tokens)
+            .bind(self.sends)
+    }
+}
+
+/// Sums of sends.
+#[derive(Debug, Default)]
+pub(crate) struct TotalColumns {
+    usage: Vec<String>,
+    rounds: Vec<i32>,
+    attempts: Vec<i32>,
+}
+
+impl TotalColumns {
+    pub(crate) fn push(&mut self, totals: &SendTotals) {
+        self.usage.push(json(&totals.usage));
+        self.rounds.push(totals.rounds);
+        self.attempts.push(totals.attempts);
+    }
+
+    pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
+        query.bind(self.usage).bind(self.rounds).bind(self.attempts)
+    }
+}
+
+/// Messages of several items.
+#[derive(Debug, Default)]
+pub(crate) struct MessageColumns {
+    ords: Vec<i64>,
+    places: Vec<i64>,
+    roles: Vec<&'static str>,
+    contents: Vec<String>,
+    tool_calls: Vec<Option<String>>,
+    call_ids: Vec<Option<String>>,
+    names: Vec<Option<String>>,
+    rounds: Vec<i32>,
+    asked_back: Vec<Option<i64>>,
+}
+
+impl MessageColumns {
+    pub(crate) fn push(&mut self, ord: i64, messages: &[NewMessage]) {
+        let maybe_text = |value: &Option<String>| value.as_deref().map(|v| text(v).into_owned());
+        for (place, message) in (0..).zip(messages) {
+            self.ords.push(ord);
+            self.places.push(place);
+            self.roles.push(message.role.as_str());
+            self.contents.push(json(&message.content));
+            let calls = &message.tool_calls;
+            self.tool_calls
+                .push((!calls.is_empty()).then(|| json(calls)));
+            self.call_ids.push(maybe_text(&message.tool_call_id));
+            self.names.push(maybe_text(&message.name));
+            self.rounds.push(message.round);
+            self.asked_back.push(message.asked_back.map(i64::from));
+        }
+    }
+
+    pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
+        query
+            .bind(self.ords)
+            .bind(self.places)
+            .bind(self.roles)
+            .bind(self.contents)
+            .bind(self.tool_calls)
+            .bind(self.call_ids)
+            .bind(self.names)
+            .bind(self.rounds)
+            .bind(self.asked_back)
+    }
+}
+
+/// Usage rows of several items.
+#[derive(Debug, Default)]
+pub(crate) struct UsageColumns {
+    ords: Vec<i64>,
+    rounds: Vec<i32>,
+    attempts: Vec<i32>,
+    models: Vec<String>,
+    usage: Vec<String>,
+}
+
+impl UsageColumns {
+    pub(crate) fn push(&mut self, ord: i64, rows: &[UsageRow]) {
+        for row in rows {
+            self.ords.push(ord);
+            self.rounds.push(row.round);
+            self.attempts.push(row.attempt);
+            self.models.push(text(&row.model).into_owned());
+            self.usage.push(json(&row.usage));
+        }
+    }
+
+    pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
+        query
+            .bind(self.ords)
+            .bind(self.rounds)
+            .bind(self.attempts)
+            .bind(self.models)
+            .bind(self.usage)
+    }
+}
+
+/// Tool calls of several items.
+#[derive(Debug, Default)]
+pub(crate) struct CallColumns {
+    ords: Vec<i64>,
+    ids: Vec<String>,
+    rounds: Vec<i32>,
+    places: Vec<i32>,
+    names: Vec<String>,
+    arguments: Vec<String>,
+    results: Vec<Option<String>>,
+    failed: Vec<bool>,
+}
+
+impl CallColumns {
+    pub(crate) fn push(&mut self, ord: i64, round: i32, calls: &[CallRow]) {
+        for call in calls {
+            self.ords.push(ord);
+            self.ids.push(text(&call.call_id).into_owned());
+            self.rounds.push(round);
+            self.places.push(call.index);
+            self.names.push(text(&call.name).into_owned());
+            self.arguments.push(json(&call.arguments));
+            self.results.push(call.result.as_ref().map(json));
+            self.failed.push(call.failed);
+        }
+    }
+
+    pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
+        query
+            .bind(self.ords)
+            .bind(self.ids)
+            .bind(self.rounds)
+            .bind(self.places)
+            .bind(self.names)
+            .bind(self.arguments)
+            .bind(self.results)
+            .bind(self.failed)
+    }
+}
+
+/// The members of a step's references that are known before its messages are numbered, as JSON
+/// text without braces. `first_seq` goes in front of it.
+pub(crate) fn ref_members(messages: usize, round: Option<&RoundRef>) -> String {
+    let messages = (messages > 0).then(|| format!("\"messages\":{messages}"));
+    let round = round.map(|round| format!("\"round\":{}", json(round)));
+    [messages, round]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_jsonb_cannot_store_is_replaced_wherever_it_stands() {
+        let members = json!({ "a\0": ["x\0", { "b": "\0" }], "c": "\\u0000" });
+        let members = members.as_object().expect("an object");
+        let stored: Value = serde_json::from_str(&metadata(members)).expect("is JSON");
+        let expected = json!({
+            "a\u{fffd}": ["x\u{fffd}", { "b": "\u{fffd}" }],
+            "c": "\\u0000",
+        });
+        assert_eq!(stored, expected);
+    }
+
+    #[test]
+    fn the_members_of_references_are_json_with_braces_around() {
+        let round = RoundRef {
+            index: 0,
+            model: "m\"".to_owned(),
+            usage: mainspring_shared::usage::Usage::default(),
+        };
+        for messages in [0, 2] {
+            for round in [None, Some(&round)] {
+                let text = format!("{{{}}}", ref_members(messages, round));
+                let refs: mainspring_shared::step::StepRefs =
+                    serde_json::from_str(&text).expect(&text);
+                assert_eq!(refs.messages as usize, messages);
+                assert_eq!(refs.round.as_ref(), round);
+            }
+        }
+    }
+}

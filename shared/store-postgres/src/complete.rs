@@ -1,0 +1,287 @@
+//! Making sends final and moving their sessions on.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::step::{Step, StepKind};
+use mainspring_shared::store::{
+    CompleteOutcome, CompleteSend, Completed, Counters, ReadySession, Result, StartedSend, Then,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::claim::started;
+use crate::columns::{
+    LeaseColumns, MessageColumns, TotalColumns, UsageColumns, json, ord, ref_members, text,
+};
+use crate::group::{Group, drive};
+use crate::park::{Written, read_written};
+use crate::retry::{Fault, PgQuery, sql};
+use crate::rows::{Fields, key_columns};
+
+pub(crate) async fn complete(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    items: Vec<CompleteSend>,
+) -> Result<Vec<CompleteOutcome>> {
+    drive(pool, &Complete { at }, &items).await
+}
+
+struct Complete {
+    at: Option<Timestamp>,
+}
+
+impl Group for Complete {
+    type Item = CompleteSend;
+    type Outcome = CompleteOutcome;
+
+    fn clashes(&self, item: &CompleteSend, seen: &mut BTreeSet<SessionKey>) -> bool {
+        !seen.insert(item.key)
+    }
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&CompleteSend],
+    ) -> std::result::Result<Vec<Option<CompleteOutcome>>, Fault> {
+        let query = sql!("leases/complete").bind(self.at.map(|at| at.0));
+        let rows = bind(query, items).fetch_all(&mut *connection).await?;
+        let mut completed: Vec<Option<Box<Completed>>> = items.iter().map(|_| None).collect();
+        let mut unseen = Vec::new();
+        for row in &rows {
+            let mut fields = Fields::new(row, "sends");
+            let ord = fields.ord()?;
+            let (made, kept) = read(&mut fields, items[ord].key)?;
+            if kept && made.next.is_none() {
+                unseen.push(ord);
+            }
+            completed[ord] = Some(Box::new(made));
+        }
+        self.look_again(connection, items, &unseen, &mut completed)
+            .await?;
+        let outcomes = completed.into_iter().map(|made| {
+            let lost = CompleteOutcome::LeaseLost;
+            Some(made.map_or(lost, CompleteOutcome::Completed))
+        });
+        Ok(outcomes.collect())
+    }
+
+    /// The send is final when its last step under this grant says so.
+    async fn read_back(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&CompleteSend],
+    ) -> std::result::Result<Vec<Option<CompleteOutcome>>, Fault> {
+        let asked = items
+            .iter()
+            .map(|item| (item.key, item.lease, item.send_id));
+        let written = read_written(connection, asked).await?;
+        let mut outcomes: Vec<Option<CompleteOutcome>> = Vec::with_capacity(items.len());
+        let mut completed: Vec<Option<Box<Completed>>> = items.iter().map(|_| None).collect();
+        let mut unseen = Vec::new();
+        for (index, (written, item)) in written.into_iter().zip(items).enumerate() {
+            let written = written.unwrap_or_default();
+            let final_step = written
+                .step
+                .as_ref()
+                .filter(|step| step.kind == StepKind::Finished);
+            let Some(step) = final_step else {
+                outcomes.push((!written.held).then_some(CompleteOutcome::LeaseLost));
+                continue;
+            };
+            let mut made = completed_as(step, item.result.status);
+            if !written.held {
+                made.ring = written.ring.filter(|_| item.then == Then::Release);
+            } else if written.is_active {
+                made.next = running(connection, item, written).await?;
+            } else {
+                unseen.push(index);
+            }
+            completed[index] = Some(Box::new(made));
+            outcomes.push(None);
+        }
+        self.look_again(connection, items, &unseen, &mut completed)
+            .await?;
+        for (outcome, made) in outcomes.iter_mut().zip(completed) {
+            if let Some(made) = made {
+                *outcome = Some(CompleteOutcome::Completed(made));
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn unsettled(&self, _: &CompleteSend) -> Result<CompleteOutcome> {
+        Ok(CompleteOutcome::LeaseLost)
+    }
+}
+
+impl Complete {
+    /// Takes the next sends that the statement knew of but did not see.
+    async fn look_again(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&CompleteSend],
+        unseen: &[usize],
+        completed: &mut [Option<Box<Completed>>],
+    ) -> std::result::Result<(), Fault> {
+        if unseen.is_empty() {
+            return Ok(());
+        }
+        let picked = || unseen.iter().map(|index| items[*index]);
+        let (tenants, sessions) = key_columns(picked().map(|item| item.key));
+        let boots: Vec<Uuid> = picked().map(|item| item.lease.boot.0).collect();
+        let tokens: Vec<Uuid> = picked().map(|item| item.lease.token.0).collect();
+        let rows = sql!("leases/take_next")
+            .bind(self.at.map(|at| at.0))
+            .bind(tenants)
+            .bind(sessions)
+            .bind(boots)
+            .bind(tokens)
+            .fetch_all(connection)
+            .await?;
+        for row in &rows {
+            let mut fields = Fields::new(row, "sends");
+            let index = unseen[fields.ord()?];
+            let next = next(&mut fields)?;
+            let ring = fields.ring(items[index].key)?;
+            if let Some(made) = &mut completed[index] {
+                made.next = next;
+                made.ring = ring;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bind(query: PgQuery, items: &[&CompleteSend]) -> PgQuery {
+    let mut leases = LeaseColumns::default();
+    let mut counts: Vec<i64> = Vec::new();
+    let mut refs: Vec<String> = Vec::new();
+    let mut totals = TotalColumns::default();
+    let mut results = ResultColumns::default();
+    let mut releases: Vec<bool> = Vec::new();
+    let mut messages = MessageColumns::default();
+    let mut usage = UsageColumns::default();
+    for (index, item) in items.iter().enumerate() {
+        let ord = ord(index);
+        leases.push(item.key, item.lease, item.send_id);
+        counts.push(item.messages.len() as i64);
+        let mut members = ref_members(item.messages.len(), item.round.as_ref());
+        if !members.is_empty() {
+            members.push(',');
+        }
+        refs.push(members);
+        totals.push(&item.totals);
+        results.push(item);
+        releases.push(item.then == Then::Release);
+        messages.push(ord, &item.messages);
+        usage.push(ord, &item.usage);
+    }
+    let query = totals.bind(leases.bind(query).bind(counts).bind(refs));
+    let query = results.bind(query).bind(releases);
+    usage.bind(messages.bind(query))
+}
+
+/// How sends end.
+#[derive(Debug, Default)]
+struct ResultColumns {
+    statuses: Vec<&'static str>,
+    reasons: Vec<&'static str>,
+    texts: Vec<Option<String>>,
+    outputs: Vec<Option<String>>,
+    errors: Vec<Option<String>>,
+}
+
+impl ResultColumns {
+    fn push(&mut self, item: &CompleteSend) {
+        let result = &item.result;
+        self.statuses.push(result.status.as_str());
+        self.reasons.push(result.stop_reason.as_str());
+        let output_text = result.output_text.as_deref();
+        self.texts.push(output_text.map(|t| text(t).into_owned()));
+        self.outputs.push(result.output.as_ref().map(json));
+        self.errors.push(result.error.as_ref().map(json));
+    }
+
+    fn bind(self, query: PgQuery) -> PgQuery {
+        query
+            .bind(self.statuses)
+            .bind(self.reasons)
+            .bind(self.texts)
+            .bind(self.outputs)
+            .bind(self.errors)
+    }
+}
+
+/// A completed item, and whether the lease was kept for a next send.
+fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<(Completed, bool)> {
+    let next = next(fields)?;
+    let status = fields.name("stored_status", SendStatus::parse)?;
+    let first_seq = fields.take("first_seq")?;
+    let step = fields.take("step")?;
+    let at = fields.time("now")?;
+    let kept = fields.take("kept")?;
+    let ring = fields.ring(key)?;
+    let completed = Completed {
+        status,
+        first_seq,
+        step,
+        at,
+        next,
+        ring,
+    };
+    Ok((completed, kept))
+}
+
+/// The columns of a next send, from `tenant` to `pending`.
+fn next(fields: &mut Fields<'_>) -> Result<Option<(StartedSend, Counters)>> {
+    let record = fields.maybe_send()?;
+    let agent = fields.maybe_agent()?;
+    let counters = Counters {
+        next_seq: fields.take("next_seq")?,
+        pending: fields.take("pending")?,
+        signals: 0,
+    };
+    let Some(record) = record else {
+        return Ok(None);
+    };
+    Ok(Some((started(fields, record, agent, false)?, counters)))
+}
+
+/// A completed item as its final step tells it.
+fn completed_as(step: &Step, asked: SendStatus) -> Completed {
+    let status = step.refs.status.as_deref().and_then(SendStatus::parse);
+    Completed {
+        status: status.unwrap_or(asked),
+        first_seq: step.refs.first_seq.unwrap_or_default(),
+        step: step.n,
+        at: step.at,
+        next: None,
+        ring: None::<ReadySession>,
+    }
+}
+
+/// The send that runs under an item's lease by now.
+async fn running(
+    connection: &mut PgConnection,
+    item: &CompleteSend,
+    written: Written,
+) -> std::result::Result<Option<(StartedSend, Counters)>, Fault> {
+    let rows = sql!("leases/held")
+        .bind(vec![item.key.tenant.0])
+        .bind(vec![item.key.session.0])
+        .bind(vec![item.lease.token.0])
+        .fetch_all(connection)
+        .await?;
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    let mut fields = Fields::new(row, "sends");
+    fields.ord()?;
+    let record = fields.send()?;
+    let agent = fields.maybe_agent()?;
+    let send = started(&fields, record, agent, false)?;
+    Ok(Some((send, written.counters)))
+}

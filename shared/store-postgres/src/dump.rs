@@ -1,0 +1,137 @@
+//! The whole content in a fixed order.
+
+use std::collections::BTreeMap;
+
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::store::{Dump, DumpHot, DumpSession, Result};
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection, PgPool};
+
+use crate::ledger::Hot;
+use crate::retry::{Attempts, Fault, Verdict, sql};
+use crate::rows::Fields;
+
+pub(crate) async fn dump(pool: &PgPool) -> Result<Dump> {
+    let mut attempts = Attempts::default();
+    loop {
+        let dump = match attempts.connection(pool).await {
+            Ok(mut connection) => dump_once(&mut connection).await,
+            Err(fault) => Err(fault),
+        };
+        match dump {
+            Ok(dump) => return Ok(dump),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+type Sessions = BTreeMap<SessionKey, DumpSession>;
+
+async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, Fault> {
+    // One snapshot for all tables.
+    let mut tx = connection
+        .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        .await?;
+    let rows = sql!("reads/dump_boots").fetch_all(&mut *tx).await?;
+    let boots = rows.iter().map(|row| Fields::new(row, "boots").boot());
+    let boots = boots.collect::<Result<Vec<_>>>()?;
+    let rows = sql!("reads/dump_hot").fetch_all(&mut *tx).await?;
+    let sessions = rows.iter().map(|row| {
+        let session = session(&mut Fields::new(row, "session_hot"))?;
+        Ok((session.key, session))
+    });
+    let mut sessions = sessions.collect::<Result<Sessions>>()?;
+    let rows = sql!("reads/dump_sends").fetch_all(&mut *tx).await?;
+    add_sends(&mut sessions, &rows)?;
+    let rows = sql!("reads/dump_messages").fetch_all(&mut *tx).await?;
+    each(&mut sessions, &rows, "messages", |session, fields| {
+        session.messages.push(fields.message()?);
+        Ok(())
+    })?;
+    let rows = sql!("reads/dump_steps").fetch_all(&mut *tx).await?;
+    each(&mut sessions, &rows, "steps", |session, fields| {
+        session.steps.push(fields.step()?);
+        Ok(())
+    })?;
+    let rows = sql!("reads/dump_calls").fetch_all(&mut *tx).await?;
+    each(&mut sessions, &rows, "tool_calls", |session, fields| {
+        session.calls.push((
+            fields.take("call_id")?,
+            SendId(fields.take("send_id")?),
+            fields.take("round")?,
+            fields.take("settled")?,
+        ));
+        Ok(())
+    })?;
+    let rows = sql!("reads/dump_usage").fetch_all(&mut *tx).await?;
+    each(&mut sessions, &rows, "usage_rows", |session, fields| {
+        session.usage.push((
+            SendId(fields.take("send_id")?),
+            fields.take("round")?,
+            fields.take("attempt")?,
+        ));
+        Ok(())
+    })?;
+    tx.commit().await?;
+    Ok(Dump {
+        boots,
+        sessions: sessions.into_values().collect(),
+    })
+}
+
+fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
+    let hot = Hot::read(fields)?;
+    Ok(DumpSession {
+        key: hot.key,
+        hot: DumpHot {
+            lifecycle: hot.lifecycle,
+            owner: hot.owner,
+            token: hot.token,
+            epoch: hot.epoch,
+            next_seq: hot.next_seq,
+            next_position: hot.next_position,
+            next_step: hot.next_step,
+            pending: hot.pending,
+            signals: hot.signals,
+            ready_since: hot.ready_since,
+        },
+        agent_version: fields.take("agent_version")?,
+        sends: Vec::new(),
+        messages: Vec::new(),
+        steps: Vec::new(),
+        calls: Vec::new(),
+        usage: Vec::new(),
+    })
+}
+
+fn add_sends(sessions: &mut Sessions, rows: &[PgRow]) -> Result<()> {
+    for row in rows {
+        let mut fields = Fields::new(row, "sends");
+        let _: i64 = fields.take("ord")?;
+        let send = fields.send()?;
+        if let Some(session) = sessions.get_mut(&send.key) {
+            session.sends.push(send);
+        }
+    }
+    Ok(())
+}
+
+/// Adds each row, which begins with its session's key, to its session.
+fn each(
+    sessions: &mut Sessions,
+    rows: &[PgRow],
+    table: &'static str,
+    mut add: impl FnMut(&mut DumpSession, &mut Fields<'_>) -> Result<()>,
+) -> Result<()> {
+    for row in rows {
+        let mut fields = Fields::new(row, table);
+        let key = fields.key()?;
+        if let Some(session) = sessions.get_mut(&key) {
+            add(session, &mut fields)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Groups: items of different sessions that share a statement and a commit, each with an outcome of
+//! its own.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::store::{Error, Result};
+use sqlx::{PgConnection, PgPool};
+
+use crate::retry::{Attempts, Fault, Verdict};
+
+/// Statements for one group, beyond those that settle an item each.
+const PASSES_SPARE: usize = 8;
+
+/// A step that takes a group.
+pub(crate) trait Group: Sync {
+    /// What is asked for.
+    type Item: Sync;
+    /// What became of it.
+    type Outcome: Send;
+
+    /// Whether an item must not share a statement with those before it, whose sessions `seen`
+    /// collects.
+    fn clashes(&self, item: &Self::Item, seen: &mut BTreeSet<SessionKey>) -> bool;
+
+    /// Runs a group in one transaction. An item without an outcome left nothing behind and has to
+    /// be run again.
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&Self::Item],
+    ) -> std::result::Result<Vec<Option<Self::Outcome>>, Fault>;
+
+    /// Finds out which items took effect, after a transaction whose end is unknown. An item without
+    /// an outcome did not and has to be run again.
+    async fn read_back(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&Self::Item],
+    ) -> std::result::Result<Vec<Option<Self::Outcome>>, Fault>;
+
+    /// What becomes of an item that no number of attempts settled.
+    fn unsettled(&self, item: &Self::Item) -> Result<Self::Outcome>;
+}
+
+/// Runs items in as few transactions as possible, in order, and returns an outcome for each. An
+/// item's bad data fails the call only after its neighbours have been served.
+pub(crate) async fn drive<G: Group>(
+    pool: &PgPool,
+    group: &G,
+    items: &[G::Item],
+) -> Result<Vec<G::Outcome>> {
+    let mut outcomes: Vec<Option<G::Outcome>> = items.iter().map(|_| None).collect();
+    let mut batches = split(group, items);
+    let mut attempts = Attempts::default();
+    let mut bad_data: Option<Error> = None;
+    let mut passes_left = 2 * items.len() + PASSES_SPARE;
+    while let Some(batch) = batches.pop() {
+        let picked: Vec<&G::Item> = batch.iter().map(|index| &items[*index]).collect();
+        if passes_left == 0 {
+            for (index, item) in batch.iter().zip(picked) {
+                outcomes[*index] = Some(group.unsettled(item)?);
+            }
+            continue;
+        }
+        passes_left -= 1;
+        let known = match run(pool, &attempts, group, &picked).await {
+            Ok(known) => known,
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again => {
+                    batches.push(batch);
+                    continue;
+                }
+                Verdict::Lost => read_back(pool, &mut attempts, group, &picked).await?,
+                Verdict::BadData(error) if batch.len() == 1 => {
+                    bad_data.get_or_insert(error);
+                    continue;
+                }
+                Verdict::BadData(_) => {
+                    batches.extend(batch.into_iter().rev().map(|index| vec![index]));
+                    continue;
+                }
+            },
+        };
+        let mut left = Vec::new();
+        for (index, outcome) in batch.into_iter().zip(known) {
+            if outcome.is_none() {
+                left.push(index);
+            }
+            outcomes[index] = outcome;
+        }
+        if !left.is_empty() {
+            batches.push(left);
+        }
+    }
+    if let Some(error) = bad_data {
+        return Err(error);
+    }
+    let settled = outcomes.into_iter().flatten().collect::<Vec<_>>();
+    debug_assert_eq!(settled.len(), items.len(), "every item was settled");
+    Ok(settled)
+}
+
+/// The items in batches that may share a statement; the first batch stands last.
+fn split<G: Group>(group: &G, items: &[G::Item]) -> Vec<Vec<usize>> {
+    let mut batches = Vec::new();
+    let mut batch = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        if group.clashes(item, &mut seen) {
+            batches.push(std::mem::take(&mut batch));
+            seen.clear();
+            group.clashes(item, &mut seen);
+        }
+        batch.push(index);
+    }
+    batches.push(batch);
+    batches.retain(|batch| !batch.is_empty());
+    batches.reverse();
+    batches
+}
+
+async fn run<G: Group>(
+    pool: &PgPool,
+    attempts: &Attempts,
+    group: &G,
+    items: &[&G::Item],
+) -> std::result::Result<Vec<Option<G::Outcome>>, Fault> {
+    let mut connection = attempts.connection(pool).await?;
+    group.run(&mut connection, items).await
+}
+
+async fn read_back<G: Group>(
+    pool: &PgPool,
+    attempts: &mut Attempts,
+    group: &G,
+    items: &[&G::Item],
+) -> Result<Vec<Option<G::Outcome>>> {
+    loop {
+        let read = match attempts.connection(pool).await {
+            Ok(mut connection) => group.read_back(&mut connection, items).await,
+            Err(fault) => Err(fault),
+        };
+        match read {
+            Ok(known) => return Ok(known),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}

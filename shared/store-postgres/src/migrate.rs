@@ -1,0 +1,101 @@
+//! The schema: what this program needs, and bringing a database there.
+
+use mainspring_shared::store::{Error, Result};
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::{Connection, PgConnection, Row};
+
+use crate::retry::{Fault, is_undefined_table, refused};
+use crate::settings::{SchemaPolicy, Settings};
+
+static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");
+
+/// The DDL of every migration, in order, as `SchemaPolicy::Create` applies it.
+pub fn ddl() -> String {
+    let files = MIGRATOR.iter().map(|migration| {
+        let title = format!("-- {:04} {}", migration.version, migration.description);
+        format!("{title}\n\n{}\n", migration.sql.as_str().trim_end())
+    });
+    files.collect::<Vec<_>>().join("\n")
+}
+
+/// The version of the schema that this program needs.
+pub(crate) fn needed() -> i64 {
+    let versions = MIGRATOR.iter().map(|migration| migration.version);
+    versions.max().unwrap_or(0)
+}
+
+/// Compares the version of a schema with the one that this program needs.
+pub(crate) fn compare(found: i64) -> Result<()> {
+    let needed = needed();
+    match found.cmp(&needed) {
+        std::cmp::Ordering::Less => Err(Error::SchemaMissing { found, needed }),
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(Error::SchemaNewer {
+            found,
+            known: needed,
+        }),
+    }
+}
+
+/// Does what the policy says, on a connection of its own: its session ends with it, and so does
+/// the lock that keeps other processes from migrating at the same time.
+pub(crate) async fn prepare(settings: &Settings) -> Result<()> {
+    let mut connection = PgConnection::connect_with(&settings.server()?)
+        .await
+        .map_err(Fault::from)?;
+    let prepared = match settings.schema {
+        SchemaPolicy::Create => migrate(&mut connection).await,
+        SchemaPolicy::Verify => {
+            let found = verify(&mut connection).await?;
+            compare(found)
+        }
+    };
+    // Everything is committed; a failure to say goodbye changes nothing.
+    let _ = connection.close().await;
+    prepared
+}
+
+async fn migrate(connection: &mut PgConnection) -> Result<()> {
+    let found = verify(connection).await?;
+    if found > needed() {
+        return compare(found);
+    }
+    match MIGRATOR.run(connection).await {
+        Ok(()) => Ok(()),
+        // A newer program came in between.
+        Err(MigrateError::VersionMissing(found)) => Err(Error::SchemaNewer {
+            found,
+            known: needed(),
+        }),
+        Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+            Err(Fault::from(error).into())
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// The version of the schema, 0 when there is none. Fails when a migration was changed after it
+/// was applied.
+async fn verify(connection: &mut PgConnection) -> Result<i64> {
+    let applied = sqlx::query(
+        "SELECT m.version, m.checksum FROM _sqlx_migrations m WHERE m.success ORDER BY m.version",
+    )
+    .fetch_all(connection)
+    .await;
+    let applied = match applied {
+        Ok(rows) => rows,
+        Err(error) if is_undefined_table(&error) => return Ok(0),
+        Err(error) => return Err(Fault::from(error).into()),
+    };
+    let mut newest = 0;
+    for row in applied {
+        let version: i64 = row.try_get(0).map_err(refused)?;
+        let checksum: Vec<u8> = row.try_get(1).map_err(refused)?;
+        let known = MIGRATOR.iter().find(|m| m.version == version);
+        if known.is_some_and(|m| *m.checksum != *checksum) {
+            return Err(refused(MigrateError::VersionMismatch(version)));
+        }
+        newest = newest.max(version);
+    }
+    Ok(newest)
+}

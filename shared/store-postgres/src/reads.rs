@@ -1,0 +1,201 @@
+//! Reads.
+
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::message::Message;
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::{SessionRecord, SessionStatus};
+use mainspring_shared::step::Step;
+use mainspring_shared::store::{
+    ListSends, ListSessions, Page, QueueStats, ReadMessages, Result, ScalingStats, ServerInfo,
+};
+use mainspring_shared::time::Timestamp;
+use serde_json::{Map, Value};
+use sqlx::PgPool;
+
+use crate::columns::{metadata, text};
+use crate::migrate::compare;
+use crate::retry::{fetch, sql};
+use crate::rows::{Fields, send_columns, sends_in_order};
+
+pub(crate) async fn now(pool: &PgPool) -> Result<Timestamp> {
+    Ok(server(pool, 0).await?.now)
+}
+
+/// The server, whose schema must be the one that this program needs.
+pub(crate) async fn check(pool: &PgPool) -> Result<ServerInfo> {
+    let rows = fetch(pool, || sql!("reads/schema")).await?;
+    let mut schema = 0;
+    for row in &rows {
+        schema = Fields::new(row, "_sqlx_migrations").take("version")?;
+    }
+    compare(schema)?;
+    server(pool, schema).await
+}
+
+async fn server(pool: &PgPool, schema: i64) -> Result<ServerInfo> {
+    let rows = fetch(pool, || sql!("reads/server")).await?;
+    let mut info = ServerInfo {
+        server: "postgres".to_owned(),
+        schema,
+        now: Timestamp::default(),
+    };
+    for row in &rows {
+        let mut fields = Fields::new(row, "pg_settings");
+        let version: &str = fields.take("version")?;
+        info.server = format!("postgres {version}");
+        info.now = fields.time("now")?;
+    }
+    Ok(info)
+}
+
+pub(crate) async fn sends(
+    pool: &PgPool,
+    ids: &[(TenantId, SendId)],
+) -> Result<Vec<Option<SendRecord>>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = fetch(pool, || {
+        let (tenants, ids) = send_columns(ids.iter().copied());
+        sql!("sends/get").bind(tenants).bind(ids)
+    })
+    .await?;
+    sends_in_order(&rows, ids.len())
+}
+
+pub(crate) async fn session(pool: &PgPool, key: SessionKey) -> Result<Option<SessionRecord>> {
+    let rows = fetch(pool, || {
+        sql!("sessions/get").bind(key.tenant.0).bind(key.session.0)
+    })
+    .await?;
+    let row = rows.first();
+    row.map(|row| Fields::new(row, "sessions").session())
+        .transpose()
+}
+
+pub(crate) async fn list_sessions(
+    pool: &PgPool,
+    query: &ListSessions,
+) -> Result<Page<SessionRecord>> {
+    let wanted = query.metadata.iter();
+    let wanted: Map<String, Value> = wanted
+        .map(|(name, text)| (name.clone(), Value::String(text.clone())))
+        .collect();
+    let rows = fetch(pool, || {
+        sql!("sessions/list")
+            .bind(query.tenant.0)
+            .bind(query.status.map(SessionStatus::as_str))
+            .bind(query.agent.as_deref().map(text))
+            .bind((!wanted.is_empty()).then(|| metadata(&wanted)))
+            .bind(query.before.map(|id| id.0))
+            .bind(i64::from(query.limit) + 1)
+            .persistent(false)
+    })
+    .await?;
+    let records = rows
+        .iter()
+        .map(|row| Fields::new(row, "sessions").session())
+        .collect::<Result<Vec<_>>>()?;
+    Ok(page(records, query.limit))
+}
+
+pub(crate) async fn list_sends(pool: &PgPool, query: &ListSends) -> Result<Page<SendRecord>> {
+    let rows = fetch(pool, || {
+        sql!("sends/list")
+            .bind(query.tenant.0)
+            .bind(query.session.map(|id| id.0))
+            .bind(query.status.map(SendStatus::as_str))
+            .bind(query.before.map(|id| id.0))
+            .bind(i64::from(query.limit) + 1)
+            .persistent(false)
+    })
+    .await?;
+    let records = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "sends");
+        let _: i64 = fields.take("ord")?;
+        fields.send()
+    });
+    Ok(page(records.collect::<Result<Vec<_>>>()?, query.limit))
+}
+
+/// Cuts the one row off that was read to see whether more follow.
+fn page<T>(mut data: Vec<T>, limit: u32) -> Page<T> {
+    let more = data.len() > limit as usize;
+    data.truncate(limit as usize);
+    Page { data, more }
+}
+
+pub(crate) async fn messages(pool: &PgPool, query: ReadMessages) -> Result<Vec<Message>> {
+    let rows = fetch(pool, || {
+        sql!("sessions/messages")
+            .bind(query.key.tenant.0)
+            .bind(query.key.session.0)
+            .bind(query.after)
+            .bind(i64::from(query.limit))
+    })
+    .await?;
+    let messages = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "messages");
+        let _: i64 = fields.take("ord")?;
+        fields.message()
+    });
+    messages.collect()
+}
+
+pub(crate) async fn steps(
+    pool: &PgPool,
+    key: SessionKey,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<Step>> {
+    let rows = fetch(pool, || {
+        sql!("sessions/steps")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(after)
+            .bind(i64::from(limit))
+    })
+    .await?;
+    rows.iter()
+        .map(|row| Fields::new(row, "steps").step())
+        .collect()
+}
+
+/// Per pool, by name; only `only` where given.
+pub(crate) async fn queue_stats(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    only: Option<&str>,
+) -> Result<Vec<QueueStats>> {
+    let rows = fetch(pool, || {
+        sql!("sweeps/queue_stats")
+            .bind(at.map(|at| at.0))
+            .bind(only.map(text))
+    })
+    .await?;
+    let stats = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "session_hot");
+        Ok(QueueStats {
+            pool: fields.take("pool")?,
+            ready: fields.total("ready")?,
+            running: fields.total("running")?,
+            oldest_ready_ms: fields.total("oldest_ready_ms")?,
+        })
+    });
+    stats.collect()
+}
+
+pub(crate) async fn scaling(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    name: &str,
+) -> Result<ScalingStats> {
+    let stats = queue_stats(pool, at, Some(name)).await?;
+    Ok(stats
+        .first()
+        .map_or_else(ScalingStats::default, |stats| ScalingStats {
+            ready: stats.ready,
+            running: stats.running,
+            demand: stats.ready + stats.running,
+        }))
+}

@@ -1,0 +1,337 @@
+//! Rows into words. A row that cannot be read is `Corrupt`, with its table, column and key.
+
+use mainspring_shared::agent::{AgentSpec, Priority};
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::message::{Message, Role};
+use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::session::{SessionRecord, SessionStatus};
+use mainspring_shared::step::{Step, StepKind};
+use mainspring_shared::store::{BootRecord, Error, ReadySession, Result};
+use mainspring_shared::time::Timestamp;
+use serde::de::DeserializeOwned;
+use sqlx::postgres::PgRow;
+use sqlx::{Decode, Postgres, Row, Type};
+use uuid::Uuid;
+
+/// A row's columns, read from left to right.
+pub(crate) struct Fields<'r> {
+    row: &'r PgRow,
+    at: usize,
+    table: &'static str,
+    key: String,
+}
+
+impl<'r> Fields<'r> {
+    pub(crate) fn new(row: &'r PgRow, table: &'static str) -> Self {
+        Self {
+            row,
+            at: 0,
+            table,
+            key: String::new(),
+        }
+    }
+
+    /// The next column.
+    pub(crate) fn take<T>(&mut self, column: &'static str) -> Result<T>
+    where
+        T: Decode<'r, Postgres> + Type<Postgres>,
+    {
+        let value = self.row.try_get(self.at);
+        self.at += 1;
+        value.map_err(|error| self.corrupt(column, error.to_string()))
+    }
+
+    /// Passes columns over.
+    fn skip(&mut self, columns: usize) {
+        self.at += columns;
+    }
+
+    /// The place of an item among those of its statement, from 0.
+    pub(crate) fn ord(&mut self) -> Result<usize> {
+        let ord: i64 = self.take("ord")?;
+        usize::try_from(ord - 1).map_err(|error| self.corrupt("ord", error.to_string()))
+    }
+
+    pub(crate) fn time(&mut self, column: &'static str) -> Result<Timestamp> {
+        self.take(column).map(Timestamp)
+    }
+
+    pub(crate) fn maybe_time(&mut self, column: &'static str) -> Result<Option<Timestamp>> {
+        let time: Option<i64> = self.take(column)?;
+        Ok(time.map(Timestamp))
+    }
+
+    pub(crate) fn key(&mut self) -> Result<SessionKey> {
+        let tenant = TenantId(self.take("tenant")?);
+        let session = SessionId(self.take("session_id")?);
+        Ok(SessionKey { tenant, session })
+    }
+
+    /// JSON text.
+    pub(crate) fn json<T: DeserializeOwned>(&mut self, column: &'static str) -> Result<T> {
+        let text: &str = self.take(column)?;
+        self.parse_json(column, text)
+    }
+
+    fn maybe_json<T: DeserializeOwned>(&mut self, column: &'static str) -> Result<Option<T>> {
+        let text: Option<&str> = self.take(column)?;
+        text.map(|text| self.parse_json(column, text)).transpose()
+    }
+
+    fn parse_json<T: DeserializeOwned>(&self, column: &'static str, text: &str) -> Result<T> {
+        serde_json::from_str(text).map_err(|error| self.corrupt(column, error.to_string()))
+    }
+
+    /// A name of a fixed list.
+    pub(crate) fn name<T>(
+        &mut self,
+        column: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T> {
+        let text: &str = self.take(column)?;
+        parse(text).ok_or_else(|| self.corrupt(column, format!("{text:?} is unknown")))
+    }
+
+    fn maybe_name<T>(
+        &mut self,
+        column: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let text: Option<&str> = self.take(column)?;
+        let Some(text) = text else {
+            return Ok(None);
+        };
+        let value = parse(text);
+        value.map_or_else(
+            || Err(self.corrupt(column, format!("{text:?} is unknown"))),
+            |value| Ok(Some(value)),
+        )
+    }
+
+    pub(crate) fn corrupt(&self, column: &'static str, detail: String) -> Error {
+        Error::Corrupt {
+            table: self.table,
+            column,
+            row: self.key.clone(),
+            detail,
+        }
+    }
+
+    /// The columns of a send, from `tenant` to `finished_at`; none where they are all null.
+    pub(crate) fn maybe_send(&mut self) -> Result<Option<SendRecord>> {
+        let tenant: Option<i32> = self.take("tenant")?;
+        if let Some(tenant) = tenant {
+            self.send_of(TenantId(tenant)).map(Some)
+        } else {
+            self.skip(SEND_COLUMNS - 1);
+            Ok(None)
+        }
+    }
+
+    /// The columns of a send, from `tenant` to `finished_at`.
+    pub(crate) fn send(&mut self) -> Result<SendRecord> {
+        let tenant = TenantId(self.take("tenant")?);
+        self.send_of(tenant)
+    }
+
+    fn send_of(&mut self, tenant: TenantId) -> Result<SendRecord> {
+        let id = SendId(self.take("send_id")?);
+        self.key = id.to_string();
+        let session = SessionId(self.take("session_id")?);
+        Ok(SendRecord {
+            id,
+            key: SessionKey { tenant, session },
+            position: self.take("position")?,
+            status: self.name("status", SendStatus::parse)?,
+            waiting_on: self.maybe_name("waiting_on", WaitingOn::parse)?,
+            stop_reason: self.maybe_name("stop_reason", StopReason::parse)?,
+            input: self.json("input")?,
+            options: self.json("options")?,
+            agent_version: self.take("agent_version")?,
+            output_text: self.take("output_text")?,
+            output: self.maybe_json("output")?,
+            error: self.maybe_json("error")?,
+            usage: self.maybe_json("usage")?.unwrap_or_default(),
+            rounds: self.take("rounds")?,
+            attempts: self.take("attempts")?,
+            crashes: self.take("crashes")?,
+            cancel_requested: self.take("cancel_requested")?,
+            deadline_at: self.maybe_time("deadline_at")?,
+            alarm_at: self.maybe_time("alarm_at")?,
+            first_step: self.take("first_step")?,
+            created_at: self.time("created_at")?,
+            started_at: self.maybe_time("started_at")?,
+            finished_at: self.maybe_time("finished_at")?,
+        })
+    }
+
+    /// An agent, where the row has one.
+    pub(crate) fn maybe_agent(&mut self) -> Result<Option<AgentSpec>> {
+        self.maybe_json("spec")
+    }
+
+    /// The columns of a message, from `seq` to `created_at`.
+    pub(crate) fn message(&mut self) -> Result<Message> {
+        let seq: i64 = self.take("seq")?;
+        self.key = seq.to_string();
+        let tool_calls: Option<Vec<_>>;
+        Ok(Message {
+            seq,
+            send_id: SendId(self.take("send_id")?),
+            role: self.name("role", role)?,
+            content: self.json("content")?,
+            tool_calls: {
+                tool_calls = self.maybe_json("tool_calls")?;
+                tool_calls.unwrap_or_default()
+            },
+            tool_call_id: self.take("tool_call_id")?,
+            name: self.take("name")?,
+            round: self.take("round")?,
+            asked_at_seq: self.take("asked_at_seq")?,
+            epoch: self.take("epoch")?,
+            created_at: self.time("created_at")?,
+        })
+    }
+
+    /// The columns of a step, from `n` to `refs`.
+    pub(crate) fn step(&mut self) -> Result<Step> {
+        let n: i64 = self.take("n")?;
+        self.key = n.to_string();
+        Ok(Step {
+            n,
+            send_id: SendId(self.take("send_id")?),
+            kind: self.name("kind", StepKind::parse)?,
+            epoch: self.take("epoch")?,
+            boot: BootId(self.take("boot")?),
+            at: self.time("at")?,
+            refs: self.json("refs")?,
+        })
+    }
+
+    /// The columns of a session as it is shown, from `tenant` to `status`.
+    pub(crate) fn session(&mut self) -> Result<SessionRecord> {
+        let key = self.key()?;
+        self.key = key.to_string();
+        Ok(SessionRecord {
+            key,
+            agent: self.json("spec")?,
+            agent_version: self.take("agent_version")?,
+            metadata: self.json("metadata")?,
+            messages: self.take("messages")?,
+            created_at: self.time("created_at")?,
+            updated_at: self.time("updated_at")?,
+            status: self.name("status", SessionStatus::parse)?,
+        })
+    }
+
+    /// The columns of a boot, from `boot_id` to `dead_at`.
+    pub(crate) fn boot(&mut self) -> Result<BootRecord> {
+        let id = BootId(self.take("boot_id")?);
+        self.key = id.to_string();
+        Ok(BootRecord {
+            id,
+            role: self.name("role", mainspring_shared::store::Role::parse)?,
+            name: self.take("name")?,
+            pool: self.take("pool")?,
+            concurrency: self.count("concurrency")?,
+            in_flight: self.count("in_flight")?,
+            started_at: self.time("started_at")?,
+            lease_until: self.time("lease_until")?,
+            dead_at: self.maybe_time("dead_at")?,
+        })
+    }
+
+    /// A number of things in an `INTEGER`.
+    fn count(&mut self, column: &'static str) -> Result<u32> {
+        let count: i32 = self.take(column)?;
+        u32::try_from(count).map_err(|error| self.corrupt(column, error.to_string()))
+    }
+
+    /// A number of things in a `BIGINT`.
+    pub(crate) fn total(&mut self, column: &'static str) -> Result<u64> {
+        let total: i64 = self.take(column)?;
+        u64::try_from(total).map_err(|error| self.corrupt(column, error.to_string()))
+    }
+
+    /// The columns `tenant, session_id, signals`; none where they are null.
+    pub(crate) fn maybe_signals(&mut self) -> Result<Option<(SessionKey, i32)>> {
+        let tenant: Option<i32> = self.take("tenant")?;
+        let session: Option<Uuid> = self.take("session_id")?;
+        let signals: Option<i32> = self.take("signals")?;
+        let Some(((tenant, session), signals)) = tenant.zip(session).zip(signals) else {
+            return Ok(None);
+        };
+        let key = SessionKey {
+            tenant: TenantId(tenant),
+            session: SessionId(session),
+        };
+        Ok(Some((key, signals)))
+    }
+
+    /// The columns `ready_since, pool, priority`; none unless the session is ready.
+    pub(crate) fn ring(&mut self, key: SessionKey) -> Result<Option<ReadySession>> {
+        let ready_since = self.maybe_time("ready_since")?;
+        let pool: &str = self.take("pool")?;
+        let priority = priority_of(self.take("priority")?);
+        Ok(ready_since.map(|ready_since| ReadySession {
+            key,
+            pool: pool.to_owned(),
+            priority,
+            ready_since,
+        }))
+    }
+}
+
+/// Columns of a send, from `tenant` to `finished_at`.
+const SEND_COLUMNS: usize = 24;
+
+fn role(text: &str) -> Option<Role> {
+    let mut roles = [Role::User, Role::Assistant, Role::Tool].into_iter();
+    roles.find(|role| role.as_str() == text)
+}
+
+/// A priority's number in the database.
+pub(crate) fn priority_number(priority: Priority) -> i16 {
+    match priority {
+        Priority::High => 0,
+        Priority::Low => 1,
+    }
+}
+
+/// The priority with this number.
+pub(crate) fn priority_of(number: i16) -> Priority {
+    if number == 0 {
+        Priority::High
+    } else {
+        Priority::Low
+    }
+}
+
+/// Puts the records that a statement returned, each behind its item's place, into their items'
+/// order.
+pub(crate) fn sends_in_order(rows: &[PgRow], items: usize) -> Result<Vec<Option<SendRecord>>> {
+    let mut found = vec![None; items];
+    for row in rows {
+        let mut fields = Fields::new(row, "sends");
+        let ord = fields.ord()?;
+        let send = fields.send()?;
+        if let Some(place) = found.get_mut(ord) {
+            *place = Some(send);
+        }
+    }
+    Ok(found)
+}
+
+/// The columns `tenant, id` of session keys.
+pub(crate) fn key_columns(keys: impl IntoIterator<Item = SessionKey>) -> (Vec<i32>, Vec<Uuid>) {
+    let columns = keys.into_iter().map(|key| (key.tenant.0, key.session.0));
+    columns.unzip()
+}
+
+/// The columns `tenant, id` of sends.
+pub(crate) fn send_columns(
+    ids: impl IntoIterator<Item = (TenantId, SendId)>,
+) -> (Vec<i32>, Vec<Uuid>) {
+    let columns = ids.into_iter().map(|(tenant, id)| (tenant.0, id.0));
+    columns.unzip()
+}

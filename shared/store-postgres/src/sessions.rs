@@ -1,0 +1,311 @@
+//! Creating, changing and deleting sessions.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
+use mainspring_shared::send::SendResult;
+use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
+use mainspring_shared::step::StepRefs;
+use mainspring_shared::store::{
+    CreateOutcome, DeleteOutcome, Error, IdempotencyKey, NewSession, Result, SessionPatch,
+    UpdateOutcome,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::{Connection, PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::accept::lookup;
+use crate::columns::{KeyColumns, json, metadata, text};
+use crate::group::{Group, drive};
+use crate::ledger::{Active, Ledger};
+use crate::retry::{Attempts, Fault, Verdict, sql};
+use crate::rows::{Fields, key_columns};
+
+pub(crate) async fn create(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    items: Vec<(NewSession, Option<IdempotencyKey>)>,
+) -> Result<Vec<CreateOutcome>> {
+    drive(pool, &Create { at }, &items).await
+}
+
+struct Create {
+    at: Option<Timestamp>,
+}
+
+impl Group for Create {
+    type Item = (NewSession, Option<IdempotencyKey>);
+    type Outcome = CreateOutcome;
+
+    fn clashes(&self, item: &Self::Item, seen: &mut BTreeSet<SessionKey>) -> bool {
+        !seen.insert(item.0.key)
+    }
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&Self::Item],
+    ) -> std::result::Result<Vec<Option<CreateOutcome>>, Fault> {
+        let created = self.store(connection, items).await?;
+        let mut outcomes: Vec<Option<CreateOutcome>> = created
+            .iter()
+            .zip(items)
+            .map(|(created, (new, _))| created.map(|now| created_as(new, now)))
+            .collect();
+        let met = items.iter().enumerate().zip(&created);
+        let met = met.filter_map(|((index, (_, key)), created)| match created {
+            None => Some((index, key.as_ref()?)),
+            Some(_) => None,
+        });
+        let met: Vec<_> = met.collect();
+        for (index, resource) in lookup(connection, met).await? {
+            outcomes[index] = Some(match resource {
+                Some(resource) => CreateOutcome::Replayed(SessionId(resource)),
+                None => CreateOutcome::Mismatch,
+            });
+        }
+        Ok(outcomes)
+    }
+
+    async fn read_back(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&Self::Item],
+    ) -> std::result::Result<Vec<Option<CreateOutcome>>, Fault> {
+        let (tenants, sessions) = key_columns(items.iter().map(|(new, _)| new.key));
+        let rows = sql!("sessions/created")
+            .bind(tenants)
+            .bind(sessions)
+            .fetch_all(connection)
+            .await?;
+        let mut found: Vec<_> = items.iter().map(|_| None).collect();
+        for row in &rows {
+            let mut fields = Fields::new(row, "sessions");
+            let ord = fields.ord()?;
+            found[ord] = Some(created_as(&items[ord].0, fields.time("created_at")?));
+        }
+        Ok(found)
+    }
+
+    fn unsettled(&self, _: &Self::Item) -> Result<CreateOutcome> {
+        Err(Error::Unavailable {
+            source: "an idempotency key was taken and freed again and again".into(),
+        })
+    }
+}
+
+impl Create {
+    /// When each item was created; none where it met its idempotency key.
+    async fn store(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&(NewSession, Option<IdempotencyKey>)],
+    ) -> std::result::Result<Vec<Option<Timestamp>>, Fault> {
+        let agent = |item: &&(NewSession, _)| item.0.agent.clone();
+        let (tenants, sessions) = key_columns(items.iter().map(|(new, _)| new.key));
+        let specs: Vec<String> = items.iter().map(|(new, _)| json(&new.agent)).collect();
+        let names = items
+            .iter()
+            .map(|item| agent(item).name.map(|name| text(&name).into_owned()));
+        let data: Vec<String> = items
+            .iter()
+            .map(|(new, _)| metadata(&new.metadata))
+            .collect();
+        let pools = items
+            .iter()
+            .map(|(new, _)| text(new.agent.pool()).into_owned());
+        let mut keys = KeyColumns::default();
+        for (_, key) in items {
+            keys.push(key.as_ref());
+        }
+        let query = sql!("sessions/create")
+            .bind(self.at.map(|at| at.0))
+            .bind(tenants)
+            .bind(sessions)
+            .bind(specs)
+            .bind(names.collect::<Vec<_>>())
+            .bind(data)
+            .bind(pools.collect::<Vec<_>>());
+        let rows = keys.bind(query).fetch_all(connection).await?;
+        let mut created = vec![None; items.len()];
+        for row in &rows {
+            let mut fields = Fields::new(row, "sessions");
+            created[fields.ord()?] = Some(fields.time("now")?);
+        }
+        Ok(created)
+    }
+}
+
+fn created_as(new: &NewSession, now: Timestamp) -> CreateOutcome {
+    CreateOutcome::Created(Box::new(SessionRecord {
+        key: new.key,
+        status: SessionStatus::Idle,
+        agent: new.agent.clone(),
+        agent_version: 1,
+        metadata: new.metadata.clone(),
+        messages: 0,
+        created_at: now,
+        updated_at: now,
+    }))
+}
+
+/// Reads a session; none when it is unknown or deleted.
+pub(crate) async fn read(
+    connection: &mut PgConnection,
+    key: SessionKey,
+) -> std::result::Result<Option<SessionRecord>, Fault> {
+    let row = sql!("sessions/get")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_optional(connection)
+        .await?;
+    let record = row.map(|row| Fields::new(&row, "sessions").session());
+    Ok(record.transpose()?)
+}
+
+pub(crate) async fn update(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    key: SessionKey,
+    patch: &SessionPatch,
+) -> Result<UpdateOutcome> {
+    let mut attempts = Attempts::default();
+    loop {
+        let updated = match attempts.connection(pool).await {
+            Ok(mut connection) => update_once(&mut connection, at, key, patch).await,
+            Err(fault) => Err(fault),
+        };
+        match updated {
+            Ok(outcome) => return Ok(outcome),
+            // A repeat stores the same agent as one more version: the same session, read twice.
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn update_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    key: SessionKey,
+    patch: &SessionPatch,
+) -> std::result::Result<UpdateOutcome, Fault> {
+    let mut tx = connection.begin().await?;
+    // No step is written, so no process has to stand for one.
+    let nobody = BootId(Uuid::nil());
+    let mut ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
+    let now = ledger.now;
+    let hot = ledger.hot.get_mut(&key);
+    let Some(hot) = hot.filter(|hot| hot.lifecycle != Lifecycle::Deleted) else {
+        return Ok(UpdateOutcome::NotFound);
+    };
+    if let Some(agent) = &patch.agent {
+        hot.pool = text(agent.pool()).into_owned();
+    }
+    hot.lifecycle = match patch.closed {
+        Some(true) => Lifecycle::Closed,
+        Some(false) => Lifecycle::Open,
+        None => hot.lifecycle,
+    };
+    ledger.write(&mut tx).await?;
+    let name = patch.agent.as_ref().and_then(|agent| agent.name.as_deref());
+    sql!("sessions/update")
+        .bind(now.0)
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(patch.agent.as_ref().map(json))
+        .bind(name.map(text))
+        .bind(patch.metadata.as_ref().map(metadata))
+        .execute(&mut *tx)
+        .await?;
+    let record = read(&mut tx, key).await?;
+    tx.commit().await?;
+    let updated = record.map(|record| UpdateOutcome::Updated(Box::new(record)));
+    Ok(updated.unwrap_or(UpdateOutcome::NotFound))
+}
+
+pub(crate) async fn delete(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    key: SessionKey,
+    boot: BootId,
+) -> Result<DeleteOutcome> {
+    let mut attempts = Attempts::default();
+    loop {
+        let deleted = match attempts.connection(pool).await {
+            Ok(mut connection) => {
+                delete_once(&mut connection, at, key, boot, attempts.any_lost()).await
+            }
+            Err(fault) => Err(fault),
+        };
+        match deleted {
+            Ok(outcome) => return Ok(outcome),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn delete_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    key: SessionKey,
+    boot: BootId,
+    was_lost: bool,
+) -> std::result::Result<DeleteOutcome, Fault> {
+    let mut tx = connection.begin().await?;
+    let mut ledger = Ledger::lock(&mut tx, at, boot, [key]).await?;
+    let Some(hot) = ledger.hot.get(&key) else {
+        return Ok(DeleteOutcome::NotFound);
+    };
+    if hot.lifecycle == Lifecycle::Deleted {
+        // An earlier attempt deleted it; what it ended can be read from the steps.
+        return Ok(if was_lost {
+            DeleteOutcome::Deleted {
+                cancelled: Vec::new(),
+                owner: None,
+                last_step: hot.next_step - 1,
+            }
+        } else {
+            DeleteOutcome::NotFound
+        });
+    }
+    let owner = hot.owner;
+    let cancelled = ledger.read_open_sends(&mut tx).await?;
+    end_all(&mut ledger, key, &cancelled);
+    let last_step = ledger.hot.get(&key).map_or(0, |hot| hot.next_step - 1);
+    ledger.write(&mut tx).await?;
+    sql!("sessions/erase")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    Ok(DeleteOutcome::Deleted {
+        cancelled,
+        owner,
+        last_step,
+    })
+}
+
+/// Ends open sends under one grant and leaves the hot row as a tombstone.
+fn end_all(ledger: &mut Ledger, key: SessionKey, open: &[SendId]) {
+    let epoch = ledger.grant(key);
+    for id in open {
+        let end = SendResult::cancelled();
+        ledger.finish(key, *id, end, epoch, StepRefs::default());
+    }
+    if let Some(hot) = ledger.hot.get_mut(&key) {
+        hot.lifecycle = Lifecycle::Deleted;
+        hot.owner = None;
+        hot.token = None;
+        hot.ready_since = None;
+        hot.pending = 0;
+        hot.active = Active::None;
+        hot.signals = 0;
+    }
+}

@@ -1,0 +1,135 @@
+//! What the store is opened with, and the pools that follow from it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use mainspring_shared::store::Result;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::retry::refused;
+
+/// What happens to the schema when the store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SchemaPolicy {
+    /// It is brought up to date. Safe while any number of processes do the same.
+    #[default]
+    Create,
+    /// Nothing is changed; a schema that is not up to date is an error.
+    Verify,
+}
+
+/// How the store reaches its database. `Debug` does not show the address, which may hold a
+/// password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+    pub url: String,
+    /// What happens to the schema.
+    pub schema: SchemaPolicy,
+    /// Connections for what commits synchronously.
+    pub writers: u32,
+    /// Connections for claims, renewals and reads by key.
+    pub claimers: u32,
+    /// Connections for lists, counts and the audit.
+    pub readers: u32,
+    /// How long a step waits for a connection. Within it, a restart of the server goes unnoticed.
+    pub acquire_timeout: Duration,
+    /// How long the server works on one statement of a step.
+    pub statement_timeout: Duration,
+    /// How long the server works on one list, count or audit query.
+    pub read_timeout: Duration,
+}
+
+impl Settings {
+    /// Settings for the database at `url`, with defaults for the rest.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            schema: SchemaPolicy::default(),
+            writers: 8,
+            claimers: 4,
+            readers: 2,
+            acquire_timeout: Duration::from_secs(5),
+            statement_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_mins(2),
+        }
+    }
+
+    /// What every connection is opened with.
+    pub(crate) fn server(&self) -> Result<PgConnectOptions> {
+        let options = PgConnectOptions::from_str(&self.url).map_err(refused)?;
+        Ok(options.application_name("mainspring").options([
+            ("jit", "off"),
+            ("idle_in_transaction_session_timeout", "60s"),
+        ]))
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("schema", &self.schema)
+            .field("writers", &self.writers)
+            .field("claimers", &self.claimers)
+            .field("readers", &self.readers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The connections, by what they are for.
+#[derive(Debug, Clone)]
+pub(crate) struct Pools {
+    /// Commits are on disk when they are answered.
+    pub(crate) writers: PgPool,
+    /// Commits are on disk soon after they are answered.
+    pub(crate) claimers: PgPool,
+    /// Read-only, with plans made for the question at hand.
+    pub(crate) readers: PgPool,
+}
+
+/// Every table lookup of the steps is by key. Generic plans save planning them again, and these
+/// costs keep the planner from preferring a scan over a table that is small only now.
+const KEYED: [(&str, &str); 7] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_mergejoin", "off"),
+    ("random_page_cost", "0.02"),
+    ("seq_page_cost", "0.02"),
+    ("lock_timeout", "2s"),
+];
+
+/// Opens the pools; connections are made when they are needed.
+pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
+    let keyed = settings
+        .server()?
+        .options(KEYED)
+        .options([("statement_timeout", millis(settings.statement_timeout))]);
+    let readers = settings.server()?.options([
+        ("plan_cache_mode", "force_custom_plan".to_owned()),
+        ("default_transaction_read_only", "on".to_owned()),
+        ("statement_timeout", millis(settings.read_timeout)),
+    ]);
+    let pool = |connections: u32, options| {
+        PgPoolOptions::new()
+            .max_connections(connections.max(1))
+            .acquire_timeout(settings.acquire_timeout)
+            .test_before_acquire(false)
+            .max_lifetime(Duration::from_mins(30))
+            .connect_lazy_with(options)
+    };
+    Ok(Pools {
+        writers: pool(settings.writers, keyed.clone()),
+        claimers: pool(
+            settings.claimers,
+            keyed.options([("synchronous_commit", "off")]),
+        ),
+        readers: pool(settings.readers, readers),
+    })
+}
+
+fn millis(duration: Duration) -> String {
+    duration.as_millis().to_string()
+}

@@ -1,0 +1,252 @@
+//! The port: each method is one function of a noun.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::message::Message;
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::step::Step;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
+    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
+    DeleteOutcome, Dump, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
+    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
+    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+};
+use mainspring_shared::time::Timestamp;
+
+use crate::claim::Doubtful;
+use crate::settings::{Pools, Settings, pools};
+use crate::{
+    accept, audit, boots, cancel, claim, complete, dump, migrate, park, reads, rounds, sessions,
+    sweep,
+};
+
+/// The store port on Postgres. Its futures are to be polled to completion: one that is dropped may
+/// have taken effect.
+pub struct PostgresStore {
+    pools: Pools,
+    doubtful: Doubtful,
+}
+
+impl PostgresStore {
+    /// Reaches the database, does with the schema what the settings say, and opens the store.
+    ///
+    /// Fails with `SchemaMissing`, `SchemaNewer`, `Unavailable`, or `Refused` for an address that
+    /// cannot be read or a migration that was changed after it was applied.
+    pub async fn open(settings: &Settings) -> Result<Self> {
+        migrate::prepare(settings).await?;
+        Ok(Self {
+            pools: pools(settings)?,
+            doubtful: Doubtful::default(),
+        })
+    }
+
+    /// Closes every connection, once those in use are done.
+    pub async fn close(&self) {
+        self.pools.writers.close().await;
+        self.pools.claimers.close().await;
+        self.pools.readers.close().await;
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn now(&self) -> Result<Timestamp> {
+        reads::now(&self.pools.claimers).await
+    }
+
+    async fn check(&self) -> Result<ServerInfo> {
+        reads::check(&self.pools.claimers).await
+    }
+
+    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
+        boots::register(&self.pools.writers, at, boot).await
+    }
+
+    async fn renew_boot(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        ttl: Duration,
+        in_flight: u32,
+    ) -> Result<Renewal> {
+        boots::renew(
+            &self.pools.claimers,
+            &self.doubtful,
+            at,
+            boot,
+            ttl,
+            in_flight,
+        )
+        .await
+    }
+
+    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()> {
+        boots::stop(&self.pools.writers, at, boot).await
+    }
+
+    async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
+        boots::list(&self.pools.readers, at).await
+    }
+
+    async fn create_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewSession, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateOutcome>> {
+        sessions::create(&self.pools.writers, at, items).await
+    }
+
+    async fn update_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        patch: SessionPatch,
+    ) -> Result<UpdateOutcome> {
+        sessions::update(&self.pools.writers, at, key, &patch).await
+    }
+
+    async fn delete_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        boot: BootId,
+    ) -> Result<DeleteOutcome> {
+        sessions::delete(&self.pools.writers, at, key, boot).await
+    }
+
+    async fn accept_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AcceptSend>,
+    ) -> Result<Vec<AcceptOutcome>> {
+        accept::accept(&self.pools.writers, at, boot, items).await
+    }
+
+    async fn cancel_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<(TenantId, SendId)>,
+    ) -> Result<Vec<CancelOutcome>> {
+        cancel::cancel(&self.pools.writers, at, boot, &items).await
+    }
+
+    async fn resume_recovery(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        key: SessionKey,
+    ) -> Result<Option<SendId>> {
+        cancel::resume_recovery(&self.pools.writers, at, boot, key).await
+    }
+
+    async fn claim_sessions(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<ClaimSession>,
+    ) -> Result<Vec<ClaimOutcome>> {
+        claim::claim(&self.pools.claimers, &self.doubtful, at, boot, items).await
+    }
+
+    async fn append_rounds(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<AppendRound>,
+    ) -> Result<Vec<AppendOutcome>> {
+        rounds::append(&self.pools.writers, at, items).await
+    }
+
+    async fn complete_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<CompleteSend>,
+    ) -> Result<Vec<CompleteOutcome>> {
+        complete::complete(&self.pools.writers, at, items).await
+    }
+
+    async fn park_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ParkSend>,
+    ) -> Result<Vec<ParkOutcome>> {
+        park::park(&self.pools.writers, at, items).await
+    }
+
+    async fn release_sessions(
+        &self,
+        _at: Option<Timestamp>,
+        items: Vec<ReleaseSession>,
+    ) -> Result<Vec<bool>> {
+        park::release(&self.pools.writers, items).await
+    }
+
+    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {
+        sweep::ready(&self.pools.claimers, at, &query).await
+    }
+
+    async fn sweep_alarms(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        limit: u32,
+    ) -> Result<AlarmSweep> {
+        sweep::alarms(&self.pools.writers, at, boot, limit).await
+    }
+
+    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        sweep::retention(&self.pools.writers, at, keep).await
+    }
+
+    async fn get_sends(&self, ids: Vec<(TenantId, SendId)>) -> Result<Vec<Option<SendRecord>>> {
+        reads::sends(&self.pools.claimers, &ids).await
+    }
+
+    async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>> {
+        reads::session(&self.pools.claimers, key).await
+    }
+
+    async fn list_sessions(&self, query: ListSessions) -> Result<Page<SessionRecord>> {
+        reads::list_sessions(&self.pools.readers, &query).await
+    }
+
+    async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
+        reads::list_sends(&self.pools.readers, &query).await
+    }
+
+    async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
+        reads::messages(&self.pools.claimers, query).await
+    }
+
+    async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
+        reads::steps(&self.pools.claimers, key, after, limit).await
+    }
+
+    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        reads::queue_stats(&self.pools.readers, at, None).await
+    }
+
+    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats> {
+        reads::scaling(&self.pools.readers, at, pool).await
+    }
+
+    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>> {
+        audit::audit(&self.pools.readers, at, options).await
+    }
+
+    async fn dump(&self) -> Result<Dump> {
+        dump::dump(&self.pools.readers).await
+    }
+}

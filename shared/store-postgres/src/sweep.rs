@@ -1,0 +1,205 @@
+//! The sweeps: what is ready, due, or old.
+
+use std::time::Duration;
+
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::send::{SendResult, SendStatus, StopReason};
+use mainspring_shared::store::{AlarmSweep, Result, SweepReady, Swept};
+use mainspring_shared::time::Timestamp;
+use sqlx::{Connection, PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::ledger::{Ledger, now};
+use crate::retry::{Attempts, Fault, Verdict, execute, fetch, sql};
+use crate::rows::Fields;
+
+/// Rows that one call of the retention deletes of each kind.
+const RETENTION_ROWS: i64 = 1_000;
+
+/// Ready sessions without a live owner, oldest first. One row more than asked for tells whether
+/// more follow.
+pub(crate) async fn ready(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    query: &SweepReady,
+) -> Result<Swept> {
+    let after = query
+        .after
+        .map_or((i64::MIN, i32::MIN, Uuid::nil()), |(time, key)| {
+            (time.0, key.tenant.0, key.session.0)
+        });
+    let rows = fetch(pool, || {
+        sql!("sweeps/ready")
+            .bind(at.map(|at| at.0))
+            .bind(query.older_than_ms)
+            .bind(after.0)
+            .bind(after.1)
+            .bind(after.2)
+            .bind(query.pool.clone())
+            .bind(i64::from(query.limit) + 1)
+    })
+    .await?;
+    let mut sessions = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let mut fields = Fields::new(row, "session_hot");
+        let key = fields.key()?;
+        sessions.extend(fields.ring(key)?);
+    }
+    let more = sessions.len() > query.limit as usize;
+    sessions.truncate(query.limit as usize);
+    let last = sessions.last().filter(|_| more);
+    let next = last.map(|ready| (ready.ready_since, ready.key));
+    Ok(Swept { sessions, next })
+}
+
+/// Serves due alarms, oldest first. What someone else has locked is left to him or to the next
+/// sweep.
+pub(crate) async fn alarms(
+    pool: &PgPool,
+    at: Option<Timestamp>,
+    boot: BootId,
+    limit: u32,
+) -> Result<AlarmSweep> {
+    let mut attempts = Attempts::default();
+    loop {
+        let swept = match attempts.connection(pool).await {
+            Ok(mut connection) => alarms_once(&mut connection, at, boot, limit).await,
+            Err(fault) => Err(fault),
+        };
+        match swept {
+            Ok(sweep) => return Ok(sweep),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn alarms_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    boot: BootId,
+    limit: u32,
+) -> std::result::Result<AlarmSweep, Fault> {
+    let mut tx = connection.begin().await?;
+    let now = now(&mut tx, at).await?;
+    let due = due(&mut tx, now, limit).await?;
+    let mut sweep = AlarmSweep {
+        now,
+        ..AlarmSweep::default()
+    };
+    if !due.is_empty() {
+        let keys = due.iter().map(|(key, _)| *key);
+        let mut ledger = Ledger::lock(&mut tx, Some(now), boot, keys).await?;
+        let ids = due.iter().map(|(key, id)| (key.tenant, *id));
+        ledger.read_sends(&mut tx, ids).await?;
+        ledger.read_speakers(&mut tx).await?;
+        for (key, id) in due {
+            serve(&mut ledger, key, id, &mut sweep);
+        }
+        ledger.write(&mut tx).await?;
+    }
+    let next = sql!("sweeps/next_alarm").fetch_optional(&mut *tx).await?;
+    if let Some(row) = next {
+        sweep.next_alarm_at = Some(Fields::new(&row, "sends").time("alarm_at")?);
+    }
+    tx.commit().await?;
+    Ok(sweep)
+}
+
+/// Locks the sessions of due alarms.
+async fn due(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    limit: u32,
+) -> std::result::Result<Vec<(SessionKey, SendId)>, Fault> {
+    let rows = sql!("sweeps/due")
+        .bind(now.0)
+        .bind(i64::from(limit))
+        .fetch_all(connection)
+        .await?;
+    let due = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "sends");
+        let key = fields.key()?;
+        Ok((key, SendId(fields.take("send_id")?)))
+    });
+    Ok(due.collect::<Result<_>>()?)
+}
+
+/// Serves one alarm, if it is still due now that the session is locked.
+fn serve(ledger: &mut Ledger, key: SessionKey, id: SendId, sweep: &mut AlarmSweep) {
+    let now = ledger.now;
+    let tenant: TenantId = key.tenant;
+    let owned = ledger.hot.get(&key).is_some_and(|hot| hot.owner.is_some());
+    let Some(send) = ledger.sends.get(&(tenant, id)) else {
+        return;
+    };
+    if send.alarm_at.is_none_or(|alarm_at| alarm_at > now) {
+        return;
+    }
+    sweep.served += 1;
+    let too_late = send.deadline_at.is_some_and(|deadline| deadline <= now);
+    let (status, priority) = (send.status, send.options.priority);
+    match status {
+        SendStatus::Queued if too_late => {
+            let step = ledger.finish_queued(key, id, past_deadline());
+            sweep.finished.push((key, id, step));
+        }
+        // Its worker watches the deadline.
+        SendStatus::Running if owned => ledger.change(tenant, id, |send| send.alarm_at = None),
+        SendStatus::Running | SendStatus::Waiting if too_late => {
+            let (step, ring) = ledger.finish_unowned(key, id, past_deadline());
+            sweep.finished.push((key, id, step));
+            sweep.ring.extend(ring);
+        }
+        SendStatus::Queued => {
+            let Some(hot) = ledger.hot.get_mut(&key) else {
+                return;
+            };
+            let (position, ring) = hot.gain_work(priority, now);
+            sweep.ring.extend(ring);
+            ledger.change(tenant, id, |send| {
+                send.position = Some(position);
+                send.alarm_at = send.deadline_at;
+            });
+        }
+        SendStatus::Running | SendStatus::Waiting => {
+            if let Some(hot) = ledger.hot.get_mut(&key) {
+                hot.ready_since = Some(now);
+                sweep.ring.extend(hot.ring());
+            }
+            ledger.change(tenant, id, |send| send.alarm_at = send.deadline_at);
+        }
+        // A final send has no alarm.
+        SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => {}
+    }
+}
+
+fn past_deadline() -> SendResult {
+    let message = "the deadline passed before the send ended";
+    let failure = Failure::new(Code::SendDeadline, message);
+    SendResult::failed(StopReason::Deadline, failure)
+}
+
+/// Deletes a bounded number of old idempotency keys and of boots that ended long ago.
+pub(crate) async fn retention(pool: &PgPool, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+    let at = at.map(|at| at.0);
+    let keep = keep.as_millis() as i64;
+    let keys = execute(pool, || {
+        sql!("sweeps/forget_keys")
+            .bind(at)
+            .bind(keep)
+            .bind(RETENTION_ROWS)
+    })
+    .await?;
+    let boots = execute(pool, || {
+        sql!("sweeps/forget_boots")
+            .bind(at)
+            .bind(keep)
+            .bind(RETENTION_ROWS)
+    })
+    .await?;
+    Ok(keys + boots)
+}
