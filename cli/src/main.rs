@@ -1,1 +1,38 @@
-fn main() {}
+//! The one binary: parse, configure, begin to log, run the command.
+
+mod args;
+mod client;
+mod commands;
+mod failure;
+mod ops;
+mod output;
+mod settings;
+mod signals;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use mainspring_runtime::{Environment, Telemetry};
+
+fn main() -> ExitCode {
+    // Every TLS client of the process asks for it; only the first call could not fail.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match run(&args::Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: &args::Cli) -> Result<(), failure::Failure> {
+    let environment = Environment::read();
+    let config = settings::load(cli, &environment)?;
+    let Some(command) = cli.command.as_ref().filter(|_| !cli.print_config) else {
+        return settings::print(cli, &config);
+    };
+    let telemetry = Telemetry::install(&config, command.role()).map_err(failure::usage)?;
+    settings::warn_of_strange_variables(&environment);
+    let result = commands::run(command, cli.output, &config);
+    telemetry.shut_down();
+    result
+}

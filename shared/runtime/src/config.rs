@@ -35,8 +35,12 @@ pub struct Config {
     /// The database; its scheme picks the backend. None with the embedded one.
     #[serde(default)]
     pub database_url: Option<Secret>,
-    /// Connections that one process opens to its database.
-    pub database_connections: u32,
+    /// Connections to Postgres for what commits synchronously.
+    pub database_writers: u32,
+    /// Connections to Postgres for claims, renewals and reads by key.
+    pub database_claimers: u32,
+    /// Connections for lists, counts and the audit.
+    pub database_readers: u32,
     /// The queue and the bus of live events. None with the in-process ones.
     #[serde(default)]
     pub redis_url: Option<Secret>,

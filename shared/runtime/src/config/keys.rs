@@ -81,7 +81,9 @@ const HTTP: Kind = Kind::Url(&["http", "https"]);
 pub(super) const KEYS: &[Key] = &[
     Key::new("server", HTTP),
     Key::or("database_url", DATABASE, &["DATABASE_URL"]),
-    Key::new("database_connections", integer(2, 1_000)),
+    Key::new("database_writers", integer(1, 1_000)),
+    Key::new("database_claimers", integer(1, 1_000)),
+    Key::new("database_readers", integer(1, 1_000)),
     Key::or("redis_url", Kind::Url(&["redis", "rediss"]), &["REDIS_URL"]),
     Key::new("data_dir", Kind::Text),
     Key::new("listen", Kind::Address),

@@ -1,0 +1,297 @@
+//! The way to a scheduler: requests with bounded retries, problems as failures, event streams.
+
+mod events;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use mainspring_runtime::{Config, OsEntropy, SystemClock};
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::error::Code;
+use mainspring_shared::retry::Policy;
+use mainspring_shared::time::Clock;
+use reqwest::{Method, Response, StatusCode};
+use serde_json::Value;
+
+use crate::failure::{Exit, Failure, causes, exit_of, next_of};
+
+pub(crate) use events::{Event, Events};
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long an answer may take beyond what was asked to wait.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Someone waits at a terminal: few attempts, short waits.
+const RETRY: Policy = Policy {
+    attempts_max: 4,
+    base: Duration::from_millis(250),
+    cap: Duration::from_secs(2),
+    retry_after_max: Duration::from_secs(10),
+};
+
+/// A client of one scheduler.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    server: String,
+    pub(crate) clock: SystemClock,
+    entropy: OsEntropy,
+}
+
+/// A request to build up.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    method: Method,
+    path: String,
+    query: Vec<(String, String)>,
+    body: Option<Value>,
+    /// Makes a repeat of a creation harmless.
+    key: Option<String>,
+    wait: Duration,
+}
+
+impl Request {
+    pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            query: Vec::new(),
+            body: None,
+            key: None,
+            wait: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(crate) fn post(path: impl Into<String>) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    #[must_use]
+    pub(crate) fn query(mut self, name: &str, value: Option<impl ToString>) -> Self {
+        self.query
+            .extend(value.map(|value| (name.to_owned(), value.to_string())));
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn body(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn key(mut self, key: String) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// Asks the server to wait this long for an end.
+    #[must_use]
+    pub(crate) fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self.query("wait", Some(format!("{}ms", wait.as_millis())))
+    }
+
+    /// Whether sending it twice does no more than sending it once.
+    fn is_repeatable(&self) -> bool {
+        self.key.is_some() || self.method != Method::POST
+    }
+}
+
+/// What one attempt came to.
+enum Attempt {
+    Answer(Response),
+    /// Later it may work.
+    Again {
+        failure: Failure,
+        retry_after: Option<Duration>,
+    },
+    Failed(Failure),
+}
+
+impl Client {
+    pub(crate) fn new(config: &Config) -> Result<Self, Failure> {
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .user_agent(concat!("mainspring/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| Failure::new(Exit::Failure, causes(&error)))?;
+        let server = config.server.trim_end_matches('/').to_owned();
+        Ok(Self {
+            http,
+            server,
+            clock: SystemClock::new(),
+            entropy: OsEntropy,
+        })
+    }
+
+    /// A key that no other request has.
+    pub(crate) fn fresh_key(&self) -> String {
+        self.entropy.random_id().to_string()
+    }
+
+    /// Asks, and again where that is harmless and promising; returns the answer's JSON, null when
+    /// it has none.
+    pub(crate) async fn ask(&self, request: Request) -> Result<Value, Failure> {
+        let response = self.response(request).await?;
+        if response.status() == StatusCode::NO_CONTENT {
+            return Ok(Value::Null);
+        }
+        response
+            .json()
+            .await
+            .map_err(|error| self.strange(&causes(&error)))
+    }
+
+    async fn response(&self, request: Request) -> Result<Response, Failure> {
+        let mut failed = 0;
+        loop {
+            let (failure, retry_after) = match self.attempt(&request).await {
+                Attempt::Answer(response) => return Ok(response),
+                Attempt::Failed(failure) => return Err(failure),
+                Attempt::Again {
+                    failure,
+                    retry_after,
+                } => (failure, retry_after),
+            };
+            failed += 1;
+            match RETRY.wait(failed, retry_after, self.entropy.fraction()) {
+                Some(wait) => self.clock.sleep(wait).await,
+                None => return Err(failure),
+            }
+        }
+    }
+
+    async fn attempt(&self, request: &Request) -> Attempt {
+        let url = format!("{}{}", self.server, request.path);
+        let mut builder = self
+            .http
+            .request(request.method.clone(), url)
+            .query(&request.query)
+            .timeout(request.wait + ANSWER);
+        if let Some(body) = &request.body {
+            builder = builder.json(body);
+        }
+        if let Some(key) = &request.key {
+            builder = builder.header("Idempotency-Key", key);
+        }
+        match builder.send().await {
+            Ok(response) if response.status().is_success() => Attempt::Answer(response),
+            Ok(response) => {
+                let status = response.status();
+                let retry_after = retry_after(&response);
+                let failure = self.refused(response).await;
+                // These are said before anything is done, so a repeat cannot double it.
+                let busy = [
+                    StatusCode::TOO_MANY_REQUESTS,
+                    StatusCode::SERVICE_UNAVAILABLE,
+                ];
+                if busy.contains(&status) {
+                    Attempt::Again {
+                        failure,
+                        retry_after,
+                    }
+                } else {
+                    Attempt::Failed(failure)
+                }
+            }
+            Err(error) => {
+                let failure = self.unreachable(&error);
+                // Nobody listens there: that does not change within seconds.
+                if error.is_connect() || error.is_builder() || !request.is_repeatable() {
+                    Attempt::Failed(failure)
+                } else {
+                    Attempt::Again {
+                        failure,
+                        retry_after: None,
+                    }
+                }
+            }
+        }
+    }
+
+    /// A failure to speak with the server at all.
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        // The cause names the address; repeating the URL would only make the line longer.
+        let cause = innermost(error);
+        let server = &self.server;
+        if error.is_timeout() && !error.is_connect() {
+            return Failure::new(
+                Exit::Unavailable,
+                format!("{server} did not answer in time"),
+            )
+            .next("ask again: nothing that was accepted is lost");
+        }
+        Failure::new(
+            Exit::Unavailable,
+            format!("{server} cannot be reached: {cause}"),
+        )
+        .next("start one with `mainspring dev`, or name another with --server or MAINSPRING_SERVER")
+    }
+
+    /// A problem document, or whatever else came instead.
+    async fn refused(&self, response: Response) -> Failure {
+        let status = response.status();
+        let problem: Value = response.json().await.unwrap_or_default();
+        let code = problem["code"].as_str().unwrap_or_default();
+        let Some(known) = Code::parse(code) else {
+            let detail = problem["detail"]
+                .as_str()
+                .unwrap_or("no problem document came with it");
+            let message = format!("{} answered {status}: {detail}", self.server);
+            return Failure::new(exit_of_status(status), message)
+                .next("is this address a Mainspring scheduler's, of this version?");
+        };
+        let detail = problem["detail"].as_str().unwrap_or(code);
+        let mut message = format!("{detail} ({code})");
+        for error in problem["errors"].as_array().into_iter().flatten() {
+            let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+            // Writing to a string cannot fail.
+            let _ = write!(message, "\n  {}: {}", text("pointer"), text("detail"));
+        }
+        Failure::new(exit_of(known), message).next(next_of(known))
+    }
+
+    fn strange(&self, what: &str) -> Failure {
+        let message = format!("{} gave an answer that makes no sense: {what}", self.server);
+        Failure::new(Exit::Failure, message)
+            .next("is this address a Mainspring scheduler's, of this version?")
+    }
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response
+        .headers()
+        .get("Retry-After")?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+fn exit_of_status(status: StatusCode) -> Exit {
+    match status.as_u16() {
+        401 | 403 => Exit::Unauthorised,
+        404 => Exit::NotFound,
+        409 => Exit::Conflict,
+        408 | 429 | 502..=504 => Exit::Unavailable,
+        400..=499 => Exit::Usage,
+        _ => Exit::Failure,
+    }
+}

@@ -1,0 +1,69 @@
+//! One module per verb.
+
+mod answer;
+mod audit;
+mod bench;
+mod chat;
+mod completions;
+mod dev;
+mod doctor;
+mod follow;
+mod lists;
+mod migrate;
+mod scheduler;
+mod send;
+mod sends;
+mod serve;
+mod sessions;
+mod worker;
+
+use std::future::Future;
+
+use mainspring_runtime::Config;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::args::{Command, Format};
+use crate::client::Client;
+use crate::failure::{Exit, Failure};
+
+/// Runs a command to its end.
+pub(crate) fn run(command: &Command, format: Format, config: &Config) -> Result<(), Failure> {
+    match command {
+        Command::Dev(_) => serving(dev::run(config)),
+        Command::Scheduler(_) => serving(scheduler::run(config)),
+        Command::Worker(_) => serving(worker::run(config)),
+        Command::Migrate(args) => asking(migrate::run(args, config)),
+        Command::Send(args) => asking(send::run(args, format, Client::new(config)?)),
+        Command::Chat(args) => asking(chat::run(args, Client::new(config)?)),
+        Command::Sessions(args) => asking(sessions::run(args, format, Client::new(config)?)),
+        Command::Sends(args) => asking(sends::run(args, format, Client::new(config)?)),
+        Command::Workers => asking(lists::workers(format, Client::new(config)?)),
+        Command::Queue => asking(lists::queue(format, Client::new(config)?)),
+        Command::Audit(args) => asking(audit::run(args, format, config)),
+        Command::Doctor(args) => asking(doctor::run(args, format, config)),
+        Command::Bench(args) => serving(bench::run(args)),
+        Command::Completions { shell } => completions::run(*shell),
+    }
+}
+
+/// Runs on all cores.
+fn serving(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    block_on(Builder::new_multi_thread().enable_all().build(), work)
+}
+
+/// Runs on this thread: a client waits more than it works.
+fn asking(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    block_on(Builder::new_current_thread().enable_all().build(), work)
+}
+
+fn block_on(
+    runtime: std::io::Result<Runtime>,
+    work: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    let runtime =
+        runtime.map_err(|error| Failure::new(Exit::Failure, format!("no runtime: {error}")))?;
+    let result = runtime.block_on(work);
+    // Whoever still reads from a terminal would be waited for.
+    runtime.shutdown_background();
+    result
+}

@@ -1,0 +1,125 @@
+//! Shows an answer while it comes in.
+
+use serde_json::Value;
+
+use crate::client::Event;
+use crate::failure::Failure;
+use crate::output;
+
+/// What is on the screen of the answer that comes in. Without a screen, only whole messages are
+/// printed.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Whether pieces are shown as they come.
+    live: bool,
+    round: i64,
+    attempt: i64,
+    /// What was shown of this attempt.
+    shown: String,
+    /// Pieces were missed: the rest comes with the whole message.
+    gap: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(live: bool) -> Self {
+        Self {
+            live,
+            round: -1,
+            attempt: -1,
+            shown: String::new(),
+            gap: false,
+        }
+    }
+
+    /// Shows what an event brings.
+    pub(crate) fn event(&mut self, event: &Event) -> Result<(), Failure> {
+        let data = &event.data;
+        match event.name.as_str() {
+            "message.delta" if self.live => self.delta(data),
+            "message.reset" if self.live => self.reset(data),
+            "message.completed" if data["role"] == "assistant" => self.message(data),
+            "tool_call.started" => {
+                let name = data["name"].as_str().unwrap_or_default();
+                output::note(&format!("[calls {}]", output::harmless(name)));
+                Ok(())
+            }
+            "send.waiting" => {
+                let what = data["waiting_on"].as_str().unwrap_or("something outside");
+                output::note(&format!("[waits for: {}]", output::harmless(what)));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn delta(&mut self, data: &Value) -> Result<(), Failure> {
+        let number = |name: &str| data[name].as_i64().unwrap_or_default();
+        let place = (number("round"), number("attempt"));
+        if place < (self.round, self.attempt) {
+            return Ok(());
+        }
+        if place > (self.round, self.attempt) {
+            self.begin(place)?;
+        }
+        let text = data["text"].as_str().unwrap_or_default();
+        let seen = self.shown.chars().count();
+        let offset = usize::try_from(number("offset")).unwrap_or_default();
+        if offset > seen {
+            self.gap = true;
+        }
+        if self.gap {
+            return Ok(());
+        }
+        let fresh: String = text.chars().skip(seen - offset).collect();
+        self.shown.push_str(&fresh);
+        output::raw(&output::harmless(&fresh))
+    }
+
+    fn reset(&mut self, data: &Value) -> Result<(), Failure> {
+        let number = |name: &str| data[name].as_i64().unwrap_or_default();
+        if !self.shown.is_empty() {
+            let reason = data["reason"].as_str().unwrap_or("interrupted");
+            self.begin((number("round"), number("attempt")))?;
+            output::note(&format!("[begins anew: {}]", output::harmless(reason)));
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, (round, attempt): (i64, i64)) -> Result<(), Failure> {
+        (self.round, self.attempt, self.gap) = (round, attempt, false);
+        if std::mem::take(&mut self.shown).is_empty() {
+            Ok(())
+        } else {
+            output::line("")
+        }
+    }
+
+    /// The message as stored: shows what is not on the screen yet.
+    fn message(&mut self, data: &Value) -> Result<(), Failure> {
+        let text = text_of(data);
+        let shown = std::mem::take(&mut self.shown);
+        self.gap = false;
+        match text.strip_prefix(&shown) {
+            _ if text.is_empty() && shown.is_empty() => Ok(()),
+            Some(rest) => output::line(&self.safe(rest)),
+            None => output::line(&format!("\n{}", self.safe(&text))),
+        }
+    }
+
+    fn safe(&self, text: &str) -> String {
+        if self.live {
+            output::harmless(text)
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// A message's text parts.
+pub(crate) fn text_of(message: &Value) -> String {
+    let parts = message["content"].as_array().into_iter().flatten();
+    let texts = parts
+        .filter(|part| part["type"] == "text")
+        .filter_map(|part| part["text"].as_str());
+    texts.collect::<Vec<_>>().join("\n\n")
+}

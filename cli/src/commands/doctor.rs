@@ -1,0 +1,275 @@
+//! `mainspring doctor`: what stands in the way, one line each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_runtime::{Backend, Config, Provider, ProviderKind, Purpose};
+use mainspring_shared::agent::{DEFAULT_POOL, Priority};
+use mainspring_shared::error::Coded;
+use mainspring_shared::id::SendId;
+use mainspring_shared::message::{ContentPart, NewMessage};
+use mainspring_shared::queue::Lane;
+use mainspring_shared::time::{Clock, Timestamp};
+use mainspring_worker::llm::{Providers, Request};
+use serde_json::{Value, json};
+
+use crate::args::{DoctorArgs, Format};
+use crate::failure::{Exit, Failure, causes, next_of};
+use crate::{output, wiring};
+
+/// Beyond this, times that people compare by eye mislead them. Nothing else depends on it: leases
+/// and due times are the database's.
+const SKEW: Duration = Duration::from_secs(2);
+
+/// How long a new connection to Redis may take to show itself.
+const REDIS: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What one check found.
+struct Finding {
+    check: String,
+    detail: String,
+    /// What to do, where something is wrong.
+    next: Option<String>,
+}
+
+impl Finding {
+    fn good(check: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            check: check.into(),
+            detail: detail.into(),
+            next: None,
+        }
+    }
+
+    fn bad(check: impl Into<String>, detail: impl Into<String>, next: impl Into<String>) -> Self {
+        let next = Some(next.into());
+        Self {
+            check: check.into(),
+            detail: detail.into(),
+            next,
+        }
+    }
+
+    fn status(&self) -> &'static str {
+        if self.next.is_some() { "problem" } else { "ok" }
+    }
+}
+
+pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> Result<(), Failure> {
+    let clock = wiring::clock();
+    let mut findings = configuration(config);
+    findings.extend(database(config, clock.as_ref()).await);
+    findings.extend(redis(config, &clock).await);
+    findings.extend(providers(config, &clock, args.probe).await);
+    let rows: Vec<Value> = findings
+        .iter()
+        .map(|it| {
+            let Finding {
+                check,
+                detail,
+                next,
+            } = it;
+            json!({ "status": it.status(), "check": check, "detail": detail, "next": next })
+        })
+        .collect();
+    match format {
+        Format::Table => findings.iter().try_for_each(|it| {
+            let next = it
+                .next
+                .as_ref()
+                .map_or(String::new(), |next| format!("; {next}"));
+            output::line(&format!(
+                "{:<8} {:<14} {}{next}",
+                it.status(),
+                it.check,
+                it.detail
+            ))
+        })?,
+        Format::Json | Format::Jsonl => output::list(format, &[], &rows)?,
+    }
+    if findings.iter().any(|it| it.next.is_some()) {
+        return Err(Failure::silent(Exit::Failure));
+    }
+    Ok(())
+}
+
+fn configuration(config: &Config) -> Vec<Finding> {
+    // Without a database of one's own, this machine runs `dev`.
+    let purpose = match config.backend() {
+        Backend::Sqlite => Purpose::Dev,
+        Backend::Postgres | Backend::Mysql => Purpose::Worker,
+    };
+    let problems = config.validate(purpose);
+    if problems.is_empty() {
+        return vec![Finding::good("configuration", "every value makes sense")];
+    }
+    let findings = problems.into_iter().map(|problem| {
+        let detail = format!("{} {}", problem.origin, problem.detail);
+        Finding::bad(
+            "configuration",
+            detail,
+            "`--print-config` shows what is in force",
+        )
+    });
+    findings.collect()
+}
+
+async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
+    let bad = |failure: Failure| {
+        let next = failure.next.unwrap_or_default();
+        vec![Finding::bad("database", failure.message, next)]
+    };
+    let store = match wiring::store_to_read(config).await {
+        Ok(store) => store,
+        Err(failure) => return bad(failure),
+    };
+    let before = clock.now();
+    match store.check().await {
+        Err(error) => bad(wiring::store_failure(config, &error)),
+        Ok(info) => vec![
+            Finding::good(
+                "database",
+                format!("{}: {}", wiring::database(config), info.server),
+            ),
+            Finding::good("schema", format!("version {}", info.schema)),
+            skew(before, info.now, clock.now()),
+        ],
+    }
+}
+
+/// Compares the database's clock, read between two looks at ours.
+fn skew(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Finding {
+    let apart = before.since(theirs).max(theirs.since(after));
+    let detail = format!("{} ms apart from the database's", apart.as_millis());
+    if apart <= SKEW {
+        return Finding::good("clock", detail);
+    }
+    Finding::bad(
+        "clock",
+        detail,
+        "set the time on one of the two (NTP); only shown times suffer",
+    )
+}
+
+async fn redis(config: &Config, clock: &Arc<dyn Clock>) -> Option<Finding> {
+    let address = config.redis_url.as_ref()?.redacted_url();
+    let wires = match wiring::redis(config, clock, &wiring::entropy()) {
+        Ok(wires) => wires,
+        Err(failure) => {
+            return Some(Finding::bad(
+                "redis",
+                failure.message,
+                "set MAINSPRING_REDIS_URL",
+            ));
+        }
+    };
+    let lane = Lane {
+        pool: DEFAULT_POOL.to_owned(),
+        priority: Priority::High,
+    };
+    let start = clock.monotonic();
+    loop {
+        if let Some(depth) = wires.queue.depth(&lane).await {
+            let detail = format!("{address}: {depth} jobs wait in pool {DEFAULT_POOL}");
+            return Some(Finding::good("redis", detail));
+        }
+        if clock.monotonic().saturating_sub(start) > REDIS {
+            let detail = format!("{address} does not answer");
+            return Some(Finding::bad(
+                "redis",
+                detail,
+                "is it running, and is the address right?",
+            ));
+        }
+        clock.sleep(LOOK).await;
+    }
+}
+
+async fn providers(config: &Config, clock: &Arc<dyn Clock>, probe: bool) -> Vec<Finding> {
+    let wired = match wiring::providers(config, clock) {
+        Ok(wired) => wired,
+        Err(failure) => {
+            return vec![Finding::bad(
+                "provider",
+                failure.message,
+                "mend its settings",
+            )];
+        }
+    };
+    let mut findings = Vec::new();
+    let named = config
+        .providers
+        .iter()
+        .map(|(name, it)| (format!("{name}/"), it));
+    for (name, provider) in std::iter::once((String::new(), &config.llm)).chain(named) {
+        findings.push(provider_finding(&name, provider, &wired, probe).await);
+    }
+    findings
+}
+
+async fn provider_finding(
+    name: &str,
+    provider: &Provider,
+    wired: &Providers,
+    probe: bool,
+) -> Finding {
+    let shown = match name.strip_suffix('/') {
+        Some(name) => format!("{} ({name})", provider.provider.as_str()),
+        None => provider.provider.as_str().to_owned(),
+    };
+    let Some(model) = &provider.model else {
+        let next = "name one: model, or MAINSPRING_LLM_MODEL for the default provider";
+        let detail = format!("{shown}: agents that name no model will fail");
+        return Finding::bad("provider", detail, next);
+    };
+    if !probe || provider.provider == ProviderKind::Demo {
+        let how = if probe {
+            "needs no network"
+        } else {
+            "not asked; --probe does"
+        };
+        return Finding::good("provider", format!("{shown}: model {model}, {how}"));
+    }
+    match ask(wired, name).await {
+        Ok(()) => Finding::good("provider", format!("{shown}: model {model} answers")),
+        Err(error) => {
+            let detail = format!("{shown}: {} ({})", causes(&error), error.code());
+            Finding::bad("provider", detail, next_of(error.code()))
+        }
+    }
+}
+
+/// Asks for one word.
+async fn ask(wired: &Providers, name: &str) -> Result<(), mainspring_worker::llm::Error> {
+    let resolved = wired.resolve(Some(name))?;
+    let question = NewMessage::user(vec![ContentPart::text("Answer with the word ok.")], 0);
+    let nobody = SendId(wiring::entropy().random_id());
+    let request = Request {
+        model: resolved.model,
+        system: None,
+        messages: vec![Arc::new(question.at(1, nobody, Timestamp::default(), 0))],
+        max_tokens: 16,
+        temperature: None,
+        tools: Vec::new(),
+    };
+    resolved
+        .client
+        .complete(&request, &mut |_| {})
+        .await
+        .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_compared_but_for_the_time_that_the_question_took() {
+        let at = Timestamp;
+        assert!(skew(at(1_000), at(4_000), at(5_000)).next.is_none());
+        assert!(skew(at(10_000), at(9_000), at(10_001)).next.is_none());
+        assert!(skew(at(10_000), at(7_000), at(10_001)).next.is_some());
+        assert!(skew(at(10_000), at(12_500), at(10_001)).next.is_some());
+    }
+}

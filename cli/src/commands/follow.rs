@@ -1,0 +1,86 @@
+//! Follows a send to its end.
+
+use std::time::Duration;
+
+use mainspring_shared::error::Code;
+use mainspring_shared::time::Clock;
+use serde_json::Value;
+
+use crate::client::{Client, Event, Events, Request};
+use crate::failure::{Exit, Failure, next_of};
+use crate::output;
+
+/// How long one question for a send's end waits.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// Between two looks at a send that waits for a person or a tool: the server answers at once then.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Whether nothing can change a send any more.
+pub(crate) fn is_final(send: &Value) -> bool {
+    matches!(
+        send["status"].as_str(),
+        Some("completed" | "failed" | "cancelled")
+    )
+}
+
+/// Waits for a send's end, without its events.
+pub(crate) async fn wait_for(client: &Client, mut send: Value) -> Result<Value, Failure> {
+    while !is_final(&send) {
+        if send["status"] == "waiting" {
+            client.clock.sleep(LOOK).await;
+        }
+        let path = format!("/v1/sends/{}", id(&send));
+        send = client.ask(Request::get(path).wait(WAIT)).await?;
+    }
+    Ok(send)
+}
+
+/// Hands every event of a send to `show`, to the last one; returns the send as it ended.
+pub(crate) async fn events(
+    client: &Client,
+    id: &str,
+    after: Option<String>,
+    mut show: impl FnMut(&Event) -> Result<(), Failure>,
+) -> Result<Value, Failure> {
+    let mut events = Events::new(client, format!("/v1/sends/{id}/events"), after);
+    loop {
+        if let Some(event) = events.next().await? {
+            show(&event)?;
+            if event.is_final() {
+                return Ok(event.data);
+            }
+            continue;
+        }
+        // The server goes away, or everything was seen before: the send itself tells which.
+        let send = client.ask(Request::get(format!("/v1/sends/{id}"))).await?;
+        if is_final(&send) {
+            return Ok(send);
+        }
+        events.reconnect().await?;
+    }
+}
+
+/// Turns how a send ended into how the command ends.
+pub(crate) fn verdict(send: &Value) -> Result<(), Failure> {
+    match send["status"].as_str() {
+        Some("failed") => {
+            let error = &send["error"];
+            let code = error["code"].as_str().unwrap_or_default();
+            let message = error["message"].as_str().unwrap_or("no reason was given");
+            let message = format!("the send failed: {} ({code})", output::harmless(message));
+            let failure = Failure::new(Exit::SendFailed, message);
+            Err(match Code::parse(code) {
+                Some(code) => failure.next(next_of(code)),
+                None => failure,
+            })
+        }
+        Some("cancelled") => Err(Failure::new(Exit::SendCancelled, "the send was cancelled")),
+        _ => Ok(()),
+    }
+}
+
+/// An object's id.
+pub(crate) fn id(object: &Value) -> &str {
+    object["id"].as_str().unwrap_or_default()
+}

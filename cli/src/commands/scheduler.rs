@@ -1,0 +1,24 @@
+//! `mainspring scheduler`
+
+use futures::FutureExt;
+use mainspring_runtime::Config;
+
+use super::serve::{Base, bind};
+use crate::failure::Failure;
+use crate::wiring;
+
+pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
+    let mut base = Base::prepare()?;
+    let listener = bind(&config.listen, "--listen").await?;
+    let store = base
+        .patiently(|| wiring::store(config, config.migrate))
+        .await?;
+    let wires = wiring::redis(config, &base.clock, &base.entropy)?;
+    let mut roles = vec![base.scheduler(config, store, &wires, listener, |_| {})];
+    if let Some(queue) = wires.janitor {
+        let stopping = base.lifecycle.stopping();
+        let janitor = async move { queue.janitor(stopping.boxed()).await };
+        roles.push(janitor.map(Ok).boxed());
+    }
+    base.run(roles, config.scheduler.drain_timeout.0).await
+}

@@ -1,0 +1,72 @@
+//! `mainspring sends …`
+
+use mainspring_shared::time::Span;
+
+use super::{follow, lists};
+use crate::args::{Format, SendsCommand};
+use crate::client::{Client, Event, Request};
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+const COLUMNS: [Column; 7] = [
+    ("ID", "id"),
+    ("STATUS", "status"),
+    ("REASON", "stop_reason"),
+    ("ROUNDS", "rounds"),
+    ("CREATED", "created_at"),
+    ("SESSION", "session_id"),
+    ("ANSWER", "output_text"),
+];
+
+pub(crate) async fn run(
+    command: &SendsCommand,
+    format: Format,
+    client: Client,
+) -> Result<(), Failure> {
+    match command {
+        SendsCommand::List {
+            session,
+            status,
+            page,
+        } => {
+            let request = Request::get("/v1/sends")
+                .query("session_id", session.as_ref())
+                .query("status", status.as_ref());
+            let rows = lists::rows(&client, &request, page.limit).await?;
+            output::list(format, &COLUMNS, &rows)
+        }
+        SendsCommand::Show { id, wait } => {
+            let mut request = Request::get(format!("/v1/sends/{id}"));
+            if let Some(Span(wait)) = wait {
+                request = request.wait(*wait);
+            }
+            output::object(format, &client.ask(request).await?)
+        }
+        SendsCommand::Cancel { id } => {
+            let send = client
+                .ask(Request::post(format!("/v1/sends/{id}/cancel")))
+                .await?;
+            if !follow::is_final(&send) {
+                output::note("it ends at the next safe point");
+            }
+            output::object(format, &send)
+        }
+        SendsCommand::Tail { id, after } => {
+            let show = |event: &Event| print_event(event, format);
+            let send = follow::events(&client, id, after.clone(), show).await?;
+            follow::verdict(&send)
+        }
+    }
+}
+
+/// Prints an event on a line of its own.
+pub(super) fn print_event(event: &Event, format: Format) -> Result<(), Failure> {
+    match format {
+        Format::Json | Format::Jsonl => output::line(&event.to_json().to_string()),
+        Format::Table => {
+            let id = event.id.as_deref().unwrap_or("-");
+            let data = output::harmless(&event.data.to_string());
+            output::line(&format!("{id:<8} {:<20} {data}", event.name))
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What every process that serves does: prepare, run its roles, stop in order.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use mainspring_runtime::{Config, Lifecycle, Metrics};
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::store::Store;
+use mainspring_shared::time::Clock;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::failure::{Exit, Failure, causes};
+use crate::output;
+use crate::signals::Signals;
+use crate::wiring::{self, Wires};
+
+/// Sockets that a process may want: as many as the system lets it have.
+const FILES: u64 = 1 << 20;
+
+/// How long what was told to drop everything may take to do so.
+const ABORT: Duration = Duration::from_secs(3);
+
+/// How long a process waits at its start for a database that is away or has no schema yet: as
+/// long as the processes beside it may take to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A role that runs until the lifecycle stops.
+pub(super) type Running = BoxFuture<'static, Result<(), Failure>>;
+
+/// What the roles of a process share.
+pub(super) struct Base {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) metrics: Metrics,
+    pub(super) lifecycle: Lifecycle,
+    signals: Signals,
+}
+
+impl Base {
+    /// Prepares the process. From here on a signal is heard, not obeyed blindly.
+    pub(super) fn prepare() -> Result<Self, Failure> {
+        let signals = Signals::listen()?;
+        // Each stream needs a socket, and the usual soft limit is 1024. What cannot be had is not
+        // had; connections beyond it are refused later.
+        match rlimit::increase_nofile_limit(FILES) {
+            Ok(files) => tracing::debug!(files, "open files allowed"),
+            Err(error) => tracing::debug!(%error, "the limit of open files stays"),
+        }
+        let metrics =
+            Metrics::install().map_err(|error| Failure::new(Exit::Failure, causes(&error)))?;
+        let lifecycle = Lifecycle::new();
+        metrics.keep_up(&lifecycle);
+        let (clock, entropy) = (wiring::clock(), wiring::entropy());
+        Ok(Self {
+            clock,
+            entropy,
+            metrics,
+            lifecycle,
+            signals,
+        })
+    }
+
+    /// Opens something until it is there, within the time that others may take to start. A signal
+    /// ends the wait.
+    pub(super) async fn patiently<T, F>(&mut self, open: impl Fn() -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let start = self.clock.monotonic();
+        loop {
+            let failure = match open().await {
+                Ok(opened) => return Ok(opened),
+                Err(failure) => failure,
+            };
+            let waited = self.clock.monotonic().saturating_sub(start);
+            if failure.exit != Exit::Unavailable || waited >= PATIENCE {
+                return Err(failure);
+            }
+            tracing::warn!(reason = failure.message, "not ready to start, trying again");
+            tokio::select! {
+                () = self.clock.sleep(PAUSE) => {}
+                () = self.signals.next() => return Err(failure),
+            }
+        }
+    }
+
+    /// The scheduler's role.
+    pub(super) fn scheduler(
+        &self,
+        config: &Config,
+        store: Arc<dyn Store>,
+        wires: &Wires,
+        listener: TcpListener,
+        accepting: impl FnOnce(SocketAddr) + Send + 'static,
+    ) -> Running {
+        let metrics = self.metrics.clone();
+        let parts = mainspring_scheduler::Parts {
+            store,
+            queue: wires.queue.clone(),
+            bus: wires.bus.clone(),
+            clock: self.clock.clone(),
+            entropy: self.entropy.clone(),
+            config: wiring::scheduler_config(config),
+            metrics: Some(Arc::new(move || metrics.render())),
+            on_accepting: Some(Box::new(accepting)),
+        };
+        let running = mainspring_scheduler::run(parts, listener, self.lifecycle.clone());
+        async {
+            running
+                .await
+                .map_err(|error| Failure::new(Exit::Failure, causes(&error)))
+        }
+        .boxed()
+    }
+
+    /// The worker's role.
+    pub(super) fn worker(
+        &self,
+        config: &Config,
+        store: Arc<dyn Store>,
+        wires: &Wires,
+    ) -> Result<Running, Failure> {
+        let parts = mainspring_worker::Parts {
+            store,
+            queue: wires.queue.clone(),
+            bus: wires.bus.clone(),
+            clock: self.clock.clone(),
+            entropy: self.entropy.clone(),
+            providers: Arc::new(wiring::providers(config, &self.clock)?),
+            config: Arc::new(wiring::worker_config(config)),
+        };
+        let running = mainspring_worker::run(parts, self.lifecycle.clone());
+        let config = config.clone();
+        let run = async move {
+            running
+                .await
+                .map_err(|error| wiring::store_failure(&config, &error))
+        };
+        Ok(run.boxed())
+    }
+
+    /// Runs the roles until a signal, or until one of them fails. The first signal asks them to
+    /// finish, at most `limit`; the second one, or the end of that time, makes them drop what they
+    /// do.
+    pub(super) async fn run(mut self, roles: Vec<Running>, limit: Duration) -> Result<(), Failure> {
+        let mut running = JoinSet::new();
+        for role in roles {
+            running.spawn(role);
+        }
+        let mut result = Ok(());
+        while !self.lifecycle.is_stopping() {
+            tokio::select! {
+                () = self.signals.next() => {
+                    output::note("stopping; a second signal ends at once");
+                    self.lifecycle.stop();
+                }
+                ended = running.join_next() => {
+                    result = ended.map_or(Ok(()), flatten);
+                    self.lifecycle.stop();
+                }
+            }
+        }
+        let ended = tokio::select! {
+            ended = tokio::time::timeout(limit, drain(&mut running)) => ended.ok(),
+            () = self.signals.next() => None,
+        };
+        if let Some(ended) = ended {
+            return result.and(ended);
+        }
+        self.lifecycle.abort();
+        // Whoever ignores even that is left behind: the leases decide, not this process.
+        let _ = tokio::time::timeout(ABORT, drain(&mut running)).await;
+        result.and(Err(Failure::new(
+            Exit::Failure,
+            "not everything could be finished",
+        )
+        .next("nothing that was accepted is lost: others go on with it")))
+    }
+}
+
+async fn drain(running: &mut JoinSet<Result<(), Failure>>) -> Result<(), Failure> {
+    let mut result = Ok(());
+    while let Some(ended) = running.join_next().await {
+        result = result.and(flatten(ended));
+    }
+    result
+}
+
+fn flatten(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result<(), Failure> {
+    ended.unwrap_or_else(|error| Err(Failure::new(Exit::Failure, causes(&error))))
+}
+
+/// Takes a port.
+pub(super) async fn bind(address: &str, flag: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::new(
+            Exit::Failure,
+            format!("{address} cannot be listened on: {error}"),
+        )
+        .next(format!(
+            "stop what listens there, or name another address with {flag}"
+        ))
+    })
+}

@@ -1,0 +1,125 @@
+//! `mainspring sessions …`
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::answer::text_of;
+use super::{lists, send, sends};
+use crate::args::{AgentArgs, Format, SessionsCommand};
+use crate::client::{Client, Events, Request};
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+const COLUMNS: [Column; 5] = [
+    ("ID", "id"),
+    ("STATUS", "status"),
+    ("AGENT", "agent.name"),
+    ("MESSAGES", "messages"),
+    ("CREATED", "created_at"),
+];
+
+pub(crate) async fn run(
+    command: &SessionsCommand,
+    format: Format,
+    client: Client,
+) -> Result<(), Failure> {
+    let at = |id: &str| format!("/v1/sessions/{id}");
+    match command {
+        SessionsCommand::List {
+            status,
+            agent,
+            metadata,
+            page,
+        } => {
+            let mut request = Request::get("/v1/sessions")
+                .query("status", status.as_ref())
+                .query("agent", agent.as_ref());
+            for (name, text) in metadata {
+                request = request.query(&format!("metadata.{name}"), Some(text));
+            }
+            let rows = lists::rows(&client, &request, page.limit).await?;
+            output::list(format, &COLUMNS, &rows)
+        }
+        SessionsCommand::Create {
+            name,
+            agent,
+            metadata,
+        } => {
+            let session = create(&client, name.as_deref(), agent, metadata).await?;
+            output::object(format, &session)
+        }
+        SessionsCommand::Show { id } => {
+            output::object(format, &client.ask(Request::get(at(id))).await?)
+        }
+        SessionsCommand::Messages { id, after, page } => {
+            let path = format!("{}/messages", at(id));
+            let request = Request::get(path).query("after", Some(after));
+            let rows = lists::rows(&client, &request, page.limit).await?;
+            messages(format, &rows)
+        }
+        SessionsCommand::Tail { id, after } => {
+            let mut events = Events::new(&client, format!("{}/events", at(id)), after.clone());
+            loop {
+                match events.next().await? {
+                    Some(event) => sends::print_event(&event, format)?,
+                    // A session's stream never ends by itself: this server goes away.
+                    None => events.reconnect().await?,
+                }
+            }
+        }
+        SessionsCommand::Close { id } => {
+            let request = Request::new(Method::PATCH, at(id)).body(json!({ "closed": true }));
+            output::object(format, &client.ask(request).await?)
+        }
+        SessionsCommand::Delete { id } => {
+            client.ask(Request::new(Method::DELETE, at(id))).await?;
+            output::note("deleted");
+            Ok(())
+        }
+        SessionsCommand::Resume { id } => {
+            let path = format!("{}/resume", at(id));
+            output::object(format, &client.ask(Request::post(path)).await?)
+        }
+        SessionsCommand::Abort { id } => {
+            let path = format!("{}/abort", at(id));
+            output::object(format, &client.ask(Request::post(path)).await?)
+        }
+    }
+}
+
+async fn create(
+    client: &Client,
+    name: Option<&str>,
+    agent: &AgentArgs,
+    metadata: &[(String, String)],
+) -> Result<Value, Failure> {
+    let mut agent = send::choices(agent);
+    if let Some(name) = name {
+        agent["name"] = json!(name);
+    }
+    let metadata: serde_json::Map<String, Value> = metadata
+        .iter()
+        .map(|(name, text)| (name.clone(), json!(text)))
+        .collect();
+    let request = Request::post("/v1/sessions")
+        .body(json!({ "agent": agent, "metadata": metadata }))
+        .key(client.fresh_key());
+    client.ask(request).await
+}
+
+/// A transcript; for people, as one reads a conversation.
+fn messages(format: Format, rows: &[Value]) -> Result<(), Failure> {
+    if format != Format::Table {
+        return output::list(format, &[], rows);
+    }
+    for row in rows {
+        let role = row["role"].as_str().unwrap_or_default();
+        let text = output::harmless(&text_of(row));
+        output::line(&format!(
+            "{:>5}  {role}: {}",
+            row["seq"],
+            text.replace('\n', "\n       ")
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! From the command line to a configuration.
+
+use std::path::Path;
+
+use mainspring_runtime::{Config, Environment, Problem, Purpose, Sources};
+
+use crate::args::{Cli, Command, ProcessArgs, QueueArgs, RunsArgs, StoreArgs};
+use crate::failure::{self, Failure};
+use crate::output;
+
+/// The manual, which holds every default.
+const MANUAL: &str = include_str!("../config.default.toml");
+
+/// Loads the configuration and checks it for what the command does.
+pub(crate) fn load(cli: &Cli, environment: &Environment) -> Result<Config, Failure> {
+    let named = cli.config.as_deref();
+    let file = named.or_else(|| environment.config_file().map(Path::new));
+    let flags = flags(cli);
+    let sources = Sources {
+        defaults: MANUAL,
+        file,
+        environment,
+        flags: &flags,
+    };
+    let config = Config::load(&sources).map_err(|problems| wrong(&problems.0))?;
+    let purpose = match cli.command {
+        Some(Command::Dev(_)) => Purpose::Dev,
+        Some(Command::Scheduler(_)) => Purpose::Scheduler,
+        Some(Command::Worker(_)) => Purpose::Worker,
+        Some(Command::Migrate(_) | Command::Audit(_)) => Purpose::Database,
+        // The doctor reports problems itself; the others need only a server's address.
+        _ => return Ok(config),
+    };
+    let problems = config.validate(purpose);
+    // Whoever asks to see the settings sees them, also where they do not suffice.
+    if problems.is_empty() || cli.print_config {
+        Ok(config)
+    } else {
+        Err(wrong(&problems))
+    }
+}
+
+fn wrong(problems: &[Problem]) -> Failure {
+    let lines: Vec<String> = problems
+        .iter()
+        .map(|problem| format!("  {problem}"))
+        .collect();
+    let count = if problems.len() == 1 {
+        "a problem"
+    } else {
+        "problems"
+    };
+    let message = format!("the configuration has {count}:\n{}", lines.join("\n"));
+    failure::usage_text(
+        message,
+        "config.default.toml in the source describes every key; \
+        `--print-config` shows what is in force",
+    )
+}
+
+/// Prints the settings where that is asked for; without a command, nothing else can be.
+pub(crate) fn print(cli: &Cli, config: &Config) -> Result<(), Failure> {
+    if cli.print_config {
+        return output::raw(config.print());
+    }
+    Err(failure::usage_text(
+        "a command is missing",
+        "`mainspring --help` lists them",
+    ))
+}
+
+/// Says so where a variable looks like ours but is none.
+pub(crate) fn warn_of_strange_variables(environment: &Environment) {
+    for name in environment.unknown() {
+        tracing::warn!(name, "this variable is not a setting");
+    }
+}
+
+type Flags = Vec<(&'static str, String)>;
+
+fn flags(cli: &Cli) -> Flags {
+    let mut flags = Flags::new();
+    add(&mut flags, "server", cli.server.as_ref());
+    let Some(command) = &cli.command else {
+        return flags;
+    };
+    match command {
+        Command::Dev(args) => {
+            add(&mut flags, "listen", args.listen.as_ref());
+            add(&mut flags, "data_dir", args.data_dir.as_ref());
+            runs(&mut flags, &args.runs);
+            process(&mut flags, &args.process);
+        }
+        Command::Scheduler(args) => {
+            store(&mut flags, &args.store);
+            queue(&mut flags, &args.queue);
+            add(&mut flags, "listen", args.listen.as_ref());
+            add(&mut flags, "migrate", args.migrate.as_ref());
+            add(&mut flags, "sweep_interval", args.sweep_interval.as_ref());
+            process(&mut flags, &args.process);
+        }
+        Command::Worker(args) => {
+            store(&mut flags, &args.store);
+            queue(&mut flags, &args.queue);
+            add(&mut flags, "ops_listen", args.ops_listen.as_ref());
+            runs(&mut flags, &args.runs);
+            process(&mut flags, &args.process);
+        }
+        Command::Migrate(args) => store(&mut flags, &args.store),
+        Command::Audit(args) => {
+            store(&mut flags, &args.store);
+            add(&mut flags, "data_dir", args.data_dir.as_ref());
+        }
+        Command::Doctor(args) => {
+            store(&mut flags, &args.store);
+            queue(&mut flags, &args.queue);
+            add(&mut flags, "data_dir", args.data_dir.as_ref());
+        }
+        _ => {}
+    }
+    flags
+}
+
+fn add(flags: &mut Flags, path: &'static str, value: Option<&String>) {
+    flags.extend(value.map(|value| (path, value.clone())));
+}
+
+fn store(flags: &mut Flags, args: &StoreArgs) {
+    add(flags, "database_url", args.database_url.as_ref());
+}
+
+fn queue(flags: &mut Flags, args: &QueueArgs) {
+    add(flags, "redis_url", args.redis_url.as_ref());
+}
+
+fn runs(flags: &mut Flags, args: &RunsArgs) {
+    add(flags, "worker.concurrency", args.concurrency.as_ref());
+    add(flags, "worker.pool", args.pool.as_ref());
+    add(flags, "worker.drain_timeout", args.drain_timeout.as_ref());
+}
+
+fn process(flags: &mut Flags, args: &ProcessArgs) {
+    add(flags, "name", args.name.as_ref());
+    add(flags, "lease_ttl", args.lease_ttl.as_ref());
+    add(flags, "log", args.log.as_ref());
+    add(flags, "log_format", args.log_format.as_ref());
+}

@@ -1,0 +1,339 @@
+//! The parts list, and the only place that names backends.
+
+use std::sync::Arc;
+
+use mainspring_queue_local::{LocalBus, LocalQueue};
+use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
+use mainspring_runtime::{
+    Backend, Config, Migrate, OsEntropy, Provider, ProviderKind, SystemClock,
+};
+use mainspring_scheduler::SchedulerConfig;
+use mainspring_shared::bus::Bus;
+
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::error::{Code, Coded};
+use mainspring_shared::queue::Queue;
+use mainspring_shared::store::{self, Store};
+use mainspring_shared::time::Clock;
+use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings};
+use mainspring_store_sqlite::{MigratePolicy, SqliteOptions, SqliteStore};
+use mainspring_worker::WorkerConfig;
+use mainspring_worker::llm::{Kind, ProviderSettings, Providers, Secret};
+
+use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage, usage_text};
+
+// Clock and entropy ------------------------------------------------------------------------------
+
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock::new())
+}
+
+pub(crate) fn entropy() -> Arc<dyn Entropy> {
+    Arc::new(OsEntropy)
+}
+
+// Store ------------------------------------------------------------------------------------------
+
+/// Opens the configured store for a process that serves.
+pub(crate) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn Store>, Failure> {
+    let opened: store::Result<Arc<dyn Store>> = match config.backend() {
+        Backend::Postgres => {
+            let opened = PostgresStore::open(&postgres(config, migrate)).await;
+            opened.map(|store| Arc::new(store) as _)
+        }
+        Backend::Sqlite => {
+            let policy = match migrate {
+                Migrate::Create => MigratePolicy::Create,
+                Migrate::Verify => MigratePolicy::Verify,
+            };
+            let options = SqliteOptions {
+                migrate: policy,
+                ..sqlite(config)?
+            };
+            SqliteStore::open(options)
+                .await
+                .map(|store| Arc::new(store) as _)
+        }
+        Backend::Mysql => return Err(no_mysql()),
+    };
+    opened.map_err(|error| store_failure(config, &error))
+}
+
+/// Opens the configured store beside whoever serves, only to read.
+pub(crate) async fn store_to_read(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    match config.backend() {
+        Backend::Sqlite => {
+            let opened = SqliteStore::open_read_only(sqlite(config)?).await;
+            let store = opened.map_err(|error| store_failure(config, &error))?;
+            Ok(Arc::new(store))
+        }
+        Backend::Postgres | Backend::Mysql => store(config, Migrate::Verify).await,
+    }
+}
+
+/// The statements that make the schema.
+pub(crate) fn ddl(config: &Config) -> Result<String, Failure> {
+    match config.backend() {
+        Backend::Postgres => Ok(mainspring_store_postgres::ddl()),
+        Backend::Sqlite => Ok(mainspring_store_sqlite::ddl()),
+        Backend::Mysql => Err(no_mysql()),
+    }
+}
+
+fn postgres(config: &Config, migrate: Migrate) -> Settings {
+    let url = config.database_url.as_ref().map_or("", |url| url.reveal());
+    Settings {
+        schema: match migrate {
+            Migrate::Create => SchemaPolicy::Create,
+            Migrate::Verify => SchemaPolicy::Verify,
+        },
+        writers: config.database_writers,
+        claimers: config.database_claimers,
+        readers: config.database_readers,
+        ..Settings::new(url)
+    }
+}
+
+fn sqlite(config: &Config) -> Result<SqliteOptions, Failure> {
+    let options = match &config.database_url {
+        None => SqliteOptions::dir(&config.data_dir),
+        Some(url) => SqliteOptions::from_url(url.reveal()).ok_or_else(|| {
+            usage_text(
+                "the database URL names no file",
+                "write sqlite://PATH, without parameters",
+            )
+        })?,
+    };
+    Ok(SqliteOptions {
+        name: label(config),
+        ..options
+    })
+}
+
+/// Where the database is, as it may be shown.
+pub(crate) fn database(config: &Config) -> String {
+    match &config.database_url {
+        Some(url) => url.redacted_url(),
+        None => config.data_dir.display().to_string(),
+    }
+}
+
+/// A failure of the store, with what someone at a terminal can do about it.
+pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
+    let code = error.code();
+    let message = format!("{}: {} ({code})", database(config), causes(error));
+    let next = match error {
+        store::Error::Locked { .. } => {
+            "stop that process, or use another folder with --data-dir".to_owned()
+        }
+        store::Error::SchemaMissing { found: 0, .. } if config.database_url.is_none() => {
+            "`mainspring dev` makes one there; --data-dir or --database-url name another".to_owned()
+        }
+        store::Error::Unavailable { .. } => {
+            "is the database running, and is the address right?".to_owned()
+        }
+        _ => next_of(code),
+    };
+    let exit = if code == Code::Internal {
+        Exit::Failure
+    } else {
+        exit_of(code)
+    };
+    Failure::new(exit, message).next(next)
+}
+
+fn no_mysql() -> Failure {
+    usage_text("mysql:// is not supported", "use postgres:// or sqlite://")
+}
+
+// Queue and bus ----------------------------------------------------------------------------------
+
+/// The way between the roles.
+pub(crate) struct Wires {
+    pub(crate) queue: Arc<dyn Queue>,
+    pub(crate) bus: Arc<dyn Bus>,
+    /// The queue again, where someone has to tidy it.
+    pub(crate) janitor: Option<Arc<RedisQueue>>,
+}
+
+/// Between processes.
+pub(crate) fn redis(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Wires, Failure> {
+    let url = config.redis_url.as_ref().map_or("", |url| url.reveal());
+    let address: Address = url.parse().map_err(usage)?;
+    let queue = RedisQueue::open(&address, clock.clone(), entropy.clone()).map_err(usage)?;
+    let bus = RedisBus::open(&address, clock.clone(), entropy.clone()).map_err(usage)?;
+    let queue = Arc::new(queue);
+    Ok(Wires {
+        queue: queue.clone(),
+        bus: Arc::new(bus),
+        janitor: Some(queue),
+    })
+}
+
+/// Inside one process.
+pub(crate) fn local() -> Wires {
+    let (queue, bus) = (Arc::new(LocalQueue::new()), Arc::new(LocalBus::new()));
+    Wires {
+        queue,
+        bus,
+        janitor: None,
+    }
+}
+
+// Providers --------------------------------------------------------------------------------------
+
+/// Every configured provider; the default one is called by its kind.
+pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Providers, Failure> {
+    let default = config.llm.provider.as_str();
+    let mut settings: Vec<ProviderSettings> = config
+        .providers
+        .iter()
+        .map(|(name, provider)| settings_of(name, provider))
+        .collect();
+    // A named provider may take the name of the default one's kind; then the default one has none
+    // of its own left to clash with.
+    let default = if config.providers.contains_key(default) {
+        "default"
+    } else {
+        default
+    };
+    settings.push(settings_of(default, &config.llm));
+    Providers::new(&settings, default, clock).map_err(usage)
+}
+
+fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
+    let kind = match provider.provider {
+        ProviderKind::Openai => Kind::OpenAi,
+        ProviderKind::Anthropic => Kind::Anthropic,
+        ProviderKind::Demo => Kind::Demo,
+    };
+    let secret = |secret: &mainspring_runtime::Secret| Secret::new(secret.reveal());
+    let base = ProviderSettings::new(name, kind);
+    ProviderSettings {
+        base_url: provider.base_url.clone().unwrap_or(base.base_url),
+        api_key: provider.api_key.as_ref().map(secret).unwrap_or_default(),
+        model: provider.model.clone().unwrap_or_default(),
+        stream: provider.stream,
+        connect_timeout: provider.connect_timeout.0,
+        first_byte_timeout: provider.first_byte_timeout.0,
+        idle_timeout: provider.idle_timeout.0,
+        attempt_timeout: provider.attempt_timeout.0,
+        headers: provider
+            .headers
+            .iter()
+            .map(|(name, it)| (name.clone(), secret(it)))
+            .collect(),
+        name: base.name,
+        kind,
+    }
+}
+
+// Bounds -----------------------------------------------------------------------------------------
+
+pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
+    let bounds = &config.scheduler;
+    SchedulerConfig {
+        name: label(config),
+        lease_ttl: config.lease_ttl.0,
+        sweep_interval: config.sweep_interval.0,
+        sweep_age: bounds.sweep_age.0,
+        sweep_depth_low: bounds.sweep_depth_low,
+        sweep_depth_high: bounds.sweep_depth_high,
+        alarm_interval: bounds.alarm_interval.0,
+        retention_interval: bounds.retention_interval.0,
+        idempotency_keep: bounds.idempotency_keep.0,
+        body_bytes_max: bounds.body_bytes_max,
+        batch_bytes_max: bounds.batch_bytes_max,
+        body_timeout: bounds.body_timeout.0,
+        batch_sends_max: bounds.batch_sends_max,
+        batch_group_max: bounds.batch_group_max,
+        wait_max: bounds.wait_max.0,
+        requests_max: bounds.requests_max,
+        waiters_max: bounds.waiters_max,
+        accepting_max: bounds.accepting_max,
+        queued_max: bounds.queued_max,
+        heartbeat: bounds.heartbeat.0,
+    }
+}
+
+pub(crate) fn worker_config(config: &Config) -> WorkerConfig {
+    let bounds = &config.worker;
+    WorkerConfig {
+        name: label(config),
+        pool: bounds.pool.clone(),
+        concurrency: bounds.concurrency,
+        lease_ttl: config.lease_ttl.0,
+        drain_timeout: bounds.drain_timeout.0,
+        poll_interval: bounds.poll_interval.0,
+        retry: config.retry.policy(),
+        hold_max: bounds.hold_max.0,
+        crashes_max: bounds.crashes_max,
+        sends_in_a_row_max: bounds.sends_in_a_row_max,
+        cache_bytes_max: bounds.cache_bytes_max,
+    }
+}
+
+/// What people call this process: as configured, else by host and process.
+pub(crate) fn label(config: &Config) -> String {
+    config.name.clone().unwrap_or_else(|| {
+        let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+        let host = host.trim();
+        let host = if host.is_empty() { "host" } else { host };
+        format!("{host}-{}", std::process::id())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_runtime::{Environment, Sources};
+
+    use super::*;
+
+    fn defaults() -> Config {
+        Config::load(&Sources {
+            defaults: include_str!("../config.default.toml"),
+            file: None,
+            environment: &Environment::default(),
+            flags: &[("name", "me".to_owned())],
+        })
+        .expect("the manual is valid")
+    }
+
+    #[test]
+    fn the_manuals_defaults_are_those_that_the_libraries_are_tested_with() {
+        let config = defaults();
+        let name = "me".to_owned();
+        let scheduler = SchedulerConfig {
+            name: name.clone(),
+            ..SchedulerConfig::default()
+        };
+        assert_eq!(scheduler_config(&config), scheduler);
+        assert_eq!(
+            worker_config(&config),
+            WorkerConfig {
+                name,
+                ..WorkerConfig::default()
+            }
+        );
+        assert_eq!(postgres(&config, Migrate::Create), Settings::new(""));
+        let ours = settings_of("demo", &config.llm);
+        assert_eq!(
+            format!("{ours:?}"),
+            format!("{:?}", ProviderSettings::new("demo", Kind::Demo))
+        );
+    }
+
+    #[test]
+    fn a_provider_may_be_named_like_the_default_ones_kind() {
+        let mut config = defaults();
+        config
+            .providers
+            .insert("demo".to_owned(), config.llm.clone());
+        let providers = providers(&config, &clock()).expect("two providers");
+        assert_eq!(providers.names().collect::<Vec<_>>(), ["default", "demo"]);
+    }
+}
