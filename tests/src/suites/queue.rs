@@ -29,8 +29,8 @@ pub fn assert_complete() {
     }
 }
 
-/// One named test per case for a queue. `$open` is an async function without arguments that
-/// returns what the queue needs to live and the queue, or none to skip.
+/// One named test per case for a queue. `$open` is a function without arguments whose future gives
+/// what the queue needs to live and the queue, or none to skip.
 #[macro_export]
 macro_rules! queue_suite {
     ($open:path) => {

@@ -24,10 +24,8 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits for something that has to happen.
 pub async fn within<F: Future>(what: &str, happens: F) -> F::Output {
-    match tokio::time::timeout(PATIENCE, happens).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what} did not happen within {PATIENCE:?}"),
-    }
+    let outcome = tokio::time::timeout(PATIENCE, happens).await;
+    outcome.unwrap_or_else(|_| panic!("{what} did not happen within {PATIENCE:?}"))
 }
 
 /// Asks again until the answer is yes.
@@ -101,6 +99,7 @@ pub async fn push(queue: &dyn Queue, lane: &Lane, sessions: &[SessionKey]) {
 
 /// A handler that writes down what it admits. Each session takes one of its slots for a moment,
 /// as a run does.
+#[derive(Debug)]
 pub struct Recorder {
     admitted: watch::Sender<Vec<SessionKey>>,
     called: AtomicUsize,
@@ -130,7 +129,7 @@ impl Recorder {
 
     /// The handler panics when it sees this session.
     pub fn panic_on(&self, key: SessionKey) {
-        self.panics.lock().unwrap().push(key);
+        self.panics.lock().expect("nobody panics with it").push(key);
     }
 
     /// Opens slots.
@@ -179,7 +178,11 @@ impl Handler for Recorder {
     async fn handle(&self, activation: Activation) -> Disposition {
         self.called.fetch_add(1, Ordering::SeqCst);
         for key in activation.sessions {
-            let panics = self.panics.lock().unwrap().contains(&key);
+            let panics = self
+                .panics
+                .lock()
+                .expect("nobody panics with it")
+                .contains(&key);
             assert!(!panics, "the handler was made to panic");
             let _slot = tokio::select! {
                 biased;
@@ -196,6 +199,7 @@ impl Handler for Recorder {
 }
 
 /// A worker that runs until it is stopped.
+#[derive(Debug)]
 pub struct Worker {
     recorder: Arc<Recorder>,
     stop: CancellationToken,

@@ -89,7 +89,10 @@ pub async fn what_waits_for_a_slot_in_the_high_lane_goes_first(queue: Arc<dyn Qu
     recorder.saw(&first).await;
     let low_before = |key| second.contains(key);
     let seen = recorder.admitted();
-    let end = seen.iter().rposition(|key| first.contains(key)).unwrap();
+    let end = seen
+        .iter()
+        .rposition(|key| first.contains(key))
+        .expect("they arrived");
     let early = seen[..end].iter().filter(|key| low_before(key)).count();
     assert!(early <= 20, "{early} low jobs among the high ones");
     recorder.saw(&second).await;
@@ -108,7 +111,8 @@ pub async fn handlers_that_wait_bound_what_is_fetched(queue: Arc<dyn Queue>) {
         "{} handlers at once",
         recorder.called()
     );
-    assert!(queue.depth(&high(&pool)).await.unwrap() >= 52);
+    let depth = queue.depth(&high(&pool)).await;
+    assert!(depth.is_some_and(|depth| depth >= 52), "{depth:?}");
     recorder.open(100);
     recorder.saw(&keys).await;
     worker.stop().await;

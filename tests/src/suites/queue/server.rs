@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::harness::{pause, until};
 
 /// A server on a free port, without persistence. Killed when dropped.
+#[derive(Debug)]
 pub struct Server {
     port: u16,
     folder: TempDir,
