@@ -1,0 +1,40 @@
+//! The suite of stores, on SQLite: each test has a directory of its own.
+
+use async_trait::async_trait;
+use mainspring_shared::store::Store;
+use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
+use mainspring_tests::store_suite;
+use mainspring_tests::suites::store::agreement::assert_agrees;
+use mainspring_tests::suites::store::harness::Opened;
+use tempfile::TempDir;
+
+struct Sqlite {
+    store: SqliteStore,
+    dir: TempDir,
+}
+
+#[async_trait]
+impl Opened for Sqlite {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn close(self) {
+        drop(self.store);
+        self.dir.close().expect("the directory can be removed");
+    }
+}
+
+async fn open() -> Option<Sqlite> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = SqliteStore::open(SqliteOptions::dir(dir.path())).await;
+    let store = store.expect("the store opens");
+    Some(Sqlite { store, dir })
+}
+
+store_suite!(open);
+
+#[test]
+fn sqlite_agrees_with_the_model() {
+    assert_agrees(open);
+}
