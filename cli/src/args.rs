@@ -437,9 +437,9 @@ mod tests {
 
     #[test]
     fn every_help_page_is_known() {
-        let mut pages = vec![Cli::command().render_help().to_string()];
-        let mut command = Cli::command();
+        let mut command = Cli::command().term_width(100);
         command.build();
+        let mut pages = vec![command.render_help().to_string()];
         for sub in command
             .get_subcommands_mut()
             .filter(|sub| sub.get_name() != "help")

@@ -250,7 +250,12 @@ impl Client {
         };
         let detail = problem["detail"].as_str().unwrap_or(code);
         let mut message = format!("{detail} ({code})");
-        for error in problem["errors"].as_array().into_iter().flatten() {
+        let errors = problem["errors"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        // A single one is what the detail says already.
+        for error in errors.iter().filter(|_| errors.len() > 1) {
             let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
             // Writing to a string cannot fail.
             let _ = write!(message, "\n  {}: {}", text("pointer"), text("detail"));

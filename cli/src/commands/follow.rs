@@ -25,15 +25,18 @@ pub(crate) fn is_final(send: &Value) -> bool {
 }
 
 /// Waits for a send's end, without its events.
-pub(crate) async fn wait_for(client: &Client, mut send: Value) -> Result<Value, Failure> {
-    while !is_final(&send) {
+pub(crate) async fn wait_for(client: &Client, id: &str) -> Result<Value, Failure> {
+    loop {
+        let send = client
+            .ask(Request::get(format!("/v1/sends/{id}")).wait(WAIT))
+            .await?;
+        if is_final(&send) {
+            return Ok(send);
+        }
         if send["status"] == "waiting" {
             client.clock.sleep(LOOK).await;
         }
-        let path = format!("/v1/sends/{}", id(&send));
-        send = client.ask(Request::get(path).wait(WAIT)).await?;
     }
-    Ok(send)
 }
 
 /// Hands every event of a send to `show`, to the last one; returns the send as it ended.

@@ -1,7 +1,6 @@
 //! `mainspring send`
 
 use std::io::Read;
-use std::time::Duration;
 
 use mainspring_shared::time::Span;
 use serde_json::{Value, json};
@@ -12,9 +11,6 @@ use crate::args::{AgentArgs, Format, SendArgs};
 use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure, usage_text};
 use crate::output;
-
-/// How long the accepting request itself waits for the answer.
-const WAIT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(args: &SendArgs, format: Format, client: Client) -> Result<(), Failure> {
     let text = if args.text == "-" {
@@ -27,17 +23,20 @@ pub(crate) async fn run(args: &SendArgs, format: Format, client: Client) -> Resu
         .clone()
         .unwrap_or_else(|| client.fresh_key());
     let request = request(&text, args.session.as_deref(), &args.agent).key(key);
+    let send = client.ask(request).await?;
     if !args.wait {
-        let send = client.ask(request).await?;
         return accepted(&send, format);
     }
-    let work = answer(&client, request, format);
+    let work = answer(&client, &send, format);
     match args.timeout {
         None => work.await,
         Some(Span(limit)) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
             let message = format!("no answer within {}", Span(limit));
-            Err(Failure::new(Exit::Unavailable, message)
-                .next("the send goes on: `mainspring sends list` shows it"))
+            let next = format!(
+                "the send goes on: `mainspring sends tail {}`",
+                follow::id(&send)
+            );
+            Err(Failure::new(Exit::Unavailable, message).next(next))
         }),
     }
 }
@@ -93,16 +92,15 @@ fn continue_with(send: &Value) {
     ));
 }
 
-async fn answer(client: &Client, request: Request, format: Format) -> Result<(), Failure> {
-    // Only someone who watches wants to see it grow; everyone else saves round trips.
+async fn answer(client: &Client, send: &Value, format: Format) -> Result<(), Failure> {
+    let id = follow::id(send);
+    // Only someone who watches wants to see it grow.
     let live = format == Format::Table && output::is_terminal();
     let send = if live {
-        let send = client.ask(request).await?;
         let mut answer = Answer::new(true);
-        follow::events(client, follow::id(&send), None, |event| answer.event(event)).await?
+        follow::events(client, id, None, |event| answer.event(event)).await?
     } else {
-        let send = client.ask(request.wait(WAIT)).await?;
-        follow::wait_for(client, send).await?
+        follow::wait_for(client, id).await?
     };
     match format {
         Format::Table if live => {}

@@ -1,0 +1,20 @@
+# Shortcuts; each is one cargo command that works without just.
+
+# Everything in one process.
+dev *ARGS:
+    cargo run --release -- dev {{ARGS}}
+
+# Every test, on servers of their own.
+test *ARGS:
+    cargo xtask test {{ARGS}}
+
+# Formatting, clippy, documentation, who may know whom.
+lint:
+    cargo xtask lint
+
+# What must hold before a change lands.
+ci:
+    cargo xtask ci
+
+fmt:
+    cargo fmt --all
