@@ -10,7 +10,7 @@ use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, StartedSend};
 
 use crate::fault::Result;
-use crate::hot::{self, Hot, Session};
+use crate::hot::{self, Hot, NewStep, Session};
 use crate::rows::{self, Cells};
 use crate::writer::Tx;
 
@@ -127,58 +127,99 @@ pub(crate) async fn go(
     head: Head,
     taken_over: bool,
 ) -> Result<StartedSend> {
+    match head.record.status {
+        SendStatus::Queued => start(tx, hot, head).await,
+        _ => resume(tx, hot, lease, head, taken_over).await,
+    }
+}
+
+/// Starts a queued send: no step, because a claim may be lost.
+async fn start(tx: &mut Tx, hot: &mut Hot, head: Head) -> Result<StartedSend> {
     let now = tx.now;
     let Head {
         mut record,
         agent,
         version,
     } = head;
-    let reason = match record.status {
-        SendStatus::Running if taken_over => {
-            record.crashes += 1;
-            Some("takeover")
-        }
-        SendStatus::Running => Some("handover"),
-        SendStatus::Waiting => {
-            record.alarm_at = record.deadline_at;
-            Some(match record.waiting_on.take() {
-                Some(WaitingOn::Retry) => "retry",
-                Some(WaitingOn::Recovery) => "resume",
-                _ => "result",
-            })
-        }
-        _ => {
-            hot.pending -= 1;
-            record.started_at = record.started_at.or(Some(now));
-            record.agent_version = record.agent_version.or(Some(version));
-            record.alarm_at = record.deadline_at;
-            None
-        }
-    };
+    hot.pending -= 1;
     record.status = SendStatus::Running;
-    sqlx::query(include_str!("../sql/sends/go.sql"))
-        .bind(record.key.tenant.0)
+    record.started_at = record.started_at.or(Some(now));
+    record.agent_version = record.agent_version.or(Some(version));
+    record.alarm_at = record.deadline_at;
+    let sql = concat!(
+        include_str!("../sql/sends/start.sql"),
+        include_str!("../sql/sessions/save.sql"),
+    );
+    hot.bind(sqlx::query(sql))
         .bind(record.id.0)
-        .bind(record.crashes)
-        .bind(record.alarm_at.map(|at| at.0))
         .bind(record.started_at.map(|at| at.0))
         .bind(record.agent_version)
         .execute(tx.conn())
         .await?;
-    if let Some(reason) = reason {
-        let refs = StepRefs {
-            reason: Some(reason.to_owned()),
-            ..StepRefs::default()
-        };
-        hot.step(tx, lease.into(), record.id, StepKind::Resumed, &refs)
-            .await?;
-    } else {
-        hot.save(tx).await?;
-    }
     Ok(StartedSend {
         record,
         agent,
-        resumed: reason.is_some(),
+        resumed: false,
+    })
+}
+
+/// Goes on with a send that had begun: it was running when its worker died or left, or it waited
+/// and what it waited for has come.
+async fn resume(
+    tx: &mut Tx,
+    hot: &mut Hot,
+    lease: Lease,
+    head: Head,
+    taken_over: bool,
+) -> Result<StartedSend> {
+    let Head {
+        mut record, agent, ..
+    } = head;
+    let reason = match record.waiting_on.take() {
+        Some(on) => {
+            record.alarm_at = record.deadline_at;
+            match on {
+                WaitingOn::Retry => "retry",
+                WaitingOn::Recovery => "resume",
+                WaitingOn::Tool
+                | WaitingOn::Human
+                | WaitingOn::Agent
+                | WaitingOn::Run
+                | WaitingOn::Timer => "result",
+            }
+        }
+        None if taken_over => {
+            record.crashes += 1;
+            "takeover"
+        }
+        None => "handover",
+    };
+    record.status = SendStatus::Running;
+    let refs = StepRefs {
+        reason: Some(reason.to_owned()),
+        ..StepRefs::default()
+    };
+    let step = NewStep {
+        author: lease.into(),
+        send: record.id,
+        kind: StepKind::Resumed,
+        at: tx.now,
+        refs: &refs,
+    };
+    let sql = concat!(
+        include_str!("../sql/sends/resume.sql"),
+        include_str!("../sql/steps/write.sql"),
+    );
+    let (_, query) = hot.step(sql, step)?;
+    query
+        .bind(record.crashes)
+        .bind(record.alarm_at.map(|at| at.0))
+        .execute(tx.conn())
+        .await?;
+    Ok(StartedSend {
+        record,
+        agent,
+        resumed: true,
     })
 }
 

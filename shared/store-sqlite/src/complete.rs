@@ -5,15 +5,15 @@ use mainspring_shared::id::{BootId, SendId};
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendRecord, SendResult, StopReason};
 use mainspring_shared::session::SIGNAL_CANCEL;
-use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::step::{RoundRef, StepKind, StepRefs};
 use mainspring_shared::store::{
-    CompleteOutcome, CompleteSend, Completed, ReadySession, SendTotals, Then,
+    CompleteOutcome, CompleteSend, Completed, ReadySession, SendTotals, Then, UsageRow,
 };
 
 use crate::claim;
 use crate::fault::Result;
-use crate::hot::{Author, Hot};
-use crate::rounds::{Held, held, write_messages, write_usage};
+use crate::hot::{Author, Hot, NewStep};
+use crate::rounds::{Held, Stored, held, number, usage_rows};
 use crate::rows::json;
 use crate::writer::Tx;
 
@@ -31,28 +31,29 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
     let Some(Held { mut hot, .. }) = held(tx, item.key, item.lease, send).await? else {
         return Ok(CompleteOutcome::LeaseLost);
     };
-    let author = Author::from(item.lease);
-    let stored = write_messages(tx, &mut hot, author, send, &item.messages).await?;
-    write_usage(tx, item.key, send, &item.usage).await?;
     let result = if hot.signals & SIGNAL_CANCEL == 0 {
         item.result
     } else {
         SendResult::cancelled()
     };
-    let status = result.status;
     let goes_on = hot.pending > 0 && item.then == Then::Continue;
     hot.signals = 0;
     let ring = if goes_on { None } else { hot.give_back(tx.now) };
-    let refs = stored.refs(item.round);
-    let totals = Some(&item.totals);
-    let step = finish(tx, &mut hot, author, send, &result, totals, refs).await?;
+    let end = End {
+        messages: &item.messages,
+        usage: &item.usage,
+        totals: Some(&item.totals),
+        round: item.round,
+        ..End::of(send, &result)
+    };
+    let (stored, step) = finish(tx, &mut hot, Author::from(item.lease), end).await?;
     let mut next = None;
     if goes_on && let Some(head) = claim::head(tx, item.key).await? {
         let started = claim::go(tx, &mut hot, item.lease, head, false).await?;
         next = Some((started, hot.counters()));
     }
     Ok(CompleteOutcome::Completed(Box::new(Completed {
-        status,
+        status: result.status,
         first_seq: stored.first_seq,
         step,
         at: tx.now,
@@ -61,37 +62,75 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
     })))
 }
 
-/// Makes a send final, and writes the hot row as it is now. Without totals the send keeps its own.
+/// How a send ends, and what is stored with its end.
+#[derive(Debug)]
+pub(crate) struct End<'e> {
+    pub(crate) send: SendId,
+    pub(crate) result: &'e SendResult,
+    pub(crate) messages: &'e [NewMessage],
+    pub(crate) usage: &'e [UsageRow],
+    /// Without totals the send keeps its own.
+    pub(crate) totals: Option<&'e SendTotals>,
+    pub(crate) round: Option<RoundRef>,
+}
+
+impl<'e> End<'e> {
+    /// An end with nothing besides.
+    pub(crate) fn of(send: SendId, result: &'e SendResult) -> Self {
+        Self {
+            send,
+            result,
+            messages: &[],
+            usage: &[],
+            totals: None,
+            round: None,
+        }
+    }
+}
+
+/// Makes a send final, and writes the hot row as it is now. Returns what was said and the number
+/// of the step.
 pub(crate) async fn finish(
     tx: &mut Tx,
     hot: &mut Hot,
     author: Author,
-    send: SendId,
-    result: &SendResult,
-    totals: Option<&SendTotals>,
-    refs: StepRefs,
-) -> Result<i64> {
-    let now = tx.now;
-    sqlx::query(include_str!("../sql/sends/finish.sql"))
-        .bind(hot.key.tenant.0)
-        .bind(send.0)
+    end: End<'_>,
+) -> Result<(Stored, i64)> {
+    let End { send, result, .. } = end;
+    let (stored, messages) = number(hot, end.messages)?;
+    let refs = StepRefs {
+        reason: Some(result.stop_reason.as_str().to_owned()),
+        status: Some(result.status.as_str().to_owned()),
+        ..stored.refs(end.round)
+    };
+    let step = NewStep {
+        author,
+        send,
+        kind: StepKind::Finished,
+        at: tx.now,
+        refs: &refs,
+    };
+    let sql = concat!(
+        include_str!("../sql/messages/insert.sql"),
+        include_str!("../sql/usage/insert.sql"),
+        include_str!("../sql/sends/finish.sql"),
+        include_str!("../sql/steps/write.sql"),
+    );
+    let (n, query) = hot.step(sql, step)?;
+    query
+        .bind(messages)
+        .bind(usage_rows(end.usage)?)
+        .bind(end.totals.map(|totals| json(&totals.usage)).transpose()?)
+        .bind(end.totals.map(|totals| totals.rounds))
+        .bind(end.totals.map(|totals| totals.attempts))
         .bind(result.status.as_str())
         .bind(result.stop_reason.as_str())
         .bind(result.output_text.clone())
         .bind(result.output.as_ref().map(json).transpose()?)
         .bind(result.error.as_ref().map(json).transpose()?)
-        .bind(now.0)
-        .bind(totals.map(|totals| json(&totals.usage)).transpose()?)
-        .bind(totals.map(|totals| totals.rounds))
-        .bind(totals.map(|totals| totals.attempts))
         .execute(tx.conn())
         .await?;
-    let refs = StepRefs {
-        reason: Some(result.stop_reason.as_str().to_owned()),
-        status: Some(result.status.as_str().to_owned()),
-        ..refs
-    };
-    hot.step(tx, author, send, StepKind::Finished, &refs).await
+    Ok((stored, n))
 }
 
 /// Ends a queued send, which needs no grant and leaves no message. The session is at rest when no
@@ -116,7 +155,8 @@ pub(crate) async fn finish_queued(
         hot.ready_since = None;
     }
     let author = Author::ungranted(boot);
-    finish(tx, hot, author, send.id, result, None, StepRefs::default()).await
+    let (_, step) = finish(tx, hot, author, End::of(send.id, result)).await?;
+    Ok(step)
 }
 
 /// Ends a started send that nobody runs, under a grant of its own. Its input becomes a message if
@@ -140,10 +180,13 @@ pub(crate) async fn finish_unowned(
     if !spoke {
         unsaid.push(NewMessage::user(send.input.clone(), 0));
     }
-    let stored = write_messages(tx, hot, author, send.id, &unsaid).await?;
     hot.signals = 0;
     let ring = hot.give_back(tx.now);
-    let step = finish(tx, hot, author, send.id, result, None, stored.refs(None)).await?;
+    let end = End {
+        messages: &unsaid,
+        ..End::of(send.id, result)
+    };
+    let (_, step) = finish(tx, hot, author, end).await?;
     Ok((step, ring))
 }
 

@@ -44,6 +44,19 @@ pub(crate) struct Session {
     pub(crate) busy: bool,
 }
 
+/// A statement with its parameters.
+pub(crate) type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
+
+/// A step to write.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewStep<'r> {
+    pub(crate) author: Author,
+    pub(crate) send: SendId,
+    pub(crate) kind: StepKind,
+    pub(crate) at: Timestamp,
+    pub(crate) refs: &'r StepRefs,
+}
+
 /// Who commits a step, and under which grant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Author {
@@ -211,31 +224,30 @@ impl Hot {
         Ok(())
     }
 
-    /// Writes a step and, with it, the row as it is now. Returns the step's number.
-    pub(crate) async fn step(
+    /// Numbers a step. Binds what every file of a step names alike: `$1` to `$14` are the row as
+    /// the step leaves it, `$15` to `$21` the step. What a kind of step needs besides begins at
+    /// `$22`. Returns the step's number too.
+    pub(crate) fn step<'q>(
         &mut self,
-        tx: &mut Tx,
-        author: Author,
-        send: SendId,
-        kind: StepKind,
-        refs: &StepRefs,
-    ) -> Result<i64> {
+        sql: &'static str,
+        step: NewStep<'_>,
+    ) -> Result<(i64, Query<'q>)> {
         let n = self.next_step;
         self.next_step += 1;
-        self.bind(sqlx::query(include_str!("../sql/steps/write.sql")))
+        let query = self.bind(sqlx::query(sql));
+        let query = query
             .bind(n)
-            .bind(send.0)
-            .bind(kind.as_str())
-            .bind(author.epoch)
-            .bind(author.boot.0)
-            .bind(tx.now.0)
-            .bind(json(refs)?)
-            .execute(tx.conn())
-            .await?;
-        Ok(n)
+            .bind(step.send.0)
+            .bind(step.kind.as_str())
+            .bind(step.author.epoch)
+            .bind(step.author.boot.0)
+            .bind(step.at.0)
+            .bind(json(step.refs)?);
+        Ok((n, query))
     }
 
-    fn bind<'q>(&self, query: Query<'q>) -> Query<'q> {
+    /// Binds `$1` to `$14`: the row as it is now.
+    pub(crate) fn bind<'q>(&self, query: Query<'q>) -> Query<'q> {
         query
             .bind(self.key.tenant.0)
             .bind(self.key.session.0)
@@ -253,5 +265,3 @@ impl Hot {
             .bind(priority_number(self.priority))
     }
 }
-
-type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;

@@ -5,10 +5,10 @@ use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{ParkOutcome, ParkSend, ParkUntil, ReleaseSession};
 
-use crate::complete::finish;
+use crate::complete::{End, finish};
 use crate::fault::Result;
-use crate::hot::Author;
-use crate::rounds::{Held, held, write_usage};
+use crate::hot::{Author, NewStep};
+use crate::rounds::{Held, held, usage_rows};
 use crate::rows::json;
 use crate::writer::Tx;
 
@@ -32,14 +32,16 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
         deadline_at,
     } = held;
     let author = Author::from(item.lease);
-    write_usage(tx, item.key, send, &item.usage).await?;
     if hot.signals & SIGNAL_CANCEL != 0 {
         hot.signals = 0;
         let ring = hot.give_back(now);
-        let end = SendResult::cancelled();
-        let totals = Some(&item.totals);
-        let refs = StepRefs::default();
-        let step = finish(tx, &mut hot, author, send, &end, totals, refs).await?;
+        let result = SendResult::cancelled();
+        let end = End {
+            usage: &item.usage,
+            totals: Some(&item.totals),
+            ..End::of(send, &result)
+        };
+        let (_, step) = finish(tx, &mut hot, author, end).await?;
         return Ok(ParkOutcome::Cancelled { step, ring });
     }
     let due = match item.until {
@@ -47,16 +49,6 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
         ParkUntil::Asked => None,
     };
     let alarm = [due, deadline_at].into_iter().flatten().min();
-    sqlx::query(include_str!("../sql/sends/park.sql"))
-        .bind(item.key.tenant.0)
-        .bind(send.0)
-        .bind(item.on.as_str())
-        .bind(alarm.map(|at| at.0))
-        .bind(json(&item.totals.usage)?)
-        .bind(item.totals.rounds)
-        .bind(item.totals.attempts)
-        .execute(tx.conn())
-        .await?;
     // Whatever is queued behind a send that waits has to wait too.
     hot.owner = None;
     hot.token = None;
@@ -65,7 +57,29 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
         reason: Some(item.on.as_str().to_owned()),
         ..StepRefs::default()
     };
-    let step = hot.step(tx, author, send, StepKind::Waiting, &refs).await?;
+    let step = NewStep {
+        author,
+        send,
+        kind: StepKind::Waiting,
+        at: now,
+        refs: &refs,
+    };
+    let sql = concat!(
+        include_str!("../sql/usage/insert.sql"),
+        include_str!("../sql/sends/park.sql"),
+        include_str!("../sql/steps/write.sql"),
+    );
+    let (step, query) = hot.step(sql, step)?;
+    query
+        .bind(None::<String>)
+        .bind(usage_rows(&item.usage)?)
+        .bind(json(&item.totals.usage)?)
+        .bind(item.totals.rounds)
+        .bind(item.totals.attempts)
+        .bind(item.on.as_str())
+        .bind(alarm.map(|at| at.0))
+        .execute(tx.conn())
+        .await?;
     Ok(ParkOutcome::Parked { step })
 }
 

@@ -9,7 +9,7 @@ use mainspring_shared::time::Timestamp;
 use serde::Serialize;
 
 use crate::fault::Result;
-use crate::hot::{self, Author, Hot};
+use crate::hot::{self, Author, Hot, NewStep};
 use crate::rows::{Cells, json};
 use crate::writer::Tx;
 
@@ -54,20 +54,34 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
     let Some(Held { mut hot, .. }) = held(tx, item.key, item.lease, send).await? else {
         return Ok(AppendOutcome::LeaseLost);
     };
-    let author = Author::from(item.lease);
-    let stored = write_messages(tx, &mut hot, author, send, &item.messages).await?;
-    write_calls(tx, item.key, send, item.round.index, &item.calls).await?;
-    write_usage(tx, item.key, send, &item.usage).await?;
-    sqlx::query(include_str!("../sql/sends/round.sql"))
-        .bind(item.key.tenant.0)
-        .bind(send.0)
+    let (stored, messages) = number(&mut hot, &item.messages)?;
+    let round = item.round.index;
+    let refs = stored.refs(Some(item.round));
+    let step = NewStep {
+        author: Author::from(item.lease),
+        send,
+        kind: StepKind::Round,
+        at: tx.now,
+        refs: &refs,
+    };
+    let sql = concat!(
+        include_str!("../sql/messages/insert.sql"),
+        include_str!("../sql/usage/insert.sql"),
+        include_str!("../sql/calls/insert.sql"),
+        include_str!("../sql/sends/round.sql"),
+        include_str!("../sql/steps/write.sql"),
+    );
+    let (step, query) = hot.step(sql, step)?;
+    query
+        .bind(messages)
+        .bind(usage_rows(&item.usage)?)
         .bind(json(&item.totals.usage)?)
         .bind(item.totals.rounds)
         .bind(item.totals.attempts)
+        .bind(call_rows(&item.calls)?)
+        .bind(round)
         .execute(tx.conn())
         .await?;
-    let refs = stored.refs(Some(item.round));
-    let step = hot.step(tx, author, send, StepKind::Round, &refs).await?;
     Ok(AppendOutcome::Appended {
         first_seq: stored.first_seq,
         step,
@@ -111,38 +125,18 @@ struct MessageRow<'m> {
     asked_at_seq: Option<i64>,
 }
 
-/// Numbers messages and stores them. The hot row is changed in memory only: a step follows.
-pub(crate) async fn write_messages(
-    tx: &mut Tx,
-    hot: &mut Hot,
-    author: Author,
-    send: SendId,
-    messages: &[NewMessage],
-) -> Result<Stored> {
-    let now = tx.now;
-    let first_seq = hot.next_seq;
+/// Numbers messages, which a step is about to store, and gives their rows as JSON.
+pub(crate) fn number(hot: &mut Hot, messages: &[NewMessage]) -> Result<(Stored, String)> {
     let stored = Stored {
-        first_seq,
+        first_seq: hot.next_seq,
         count: messages.len() as u32,
     };
-    if messages.is_empty() {
-        return Ok(stored);
-    }
-    let rows = messages.iter().zip(first_seq..);
+    let rows = messages.iter().zip(hot.next_seq..);
     let rows = rows
         .map(|(message, seq)| message_row(message, seq))
         .collect::<Result<Vec<_>>>()?;
-    hot.next_seq += rows.len() as i64;
-    sqlx::query(include_str!("../sql/messages/insert.sql"))
-        .bind(hot.key.tenant.0)
-        .bind(hot.key.session.0)
-        .bind(send.0)
-        .bind(author.epoch)
-        .bind(now.0)
-        .bind(json(&rows)?)
-        .execute(tx.conn())
-        .await?;
-    Ok(stored)
+    hot.next_seq += i64::from(stored.count);
+    Ok((stored, json(&rows)?))
 }
 
 fn message_row(message: &NewMessage, seq: i64) -> Result<MessageRow<'_>> {
@@ -170,38 +164,18 @@ struct CallCells<'c> {
     failed: i32,
 }
 
-async fn write_calls(
-    tx: &mut Tx,
-    key: SessionKey,
-    send: SendId,
-    round: i32,
-    calls: &[CallRow],
-) -> Result<()> {
-    if calls.is_empty() {
-        return Ok(());
-    }
-    let now = tx.now;
-    let mut rows = Vec::with_capacity(calls.len());
-    for call in calls {
-        rows.push(CallCells {
+fn call_rows(calls: &[CallRow]) -> Result<String> {
+    let rows = calls.iter().map(|call| {
+        Ok(CallCells {
             call_id: &call.call_id,
             place: call.index,
             name: &call.name,
             arguments: json(&call.arguments)?,
             result: call.result.as_ref().map(json).transpose()?,
             failed: i32::from(call.failed),
-        });
-    }
-    sqlx::query(include_str!("../sql/calls/insert.sql"))
-        .bind(key.tenant.0)
-        .bind(key.session.0)
-        .bind(send.0)
-        .bind(round)
-        .bind(now.0)
-        .bind(json(&rows)?)
-        .execute(tx.conn())
-        .await?;
-    Ok(())
+        })
+    });
+    json(&rows.collect::<Result<Vec<_>>>()?)
 }
 
 /// A row of `usage_rows` on its way into the statement.
@@ -213,33 +187,15 @@ struct UsageCells<'u> {
     usage: String,
 }
 
-/// Stores what model responses cost.
-pub(crate) async fn write_usage(
-    tx: &mut Tx,
-    key: SessionKey,
-    send: SendId,
-    usage: &[UsageRow],
-) -> Result<()> {
-    if usage.is_empty() {
-        return Ok(());
-    }
-    let now = tx.now;
-    let mut rows = Vec::with_capacity(usage.len());
-    for row in usage {
-        rows.push(UsageCells {
+/// What model responses cost, as JSON.
+pub(crate) fn usage_rows(usage: &[UsageRow]) -> Result<String> {
+    let rows = usage.iter().map(|row| {
+        Ok(UsageCells {
             round: row.round,
             attempt: row.attempt,
             model: &row.model,
             usage: json(&row.usage)?,
-        });
-    }
-    sqlx::query(include_str!("../sql/usage/insert.sql"))
-        .bind(key.tenant.0)
-        .bind(key.session.0)
-        .bind(send.0)
-        .bind(now.0)
-        .bind(json(&rows)?)
-        .execute(tx.conn())
-        .await?;
-    Ok(())
+        })
+    });
+    json(&rows.collect::<Result<Vec<_>>>()?)
 }

@@ -3,14 +3,13 @@
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::send::SendResult;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
-use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
     CreateOutcome, DeleteOutcome, IdempotencyKey, NewSession, SessionPatch, UpdateOutcome,
 };
 use uuid::Uuid;
 
 use crate::accept::{self, Seen};
-use crate::complete::finish;
+use crate::complete::{End, finish};
 use crate::fault::Result;
 use crate::hot;
 use crate::reads;
@@ -116,8 +115,7 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
     let cancelled: Vec<SendId> = open.into_iter().map(SendId).collect();
     let end = SendResult::cancelled();
     for send in &cancelled {
-        let refs = StepRefs::default();
-        finish(tx, &mut hot, author, *send, &end, None, refs).await?;
+        finish(tx, &mut hot, author, End::of(*send, &end)).await?;
     }
     hot.save(tx).await?;
     sqlx::query(include_str!("../sql/sessions/erase.sql"))

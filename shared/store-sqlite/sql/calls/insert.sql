@@ -1,7 +1,8 @@
--- The calls of one round, from a JSON array; those that come with their result are settled.
+-- Part of a step: the calls of round $28, from the JSON array $27. Those that come with their
+-- result are settled.
 INSERT INTO tool_calls (tenant, session_id, call_id, send_id, round, place, name, arguments, result,
                         failed, settled_at)
-SELECT $1, $2, value ->> 'call_id', $3, $4, value ->> 'place', value ->> 'name',
+SELECT $1, $2, value ->> 'call_id', $16, $28, value ->> 'place', value ->> 'name',
        value ->> 'arguments', value ->> 'result', value ->> 'failed',
-       CASE WHEN value ->> 'result' IS NOT NULL THEN $5 END
-FROM json_each($6);
+       CASE WHEN value ->> 'result' IS NOT NULL THEN $20 END
+FROM json_each($27);

@@ -1,6 +1,6 @@
--- A send is final. Sums that are not given stay.
+-- Part of a step: a send is final. Sums that are not given stay.
 UPDATE sends
-SET status = $3, stop_reason = $4, output_text = $5, output = $6, error = $7, finished_at = $8,
-    usage = coalesce($9, usage), rounds = coalesce($10, rounds),
-    attempts = coalesce($11, attempts), waiting_on = NULL, alarm_at = NULL
-WHERE tenant = $1 AND send_id = $2;
+SET status = $27, stop_reason = $28, output_text = $29, output = $30, error = $31,
+    finished_at = $20, usage = coalesce($24, usage), rounds = coalesce($25, rounds),
+    attempts = coalesce($26, attempts), waiting_on = NULL, alarm_at = NULL
+WHERE tenant = $1 AND send_id = $16;

@@ -1,3 +1,3 @@
--- The sums of a send after a round; its crash count starts again.
-UPDATE sends SET usage = $3, rounds = $4, attempts = $5, crashes = 0
-WHERE tenant = $1 AND send_id = $2;
+-- Part of a step: the sums of a send after a round. Its crash count starts again.
+UPDATE sends SET usage = $24, rounds = $25, attempts = $26, crashes = 0
+WHERE tenant = $1 AND send_id = $16;

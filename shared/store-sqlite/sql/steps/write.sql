@@ -1,4 +1,5 @@
--- A step, and the hot row that it leaves behind: every step moves at least next_step.
+-- The end of every step: its row, and the hot row that it leaves behind. The files that a step is
+-- made of share one numbering: $1 to $14 are the hot row, $15 to $21 the step, the rest is theirs.
 INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
 VALUES ($1, $2, $15, $16, $17, $18, $19, $20, $21);
 UPDATE session_hot
