@@ -68,7 +68,8 @@ impl Group for Append {
             .collect();
         for row in &rows {
             let mut fields = Fields::new(row, "session_hot");
-            outcomes[fields.ord()?] = Some(AppendOutcome::Appended {
+            let ord = fields.ord()?;
+            outcomes[ord] = Some(AppendOutcome::Appended {
                 first_seq: fields.take("first_seq")?,
                 step: fields.take("step")?,
                 at: fields.time("now")?,

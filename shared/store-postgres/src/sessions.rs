@@ -130,7 +130,8 @@ impl Create {
         let mut created = vec![None; items.len()];
         for row in &rows {
             let mut fields = Fields::new(row, "sessions");
-            created[fields.ord()?] = Some(fields.time("now")?);
+            let ord = fields.ord()?;
+            created[ord] = Some(fields.time("now")?);
         }
         Ok(created)
     }

@@ -1,7 +1,7 @@
 -- Reads ready sessions without a live owner, oldest first. The live boots are read once, so that a
 -- session in good hands costs its index entry and its row.
 -- Index: session_hot_ready.
-SELECT h.tenant, h.session_id, h.pool, h.priority, h.ready_since
+SELECT h.tenant, h.session_id, h.ready_since, h.pool, h.priority
 FROM session_hot h
 CROSS JOIN (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

@@ -1,0 +1,213 @@
+//! Each invariant reports the violation that is planted for it. Where a constraint of the schema
+//! would not let it in, the constraint is dropped first: the audit does not lean on it.
+
+use mainspring_shared::invariants::INVARIANTS;
+use mainspring_shared::message::{NewMessage, Role, ToolCall};
+use mainspring_shared::store::{AuditOptions, CallRow, Store, Then};
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+use crate::world::{World, answer, first_round, says, to, with_world};
+
+/// A sound history: one session with a finished send that asked a tool, one that runs, one queued
+/// behind it, and an idle session.
+async fn history(world: &World) {
+    let worker = world.boot(0).await;
+    let key = world.session().await;
+    world.session().await;
+    for _ in 0..3 {
+        world.send(1, to(key)).await;
+    }
+    let claimed = world.claim(2, worker, key).await;
+    let mut round = first_round(&claimed);
+    round.messages[1].tool_calls.push(ToolCall {
+        id: "c1".to_owned(),
+        name: "look".to_owned(),
+        arguments: json!({}),
+    });
+    round.messages.push(NewMessage {
+        tool_call_id: Some("c1".to_owned()),
+        name: Some("look".to_owned()),
+        asked_back: Some(1),
+        ..says(Role::Tool, "seen", 0)
+    });
+    round.calls.push(CallRow {
+        call_id: "c1".to_owned(),
+        index: 0,
+        name: "look".to_owned(),
+        arguments: json!({}),
+        result: Some(Value::Null),
+        failed: false,
+    });
+    let appended = world.store.append_rounds(world.at(3), vec![round]).await;
+    appended.expect("appends");
+    let mut last = answer(&claimed, Then::Continue);
+    last.messages = vec![says(Role::Assistant, "done", 1)];
+    last.usage[0].round = 1;
+    last.usage[0].attempt = 2;
+    world.complete(4, last).await;
+    world.assert_sound(4).await;
+}
+
+/// Plants violations and returns the names of the invariants that report them.
+async fn reported(world: &World, statements: &[&str]) -> Vec<String> {
+    let mut connection = PgConnection::connect(&world.settings.url)
+        .await
+        .expect("connects");
+    for statement in statements {
+        let planted = connection
+            .execute(AssertSqlSafe((*statement).to_owned()))
+            .await;
+        let planted = planted.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        let changes = !statement.starts_with("ALTER") && !statement.starts_with("DROP");
+        assert!(
+            !changes || planted.rows_affected() > 0,
+            "{statement} changed nothing"
+        );
+    }
+    let found = world
+        .store
+        .audit(world.at(5), AuditOptions::default())
+        .await;
+    let found = found.expect("audits");
+    assert!(found.iter().all(|violation| !violation.rows.is_empty()));
+    found
+        .into_iter()
+        .map(|violation| violation.invariant)
+        .collect()
+}
+
+const FREE_HOT: &str = "ALTER TABLE session_hot
+    DROP CONSTRAINT session_hot_check, DROP CONSTRAINT session_hot_check1";
+const FREE_SENDS: &str = "ALTER TABLE sends
+    DROP CONSTRAINT sends_check, DROP CONSTRAINT sends_check1, DROP CONSTRAINT sends_check2,
+    DROP CONSTRAINT sends_check3, DROP CONSTRAINT sends_check4";
+/// A second final step of the finished send; the steps stay without a gap.
+const FINAL_AGAIN: &str = "WITH h AS (
+        UPDATE session_hot SET next_step = next_step + 1 WHERE next_step > 1
+        RETURNING tenant, session_id, next_step - 1 AS n
+    )
+    INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
+    SELECT h.tenant, h.session_id, h.n, t.send_id, 'finished', t.epoch, t.boot, 0, '{}'
+    FROM h JOIN steps t ON t.session_id = h.session_id AND t.kind = 'finished'";
+/// A message of the finished send that none of its steps wrote; the transcript stays without a gap.
+const MESSAGE_BEHIND: &str = "WITH h AS (
+        UPDATE session_hot SET next_seq = next_seq + 1 WHERE next_seq > 1
+        RETURNING tenant, session_id, next_seq - 1 AS seq
+    )
+    INSERT INTO messages (tenant, session_id, seq, send_id, role, content, round, epoch, created_at)
+    SELECT h.tenant, h.session_id, h.seq, t.send_id, 'user', '[]', 0, t.epoch, 0
+    FROM h JOIN steps t ON t.session_id = h.session_id AND t.kind = 'finished'";
+
+/// What each invariant has to report, and what is planted for it.
+const PLANTED: &[(&str, &[&str])] = &[
+    ("send.one_final_step", &[FINAL_AGAIN]),
+    ("send.final_is_last", &[MESSAGE_BEHIND]),
+    (
+        "session.seq_gap_free",
+        &["UPDATE messages SET seq = 20 WHERE seq = 1"],
+    ),
+    (
+        "session.steps_gap_free",
+        &["UPDATE session_hot SET next_step = next_step + 1"],
+    ),
+    (
+        "session.positions_unique",
+        &["UPDATE sends SET position = 1 WHERE position = 2"],
+    ),
+    (
+        "session.pending_matches",
+        &["UPDATE session_hot SET pending = 7 WHERE pending = 1"],
+    ),
+    (
+        "session.ready_iff_work",
+        &["UPDATE session_hot SET owner_boot = NULL, token = NULL, ready_since = NULL"],
+    ),
+    (
+        "session.one_active_send",
+        &[
+            FREE_SENDS,
+            "UPDATE sends SET status = 'running' WHERE status = 'queued'",
+        ],
+    ),
+    (
+        "epoch.never_decreases",
+        &[
+            "UPDATE session_hot SET epoch = 9",
+            "UPDATE messages SET epoch = 9 WHERE seq = 1",
+        ],
+    ),
+    (
+        "epoch.one_boot",
+        &["UPDATE steps SET boot = gen_random_uuid() WHERE kind = 'round'"],
+    ),
+    ("epoch.granted", &["UPDATE session_hot SET epoch = 0"]),
+    (
+        "call.one_result",
+        &["UPDATE messages SET tool_call_id = 'c2' WHERE role = 'tool'"],
+    ),
+    (
+        "send.running_has_lease",
+        &["UPDATE boots SET lease_until = 0"],
+    ),
+    (
+        "usage.matches_rounds",
+        &["DELETE FROM usage_rows WHERE round = 1"],
+    ),
+    (
+        "send.shape",
+        &["UPDATE sends SET agent_version = NULL WHERE status = 'running'"],
+    ),
+];
+
+#[tokio::test]
+async fn each_invariant_reports_its_planted_violation() {
+    let planted: Vec<_> = PLANTED.iter().map(|(name, _)| *name).collect();
+    let known: Vec<_> = INVARIANTS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(planted, known);
+    for (name, statements) in PLANTED {
+        let database = format!("audit_{}", name.replace('.', "_"));
+        with_world(&database, async |world| {
+            history(world).await;
+            let found = reported(world, statements).await;
+            assert!(found.contains(&(*name).to_owned()), "{name}: {found:?}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_ready_session_without_work_is_reported_too() {
+    with_world("audit_idle_ready", async |world| {
+        history(world).await;
+        let statements = [
+            FREE_HOT,
+            "UPDATE session_hot SET ready_since = 1 WHERE ready_since IS NULL",
+        ];
+        let found = reported(world, &statements).await;
+        assert_eq!(found, ["session.ready_iff_work"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_rows_of_a_violation_are_bounded() {
+    with_world("audit_bounded", async |world| {
+        history(world).await;
+        reported(world, &["UPDATE messages SET epoch = 99"]).await;
+        let options = AuditOptions {
+            rows_max: 2,
+            ..AuditOptions::default()
+        };
+        let found = world
+            .store
+            .audit(world.at(5), options)
+            .await
+            .expect("audits");
+        let granted = found.iter().find(|v| v.invariant == "epoch.granted");
+        let rows = &granted.expect("is reported").rows;
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[0]["epoch"], 99);
+    })
+    .await;
+}

@@ -1,0 +1,14 @@
+//! The store on a real Postgres. Each test makes a database of its own at the server that
+//! `MAINSPRING_TEST_POSTGRES_URL` names, and drops it; without the variable it says that it is
+//! skipped.
+
+mod accept;
+mod alarms;
+mod audit;
+mod cancel;
+mod faults;
+mod leases;
+mod schema;
+mod sessions;
+mod traffic;
+mod world;

@@ -1,0 +1,327 @@
+//! A database for one test, and the words that tests are written in.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use mainspring_shared::agent::{AgentSpec, ContextSpec, SendOptions};
+use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::message::{ContentPart, NewMessage, Role};
+use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
+use mainspring_shared::step::RoundRef;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, Accepted, AppendRound, AuditOptions, ClaimOutcome, ClaimSession,
+    Claimed, CompleteOutcome, CompleteSend, Completed, CreateOutcome, NewBoot, NewSession,
+    SendTotals, Store, Target, Then, UsageRow,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::usage::Usage;
+use mainspring_store_postgres::{PostgresStore, Settings};
+use serde_json::Map;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use uuid::Uuid;
+
+pub(crate) const TENANT: TenantId = TenantId(1);
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// An id that no other part of this process has; later ones are greater.
+pub(crate) fn id() -> Uuid {
+    Uuid::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// One test's store and database.
+pub(crate) struct World {
+    pub(crate) store: PostgresStore,
+    pub(crate) settings: Settings,
+    /// When the test began; tests give their times from here on.
+    pub(crate) t0: Timestamp,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests are configured by their environment"
+)]
+fn server() -> Option<String> {
+    std::env::var("MAINSPRING_TEST_POSTGRES_URL").ok()
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn skipped(name: &str) {
+    eprintln!("SKIPPED {name}: MAINSPRING_TEST_POSTGRES_URL is not set");
+}
+
+/// Runs a statement at the server, outside of the test's database.
+async fn admin(server: &str, statement: String) {
+    let mut connection = PgConnection::connect(server).await.expect("connects");
+    let done = connection.execute(AssertSqlSafe(statement)).await;
+    done.expect("the server takes the statement");
+    connection.close().await.expect("closes");
+}
+
+/// Runs a test in a database of its own, which is empty.
+pub(crate) async fn with_database(name: &str, test: impl AsyncFnOnce(String)) {
+    let Some(server) = server() else {
+        return skipped(name);
+    };
+    let database = format!("pgit_{name}_{}", std::process::id());
+    let (base, _) = server.rsplit_once('/').expect("the URL names a database");
+    let url = format!("{base}/{database}");
+    admin(&server, format!("CREATE DATABASE {database}")).await;
+    let ended = AssertUnwindSafe(test(url)).catch_unwind().await;
+    admin(&server, format!("DROP DATABASE {database} WITH (FORCE)")).await;
+    if let Err(panic) = ended {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Runs a test with a store in a database of its own.
+pub(crate) async fn with_world(name: &str, test: impl AsyncFnOnce(&World)) {
+    with_database(name, async |url| {
+        let settings = Settings::new(url);
+        let store = PostgresStore::open(&settings).await.expect("opens");
+        let t0 = store.now().await.expect("has a clock");
+        let world = World {
+            store,
+            settings,
+            t0,
+        };
+        let ended = AssertUnwindSafe(test(&world)).catch_unwind().await;
+        world.store.close().await;
+        if let Err(panic) = ended {
+            std::panic::resume_unwind(panic);
+        }
+    })
+    .await;
+}
+
+impl World {
+    /// A time of this test, in milliseconds from its beginning.
+    #[expect(clippy::unnecessary_wraps, reason = "the port takes an option")]
+    pub(crate) fn at(&self, millis: i64) -> Option<Timestamp> {
+        Some(Timestamp(self.t0.0 + millis))
+    }
+
+    pub(crate) async fn boot(&self, at: i64) -> BootId {
+        let id = BootId(id());
+        let boot = NewBoot {
+            id,
+            role: mainspring_shared::store::Role::Worker,
+            name: "w".to_owned(),
+            pool: "default".to_owned(),
+            concurrency: 4,
+            ttl: TTL,
+        };
+        let registered = self.store.register_boot(self.at(at), boot).await;
+        registered.expect("registers");
+        id
+    }
+
+    /// A boot whose lease runs from the present moment, for tests that use the server's clock.
+    pub(crate) async fn boot_now(&self) -> BootId {
+        let now = self.store.now().await.expect("has a clock");
+        // A busy machine may keep a test from renewing for a while.
+        self.boot(now.0 - self.t0.0 + 100_000).await
+    }
+
+    pub(crate) async fn session(&self) -> SessionKey {
+        self.session_of(AgentSpec::default()).await
+    }
+
+    pub(crate) async fn session_of(&self, agent: AgentSpec) -> SessionKey {
+        let new = new_session(agent);
+        let key = new.key;
+        let created = self.store.create_sessions(self.at(0), vec![(new, None)]);
+        let created = created.await.expect("creates");
+        assert!(matches!(created[..], [CreateOutcome::Created(_)]));
+        key
+    }
+
+    pub(crate) async fn accept(&self, at: i64, items: Vec<AcceptSend>) -> Vec<AcceptOutcome> {
+        let accepted = self.store.accept_sends(self.at(at), BootId(id()), items);
+        accepted.await.expect("accepts")
+    }
+
+    /// Accepts one send, which must succeed.
+    pub(crate) async fn send(&self, at: i64, item: AcceptSend) -> (SendId, Accepted) {
+        let send_id = item.id;
+        match self.accept(at, vec![item]).await.remove(0) {
+            AcceptOutcome::Accepted(accepted) => (send_id, accepted),
+            other => panic!("not accepted: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn try_claim(&self, at: i64, boot: BootId, key: SessionKey) -> ClaimOutcome {
+        let claimed = self
+            .store
+            .claim_sessions(self.at(at), boot, vec![cold(key)]);
+        claimed.await.expect("claims").remove(0)
+    }
+
+    /// Claims one session with an empty cache, which must succeed.
+    pub(crate) async fn claim(&self, at: i64, boot: BootId, key: SessionKey) -> Claimed {
+        match self.try_claim(at, boot, key).await {
+            ClaimOutcome::Claimed(claimed) => *claimed,
+            other => panic!("not claimed: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn try_complete(&self, at: i64, item: CompleteSend) -> CompleteOutcome {
+        let completed = self.store.complete_sends(self.at(at), vec![item]);
+        completed.await.expect("completes").remove(0)
+    }
+
+    pub(crate) async fn complete(&self, at: i64, item: CompleteSend) -> Completed {
+        match self.try_complete(at, item).await {
+            CompleteOutcome::Completed(completed) => *completed,
+            CompleteOutcome::LeaseLost => panic!("the lease was lost"),
+        }
+    }
+
+    pub(crate) async fn record(&self, id: SendId) -> SendRecord {
+        let sends = self.store.get_sends(vec![(TENANT, id)]).await;
+        sends.expect("reads").remove(0).expect("the send exists")
+    }
+
+    /// Every invariant holds, by the queries of the store.
+    pub(crate) async fn assert_sound(&self, at: i64) {
+        let violations = self.store.audit(self.at(at), AuditOptions::default()).await;
+        assert_eq!(violations.expect("audits"), []);
+    }
+}
+
+pub(crate) fn new_session(agent: AgentSpec) -> NewSession {
+    NewSession {
+        key: SessionKey {
+            tenant: TENANT,
+            session: SessionId(id()),
+        },
+        agent,
+        metadata: Map::new(),
+    }
+}
+
+/// An agent whose window is bounded.
+pub(crate) fn forgetful(last_messages: u32) -> AgentSpec {
+    AgentSpec {
+        context: ContextSpec {
+            last_messages: Some(last_messages),
+        },
+        ..AgentSpec::default()
+    }
+}
+
+pub(crate) fn to(key: SessionKey) -> AcceptSend {
+    to_target(Target::Existing(key))
+}
+
+pub(crate) fn to_target(target: Target) -> AcceptSend {
+    AcceptSend {
+        id: SendId(id()),
+        target,
+        input: vec![ContentPart::text("hello")],
+        options: SendOptions::default(),
+        idempotency: None,
+        queued_max: 100,
+    }
+}
+
+/// A claim by someone who knows nothing of the session.
+pub(crate) fn cold(key: SessionKey) -> ClaimSession {
+    ClaimSession {
+        key,
+        token: LeaseToken(id()),
+        cached_next_seq: 0,
+        cached_from_seq: 0,
+    }
+}
+
+pub(crate) fn says(role: Role, text: &str, round: i32) -> NewMessage {
+    NewMessage {
+        role,
+        content: vec![ContentPart::text(text)],
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        name: None,
+        round,
+        asked_back: None,
+    }
+}
+
+fn usage_row(round: i32) -> UsageRow {
+    UsageRow {
+        round,
+        attempt: round + 1,
+        model: "m".to_owned(),
+        usage: usage(),
+    }
+}
+
+fn usage() -> Usage {
+    Usage {
+        input_tokens: 3,
+        output_tokens: 5,
+        ..Usage::default()
+    }
+}
+
+pub(crate) fn round_ref(index: i32) -> RoundRef {
+    RoundRef {
+        index,
+        model: "m".to_owned(),
+        usage: usage(),
+    }
+}
+
+pub(crate) fn totals(rounds: i32) -> SendTotals {
+    SendTotals {
+        usage: usage(),
+        rounds,
+        attempts: rounds,
+    }
+}
+
+/// The answer to a claimed send: the user's message and the model's, in its first round.
+pub(crate) fn answer(claimed: &Claimed, then: Then) -> CompleteSend {
+    let record = &claimed.send.record;
+    CompleteSend {
+        key: claimed.key,
+        lease: claimed.lease,
+        send_id: record.id,
+        messages: vec![
+            NewMessage::user(record.input.clone(), 0),
+            says(Role::Assistant, "hi", 0),
+        ],
+        usage: vec![usage_row(0)],
+        round: Some(round_ref(0)),
+        totals: totals(1),
+        result: SendResult {
+            status: SendStatus::Completed,
+            stop_reason: StopReason::End,
+            output_text: Some("hi".to_owned()),
+            output: None,
+            error: None,
+        },
+        then,
+    }
+}
+
+/// The first round of a claimed send, after which it goes on.
+pub(crate) fn first_round(claimed: &Claimed) -> AppendRound {
+    let record = &claimed.send.record;
+    AppendRound {
+        key: claimed.key,
+        lease: claimed.lease,
+        send_id: record.id,
+        messages: vec![
+            NewMessage::user(record.input.clone(), 0),
+            says(Role::Assistant, "thinking", 0),
+        ],
+        calls: Vec::new(),
+        usage: vec![usage_row(0)],
+        round: round_ref(0),
+        totals: totals(1),
+    }
+}
