@@ -5,6 +5,7 @@
 //! reached), the request's body freed once written, and an answer's bytes dropped as they are read.
 
 mod client;
+mod upload;
 
 use std::error::Error as _;
 use std::fmt;
@@ -27,7 +28,7 @@ use super::providers::SetupError;
 use super::secret::Secret;
 use super::settings::ProviderSettings;
 use super::status::{Refusal, classify, retry_after};
-use super::{json, sse};
+use super::{Request, json, sse};
 
 /// As much of a refusal is read as can hold its error object.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -61,6 +62,7 @@ pub(super) struct Endpoint {
     first_byte_timeout: Duration,
     idle_timeout: Duration,
     attempt_timeout: Duration,
+    uploads: upload::Uploads,
     clock: Arc<dyn Clock>,
 }
 
@@ -119,6 +121,7 @@ impl Endpoint {
             first_byte_timeout: settings.first_byte_timeout,
             idle_timeout: settings.idle_timeout,
             attempt_timeout: settings.attempt_timeout,
+            uploads: upload::Uploads::new(),
             clock,
         })
     }
@@ -143,16 +146,18 @@ impl Endpoint {
         &self.key
     }
 
-    /// Sends `body` and feeds the answer to `reader`, all within the attempt's time. When it
-    /// returns without an error, the reader has a complete answer.
+    /// Sends the `body` of `request` and feeds the answer to `reader`, all within the attempt's
+    /// time. When it returns without an error, the reader has a complete answer.
     pub(super) async fn ask(
         &self,
-        body: Vec<u8>,
+        request: &Request,
+        body: &(dyn Fn() -> Result<Vec<u8>, Error> + Sync),
         reader: &mut dyn Reader,
         ear: &mut Ear<'_>,
     ) -> Result<(), Error> {
         let attempt = async {
-            let response = self.send(body).await?;
+            let room = self.uploads.room(request).await;
+            let response = self.send(upload::body(body()?, room)).await?;
             if self.is_stream(&response)? {
                 self.read_stream(response, reader, ear).await
             } else {
@@ -165,10 +170,10 @@ impl Endpoint {
         within(self.attempt_timeout, Wait::End, attempt).await?
     }
 
-    async fn send(&self, body: Vec<u8>) -> Result<Response, Error> {
+    async fn send(&self, body: Bytes) -> Result<Response, Error> {
         // A wrapped body, unlike plain bytes, cannot be cloned: nothing keeps it for a second try,
         // and it is freed while the answer is waited for.
-        let body = reqwest::Body::wrap(Full::new(Bytes::from(body)));
+        let body = reqwest::Body::wrap(Full::new(body));
         let request = self
             .client
             .post(self.url.clone())

@@ -74,10 +74,10 @@ impl Model for OpenAi {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let body = request::body(request, self.dialect, self.endpoint.streams())?;
+        let body = || request::body(request, self.dialect, self.endpoint.streams());
         let mut answer = Answer::new(self.endpoint.key());
         self.endpoint
-            .ask(body, &mut answer, &mut Ear::new(on_chunk))
+            .ask(request, &body, &mut answer, &mut Ear::new(on_chunk))
             .await?;
         Ok(answer.reply(request))
     }
