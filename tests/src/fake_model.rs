@@ -36,7 +36,7 @@ use axum::{Json, Router};
 use mainspring_runtime::SystemClock;
 use mainspring_shared::time::Clock;
 use serde::Deserialize;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 pub use self::ledger::{End, Entry, Ledger, Stats};
@@ -45,6 +45,9 @@ pub use self::script::{Script, ScriptError};
 
 /// The largest request that is taken.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Connections that may wait to be accepted; the kernel's own bound is usually lower still.
+const BACKLOG: u32 = 8_192;
 
 /// How the server behaves.
 #[derive(Debug, Clone)]
@@ -116,6 +119,19 @@ impl Shared {
     }
 }
 
+/// A listener whose queue holds a burst of thousands of clients; with a shorter one the kernel
+/// drops the rest, and each comes back a second later.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Serves on `listener` until dropped. For programs that have nothing else to do; tests start a
 /// [`FakeModel`].
 pub async fn serve(listener: TcpListener, options: Options) -> io::Result<()> {
@@ -147,9 +163,9 @@ pub struct FakeModel {
 }
 
 impl FakeModel {
-    /// Starts a server; it accepts connections from here on.
-    pub async fn start(options: Options) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// Starts a server on the present Tokio runtime; it accepts connections from here on.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::new(options));
         let task = tokio::spawn(run(listener, Arc::clone(&shared)));

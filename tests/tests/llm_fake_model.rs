@@ -20,10 +20,8 @@ const WIRES: [(Kind, bool); 4] = [
     (Kind::Anthropic, false),
 ];
 
-async fn fake() -> FakeModel {
-    FakeModel::start(Options::default())
-        .await
-        .expect("a free port")
+fn fake() -> FakeModel {
+    FakeModel::start(Options::default()).expect("a free port")
 }
 
 fn model(fake: &FakeModel, kind: Kind, stream: bool) -> Arc<dyn Model> {
@@ -94,7 +92,7 @@ fn codes(entries: &[Entry]) -> Vec<(u32, u16)> {
 
 #[tokio::test]
 async fn it_echoes_in_every_protocol_and_writes_down_who_asked() {
-    let fake = fake().await;
+    let fake = fake();
     for (kind, stream) in WIRES {
         let (reply, chunks) = say(&*model(&fake, kind, stream), "Grüße 😀 [[send 7]]").await;
         let reply = reply.expect("an answer");
@@ -120,7 +118,7 @@ async fn it_echoes_in_every_protocol_and_writes_down_who_asked() {
 
 #[tokio::test]
 async fn it_fails_the_first_attempts_only() {
-    let fake = fake().await;
+    let fake = fake();
     for (kind, stream) in WIRES {
         let model = model(&fake, kind, stream);
         let text = format!("[[fail 429 2 1s]] {kind:?} {stream}");
@@ -139,7 +137,7 @@ async fn it_fails_the_first_attempts_only() {
 
 #[tokio::test]
 async fn it_calls_tools_and_answers_to_their_results() {
-    let fake = fake().await;
+    let fake = fake();
     for (kind, stream) in WIRES {
         let model = model(&fake, kind, stream);
         let asked = user("[[reason hm]] [[tool add {\"a\":[[1]]}]] [[tool now]]");
@@ -173,7 +171,7 @@ async fn it_calls_tools_and_answers_to_their_results() {
 
 #[tokio::test]
 async fn every_way_to_misbehave_has_its_code() {
-    let fake = fake().await;
+    let fake = fake();
     let table = [
         ("[[fail 401]]", Code::LlmAuth),
         ("[[fail 500]]", Code::LlmUnavailable),
@@ -205,7 +203,7 @@ async fn every_way_to_misbehave_has_its_code() {
 
 #[tokio::test]
 async fn bytes_may_come_one_by_one_and_not_be_text_at_all() {
-    let fake = fake().await;
+    let fake = fake();
     for kind in [Kind::OpenAi, Kind::Anthropic] {
         let model = model(&fake, kind, true);
         let (reply, _) = say(&*model, "[[split]][[badutf8]][[say Grüße 😀]]").await;
@@ -229,7 +227,7 @@ async fn bytes_may_come_one_by_one_and_not_be_text_at_all() {
 
 #[tokio::test]
 async fn a_stream_is_paced() {
-    let fake = fake().await;
+    let fake = fake();
     let clock = SystemClock::new();
     let (reply, chunks) = say(
         &*model(&fake, Kind::OpenAi, true),
@@ -243,7 +241,7 @@ async fn a_stream_is_paced() {
 
 #[tokio::test]
 async fn an_outage_can_begin_and_end_and_other_processes_can_read_along() {
-    let fake = fake().await;
+    let fake = fake();
     let model = model(&fake, Kind::OpenAi, true);
     let root = fake.base_url().replace("/v1", "");
     let http = reqwest::Client::builder()
@@ -285,7 +283,7 @@ async fn a_key_that_is_not_the_one_is_refused() {
         api_key: Some("other".to_owned()),
         ..Options::default()
     };
-    let fake = FakeModel::start(options).await.expect("a free port");
+    let fake = FakeModel::start(options).expect("a free port");
     for (kind, stream) in WIRES {
         let error = say(&*model(&fake, kind, stream), "hello")
             .await
