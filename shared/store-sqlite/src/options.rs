@@ -14,6 +14,9 @@ const FILE: &str = "mainspring.db";
 /// How long a statement waits for another program that holds the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Bytes that the log keeps on disk once it was written back; a burst may need more for a while.
+const LOG_KEPT: &str = "67108864";
+
 /// Statements that a connection keeps prepared: all that there are.
 const STATEMENTS: usize = 128;
 
@@ -67,6 +70,7 @@ impl SqliteOptions {
         self.connection("writer")
             .create_if_missing(self.migrate == MigratePolicy::Create)
             .journal_mode(SqliteJournalMode::Wal)
+            .pragma("journal_size_limit", LOG_KEPT)
     }
 
     pub(crate) fn reader(&self) -> SqliteConnectOptions {

@@ -28,8 +28,8 @@ use crate::{
     sweep,
 };
 
-/// The store port on one SQLite file. Clones of its parts are cheap; the data directory is held
-/// until the last of them is dropped.
+/// The store port on one SQLite file. The data directory is held until the store is dropped and
+/// the work in flight has ended.
 #[derive(Debug)]
 pub struct SqliteStore {
     writer: Writer,

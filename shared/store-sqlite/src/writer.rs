@@ -171,3 +171,64 @@ pub(crate) async fn clock(conn: &mut SqliteConnection, at: Option<Timestamp>) ->
         .await?;
     Ok(Timestamp(now))
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::ConnectOptions;
+
+    use super::*;
+    use crate::options::SqliteOptions;
+
+    async fn writer(dir: &tempfile::TempDir) -> Writer {
+        let conn = SqliteOptions::dir(dir.path()).writer().connect().await;
+        Writer::new(conn.expect("connects"), None)
+    }
+
+    async fn scalar(writer: &Writer, commit: Commit, sql: &'static str) -> i64 {
+        let answer = writer.run(commit, None, move |tx| {
+            Box::pin(async move { Ok(sqlx::query_scalar(sql).fetch_one(tx.conn()).await?) })
+        });
+        answer.await.expect("answers")
+    }
+
+    #[tokio::test]
+    async fn each_transaction_has_the_durability_that_it_asks_for() {
+        use Commit::{Durable, Relaxed};
+
+        let dir = tempfile::tempdir().expect("a directory");
+        let writer = writer(&dir).await;
+        for commit in [
+            Durable, Relaxed, Durable, Relaxed, Relaxed, Durable, Durable, Relaxed,
+        ] {
+            let level = scalar(&writer, commit, "PRAGMA synchronous").await;
+            let (normal, full) = (1, 2);
+            assert_eq!(level, if commit == Durable { full } else { normal });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_undoes_its_transaction_and_nobody_elses() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let writer = writer(&dir).await;
+        scalar(
+            &writer,
+            Commit::Durable,
+            "CREATE TABLE t (n INTEGER); SELECT 0",
+        )
+        .await;
+        let other = writer.clone();
+        let panicking = tokio::spawn(async move {
+            let work = other.run(Commit::Durable, None, |tx| {
+                Box::pin(async move {
+                    let insert = sqlx::query("INSERT INTO t VALUES (1)");
+                    insert.execute(tx.conn()).await?;
+                    panic!("a defect");
+                })
+            });
+            let _: store::Result<()> = work.await;
+        });
+        assert!(panicking.await.expect_err("panics").is_panic());
+        let rows = scalar(&writer, Commit::Durable, "SELECT count(*) FROM t").await;
+        assert_eq!(rows, 0);
+    }
+}

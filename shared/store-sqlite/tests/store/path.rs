@@ -1,5 +1,6 @@
 //! The path of a send, and what may befall it on the way.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mainspring_shared::agent::SendOptions;
@@ -8,7 +9,7 @@ use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AppendOutcome, CancelOutcome, ClaimOutcome, CompleteOutcome, Error,
-    IdempotencyKey, ParkOutcome, ParkUntil, ReadMessages, Store, Then,
+    IdempotencyKey, ListSessions, ParkOutcome, ParkUntil, ReadMessages, Store, Then,
 };
 use mainspring_shared::time::Span;
 
@@ -340,4 +341,39 @@ async fn a_deleted_session_keeps_its_sends_and_its_epoch() {
         (2, 0)
     );
     assert_sound(&store, 24).await;
+}
+
+#[tokio::test]
+async fn sessions_are_found_by_members_of_their_metadata_whatever_their_names() {
+    let Opened { store, dir: _dir } = open().await;
+    let metadata = serde_json::json!({
+        "plain": "a", "with \"quotes\".and[0]": "b", "\u{e9}\n": "c", "number": 1, "list": ["d"],
+    });
+    let mut new = new_session(1);
+    new.metadata = metadata.as_object().expect("an object").clone();
+    let sessions = vec![(new, None), (new_session(2), None)];
+    store
+        .create_sessions(at(0), sessions)
+        .await
+        .expect("answers");
+    for (name, text, found) in [
+        ("plain", "a", 1),
+        ("with \"quotes\".and[0]", "b", 1),
+        ("\u{e9}\n", "c", 1),
+        ("plain", "b", 0),
+        ("number", "1", 0),
+        ("list", "d", 0),
+        ("absent", "a", 0),
+    ] {
+        let query = ListSessions {
+            tenant: key(1).tenant,
+            status: None,
+            agent: None,
+            metadata: BTreeMap::from([(name.to_owned(), text.to_owned())]),
+            before: None,
+            limit: 10,
+        };
+        let page = store.list_sessions(query).await.expect("answers");
+        assert_eq!(page.data.len(), found, "{name} = {text}");
+    }
 }
