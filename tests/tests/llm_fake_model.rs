@@ -25,6 +25,10 @@ fn fake() -> FakeModel {
 }
 
 fn model(fake: &FakeModel, kind: Kind, stream: bool) -> Arc<dyn Model> {
+    model_within(Duration::from_mins(1), fake, kind, stream)
+}
+
+fn model_within(limit: Duration, fake: &FakeModel, kind: Kind, stream: bool) -> Arc<dyn Model> {
     static RING: Once = Once::new();
     RING.call_once(|| {
         rustls::crypto::ring::default_provider()
@@ -35,9 +39,9 @@ fn model(fake: &FakeModel, kind: Kind, stream: bool) -> Arc<dyn Model> {
         base_url: fake.base_url(),
         stream,
         api_key: Secret::new("fake-key"),
-        first_byte_timeout: Duration::from_secs(1),
-        idle_timeout: Duration::from_secs(1),
-        attempt_timeout: Duration::from_secs(1),
+        first_byte_timeout: limit,
+        idle_timeout: limit,
+        attempt_timeout: limit,
         ..ProviderSettings::new("fake", kind)
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -179,16 +183,19 @@ async fn every_way_to_misbehave_has_its_code() {
         ("[[garbage]]", Code::LlmBadResponse),
         ("[[error overloaded_error]]", Code::LlmUnavailable),
         ("[[error rate_limit_error]]", Code::LlmRateLimited),
-        ("[[hang 5s]]", Code::LlmTimeout),
-        ("[[silent 5s]]", Code::LlmTimeout),
+        ("[[hang 1h]]", Code::LlmTimeout),
+        ("[[silent 1h]]", Code::LlmTimeout),
         ("[[typo]]", Code::LlmInvalidRequest),
     ];
     for (kind, stream) in WIRES {
-        let model = model(&fake, kind, stream);
+        let patient = model(&fake, kind, stream);
+        let hasty = model_within(Duration::from_secs(1), &fake, kind, stream);
         for (text, code) in table {
             let inside_a_stream = text.contains("error") || text.contains("silent");
             if stream || !inside_a_stream {
-                let error = say(&*model, text).await.0.expect_err(text);
+                let timed = code == Code::LlmTimeout;
+                let model = if timed { &hasty } else { &patient };
+                let error = say(&**model, text).await.0.expect_err(text);
                 assert_eq!(error.code(), code, "{text} {kind:?} {stream}: {error}");
             }
         }
@@ -197,7 +204,7 @@ async fn every_way_to_misbehave_has_its_code() {
         .ledger()
         .entries()
         .into_iter()
-        .filter(|e| e.text == "[[hang 5s]]");
+        .filter(|e| e.text == "[[hang 1h]]");
     assert!(left.into_iter().all(|entry| entry.end != Some(End::Sent)));
 }
 

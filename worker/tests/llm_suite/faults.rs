@@ -14,7 +14,7 @@ const WHOLE: &[u8] =
     b"data: {\"choices\":[{\"delta\":{\"content\":\"whole\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 /// Long enough for a busy machine not to pass it, short enough to wait for.
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_millis(500);
 
 #[tokio::test]
 async fn a_provider_that_does_not_begin_to_answer_times_out() {
