@@ -74,16 +74,14 @@ pub(crate) async fn run(
 async fn push(queue: &dyn Queue, burst: &mut Vec<ReadySession>) {
     for (lane, sessions) in by_lane(burst.drain(..)) {
         let count = sessions.len() as u64;
-        let fitted = queue.push(&lane, pack(sessions)).await;
+        let fitted = queue.push(&lane, pack(&sessions)).await;
         let name = if fitted { RUNG } else { RINGS_DROPPED };
         metrics::counter!(name).increment(count);
     }
 }
 
 /// Sessions by the lane they go through, in the order they came, each once.
-pub(crate) fn by_lane(
-    sessions: impl IntoIterator<Item = ReadySession>,
-) -> BTreeMap<Lane, Vec<SessionKey>> {
+fn by_lane(sessions: impl IntoIterator<Item = ReadySession>) -> BTreeMap<Lane, Vec<SessionKey>> {
     let mut lanes: BTreeMap<Lane, Vec<SessionKey>> = BTreeMap::new();
     for session in sessions {
         let lane = Lane {
@@ -96,7 +94,7 @@ pub(crate) fn by_lane(
 }
 
 /// Jobs of about equal size.
-pub(crate) fn pack(sessions: Vec<SessionKey>) -> Vec<Activation> {
+pub(crate) fn pack(sessions: &[SessionKey]) -> Vec<Activation> {
     let size = if sessions.len() <= FEW {
         SPREAD
     } else {
@@ -131,7 +129,7 @@ mod tests {
     #[test]
     fn few_sessions_are_spread_and_many_fill_their_jobs() {
         for (count, jobs) in [(0, 0), (1, 1), (8, 1), (9, 2), (64, 8), (65, 5), (128, 8)] {
-            let packed = pack((0..count).map(key).collect());
+            let packed = pack(&(0..count).map(key).collect::<Vec<_>>());
             assert_eq!(packed.len(), jobs, "{count} sessions");
             let sizes: Vec<_> = packed.iter().map(|job| job.sessions.len()).collect();
             assert!(

@@ -320,19 +320,15 @@ impl Progress {
             StepKind::Round => step.refs.round.as_ref().map_or(-1, |round| round.index),
             StepKind::Accepted | StepKind::Waiting | StepKind::Resumed => -1,
         };
-        match self
-            .rounds
-            .iter_mut()
-            .find(|(send, _)| *send == step.send_id)
-        {
-            Some((_, known)) => *known = round.max(*known),
-            None => {
-                if self.rounds.len() == REMEMBERED {
-                    self.rounds.pop_front();
-                }
-                self.rounds.push_back((step.send_id, round));
-            }
+        let known = |(send, _): &&mut (SendId, i32)| *send == step.send_id;
+        if let Some((_, last)) = self.rounds.iter_mut().find(known) {
+            *last = round.max(*last);
+            return;
         }
+        if self.rounds.len() == REMEMBERED {
+            self.rounds.pop_front();
+        }
+        self.rounds.push_back((step.send_id, round));
     }
 
     fn knows(&self, send: SendId) -> bool {

@@ -103,7 +103,9 @@ impl<K: Eq + Hash + Copy> Registry<K> {
         let waiting = self.lock();
         for (key, pokes) in waiting.iter() {
             if wanted(waiting.hasher().hash_one(key)) {
-                pokes.iter().for_each(|poke| poke.notify_one());
+                for poke in pokes {
+                    poke.notify_one();
+                }
             }
         }
     }

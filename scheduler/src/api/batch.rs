@@ -146,15 +146,11 @@ fn item(
     text: &str,
     whole: Option<(&str, [u8; 32])>,
 ) -> Result<AcceptSend, Problem> {
-    let parsed = serde_json::from_str::<SendAnywhereBody>(text);
-    let at = || format!("/sends/{index}");
-    let mut body = match parsed {
-        Ok(body) => body,
-        Err(_) => parse(text.as_bytes(), &at())?,
-    };
+    let at = format!("/sends/{index}");
+    let mut body: SendAnywhereBody = parse(text.as_bytes(), &at)?;
     let key = match (body.idempotency_key.take(), whole) {
         (Some(own), _) => {
-            idempotency::check(&own, &format!("{}/idempotency_key", at()))?;
+            idempotency::check(&own, &format!("{at}/idempotency_key"))?;
             Some(idempotency::key(
                 ROUTE,
                 &own,
@@ -164,7 +160,7 @@ fn item(
         (None, Some((key, hash))) => Some(idempotency::key(ROUTE, &format!("{key}#{index}"), hash)),
         (None, None) => None,
     };
-    build(app, Checks::at(at()), body, key)
+    build(app, Checks::at(at), body, key)
 }
 
 type Keys = Vec<(SessionKey, SendId)>;

@@ -247,6 +247,11 @@ pub(super) async fn json_body(
     read_body(app, headers, body, bytes_max).await
 }
 
+/// A body without members.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
 /// Refuses a body that says anything: for requests that have nothing to say.
 pub(super) async fn no_body(app: &App, headers: &HeaderMap, body: Body) -> Result<(), Problem> {
     let bytes = read_body(app, headers, body, app.config.body_bytes_max).await?;
@@ -254,31 +259,27 @@ pub(super) async fn no_body(app: &App, headers: &HeaderMap, body: Body) -> Resul
     if text.is_empty() {
         return Ok(());
     }
-    #[derive(serde::Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Nothing {}
     parse::<Nothing>(text, "").map(drop)
 }
 
-/// Parses JSON. What is wrong is named by a pointer that begins with `at`.
+/// Parses a JSON object. What is wrong is named by a pointer that begins with `at`.
 pub(super) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Problem> {
+    // A struct can be read from a list of its members' values too, which nobody means to send.
+    if json.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::invalid(at, "must be an object"));
+    }
     serde_json::from_slice(json).map_err(|_| explain::<T>(json, at))
 }
 
 /// Parses once more, slowly, to learn where the fault is.
 fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Problem {
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let error = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
-        Err(error) => error,
-        Ok(_) => {
-            return Problem::new(
-                Code::RequestInvalid,
-                "the body goes on after its JSON value",
-            );
-        }
+    let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut reader) else {
+        let detail = "the body goes on after its JSON value";
+        return Problem::new(Code::RequestInvalid, detail);
     };
     let mut pointer = at.to_owned();
-    for segment in error.path().iter() {
+    for segment in error.path() {
         match segment {
             serde_path_to_error::Segment::Seq { index } => push(&mut pointer, &index.to_string()),
             serde_path_to_error::Segment::Map { key } => push(&mut pointer, key),
@@ -360,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_cut_to_what_is_allowed() {
-        let max = Duration::from_secs(60);
+        let max = Duration::from_mins(1);
         assert_eq!(params("wait=2h").wait(max), Ok(Some(max)));
         assert_eq!(
             params("wait=250ms").wait(max),

@@ -274,10 +274,7 @@ mod tests {
     #[test]
     fn the_table_and_the_router_name_the_same_paths() {
         let source = include_str!("../api.rs");
-        let routed: BTreeSet<&str> = source
-            .split('"')
-            .filter(|text| text.starts_with('/'))
-            .collect();
+        let routed: BTreeSet<&str> = source.split('"').skip(1).step_by(2).collect();
         let described: BTreeSet<&str> = OPERATIONS.iter().map(|o| o.path).collect();
         assert_eq!(routed, described);
     }

@@ -97,27 +97,23 @@ pub(super) fn build(
     let options = checks.options(body.options);
     let session = body.session.unwrap_or_default();
     let fields = session.agent.is_some() || session.metadata.is_some();
-    let target = match body.session_id.or(session.session_id) {
-        Some(text) => {
-            if fields {
-                checks.refuse("/session", "creates a session and excludes session_id");
-            }
-            checks.finish()?;
-            let session = session_id(&text)?;
-            Target::Existing(SessionKey {
-                tenant: TenantId::DEFAULT,
-                session,
-            })
+    let target = if let Some(text) = body.session_id.or(session.session_id) {
+        if fields {
+            checks.refuse("/session", "creates a session and excludes session_id");
         }
-        None => {
-            let fields = NewSessionBody {
-                agent: session.agent,
-                metadata: session.metadata,
-            };
-            let session = new_session(app, &mut checks, "/session", fields);
-            checks.finish()?;
-            Target::New(Box::new(session))
-        }
+        checks.finish()?;
+        Target::Existing(SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: session_id(&text)?,
+        })
+    } else {
+        let fields = NewSessionBody {
+            agent: session.agent,
+            metadata: session.metadata,
+        };
+        let session = new_session(app, &mut checks, "/session", fields);
+        checks.finish()?;
+        Target::New(Box::new(session))
     };
     Ok(AcceptSend {
         id: SendId(app.entropy.ordered_id()),

@@ -48,7 +48,7 @@ pub(super) async fn create(
     let outcome = app.creations.submit((session, key)).await;
     let outcome = outcome.unwrap_or_else(|_| Err(Problem::stopping()))?;
     match outcome {
-        CreateOutcome::Created(record) => answer_created(SessionView::from(*record)),
+        CreateOutcome::Created(record) => answer_created(&SessionView::from(*record)),
         CreateOutcome::Mismatch => Err(Problem::mismatch()),
         CreateOutcome::Replayed(session) => {
             let key = SessionKey {
@@ -60,18 +60,18 @@ pub(super) async fn create(
                 .get_session(key)
                 .await?
                 .ok_or_else(Problem::session_not_found)?;
-            let mut response = answer_created(SessionView::from(found))?;
+            let mut response = answer_created(&SessionView::from(found))?;
             respond::mark_replayed(&mut response);
             Ok(response)
         }
     }
 }
 
-fn answer_created(view: SessionView) -> Result<Response, Problem> {
+fn answer_created(view: &SessionView) -> Result<Response, Problem> {
     respond::created(
         StatusCode::CREATED,
         &format!("/v1/sessions/{}", view.id),
-        &view,
+        view,
     )
 }
 

@@ -3,11 +3,13 @@
 //! Whatever passes here can be stored and run; every fault of a request is reported at once.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::time::Span;
-use serde::de::{SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -30,6 +32,7 @@ const MAX_TOKENS_MAX: u32 = 10_000_000;
 #[serde(deny_unknown_fields)]
 pub(super) struct NewSessionBody {
     /// Its agent.
+    #[serde(default, deserialize_with = "object")]
     pub(super) agent: Option<AgentSpec>,
     /// The creator's data: an object, at most 16 KiB of JSON.
     #[schema(value_type = Option<Object>)]
@@ -41,6 +44,7 @@ pub(super) struct NewSessionBody {
 #[serde(deny_unknown_fields)]
 pub(super) struct SendSession {
     /// The agent of a new session.
+    #[serde(default, deserialize_with = "object")]
     pub(super) agent: Option<AgentSpec>,
     /// The data of a new session.
     #[schema(value_type = Option<Object>)]
@@ -54,6 +58,7 @@ pub(super) struct SendSession {
 #[serde(deny_unknown_fields)]
 pub(super) struct SessionChangeBody {
     /// Replaces the agent.
+    #[serde(default, deserialize_with = "object")]
     pub(super) agent: Option<AgentSpec>,
     /// Replaces the metadata.
     #[schema(value_type = Option<Object>)]
@@ -70,6 +75,7 @@ pub(super) struct SendBody {
     #[schema(schema_with = input_schema)]
     pub(super) input: Input,
     /// The sender's decisions.
+    #[serde(default, deserialize_with = "object")]
     pub(super) options: Option<Options>,
 }
 
@@ -81,8 +87,10 @@ pub(super) struct SendAnywhereBody {
     #[schema(schema_with = input_schema)]
     pub(super) input: Input,
     /// The sender's decisions.
+    #[serde(default, deserialize_with = "object")]
     pub(super) options: Option<Options>,
     /// The session; a new one with nothing set when neither member names one.
+    #[serde(default, deserialize_with = "object")]
     pub(super) session: Option<SendSession>,
     /// A session that exists.
     pub(super) session_id: Option<String>,
@@ -133,6 +141,34 @@ pub(super) struct Options {
     /// `enqueue` (the default) or `reject`.
     #[schema(value_type = Option<String>)]
     on_busy: Option<String>,
+}
+
+/// A member that is an object or null. Left alone, serde would also take a list of its members'
+/// values in their order.
+fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Members<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<T>, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Option<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(members)).map(Some)
+        }
+    }
+
+    deserializer.deserialize_any(Members(PhantomData))
 }
 
 /// The user's words.
@@ -494,7 +530,7 @@ mod tests {
             r#"{"input":"hi"}"#,
             r#"{"input":[{"type":"text","text":"hi"}]}"#,
             r#"{"input":"hi","options":{"priority":-5,"deadline":"30s","delay":"0s","on_busy":"reject"}}"#,
-            r#"{}"#,
+            "{}",
             r#"{"input":""}"#,
             r#"{"input":[]}"#,
             r#"{"input":7}"#,
@@ -517,7 +553,9 @@ mod tests {
             r#"{"input":"hi","options":{"tools":[],"budget":{},"output_schema":{}}}"#,
             r#"{"input":"hi","input":"again"}"#,
             r#"{"input":"hi"} x"#,
-            r#"["input"]"#,
+            r#"["input",null]"#,
+            r#"{"input":"hi","options":[null,null,null,null,null,null,null,null,null,null]}"#,
+            r#"{"input":"hi","options":null}"#,
             "",
             "nonsense",
         ];

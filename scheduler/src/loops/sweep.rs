@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::queue::Lane;
+use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Lane};
 use mainspring_shared::store::{self, ReadySession, Role, SweepReady};
 use mainspring_shared::time::Timestamp;
 
 use super::{Health, jittered, pause};
 use crate::app::App;
 use crate::metrics::SWEPT;
-use crate::ring::{by_lane, pack};
+use crate::ring::pack;
 
 /// Sessions read at once.
 const PAGE: u32 = 256;
@@ -23,8 +23,11 @@ const PAGE: u32 = 256;
 /// so that a backlog for a full lane is not read to its end again and again.
 const PAGES_MAX: u32 = 40;
 
-/// Where the sweep of a pool goes on: behind what it last rang for.
-type Cursors = BTreeMap<String, (Timestamp, SessionKey)>;
+/// Where the next pass over a lane goes on: behind what was last brought into it.
+type Place = (Timestamp, SessionKey);
+
+/// Lanes that were filled before their end was reached.
+type Cursors = BTreeMap<Lane, Place>;
 
 /// Sweeps until a stop begins.
 pub(crate) async fn run(app: &App) {
@@ -45,8 +48,7 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// One pass over the pools that have workers. True when a queue took all that it wanted before
-/// all was rung for.
+/// One pass over the pools that have workers. True when a lane was filled and more is ready.
 async fn sweep(app: &App, cursors: &mut Cursors) -> Result<bool, store::Error> {
     let boots = app.store.list_boots(None).await?;
     let served = boots.into_iter().filter(|boot| boot.role == Role::Worker);
@@ -55,93 +57,125 @@ async fn sweep(app: &App, cursors: &mut Cursors) -> Result<bool, store::Error> {
         .map(|boot| boot.pool)
         .collect();
     pools.insert(DEFAULT_POOL.to_owned());
-    cursors.retain(|pool, _| pools.contains(pool));
+    cursors.retain(|lane, _| pools.contains(&lane.pool));
     let mut more = false;
     for pool in pools {
-        more |= sweep_pool(app, cursors, pool).await?;
+        // Lanes that go on at the same place, most of the time at the oldest, share a pass.
+        let mut passes: BTreeMap<Option<Place>, Vec<Wanting>> = BTreeMap::new();
+        for wanting in wanting(app, &pool).await {
+            let from = cursors.get(&wanting.lane).copied();
+            passes.entry(from).or_default().push(wanting);
+        }
+        for (from, lanes) in passes {
+            more |= pass(app, cursors, &pool, from, lanes).await?;
+        }
     }
     Ok(more)
 }
 
-async fn sweep_pool(app: &App, cursors: &mut Cursors, pool: String) -> Result<bool, store::Error> {
-    let mut room = Room::of(app, &pool).await;
-    if room.is_empty() {
-        return Ok(false);
+/// A lane that has room, in jobs.
+struct Wanting {
+    lane: Lane,
+    room: u64,
+}
+
+async fn wanting(app: &App, pool: &str) -> Vec<Wanting> {
+    let mut lanes = Vec::new();
+    for priority in [Priority::High, Priority::Low] {
+        let lane = Lane {
+            pool: pool.to_owned(),
+            priority,
+        };
+        // A queue that is away takes nothing: its workers poll the database meanwhile.
+        if let Some(depth) = app.queue.depth(&lane).await
+            && depth <= app.config.sweep_depth_low
+        {
+            let room = app.config.sweep_depth_high.saturating_sub(depth);
+            lanes.push(Wanting { lane, room });
+        }
     }
-    // Without a cursor this pass begins with the oldest and ends with the youngest. With one it
-    // ends at the end, and the next begins anew: what it rings for again has waited a whole round.
-    let mut after = cursors.remove(&pool);
-    let mut pages = 0;
-    let mut rung = 0;
-    loop {
+    lanes
+}
+
+/// Brings the ready sessions behind `from` into the lanes, as far as these want. True when one of
+/// them was filled.
+async fn pass(
+    app: &App,
+    cursors: &mut Cursors,
+    pool: &str,
+    from: Option<Place>,
+    mut lanes: Vec<Wanting>,
+) -> Result<bool, store::Error> {
+    let mut filled = false;
+    let mut after = from;
+    for _ in 0..PAGES_MAX {
         let query = SweepReady {
-            pool: Some(pool.clone()),
+            pool: Some(pool.to_owned()),
             older_than_ms: i64::try_from(app.config.sweep_age.as_millis()).unwrap_or(i64::MAX),
             after,
             limit: PAGE,
         };
         let swept = app.store.sweep_ready(None, query).await?;
-        let last = swept
-            .sessions
-            .last()
-            .map(|session| (session.ready_since, session.key));
-        rung += ring(app, &mut room, swept.sessions).await;
+        let mut open = Vec::new();
+        for mut wanting in lanes {
+            match fill(app, &mut wanting, &swept.sessions).await {
+                Fill::Open => open.push(wanting),
+                Fill::Full(last) => {
+                    filled = true;
+                    cursors.insert(wanting.lane, last);
+                }
+                // It takes no more than it has: the same again next time.
+                Fill::Refused => {}
+            }
+        }
+        lanes = open;
         after = swept.next;
-        pages += 1;
-        if after.is_none() && !room.is_empty() {
-            return Ok(false);
-        }
-        if room.is_empty() || pages == PAGES_MAX || app.lifecycle.is_stopping() {
-            if let Some(last) = last {
-                cursors.insert(pool, last);
-            }
-            return Ok(rung > 0);
+        if after.is_none() || lanes.is_empty() || app.lifecycle.is_stopping() {
+            break;
         }
     }
-}
-
-/// Jobs that the lanes of one pool still want.
-struct Room(BTreeMap<Lane, u64>);
-
-impl Room {
-    async fn of(app: &App, pool: &str) -> Self {
-        let mut lanes = BTreeMap::new();
-        for priority in [Priority::High, Priority::Low] {
-            let lane = Lane {
-                pool: pool.to_owned(),
-                priority,
-            };
-            // A queue that is away takes nothing: its workers poll the database meanwhile.
-            if let Some(depth) = app.queue.depth(&lane).await
-                && depth <= app.config.sweep_depth_low
-            {
-                lanes.insert(lane, app.config.sweep_depth_high.saturating_sub(depth));
-            }
-        }
-        Self(lanes)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.values().all(|room| *room == 0)
-    }
-}
-
-/// Pushes sessions into the lanes that want them. Returns how many went.
-async fn ring(app: &App, room: &mut Room, sessions: Vec<ReadySession>) -> u64 {
-    let mut rung = 0;
-    for (lane, sessions) in by_lane(sessions) {
-        let Some(left) = room.0.get_mut(&lane).filter(|left| **left > 0) else {
-            continue;
+    // Whoever has reached the end begins anew: what is rung for again has waited a whole round.
+    for wanting in lanes {
+        match after {
+            Some(place) => cursors.insert(wanting.lane, place),
+            None => cursors.remove(&wanting.lane),
         };
-        let count = sessions.len() as u64;
-        let jobs = pack(sessions);
-        *left = left.saturating_sub(jobs.len() as u64);
-        if app.queue.push(&lane, jobs).await {
-            rung += count;
-        } else {
-            *left = 0;
-        }
     }
-    metrics::counter!(SWEPT).increment(rung);
-    rung
+    Ok(filled)
+}
+
+/// What became of a lane.
+enum Fill {
+    /// It wants more.
+    Open,
+    /// It has enough; the next pass goes on behind this.
+    Full(Place),
+    /// It took less than was offered.
+    Refused,
+}
+
+/// Pushes the sessions of a page that belong into a lane.
+async fn fill(app: &App, wanting: &mut Wanting, page: &[ReadySession]) -> Fill {
+    let Wanting { lane, room } = wanting;
+    let mine = page
+        .iter()
+        .filter(|session| session.priority == lane.priority && session.pool == lane.pool);
+    let fits = (*room as usize).saturating_mul(ACTIVATION_SESSIONS_MAX);
+    let mine: Vec<_> = mine.take(fits).collect();
+    let Some(last) = mine.last() else {
+        return Fill::Open;
+    };
+    let last = (last.ready_since, last.key);
+    let count = mine.len() as u64;
+    let jobs = pack(&mine.iter().map(|session| session.key).collect::<Vec<_>>());
+    *room = room.saturating_sub(jobs.len() as u64);
+    if !app.queue.push(lane, jobs).await {
+        return Fill::Refused;
+    }
+    metrics::counter!(SWEPT).increment(count);
+    if *room == 0 {
+        Fill::Full(last)
+    } else {
+        Fill::Open
+    }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use bytes::Bytes;
 use mainspring_shared::event::{Event, LiveEvent};
 use mainspring_shared::id::SendId;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Says nothing, so that nobody on the way thinks that the connection is dead.
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
@@ -13,7 +13,7 @@ pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 /// Writes a durable event, with its id.
 pub(super) fn durable(out: &mut Vec<u8>, event: &Event, send: SendId) {
     // Writing to memory does not fail.
-    let _ = write!(out, "id: {}\n", event.id);
+    let _ = writeln!(out, "id: {}", event.id);
     frame(out, event.name, event.data.clone(), send);
 }
 
@@ -22,7 +22,7 @@ pub(super) fn live(out: &mut Vec<u8>, event: &LiveEvent) {
     let mut kind = serde_json::to_value(&event.kind).unwrap_or_default();
     let data = kind
         .get_mut("data")
-        .map_or_else(|| Value::Object(Default::default()), Value::take);
+        .map_or_else(|| Value::Object(Map::default()), Value::take);
     frame(out, event.kind.name(), data, event.send_id);
 }
 

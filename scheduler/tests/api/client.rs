@@ -1,0 +1,328 @@
+//! An HTTP client of a few lines: what goes over the wire is what a test says, malformed or not.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+/// Long enough for a slow machine; a test that needs it has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self
+            .headers
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
+    }
+
+    /// Asserts the status and returns the body.
+    #[track_caller]
+    pub(crate) fn ok(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        self.json()
+    }
+
+    /// Asserts that it is a problem document with this status and code.
+    #[track_caller]
+    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json")
+        );
+        let json = self.json();
+        assert_eq!(json["code"], code, "{json}");
+        assert_eq!(json["status"], status, "{json}");
+        assert_eq!(json["type"], format!("/errors/{code}"));
+        assert!(
+            json["title"].is_string() && json["detail"].is_string(),
+            "{json}"
+        );
+        assert!(json["retryable"].is_boolean());
+        json
+    }
+}
+
+/// A request to write.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    addr: SocketAddr,
+    head: String,
+    body: Vec<u8>,
+    chunked: bool,
+}
+
+impl Call {
+    pub(crate) fn new(addr: SocketAddr, method: &str, path: &str) -> Self {
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
+        Self {
+            addr,
+            head,
+            body: Vec::new(),
+            chunked: false,
+        }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.head = format!("{}{name}: {value}\r\n", self.head);
+        self
+    }
+
+    pub(crate) fn json(self, body: &Value) -> Self {
+        self.header("content-type", "application/json")
+            .body(body.to_string())
+    }
+
+    pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Sends the body in chunks, without saying how long it is.
+    pub(crate) fn chunked(mut self) -> Self {
+        self.chunked = true;
+        self
+    }
+
+    async fn write(&self, close: bool) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(self.addr).await.expect("connects");
+        let mut bytes = self.head.clone().into_bytes();
+        if close {
+            bytes.extend_from_slice(b"connection: close\r\n");
+        }
+        if self.chunked {
+            bytes.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
+            for chunk in self.body.chunks(1_000) {
+                bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                bytes.extend_from_slice(chunk);
+                bytes.extend_from_slice(b"\r\n");
+            }
+            bytes.extend_from_slice(b"0\r\n\r\n");
+        } else {
+            bytes.extend_from_slice(
+                format!("content-length: {}\r\n\r\n", self.body.len()).as_bytes(),
+            );
+            bytes.extend_from_slice(&self.body);
+        }
+        // A server that refuses a body early may close before it has read all of it.
+        let _ = stream.write_all(&bytes).await;
+        BufReader::new(stream)
+    }
+
+    /// Sends it and reads the whole answer.
+    pub(crate) async fn send(self) -> Answer {
+        let work = async {
+            let mut reader = self.write(true).await;
+            let (status, headers) = head(&mut reader).await;
+            answer(&mut reader, status, headers, !self.head.starts_with("HEAD")).await
+        };
+        tokio::time::timeout(PATIENCE, work)
+            .await
+            .expect("an answer in time")
+    }
+
+    /// Says that a body of this length will follow, sends none, and reads the answer.
+    pub(crate) async fn promise(self, length: usize) -> Answer {
+        let mut stream = TcpStream::connect(self.addr).await.expect("connects");
+        let text = format!(
+            "{}connection: close\r\ncontent-length: {length}\r\n\r\n",
+            self.head
+        );
+        stream.write_all(text.as_bytes()).await.expect("writes");
+        let mut reader = BufReader::new(stream);
+        let (mut status, mut headers) = head(&mut reader).await;
+        if status == 100 {
+            (status, headers) = head(&mut reader).await;
+        }
+        answer(&mut reader, status, headers, true).await
+    }
+
+    /// Sends it and reads the answer as an event stream.
+    pub(crate) async fn stream(self) -> Events {
+        let mut reader = self.write(false).await;
+        let (status, headers) = head(&mut reader).await;
+        assert_eq!(status, 200);
+        let kind = headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        assert_eq!(
+            kind.map(|(_, kind)| kind.as_str()),
+            Some("text/event-stream")
+        );
+        Events {
+            reader,
+            text: String::new(),
+            ended: false,
+        }
+    }
+}
+
+async fn answer(
+    reader: &mut BufReader<TcpStream>,
+    status: u16,
+    headers: Vec<(String, String)>,
+    has_body: bool,
+) -> Answer {
+    let length = headers
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0);
+    let mut body = vec![0; length];
+    if has_body {
+        reader.read_exact(&mut body).await.expect("a whole body");
+    }
+    Answer {
+        status,
+        headers,
+        text: String::from_utf8(body).expect("utf-8"),
+    }
+}
+
+async fn head(reader: &mut BufReader<TcpStream>) -> (u16, Vec<(String, String)>) {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        let read = reader.read_line(&mut line).await.expect("a line");
+        assert!(
+            read > 0,
+            "the server closed the connection before its answer: {lines:?}"
+        );
+        let line = line.trim_end().to_owned();
+        if line.is_empty() {
+            break;
+        }
+        lines.push(line);
+    }
+    let status = lines[0]
+        .split(' ')
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .expect("a status");
+    let headers = lines[1..].iter().filter_map(|line| line.split_once(": "));
+    (
+        status,
+        headers
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    )
+}
+
+/// An event of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) name: String,
+    pub(crate) data: Value,
+}
+
+/// What a reader of a stream sees.
+pub(crate) struct Events {
+    reader: BufReader<TcpStream>,
+    text: String,
+    ended: bool,
+}
+
+impl Events {
+    /// The next block: an event, or `None` for a comment. The end is an error.
+    async fn block(&mut self) -> Result<Option<Event>, ()> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                if block.starts_with(':') {
+                    return Ok(None);
+                }
+                let field = |name: &str| {
+                    let prefix = format!("{name}: ");
+                    let found = block.lines().find_map(|line| line.strip_prefix(&prefix));
+                    found.map(str::to_owned)
+                };
+                let data = field("data").expect("data");
+                return Ok(Some(Event {
+                    id: field("id"),
+                    name: field("event").expect("a type"),
+                    data: serde_json::from_str(&data).expect("json"),
+                }));
+            }
+            if self.ended {
+                return Err(());
+            }
+            self.chunk().await;
+        }
+    }
+
+    async fn chunk(&mut self) {
+        let mut size = String::new();
+        self.reader
+            .read_line(&mut size)
+            .await
+            .expect("a chunk's size");
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        self.ended = size == 0;
+        let mut bytes = vec![0; size + 2];
+        if !self.ended {
+            self.reader.read_exact(&mut bytes).await.expect("a chunk");
+            self.text
+                .push_str(std::str::from_utf8(&bytes[..size]).expect("utf-8"));
+        }
+    }
+
+    /// The next event; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        let work = async {
+            loop {
+                match self.block().await {
+                    Ok(Some(event)) => return Some(event),
+                    Ok(None) => {}
+                    Err(()) => return None,
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, work)
+            .await
+            .expect("an event in time")
+    }
+
+    /// Waits for a comment.
+    pub(crate) async fn comment(&mut self) {
+        let work = async { while self.block().await.expect("more").is_some() {} };
+        tokio::time::timeout(PATIENCE, work)
+            .await
+            .expect("a comment in time");
+    }
+
+    /// Everything up to the end.
+    pub(crate) async fn rest(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        events
+    }
+
+    /// The next `count` events' types.
+    pub(crate) async fn names(&mut self, count: usize) -> Vec<String> {
+        let mut names = Vec::new();
+        for _ in 0..count {
+            names.push(self.next().await.expect("an event").name);
+        }
+        names
+    }
+}

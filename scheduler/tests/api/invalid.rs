@@ -1,0 +1,260 @@
+//! Whatever makes no sense is refused with a problem that says where, and never with a 5xx.
+
+use serde_json::json;
+
+use crate::world::World;
+
+/// Paths, bodies, and where the fault is; nowhere when the body is not JSON at all.
+#[rustfmt::skip]
+const BODIES: &[(&str, &str, Option<&str>)] = &[
+    (SENDS, "", None),
+    (SENDS, "{", None),
+    (SENDS, "null", Some("")),
+    (SENDS, "[]", Some("")),
+    (SENDS, r#"{"input":"\ud800"}"#, None),
+    (SENDS, "{\"input\":\"\u{1}\"}", None),
+    (SENDS, r#"{"input":"a\u0000"}"#, Some("/input")),
+    (SENDS, r#"{"input":"hi","options":{"model":"a\u0000"}}"#, Some("/options/model")),
+    (SENDS, r#"{"input":"hi","options":{"system_prompt":"\u0000"}}"#, Some("/options/system_prompt")),
+    (SENDS, r#"{"input":"hi","options":{"output_schema":{}}}"#, Some("/options/output_schema")),
+    (SENDS, r#"{"input":"hi","options":{"on_busy":"interrupt"}}"#, Some("/options/on_busy")),
+    (SENDS, r#"{"input":"hi","options":{"deadline":"1y"}}"#, Some("/options/deadline")),
+    (SENDS, r#"{"input":"hi","session_id":"x"}"#, Some("/session_id")),
+    ("/v1/sends", r#"{"input":"hi","idempotency_key":"a"}"#, Some("/idempotency_key")),
+    ("/v1/sends", r#"{"input":"hi","session":{"agent":{"x/y~z":1}}}"#, Some("/session/agent/x~1y~0z")),
+    ("/v1/sends", r#"{"input":"hi","session":{"agent":{"temperature":3}}}"#, Some("/session/agent/temperature")),
+    ("/v1/sessions", r#"{"agent":{"temperature":1e999}}"#, None),
+    ("/v1/sessions", r#"{"agent":{"temperature":-0.1}}"#, Some("/agent/temperature")),
+    ("/v1/sessions", r#"{"agent":{"max_rounds":0}}"#, Some("/agent/max_rounds")),
+    ("/v1/sessions", r#"{"agent":{"max_rounds":1.5}}"#, Some("/agent/max_rounds")),
+    ("/v1/sessions", r#"{"agent":{"max_tokens":99999999999}}"#, Some("/agent/max_tokens")),
+    ("/v1/sessions", r#"{"agent":{"context":{"last_messages":0}}}"#, Some("/agent/context/last_messages")),
+    ("/v1/sessions", r#"{"agent":{"context":{"first":1}}}"#, Some("/agent/context/first")),
+    ("/v1/sessions", r#"{"agent":{"recovery":"maybe"}}"#, Some("/agent/recovery")),
+    ("/v1/sessions", r#"{"agent":{"tools":["core"]}}"#, Some("/agent/tools")),
+    ("/v1/sessions", r#"{"agent":{"budget":{"usd":1}}}"#, Some("/agent/budget")),
+    ("/v1/sessions", r#"{"agent":{"pool":"GPU"}}"#, Some("/agent/pool")),
+    ("/v1/sessions", r#"{"agent":{"name":""}}"#, Some("/agent/name")),
+    ("/v1/sessions", r#"{"agent":{"name":"a\u0000"}}"#, Some("/agent/name")),
+    ("/v1/sessions", r#"{"agent":"core"}"#, Some("/agent")),
+    ("/v1/sessions", r#"{"metadata":[]}"#, Some("/metadata")),
+    ("/v1/sessions", r#"{"metadata":{"a":{"b":["\u0000"]}}}"#, Some("/metadata/a")),
+    ("/v1/sessions", r#"{"metadata":{"a":{"b\u0000":1}}}"#, Some("/metadata/a")),
+];
+
+/// Stands for the path of a session's sends.
+const SENDS: &str = "sends";
+
+#[tokio::test]
+async fn bodies_that_make_no_sense_are_refused() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let sends = format!("/v1/sessions/{session}/sends");
+    let deep = format!(
+        r#"{{"input":"hi","metadata":{}{}}}"#,
+        "[".repeat(9_000),
+        "]".repeat(9_000)
+    );
+    let deep_known = format!(
+        r#"{{"metadata":{{"a":{}{}}}}}"#,
+        "[".repeat(9_000),
+        "]".repeat(9_000)
+    );
+    let large = format!(r#"{{"metadata":{{"a":"{}"}}}}"#, "x".repeat(17_000));
+    let generated = [
+        (SENDS, deep.as_str(), Some("/metadata")),
+        ("/v1/sessions", large.as_str(), Some("/metadata")),
+        ("/v1/sessions", deep_known.as_str(), None),
+    ];
+    for (path, body, pointer) in BODIES.iter().copied().chain(generated) {
+        let path = if path == SENDS { sends.as_str() } else { path };
+        let shown = &body[..body.len().min(80)];
+        let call = api
+            .call("POST", path)
+            .header("content-type", "application/json")
+            .body(body);
+        let problem = call.send().await.problem(400, "request.invalid");
+        let found = problem["errors"][0]["pointer"].as_str();
+        assert_eq!(found, pointer, "{path} {shown}: {problem}");
+    }
+    let raw = api
+        .call("POST", &sends)
+        .header("content-type", "application/json");
+    raw.body(b"{\"input\":\"\xff\xfe\"}".to_vec())
+        .send()
+        .await
+        .problem(400, "request.invalid");
+}
+
+#[tokio::test]
+async fn every_fault_is_named_at_once() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let body = json!({ "agent": { "temperature": 9, "pool": "A B", "tools": [1] } });
+    let problem = api
+        .post("/v1/sessions", &body)
+        .await
+        .problem(400, "request.invalid");
+    assert_eq!(problem["errors"].as_array().map(Vec::len), Some(3));
+}
+
+#[tokio::test]
+async fn queries_that_make_no_sense_are_refused() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let cases = [
+        ("GET", "/v1/sessions?limit=0".to_owned(), "?limit"),
+        ("GET", "/v1/sessions?limit=many".to_owned(), "?limit"),
+        ("GET", "/v1/sessions?colour=red".to_owned(), "?colour"),
+        ("GET", "/v1/sessions?status=happy".to_owned(), "?status"),
+        ("GET", "/v1/sessions?cursor=7".to_owned(), "?cursor"),
+        ("GET", "/v1/sessions?agent=%00".to_owned(), "?"),
+        ("GET", "/v1/sessions?agent=a&agent=b".to_owned(), "?agent"),
+        ("GET", "/v1/sends?status=idle".to_owned(), "?status"),
+        ("GET", "/v1/sends?cursor=ses_1".to_owned(), "?cursor"),
+        (
+            "GET",
+            format!("/v1/sessions/{session}/messages?after=-1"),
+            "?after",
+        ),
+        (
+            "GET",
+            format!("/v1/sessions/{session}/messages?after=x"),
+            "?after",
+        ),
+        (
+            "GET",
+            format!("/v1/sessions/{session}/messages?folded=perhaps"),
+            "?folded",
+        ),
+        (
+            "GET",
+            format!("/v1/sessions/{session}/events?after=x"),
+            "?after",
+        ),
+        ("GET", format!("/v1/sessions/{session}?x=1"), "?x"),
+        (
+            "POST",
+            format!("/v1/sessions/{session}/sends?wait=30"),
+            "?wait",
+        ),
+        (
+            "POST",
+            format!("/v1/sessions/{session}/sends?wait=-1s"),
+            "?wait",
+        ),
+        (
+            "POST",
+            format!("/v1/sessions/{session}/sends?dry=1"),
+            "?dry",
+        ),
+        ("POST", "/v1/sends:batch?wait=1s".to_owned(), "?wait"),
+        ("GET", "/v1/workers?x=1".to_owned(), "?x"),
+    ];
+    for (method, path, pointer) in cases {
+        let call = api
+            .call(method, &path)
+            .header("content-type", "application/json");
+        let answer = call.body(r#"{"input":"hi"}"#).send().await;
+        let problem = answer.problem(400, "request.invalid");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{path}");
+    }
+    let call = api.call("GET", &format!("/v1/sessions/{session}/events"));
+    call.header("last-event-id", "x")
+        .send()
+        .await
+        .problem(400, "request.invalid");
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_named_as_such() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    for path in [
+        "/",
+        "/v1",
+        "/v1/",
+        "/v2/sessions",
+        "/v1/sessions/",
+        "/v1/timers",
+        "/%ff",
+    ] {
+        api.get(path).await.problem(404, "request.not_found");
+    }
+    for (method, path, allow) in [
+        ("PUT", "/v1/sessions", "GET,HEAD,POST"),
+        ("GET", "/v1/sends:batch", "POST"),
+        ("DELETE", "/v1/sends/x", "GET,HEAD"),
+        ("POST", "/livez", "GET,HEAD"),
+        ("NONSENSE", "/v1/workers", "GET,HEAD"),
+    ] {
+        let answer = api.call(method, path).send().await;
+        answer.problem(405, "request.method_not_allowed");
+        assert_eq!(answer.header("allow"), Some(allow), "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn other_kinds_of_content_are_refused() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    for (kind, good) in [
+        ("application/json; charset=utf-8", true),
+        ("APPLICATION/JSON", true),
+        ("application/merge-patch+json", true),
+        ("text/plain", false),
+        ("application/x-www-form-urlencoded", false),
+        ("", false),
+    ] {
+        let call = api.call("POST", "/v1/sends").header("content-type", kind);
+        let answer = call.body(r#"{"input":"hi"}"#).send().await;
+        if good {
+            answer.ok(202);
+        } else {
+            answer.problem(400, "request.invalid");
+        }
+    }
+    // Without a word about it the body is taken for what the API speaks.
+    let call = api.call("POST", "/v1/sends").body(r#"{"input":"hi"}"#);
+    call.send().await.ok(202);
+}
+
+#[tokio::test]
+async fn requests_with_nothing_to_say_refuse_a_body() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let send = api.send(&session, "hi").await;
+    for path in [
+        format!("/v1/sends/{send}/cancel"),
+        format!("/v1/sessions/{session}/resume"),
+        format!("/v1/sessions/{session}/abort"),
+    ] {
+        let answer = api.post(&path, &json!({ "force": true })).await;
+        assert_eq!(
+            answer.problem(400, "request.invalid")["errors"][0]["pointer"],
+            "/force"
+        );
+    }
+    api.post(&format!("/v1/sends/{send}/cancel"), &json!({}))
+        .await
+        .ok(200);
+}
+
+#[tokio::test]
+async fn a_problem_leads_to_its_page_of_advice() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let problem = api
+        .get("/v1/nothing")
+        .await
+        .problem(404, "request.not_found");
+    let page = api.get(problem["type"].as_str().expect("a path")).await;
+    assert_eq!(page.status, 200);
+    assert!(page.text.starts_with("# request.not_found"));
+    api.get("/errors/no.such_code")
+        .await
+        .problem(404, "request.not_found");
+}

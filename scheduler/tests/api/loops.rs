@@ -1,0 +1,202 @@
+//! The loops: what was forgotten is rung for, what is due is served.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::agent::Priority;
+use mainspring_shared::queue::{Activation, Disposition, Handler, Lane, Queue};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::world::{World, key};
+
+/// Hands every job to a test.
+struct Jobs(mpsc::UnboundedSender<Activation>);
+
+#[async_trait]
+impl Handler for Jobs {
+    async fn handle(&self, activation: Activation) -> Disposition {
+        let _ = self.0.send(activation);
+        Disposition::Done
+    }
+}
+
+fn listen(world: &World) -> mpsc::UnboundedReceiver<Activation> {
+    let (send, jobs) = mpsc::unbounded_channel();
+    let queue = world.queue.clone();
+    tokio::spawn(async move {
+        queue
+            .run(
+                "default",
+                Arc::new(Jobs(send)),
+                Box::pin(futures::future::pending()),
+            )
+            .await;
+    });
+    jobs
+}
+
+async fn next(jobs: &mut mpsc::UnboundedReceiver<Activation>) -> Activation {
+    tokio::time::timeout(Duration::from_secs(20), jobs.recv())
+        .await
+        .expect("in time")
+        .expect("a job")
+}
+
+#[tokio::test]
+async fn an_accepted_send_rings_once_for_its_session() {
+    let world = World::new().await;
+    let api = world
+        .scheduler_with(|config| config.sweep_age = Duration::from_mins(1))
+        .await;
+    api.until_ready().await;
+    let mut jobs = listen(&world);
+    let id = api.session().await;
+    api.send(&id, "one").await;
+    assert_eq!(next(&mut jobs).await.sessions, [key(&id)]);
+    // The session is ready already: its second send needs no ring.
+    api.send(&id, "two").await;
+    let other = api.session().await;
+    api.send(&other, "three").await;
+    assert_eq!(next(&mut jobs).await.sessions, [key(&other)]);
+}
+
+#[tokio::test]
+async fn priority_chooses_the_lane() {
+    let world = World::new().await;
+    let api = world
+        .scheduler_with(|config| config.sweep_age = Duration::from_mins(1))
+        .await;
+    api.until_ready().await;
+    let body = json!({ "input": "hi", "options": { "priority": -1 }, "session": {} });
+    api.post("/v1/sends", &body).await.ok(202);
+    let lane = Lane {
+        pool: "default".to_owned(),
+        priority: Priority::Low,
+    };
+    while world.queue.depth(&lane).await != Some(1) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_lost_ring_is_made_up_for_by_the_sweep() {
+    let world = World::new().await;
+    let accepting = world
+        .scheduler_with(|c| c.sweep_age = Duration::from_mins(1))
+        .await;
+    accepting.until_ready().await;
+    let id = accepting.session().await;
+    accepting.send(&id, "hi").await;
+    let lane = Lane {
+        pool: "default".to_owned(),
+        priority: Priority::High,
+    };
+    while world.queue.depth(&lane).await != Some(1) {
+        tokio::task::yield_now().await;
+    }
+    // The job goes to somebody who forgets it.
+    let mut jobs = listen(&world);
+    assert_eq!(next(&mut jobs).await.sessions, [key(&id)]);
+    let _sweeping = world
+        .scheduler_with(|config| {
+            config.sweep_age = Duration::ZERO;
+            config.sweep_interval = Duration::from_millis(10);
+        })
+        .await;
+    for _ in 0..3 {
+        assert_eq!(next(&mut jobs).await.sessions, [key(&id)]);
+    }
+    // Whom a worker has is not swept.
+    let claimed = world.claim(&id).await;
+    world.complete(&claimed, 0, "done").await;
+}
+
+#[tokio::test]
+async fn a_sweep_feeds_a_lane_only_as_far_as_it_wants() {
+    let world = World::new().await;
+    let accepting = world
+        .scheduler_with(|c| c.sweep_age = Duration::from_mins(1))
+        .await;
+    accepting.until_ready().await;
+    let item = json!({ "input": "hi" });
+    let sends = json!({ "sends": vec![item; 1_000] });
+    accepting.post("/v1/sends:batch", &sends).await.ok(200);
+    let mut jobs = listen(&world);
+    let mut rung = 0;
+    while rung < 1_000 {
+        rung += next(&mut jobs).await.sessions.len();
+    }
+    drop(accepting);
+    // Nobody took them up. Each pass of the sweep brings two jobs of 16, the next goes on behind.
+    let _sweeping = world
+        .scheduler_with(|config| {
+            config.sweep_age = Duration::ZERO;
+            config.sweep_interval = Duration::from_millis(10);
+            config.sweep_depth_high = 2;
+        })
+        .await;
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 1_000 {
+        seen.extend(next(&mut jobs).await.sessions);
+    }
+}
+
+#[tokio::test]
+async fn a_delayed_send_gets_its_turn_when_it_is_due() {
+    let world = World::new().await;
+    let api = world
+        .scheduler_with(|config| config.sweep_age = Duration::from_mins(1))
+        .await;
+    api.until_ready().await;
+    let mut jobs = listen(&world);
+    let id = api.session().await;
+    let body = json!({ "input": "hi", "options": { "delay": "50ms" } });
+    let send = api
+        .post(&format!("/v1/sessions/{id}/sends"), &body)
+        .await
+        .ok(202);
+    assert_eq!(send["position"], json!(null));
+    assert_eq!(next(&mut jobs).await.sessions, [key(&id)]);
+    let claimed = world.claim(&id).await;
+    assert_eq!(claimed.send.record.id.to_string(), send["id"]);
+}
+
+#[tokio::test]
+async fn a_send_that_nobody_takes_fails_at_its_deadline() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let id = api.session().await;
+    let body = json!({ "input": "hi", "options": { "deadline": "50ms" } });
+    let path = format!("/v1/sessions/{id}/sends?wait=20s");
+    let send = api.post(&path, &body).await.ok(200);
+    assert_eq!(
+        (&send["status"], &send["stop_reason"]),
+        (&json!("failed"), &json!("deadline"))
+    );
+    assert_eq!(send["error"]["code"], "send.deadline");
+    let path = format!("/v1/sends/{}/events", send["id"].as_str().expect("an id"));
+    let events = api.events(&path).await.rest().await;
+    assert_eq!(events.last().expect("events").name, "send.failed");
+}
+
+#[tokio::test]
+async fn forgotten_idempotency_keys_can_be_used_again() {
+    let world = World::new().await;
+    let api = world
+        .scheduler_with(|config| {
+            config.idempotency_keep = Duration::ZERO;
+            config.retention_interval = Duration::from_millis(10);
+        })
+        .await;
+    api.until_ready().await;
+    let post = |input: &str| {
+        let call = api.call("POST", "/v1/sends").header("idempotency-key", "k");
+        call.json(&json!({ "input": input })).send()
+    };
+    post("one").await.ok(202);
+    while post("two").await.status == 422 {
+        tokio::task::yield_now().await;
+    }
+}

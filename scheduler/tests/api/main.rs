@@ -1,0 +1,17 @@
+//! The API over real sockets, on the model store and the queue in process. A worker is a few lines
+//! that take the steps which a real one takes.
+
+mod client;
+mod world;
+
+mod batch;
+mod bounds;
+mod events;
+mod idempotency;
+mod invalid;
+mod lifecycle;
+mod loops;
+mod operations;
+mod sends;
+mod sessions;
+mod waiting;

@@ -1,0 +1,136 @@
+//! What operators, autoscalers and probes see.
+
+use std::sync::Arc;
+
+use mainspring_queue_local::{LocalBus, LocalQueue};
+use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
+use mainspring_scheduler::{Parts, SchedulerConfig, run};
+use mainspring_store_model::ModelStore;
+use serde_json::json;
+
+use crate::client::Call;
+use crate::world::World;
+
+#[tokio::test]
+async fn workers_and_their_pools_are_shown() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let workers = api.get("/v1/workers").await.ok(200);
+    assert_eq!(workers["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!(workers["data"][0]["name"], "by-hand");
+    assert_eq!(workers["data"][0]["id"], world.boot.to_string());
+    world
+        .store
+        .stop_boot(None, world.boot)
+        .await
+        .expect("stops");
+    assert_eq!(api.get("/v1/workers").await.ok(200)["data"], json!([]));
+}
+
+#[tokio::test]
+async fn what_waits_and_runs_is_counted() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let (one, two) = (api.session().await, api.session().await);
+    api.send(&one, "hi").await;
+    api.send(&two, "hi").await;
+    let _claimed = world.claim(&one).await;
+    let queue = api.get("/v1/queue").await.ok(200);
+    let pool = &queue["data"][0];
+    assert_eq!(
+        (&pool["pool"], &pool["ready"], &pool["running"]),
+        (&json!("default"), &json!(1), &json!(1))
+    );
+    assert!(pool["depth"].is_u64() && pool["oldest_ready_ms"].is_u64());
+    let scaling = api.get("/v1/scaling/default").await.ok(200);
+    assert_eq!(scaling, json!({ "ready": 1, "running": 1, "demand": 2 }));
+    let other = api.get("/v1/scaling/gpu").await.ok(200);
+    assert_eq!(other["demand"], 0);
+    api.get("/v1/scaling/NOT%20A%20POOL")
+        .await
+        .problem(404, "request.not_found");
+}
+
+#[tokio::test]
+async fn probes_and_papers_are_answered() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    for (path, kind) in [
+        ("/livez", "text/plain; charset=utf-8"),
+        ("/readyz", "text/plain; charset=utf-8"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
+        ("/openapi.json", "application/json"),
+        ("/v1/info", "application/json"),
+    ] {
+        let answer = api.get(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.header("content-type"), Some(kind), "{path}");
+        assert!(
+            answer
+                .header("x-request-id")
+                .is_some_and(|id| id.len() == 32)
+        );
+        let head = api.call("HEAD", path).send().await;
+        assert_eq!(
+            (head.status, head.text.len()),
+            (200, answer.text.len()),
+            "{path}"
+        );
+    }
+    let paper = api.get("/openapi.json").await.json();
+    assert_eq!(paper["openapi"], "3.1.0");
+    assert!(paper["paths"]["/v1/sends:batch"]["post"].is_object());
+    let info = api.get("/v1/info").await.json();
+    assert_eq!(info["name"], "mainspring");
+    assert_eq!(info["queue"]["available"], true);
+}
+
+#[tokio::test]
+async fn exactly_the_described_methods_are_served() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let paper = api.get("/openapi.json").await.json();
+    for (path, item) in paper["paths"].as_object().expect("paths") {
+        let concrete = path
+            .replace("{id}", "x")
+            .replace("{code}", "x")
+            .replace("{pool}", "x");
+        for method in ["get", "post", "patch", "delete", "put"] {
+            let answer = api.call(&method.to_uppercase(), &concrete).send().await;
+            let served = answer.status != 405;
+            assert_eq!(
+                served,
+                item.get(method).is_some(),
+                "{method} {path}: {}",
+                answer.status
+            );
+            assert!(answer.status < 500, "{method} {path}: {}", answer.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_recorder_there_are_no_metrics() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("binds");
+    let addr = listener.local_addr().expect("an address");
+    let parts = Parts {
+        store: Arc::new(ModelStore::open(Arc::new(SystemClock::new()))),
+        queue: Arc::new(LocalQueue::new()),
+        bus: Arc::new(LocalBus::new()),
+        clock: Arc::new(SystemClock::new()),
+        entropy: Arc::new(OsEntropy),
+        config: SchedulerConfig::default(),
+        metrics: None,
+        on_accepting: None,
+    };
+    let lifecycle = Lifecycle::new();
+    let task = tokio::spawn(run(parts, listener, lifecycle.clone()));
+    Call::new(addr, "GET", "/metrics")
+        .send()
+        .await
+        .problem(404, "request.not_found");
+    lifecycle.stop();
+    task.await.expect("joins").expect("ends well");
+}
