@@ -9,7 +9,7 @@ use mainspring_shared::store::{AcceptOutcome, AcceptSend};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::problem::Problem;
-use crate::app::App;
+use crate::app::{App, each};
 use crate::metrics::{ACCEPT_GROUP, ACCEPTED};
 
 /// Groups of single sends under way at once. With one, a group is as large as the load allows,
@@ -98,14 +98,10 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<Accepting> {
         .iter()
         .map(|item| (item.target.key(), item.id))
         .collect();
-    let mut outcomes = match app.store.accept_sends(None, boot, items).await {
-        Ok(outcomes) if outcomes.len() == count => outcomes,
-        Ok(_) => return vec![Err(Problem::internal()); count],
-        Err(error) => return vec![Err(Problem::from(&error)); count],
-    };
+    let mut outcomes = each(items, |items| app.store.accept_sends(None, boot, items)).await;
     let mut notices = Vec::with_capacity(count);
     for ((key, send), outcome) in sends.into_iter().zip(&mut outcomes) {
-        if let AcceptOutcome::Accepted(accepted) = outcome {
+        if let Ok(AcceptOutcome::Accepted(accepted)) = outcome {
             notices.push(StepNotice {
                 key,
                 send,
@@ -118,7 +114,7 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<Accepting> {
     metrics::counter!(ACCEPTED).increment(notices.len() as u64);
     metrics::histogram!(ACCEPT_GROUP).record(count as f64);
     publish_steps(app.bus.as_ref(), &notices);
-    outcomes.into_iter().map(Ok).collect()
+    outcomes
 }
 
 /// Tells every scheduler of steps that were committed here.

@@ -10,7 +10,7 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::queue::Queue;
 use mainspring_shared::send::SendRecord;
-use mainspring_shared::store::{CreateOutcome, IdempotencyKey, NewSession, Store};
+use mainspring_shared::store::{self, CreateOutcome, IdempotencyKey, NewSession, Store};
 use mainspring_shared::time::Clock;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -129,13 +129,7 @@ pub(crate) fn reads(
 ) -> Group<(TenantId, SendId), Result<Option<SendRecord>, Problem>> {
     Group::spawn(2, move |ids: Vec<(TenantId, SendId)>| {
         let store = store.clone();
-        async move {
-            let count = ids.len();
-            match store.get_sends(ids).await {
-                Ok(found) => found.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(Problem::from(&error)); count],
-            }
-        }
+        async move { each(ids, |ids| store.get_sends(ids)).await }
     })
 }
 
@@ -143,12 +137,68 @@ pub(crate) fn reads(
 pub(crate) fn creations(store: Arc<dyn Store>) -> Group<Creation, Result<CreateOutcome, Problem>> {
     Group::spawn(1, move |items: Vec<Creation>| {
         let store = store.clone();
-        async move {
-            let count = items.len();
-            match store.create_sessions(None, items).await {
-                Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(Problem::from(&error)); count],
-            }
-        }
+        async move { each(items, |items| store.create_sessions(None, items)).await }
     })
+}
+
+/// Does items together, or one by one when the data of one of them is at fault, so that it alone
+/// fails.
+pub(crate) async fn each<T, R, F, Fut>(items: Vec<T>, step: F) -> Vec<Result<R, Problem>>
+where
+    T: Clone,
+    F: Fn(Vec<T>) -> Fut,
+    Fut: Future<Output = store::Result<Vec<R>>>,
+{
+    let count = items.len();
+    match step(items.clone()).await {
+        Ok(outcomes) if outcomes.len() == count => outcomes.into_iter().map(Ok).collect(),
+        Ok(_) => (0..count).map(|_| Err(Problem::internal())).collect(),
+        Err(error) if error.is_of_data() && count > 1 => {
+            let mut outcomes = Vec::with_capacity(count);
+            for item in items {
+                outcomes.push(match step(vec![item]).await {
+                    Ok(outcome) => outcome.into_iter().next().ok_or_else(Problem::internal),
+                    Err(error) => Err(Problem::from(&error)),
+                });
+            }
+            outcomes
+        }
+        Err(error) => {
+            let problem = Problem::from(&error);
+            (0..count).map(|_| Err(problem.clone())).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_item_whose_data_is_at_fault_fails_alone() {
+        let step = async |items: Vec<i32>| {
+            if items.contains(&2) {
+                return Err(store::Error::Refused {
+                    source: "no twos".into(),
+                });
+            }
+            Ok(items.into_iter().map(|n| n * 10).collect())
+        };
+        let outcomes = each(vec![1, 2, 3], step).await;
+        assert_eq!(outcomes, [Ok(10), Err(Problem::internal()), Ok(30)]);
+    }
+
+    #[tokio::test]
+    async fn an_outage_is_not_tried_again_for_each_item() {
+        let calls = std::cell::Cell::new(0);
+        let step = async |_: Vec<i32>| -> store::Result<Vec<i32>> {
+            calls.set(calls.get() + 1);
+            Err(store::Error::Unavailable {
+                source: "away".into(),
+            })
+        };
+        let outcomes = each(vec![1, 2, 3], step).await;
+        assert_eq!(outcomes.len(), 3);
+        assert_eq!(calls.get(), 1);
+    }
 }

@@ -2,6 +2,7 @@
 //! that take the steps which a real one takes.
 
 mod client;
+mod faulty;
 mod world;
 
 mod batch;
@@ -12,6 +13,7 @@ mod invalid;
 mod lifecycle;
 mod loops;
 mod operations;
+mod outage;
 mod sends;
 mod sessions;
 mod waiting;

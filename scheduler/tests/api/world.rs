@@ -224,7 +224,8 @@ impl World {
         }
     }
 
-    fn publish(&self, claimed: &Claimed, n: i64, settled: bool) {
+    /// Tells everyone of a step.
+    pub(crate) fn publish(&self, claimed: &Claimed, n: i64, settled: bool) {
         let notice = StepNotice {
             key: claimed.key,
             send: claimed.send.record.id,

@@ -1,0 +1,95 @@
+//! A store whose database can be taken away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::message::Message;
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::step::Step;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
+    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
+    DeleteOutcome, Dump, Error, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
+    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
+    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+};
+use mainspring_shared::time::Timestamp;
+
+/// Passes everything on, unless it is away.
+#[derive(Debug)]
+pub(crate) struct Faulty {
+    inner: Arc<dyn Store>,
+    away: AtomicBool,
+}
+
+impl Faulty {
+    pub(crate) fn over(inner: Arc<dyn Store>) -> Self {
+        Self {
+            inner,
+            away: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    fn inner(&self) -> Result<&dyn Store> {
+        if self.away.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable {
+                source: "the cable is out".into(),
+            });
+        }
+        Ok(self.inner.as_ref())
+    }
+}
+
+type At = Option<Timestamp>;
+
+macro_rules! pass_on {
+    ($($name:ident($($arg:ident: $kind:ty),*) -> $out:ty;)*) => {
+        #[async_trait]
+        impl Store for Faulty {
+            $(async fn $name(&self, $($arg: $kind),*) -> Result<$out> {
+                self.inner()?.$name($($arg),*).await
+            })*
+        }
+    };
+}
+
+pass_on! {
+    now() -> Timestamp;
+    check() -> ServerInfo;
+    register_boot(at: At, boot: NewBoot) -> ();
+    renew_boot(at: At, boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
+    stop_boot(at: At, boot: BootId) -> ();
+    list_boots(at: At) -> Vec<BootRecord>;
+    create_sessions(at: At, items: Vec<(NewSession, Option<IdempotencyKey>)>) -> Vec<CreateOutcome>;
+    update_session(at: At, key: SessionKey, patch: SessionPatch) -> UpdateOutcome;
+    delete_session(at: At, key: SessionKey, boot: BootId) -> DeleteOutcome;
+    accept_sends(at: At, boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;
+    cancel_sends(at: At, boot: BootId, items: Vec<(TenantId, SendId)>) -> Vec<CancelOutcome>;
+    resume_recovery(at: At, boot: BootId, key: SessionKey) -> Option<SendId>;
+    claim_sessions(at: At, boot: BootId, items: Vec<ClaimSession>) -> Vec<ClaimOutcome>;
+    append_rounds(at: At, items: Vec<AppendRound>) -> Vec<AppendOutcome>;
+    complete_sends(at: At, items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
+    park_sends(at: At, items: Vec<ParkSend>) -> Vec<ParkOutcome>;
+    release_sessions(at: At, items: Vec<ReleaseSession>) -> Vec<bool>;
+    sweep_ready(at: At, query: SweepReady) -> Swept;
+    sweep_alarms(at: At, boot: BootId, limit: u32) -> AlarmSweep;
+    sweep_retention(at: At, keep: Duration) -> u64;
+    get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;
+    get_session(key: SessionKey) -> Option<SessionRecord>;
+    list_sessions(query: ListSessions) -> Page<SessionRecord>;
+    list_sends(query: ListSends) -> Page<SendRecord>;
+    read_messages(query: ReadMessages) -> Vec<Message>;
+    read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
+    queue_stats(at: At) -> Vec<QueueStats>;
+    scaling(at: At, pool: &str) -> ScalingStats;
+    audit(at: At, options: AuditOptions) -> Vec<Violation>;
+    dump() -> Dump;
+}

@@ -1,0 +1,142 @@
+//! A database that is away is said so, waited for, and gone on with.
+
+use std::sync::Arc;
+
+use mainspring_queue_local::LocalBus;
+use mainspring_runtime::SystemClock;
+use mainspring_store_model::ModelStore;
+use serde_json::json;
+
+use crate::faulty::Faulty;
+use crate::world::World;
+
+async fn faulty() -> (World, Arc<Faulty>) {
+    let store = Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
+    let faulty = Arc::new(Faulty::over(store));
+    (
+        World::over(faulty.clone(), Arc::new(LocalBus::new())).await,
+        faulty,
+    )
+}
+
+#[tokio::test]
+async fn every_request_says_that_the_database_is_away() {
+    let (world, store) = faulty().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let send = api.send(&session, "hi").await;
+    store.set_away(true);
+    for (method, path) in [
+        ("GET", "/readyz".to_owned()),
+        ("GET", "/v1/info".to_owned()),
+        ("GET", "/v1/sessions".to_owned()),
+        ("POST", "/v1/sessions".to_owned()),
+        ("GET", format!("/v1/sessions/{session}")),
+        ("PATCH", format!("/v1/sessions/{session}")),
+        ("DELETE", format!("/v1/sessions/{session}")),
+        ("GET", format!("/v1/sessions/{session}/messages")),
+        ("GET", format!("/v1/sessions/{session}/events")),
+        ("POST", format!("/v1/sessions/{session}/resume")),
+        ("POST", format!("/v1/sessions/{session}/abort")),
+        ("GET", "/v1/sends".to_owned()),
+        ("GET", format!("/v1/sends/{send}")),
+        ("GET", format!("/v1/sends/{send}?wait=1s")),
+        ("GET", format!("/v1/sends/{send}/events")),
+        ("POST", format!("/v1/sends/{send}/cancel")),
+        ("GET", "/v1/workers".to_owned()),
+        ("GET", "/v1/queue".to_owned()),
+        ("GET", "/v1/scaling/default".to_owned()),
+    ] {
+        let call = api.call(method, &path);
+        let call = if method == "PATCH" {
+            call.json(&json!({}))
+        } else {
+            call
+        };
+        let refused = call.send().await;
+        assert_eq!(
+            refused.problem(503, "store.unavailable")["retryable"],
+            true,
+            "{method} {path}"
+        );
+        assert_eq!(refused.header("retry-after"), Some("1"), "{method} {path}");
+        assert!(
+            !refused.text.contains("cable"),
+            "the driver's words stay inside"
+        );
+    }
+    for path in [
+        format!("/v1/sessions/{session}/sends"),
+        "/v1/sends".to_owned(),
+    ] {
+        let refused = api.post(&path, &json!({ "input": "hi" })).await;
+        refused.problem(503, "store.unavailable");
+    }
+    let batch = api
+        .post("/v1/sends:batch", &json!({ "sends": [{ "input": "hi" }] }))
+        .await;
+    assert_eq!(
+        batch.ok(200)["results"][0]["problem"]["code"],
+        "store.unavailable"
+    );
+    assert_eq!(api.get("/livez").await.status, 200);
+
+    store.set_away(false);
+    api.until_ready().await;
+    api.send(&session, "again").await;
+}
+
+#[tokio::test]
+async fn who_waits_and_who_reads_outlast_an_outage() {
+    let (world, store) = faulty().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let path = format!("/v1/sessions/{session}/sends?wait=20s");
+    let call = api.call("POST", &path).json(&json!({ "input": "hi" }));
+    let waiting = tokio::spawn(call.send());
+    // Whoever waits is in place before the send exists.
+    let claimed = loop {
+        let sends = api.get("/v1/sends").await.ok(200);
+        if sends["data"]
+            .as_array()
+            .is_some_and(|sends| !sends.is_empty())
+        {
+            break world.claim(&session).await;
+        }
+    };
+    let send = claimed.send.record.id;
+    let mut events = api.events(&format!("/v1/sends/{send}/events")).await;
+    assert_eq!(events.names(1).await, ["send.queued"]);
+    let (_, step) = world.complete_silently(&claimed, 0, "hello").await;
+    store.set_away(true);
+    world.publish(&claimed, step, true);
+    api.get(&format!("/v1/sends/{send}"))
+        .await
+        .problem(503, "store.unavailable");
+    store.set_away(false);
+    let answer = waiting.await.expect("joins").ok(200);
+    assert_eq!(answer["output_text"], "hello");
+    assert_eq!(
+        events.rest().await.last().expect("events").name,
+        "send.completed"
+    );
+}
+
+#[tokio::test]
+async fn a_scheduler_starts_before_its_database() {
+    let (world, store) = faulty().await;
+    store.set_away(true);
+    let api = world.scheduler().await;
+    assert_eq!(api.get("/livez").await.status, 200);
+    api.get("/readyz").await.problem(503, "store.unavailable");
+    store.set_away(false);
+    // Before it is registered it says that it cannot accept.
+    loop {
+        let answer = api.post("/v1/sends", &json!({ "input": "hi" })).await;
+        if answer.status == 202 {
+            break;
+        }
+        answer.problem(503, "store.unavailable");
+    }
+    api.until_ready().await;
+}
