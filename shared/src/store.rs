@@ -1,7 +1,8 @@
 //! The store port: domain steps, each one transaction, over any database.
 //!
 //! Every method takes a vector and returns one outcome per item, in order, so that concurrent work
-//! on different sessions shares a commit. A data error of one item never harms its neighbours. An
+//! on different sessions shares a commit. When the database refuses one item's data, the call fails
+//! whole and writes nothing: the caller runs its items one by one ([`Error::is_of_data`]). An
 //! ambiguous commit is resolved inside the store, by reading back. `at` replaces the database's
 //! clock and is `None` outside tests.
 
@@ -92,6 +93,14 @@ pub enum Error {
         /// What the lock file says of its holder.
         holder: String,
     },
+}
+
+impl Error {
+    /// Whether the data of an item is at fault, so that its neighbours in a group may do better
+    /// without it.
+    pub fn is_of_data(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Refused { .. })
+    }
 }
 
 impl Coded for Error {

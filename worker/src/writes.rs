@@ -168,19 +168,28 @@ async fn claim(
         .collect()
 }
 
-/// Runs a store call and gives each item its own answer, or all of them the same error.
-async fn each<T, R, Fut>(items: Vec<T>, call: impl FnOnce(Vec<T>) -> Fut) -> Vec<Answer<R>>
+/// Runs a store call and gives each item its own answer. When the database refuses the data of a
+/// group, its items run one by one, so that one item's fault is no other's.
+async fn each<T, R, F, Fut>(items: Vec<T>, call: F) -> Vec<Answer<R>>
 where
+    T: Clone,
+    F: Fn(Vec<T>) -> Fut,
     Fut: Future<Output = store::Result<Vec<R>>>,
 {
-    let count = items.len();
-    match call(items).await {
-        Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
-        Err(error) => {
-            let error = Arc::new(error);
-            (0..count).map(|_| Err(error.clone())).collect()
-        }
+    let error = match call(items.clone()).await {
+        Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
+        Err(error) => error,
+    };
+    if items.len() == 1 || !error.is_of_data() {
+        let error = Arc::new(error);
+        return items.iter().map(|_| Err(error.clone())).collect();
     }
+    let mut answers = Vec::with_capacity(items.len());
+    for item in items {
+        let answer = call(vec![item]).await.map_err(Arc::new);
+        answers.extend(answer.map(|outcomes| outcomes.into_iter().next()).transpose());
+    }
+    answers
 }
 
 /// Tells those who watch which steps a group committed.
