@@ -3,8 +3,9 @@
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::Request;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -23,6 +24,26 @@ pub struct Answer {
     pub status: u16,
     /// The body.
     pub body: Bytes,
+}
+
+/// An answer that comes in pieces.
+#[derive(Debug)]
+pub struct Stream {
+    /// The HTTP status.
+    pub status: u16,
+    body: Incoming,
+}
+
+impl Stream {
+    /// The next piece; none at the end, an error when the connection breaks.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(piece) = frame?.into_data() {
+                return Ok(Some(piece));
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Answer {
@@ -63,6 +84,28 @@ impl Client {
         body: Bytes,
         headers: &[(&str, &str)],
     ) -> Result<Answer> {
+        let response = self.begin(method, path, body, headers).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok(Answer { status, body })
+    }
+
+    /// Asks for something that comes in pieces; the connection serves nothing else from then on.
+    pub async fn stream(mut self, path: &str, headers: &[(&str, &str)]) -> Result<Stream> {
+        let response = self.begin("GET", path, Bytes::new(), headers).await?;
+        Ok(Stream {
+            status: response.status().as_u16(),
+            body: response.into_body(),
+        })
+    }
+
+    async fn begin(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Bytes,
+        headers: &[(&str, &str)],
+    ) -> Result<Response<Incoming>> {
         self.sender.ready().await?;
         let mut request = Request::builder()
             .method(method)
@@ -74,13 +117,8 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self
-            .sender
-            .send_request(request.body(Full::new(body))?)
-            .await?;
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await?.to_bytes();
-        Ok(Answer { status, body })
+        let request = request.body(Full::new(body))?;
+        Ok(self.sender.send_request(request).await?)
     }
 
     /// Posts JSON and reads JSON; an error unless the status is a success.

@@ -1,6 +1,7 @@
 //! `mainspring` processes: started, signalled, measured, killed on drop.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -69,12 +70,24 @@ impl Program {
 
     /// Runs a command to its end and returns its exit code and what it printed.
     pub fn run(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
-        let output = Command::new(&self.binary)
+        self.run_with_input(arguments, "")
+    }
+
+    /// The same, with something to read on its standard input, which a pipe holds at once.
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Result<(i32, String, String)> {
+        let mut child = Command::new(&self.binary)
             .args(arguments)
             .envs(self.environment.iter().cloned())
-            .stdin(Stdio::null())
-            .output()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .with_context(|| format!("running mainspring {}", arguments.join(" ")))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A command that ends without reading is judged by its exit code.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let output = child.wait_with_output()?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok((
             output.status.code().unwrap_or(-1),
@@ -138,6 +151,16 @@ impl Process {
     /// Sends it a signal.
     pub fn signal(&self, which: Signal) -> Result<()> {
         signal(self.pid(), which)
+    }
+
+    /// Stops it where it stands: it does nothing at all until `resume`.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
     }
 
     /// Kills it with signal 9.

@@ -1,5 +1,6 @@
 //! mainspring-tests
 
 pub mod fake_model;
+pub mod faults;
 pub mod suites;
 pub mod world;

@@ -1,0 +1,74 @@
+//! Faults put into real processes on real servers, while clients send and two ledgers are kept
+//! outside: what clients were told, and what the model was asked.
+//!
+//! [`Stand`] starts Postgres, Redis, a model and `mainspring` processes; [`Load`] is the clients;
+//! a test does harm meanwhile, notes it in [`Harm`], and ends with [`settle`], which lets the
+//! system come to rest, runs `mainspring audit` and compares database, clients and model.
+
+mod caller;
+mod evidence;
+mod harm;
+mod load;
+mod proxy;
+mod stand;
+mod stream;
+mod verdict;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use mainspring_runtime::{OsEntropy, SystemClock};
+use mainspring_shared::entropy::Entropy as _;
+use mainspring_shared::time::{Clock as _, Timestamp};
+
+pub use caller::Caller;
+pub use evidence::{Ended, Evidence, Told, violations};
+pub use harm::{Effect, Fault, Harm};
+pub use load::{Load, Shape};
+pub use proxy::{Cut, Proxy};
+pub use stand::{Recipe, Stand, binary, skipped};
+pub use stream::{Event, Events};
+pub use verdict::{Report, settle};
+
+/// How long harm is done in each test: `MAINSPRING_FAULT_SECONDS`, else a few seconds.
+pub fn dose() -> Duration {
+    let seconds = std::env::var_os("MAINSPRING_FAULT_SECONDS")
+        .and_then(|text| text.into_string().ok())
+        .and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(5))
+}
+
+/// Goes on after a while, in true time: the processes under test have no other.
+pub async fn pause(duration: Duration) {
+    clock().sleep(duration).await;
+}
+
+/// The time of day, as the model's ledger has it.
+pub fn now() -> Timestamp {
+    clock().now()
+}
+
+/// A reading that never goes back.
+pub fn monotonic() -> Duration {
+    clock().monotonic()
+}
+
+/// A length of time between two.
+pub fn between(least: Duration, most: Duration) -> Duration {
+    least + most.saturating_sub(least).mul_f64(OsEntropy.fraction())
+}
+
+/// A number below `count`.
+pub fn any_of(count: usize) -> usize {
+    ((count as f64 * OsEntropy.fraction()) as usize).min(count.saturating_sub(1))
+}
+
+/// Runs what blocks this thread, such as starting a server, without keeping the others waiting.
+pub fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(work)
+}
+
+fn clock() -> &'static SystemClock {
+    static CLOCK: OnceLock<SystemClock> = OnceLock::new();
+    CLOCK.get_or_init(SystemClock::new)
+}

@@ -1,0 +1,315 @@
+//! What a fault test runs on: servers of its own, a model with a ledger, `mainspring` processes.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mainspring_benches::process::{Process, Program};
+use mainspring_benches::servers::{Postgres, Redis, find_program};
+
+use super::harm::Harm;
+use super::proxy::Proxy;
+use super::{blocking, pause};
+use crate::fake_model::{FakeModel, Options};
+
+/// Programs that a stand needs.
+const PROGRAMS: [&str; 6] = [
+    "initdb",
+    "postgres",
+    "pg_isready",
+    "psql",
+    "redis-server",
+    "redis-cli",
+];
+
+/// What a stand is made of.
+#[derive(Debug, Clone)]
+pub struct Recipe<'a> {
+    /// Schedulers, each on a port of its own.
+    pub schedulers: usize,
+    /// Workers.
+    pub workers: usize,
+    /// Whether a [`Proxy`] stands between them and Postgres.
+    pub proxied: bool,
+    /// What the model does with every request.
+    pub script: &'a str,
+    /// Whether the model's ledger keeps whole requests.
+    pub keep_bodies: bool,
+    /// Settings of every process besides those that name servers; leases are short unless these
+    /// say otherwise.
+    pub environment: &'a [(&'a str, &'a str)],
+}
+
+impl Default for Recipe<'_> {
+    fn default() -> Self {
+        Self {
+            schedulers: 2,
+            workers: 3,
+            proxied: false,
+            script: "[[stream 4x40ms]]",
+            keep_bodies: false,
+            environment: &[],
+        }
+    }
+}
+
+/// Everything that runs. Fields drop in order: processes before servers.
+#[derive(Debug)]
+pub struct Stand {
+    /// The workers.
+    pub workers: Vec<Process>,
+    /// The schedulers.
+    pub schedulers: Vec<Process>,
+    /// How processes are started.
+    pub program: Program,
+    /// The model.
+    pub model: FakeModel,
+    /// What stands before Postgres.
+    pub proxy: Option<Proxy>,
+    /// The queue.
+    pub redis: Redis,
+    /// The truth.
+    pub postgres: Postgres,
+    /// What is done to all of that.
+    pub harm: Harm,
+    dir: Option<tempfile::TempDir>,
+    _turn: File,
+}
+
+impl Stand {
+    /// Starts everything, once no other stand runs on this machine: cores are few, and what starves
+    /// is not what these tests are about. `None`, and a word about it, where a server's program is
+    /// missing.
+    pub async fn start(recipe: Recipe<'_>) -> Result<Option<Self>> {
+        if skipped() {
+            return Ok(None);
+        }
+        let turn = blocking(turn)?;
+        let binary = binary()?;
+        let model = FakeModel::start(Options {
+            script: recipe.script.parse()?,
+            keep_bodies: recipe.keep_bodies,
+            ..Options::default()
+        })?;
+        let dir = tempfile::Builder::new()
+            .prefix("mainspring-faults-")
+            .tempdir()?;
+        let (postgres, redis) = blocking(|| anyhow::Ok((Postgres::start()?, Redis::start()?)))?;
+        let mut url = blocking(|| postgres.create_database("mainspring"))?;
+        let mut proxy = None;
+        if recipe.proxied {
+            let before = Proxy::start(postgres.port()).await?;
+            url = before.url("mainspring");
+            proxy = Some(before);
+        }
+        let program = Program {
+            binary,
+            logs: dir.path().join("logs"),
+            environment: environment(&url, &redis, &model, recipe.environment),
+        };
+        let mut stand = Self {
+            workers: Vec::new(),
+            schedulers: Vec::new(),
+            program,
+            model,
+            proxy,
+            redis,
+            postgres,
+            harm: Harm::default(),
+            dir: Some(dir),
+            _turn: turn,
+        };
+        for n in 0..recipe.schedulers {
+            let scheduler = blocking(|| stand.program.scheduler(&format!("scheduler-{n}")))?;
+            stand.schedulers.push(scheduler);
+        }
+        for _ in 0..recipe.workers {
+            stand.add_worker()?;
+        }
+        if let Some(first) = stand.schedulers.first() {
+            let server = ("MAINSPRING_SERVER".to_owned(), first.url());
+            stand.program.environment.push(server);
+        }
+        Ok(Some(stand))
+    }
+
+    /// Starts one more worker.
+    pub fn add_worker(&mut self) -> Result<()> {
+        let name = format!("worker-{}", self.workers.len());
+        let worker = blocking(|| self.program.worker(&name, &[("MAINSPRING_NAME", &name)]))?;
+        self.workers.push(worker);
+        Ok(())
+    }
+
+    /// Kills a worker with signal 9.
+    pub fn kill_worker(&mut self, n: usize) {
+        blocking(|| self.workers[n].kill());
+    }
+
+    /// Starts a worker in the place of a dead one.
+    pub fn replace_worker(&mut self, n: usize) -> Result<()> {
+        let name = self.workers[n].name.clone();
+        let worker = blocking(|| self.program.worker(&name, &[("MAINSPRING_NAME", &name)]))?;
+        self.workers[n] = worker;
+        Ok(())
+    }
+
+    /// Starts a scheduler in the place, and on the port, of a dead one.
+    pub fn replace_scheduler(&mut self, n: usize) -> Result<()> {
+        let (name, port) = (self.schedulers[n].name.clone(), self.schedulers[n].port);
+        let scheduler = self.program.scheduler_on(&name, port)?;
+        blocking(|| scheduler.wait_until_ready())?;
+        self.schedulers[n] = scheduler;
+        Ok(())
+    }
+
+    /// The processes that have ended by themselves.
+    pub fn fallen(&mut self) -> Vec<String> {
+        let all = self.workers.iter_mut().chain(&mut self.schedulers);
+        all.filter_map(|process| (!process.is_alive()).then(|| process.name.clone()))
+            .collect()
+    }
+
+    /// The addresses of the schedulers.
+    pub fn urls(&self) -> Vec<String> {
+        self.schedulers.iter().map(Process::url).collect()
+    }
+
+    /// What the database answers, past every proxy.
+    pub fn query(&self, sql: &str) -> Result<String> {
+        blocking(|| self.postgres.query("mainspring", sql))
+    }
+
+    /// A worker that holds a session at this moment, as the database has it.
+    pub async fn busy_worker(&self) -> Result<usize> {
+        let sql = "SELECT b.name FROM session_hot h JOIN boots b ON b.boot_id = h.owner_boot \
+            WHERE b.dead_at IS NULL AND b.lease_until > extract(epoch FROM now()) * 1000 LIMIT 1";
+        for _ in 0..200 {
+            let name = self.query(sql)?;
+            if let Some(n) = self.workers.iter().position(|worker| worker.name == name) {
+                return Ok(n);
+            }
+            pause(Duration::from_millis(10)).await;
+        }
+        anyhow::bail!("no worker holds a session")
+    }
+
+    /// The system's own audit: an error unless every invariant holds.
+    pub fn audit(&self) -> Result<()> {
+        let (code, out, err) = blocking(|| self.program.run(&["audit"]))?;
+        ensure!(code == 0, "audit exited with {code}:\n{out}\n{err}");
+        Ok(())
+    }
+
+    /// Waits until something is so.
+    pub async fn until(
+        &self,
+        what: &str,
+        limit: Duration,
+        mut so: impl AsyncFnMut(&Self) -> Result<bool>,
+    ) -> Result<()> {
+        let end = super::monotonic() + limit;
+        while !so(self).await? {
+            ensure!(
+                super::monotonic() < end,
+                "{what} did not happen within {limit:?}"
+            );
+            pause(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// Says that the test has passed: its logs may go.
+    pub fn passed(mut self) {
+        self.dir = None;
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        if let Some(dir) = self.dir.take() {
+            let kept = dir.keep();
+            say(&format!("the logs are kept in {}", kept.display()));
+        }
+    }
+}
+
+/// Whether a server's program is missing. Says so, or panics where `REQUIRE_STORES=all` forbids
+/// that.
+pub fn skipped() -> bool {
+    let missing: Vec<_> = PROGRAMS
+        .into_iter()
+        .filter(|name| find_program(name).is_err())
+        .collect();
+    if missing.is_empty() {
+        return false;
+    }
+    let required = std::env::var_os("REQUIRE_STORES").is_some_and(|stores| stores == "all");
+    assert!(!required, "missing: {}", missing.join(", "));
+    say(&format!("SKIPPED: missing: {}", missing.join(", ")));
+    true
+}
+
+/// The program under test: `MAINSPRING_TEST_BINARY`, else what was built beside this test.
+pub fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("MAINSPRING_TEST_BINARY") {
+        return Ok(path.into());
+    }
+    let test = std::env::current_exe()?;
+    let built = test
+        .ancestors()
+        .nth(2)
+        .context("a test lies in a target folder")?
+        .join("mainspring");
+    ensure!(
+        built.is_file(),
+        "{} does not exist: `cargo build -p mainspring-cli` makes it, MAINSPRING_TEST_BINARY names another",
+        built.display()
+    );
+    Ok(built)
+}
+
+/// Writes to the test's output.
+pub(super) fn say(text: &str) {
+    // Where stderr is gone, nobody reads it.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Waits for this stand's turn; it ends with the file.
+fn turn() -> Result<File> {
+    let path = std::env::temp_dir().join("mainspring-faults.lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn environment(
+    database: &str,
+    redis: &Redis,
+    model: &FakeModel,
+    more: &[(&str, &str)],
+) -> Vec<(String, String)> {
+    let (redis, model) = (redis.url(), model.base_url());
+    let common = [
+        ("MAINSPRING_DATABASE_URL", database),
+        ("MAINSPRING_REDIS_URL", &redis),
+        ("MAINSPRING_LLM_PROVIDER", "openai"),
+        ("MAINSPRING_LLM_BASE_URL", &model),
+        ("MAINSPRING_LLM_API_KEY", "a-key-of-the-tests"),
+        ("MAINSPRING_LLM_MODEL", "fake"),
+        ("MAINSPRING_LEASE_TTL", "2s"),
+        ("MAINSPRING_SWEEP_INTERVAL", "250ms"),
+        ("MAINSPRING_LOG", "info"),
+    ];
+    common
+        .iter()
+        .chain(more)
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}

@@ -1,0 +1,108 @@
+//! The end of a fault test: the system comes to rest, and everything is compared.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+
+use super::caller::Caller;
+use super::evidence::{Evidence, Told, violations};
+use super::load::{Load, accepted, text};
+use super::stand::{Stand, say};
+
+/// Differences that are shown.
+const SHOWN: usize = 20;
+
+/// What a test went through.
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    /// Sends that were accepted, and ended.
+    pub sends: usize,
+    /// Model calls.
+    pub calls: usize,
+    /// Faults.
+    pub faults: usize,
+    /// Model calls beyond one for each send: answers that a fault lost.
+    pub repeated: usize,
+}
+
+/// Lets clients finish, audits the database, compares it with what they were told and with what
+/// the model was asked, and says how much there was of everything. An error on any difference.
+pub async fn settle(name: &str, stand: &mut Stand, mut load: Load) -> Result<Report> {
+    let mut told = load.finish().await.context("a client gave up")?;
+    let mut caller = Caller::new(stand.urls(), 0);
+    // A key means the same send however late it is used again.
+    for one in &mut told {
+        let path = format!("/v1/sessions/{}/sends", one.session);
+        let body = json!({ "input": one.text });
+        let answer = caller.post(&path, &body, &one.key).await?;
+        one.ids.push(text(&accepted(&answer)?, "id")?);
+    }
+    let steps = steps(stand)?;
+    load.watched(&steps).await?;
+    let evidence = gather(stand, &load, told, steps, &mut caller).await?;
+    let found = violations(&evidence);
+    let report = Report {
+        sends: evidence.told.len(),
+        calls: evidence.calls.len(),
+        faults: evidence.faults.len(),
+        repeated: evidence.repeated_calls(),
+    };
+    say(&format!("{name}: {report:?}"));
+    if !found.is_empty() {
+        let shown = &found[..found.len().min(SHOWN)];
+        bail!("{} differences:\n{}", found.len(), shown.join("\n"));
+    }
+    stand.audit()?;
+    let fallen = stand.fallen();
+    if !fallen.is_empty() {
+        bail!("ended by themselves: {}", fallen.join(", "));
+    }
+    Ok(report)
+}
+
+async fn gather(
+    stand: &Stand,
+    load: &Load,
+    told: Vec<Told>,
+    steps: BTreeMap<String, i64>,
+    caller: &mut Caller,
+) -> Result<Evidence> {
+    let mut evidence = Evidence {
+        steps,
+        sends: stand.query("SELECT count(*) FROM sends")?.parse()?,
+        calls: stand.model.ledger().entries(),
+        faults: stand.harm.faults(),
+        ..Evidence::default()
+    };
+    for one in &told {
+        let id = one.ids[0].clone();
+        let send = caller.get(&format!("/v1/sends/{id}")).await?;
+        evidence.read_again.insert(id, send);
+    }
+    for session in &load.sessions {
+        let path = format!("/v1/sessions/{session}/messages");
+        let messages = caller.all(&path).await?;
+        evidence.transcripts.insert(session.clone(), messages);
+    }
+    for (session, seen) in &load.seen {
+        let ids = seen.lock().map(|ids| ids.clone()).unwrap_or_default();
+        let ids: Result<Vec<_>> = ids.iter().map(|id| place(id)).collect();
+        evidence.watched.insert(session.clone(), ids?);
+    }
+    evidence.told = told;
+    Ok(evidence)
+}
+
+fn place(id: &str) -> Result<(i64, i64)> {
+    let (n, i) = id.split_once('.').context("an event's id has a point")?;
+    Ok((n.parse()?, i.parse()?))
+}
+
+/// How many steps each session has, past the API.
+fn steps(stand: &Stand) -> Result<BTreeMap<String, i64>> {
+    let rows = stand.query("SELECT session_id, next_step - 1 FROM session_hot")?;
+    let rows = rows.lines().filter_map(|row| row.split_once('|'));
+    rows.map(|(id, steps)| Ok((format!("ses_{}", id.replace('-', "")), steps.parse()?)))
+        .collect()
+}

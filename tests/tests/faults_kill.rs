@@ -1,0 +1,170 @@
+//! Processes that die under load.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mainspring_tests::faults::{
+    Caller, Effect, Load, Recipe, Shape, Stand, any_of, between, blocking, dose, monotonic, pause,
+    settle,
+};
+use serde_json::json;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_workers_lose_nothing_and_repeat_only_what_was_under_way() -> Result<()> {
+    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+        return Ok(());
+    };
+    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let end = monotonic() + dose();
+    while monotonic() < end {
+        pause(between(200 * MS, 1_000 * MS)).await;
+        // Every other one dies in the middle of something, the rest wherever they are: starting,
+        // taking over, idle.
+        let victim = if any_of(2) == 0 {
+            any_of(stand.workers.len())
+        } else {
+            stand.busy_worker().await?
+        };
+        let harm = stand.harm.clone();
+        harm.during("a worker is killed", Effect::Repeats, || {
+            stand.kill_worker(victim);
+        });
+        stand.replace_worker(victim)?;
+    }
+    let report = settle("killed workers", &mut stand, load).await?;
+    ensure!(report.repeated > 0, "no kill hit anything: {report:?}");
+    stand.passed();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_schedulers_lose_nothing_that_they_answered() -> Result<()> {
+    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+        return Ok(());
+    };
+    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let end = monotonic() + dose();
+    let mut turn = 0;
+    while monotonic() < end {
+        pause(between(100 * MS, 800 * MS)).await;
+        // One, the other, then both at once.
+        let victims = [vec![0], vec![1], vec![0, 1]][turn % 3].clone();
+        turn += 1;
+        let harm = stand.harm.clone();
+        // A scheduler runs nothing: not one answer of the model may be lost with it.
+        harm.during("schedulers are killed", Effect::None, || {
+            for victim in &victims {
+                blocking(|| stand.schedulers[*victim].kill());
+            }
+        });
+        for victim in victims {
+            stand.replace_scheduler(victim)?;
+        }
+    }
+    let report = settle("killed schedulers", &mut stand, load).await?;
+    ensure!(report.repeated == 0, "answers were lost: {report:?}");
+    stand.passed();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_killed_at_once_and_started_again_goes_on() -> Result<()> {
+    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+        return Ok(());
+    };
+    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let end = monotonic() + dose();
+    while monotonic() < end {
+        pause(between(800 * MS, 2_500 * MS)).await;
+        let harm = stand.harm.clone();
+        let place = harm.begin("everything is killed", Effect::Repeats);
+        blocking(|| {
+            stand.postgres.stop();
+            stand.redis.stop();
+            for process in stand.workers.iter_mut().chain(&mut stand.schedulers) {
+                process.kill();
+            }
+        });
+        harm.end(place);
+        // Whatever the order in which things come back.
+        let servers_first = any_of(2) == 0;
+        if servers_first {
+            blocking(|| {
+                stand
+                    .postgres
+                    .restart()
+                    .and_then(|()| stand.redis.restart())
+            })?;
+        }
+        start_all(&mut stand)?;
+        if !servers_first {
+            blocking(|| {
+                stand
+                    .redis
+                    .restart()
+                    .and_then(|()| stand.postgres.restart())
+            })?;
+        }
+    }
+    settle("everything killed", &mut stand, load).await?;
+    stand.passed();
+    Ok(())
+}
+
+fn start_all(stand: &mut Stand) -> Result<()> {
+    for n in 0..stand.workers.len() {
+        stand.replace_worker(n)?;
+    }
+    for n in 0..stand.schedulers.len() {
+        stand.replace_scheduler(n)?;
+    }
+    Ok(())
+}
+
+/// With the leases that the system has unless told otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_send_of_a_killed_worker_is_taken_over_within_the_lease() -> Result<()> {
+    let environment = [
+        ("MAINSPRING_LEASE_TTL", "10s"),
+        ("MAINSPRING_SWEEP_INTERVAL", "1s"),
+    ];
+    let recipe = Recipe {
+        schedulers: 1,
+        workers: 2,
+        environment: &environment,
+        ..Recipe::default()
+    };
+    let Some(mut stand) = Stand::start(recipe).await? else {
+        return Ok(());
+    };
+    let mut caller = Caller::new(stand.urls(), 0);
+    let body = json!({ "input": "[[send one]] [[stream 20x100ms]] a long answer, told slowly" });
+    let send = caller.post("/v1/sends", &body, "one").await?.json()?;
+    let id = send["id"].as_str().context("an id")?.to_owned();
+    stand
+        .until("a call", 5_000 * MS, async |stand| {
+            Ok(stand.model.ledger().stats().in_flight == 1)
+        })
+        .await?;
+    let victim = stand.busy_worker().await?;
+    stand.kill_worker(victim);
+    let killed = monotonic();
+    stand
+        .until("a takeover", 15_000 * MS, async |stand| {
+            Ok(stand.model.ledger().of_send("one").len() == 2)
+        })
+        .await?;
+    let took = monotonic() - killed;
+    // Not before the lease has run out: till then its owner may be alive. Renewals come every
+    // third of the lease, so at least two thirds are left of it.
+    ensure!(took > 6_000 * MS, "taken over after {took:?}");
+    ensure!(took < 12_000 * MS, "taken over after {took:?}");
+    let ended = caller.get(&format!("/v1/sends/{id}?wait=10s")).await?;
+    ensure!(ended["status"] == "completed", "{ended}");
+    ensure!(stand.model.ledger().of_send("one").len() == 2);
+    stand.audit()?;
+    stand.passed();
+    Ok(())
+}

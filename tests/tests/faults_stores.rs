@@ -1,0 +1,117 @@
+//! Servers that forget, stop, and come back, and connections that break.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use mainspring_tests::faults::{
+    Cut, Effect, Load, Recipe, Shape, Stand, any_of, between, blocking, dose, monotonic, pause,
+    settle,
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flushed_redis_costs_no_send_and_no_model_call() -> Result<()> {
+    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+        return Ok(());
+    };
+    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let end = monotonic() + dose();
+    while monotonic() < end {
+        pause(between(20 * MS, 200 * MS)).await;
+        let harm = stand.harm.clone();
+        let flush = || blocking(|| stand.redis.command(&["FLUSHALL"]));
+        harm.during("redis is emptied", Effect::None, flush)?;
+    }
+    let report = settle("a flushed redis", &mut stand, load).await?;
+    ensure!(report.repeated == 0, "answers were lost: {report:?}");
+    stand.passed();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_sends_are_accepted_and_finished() -> Result<()> {
+    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+        return Ok(());
+    };
+    let load = Load::start(stand.urls(), Shape::default()).await?;
+    pause(500 * MS).await;
+    let place = stand.harm.begin("redis is away", Effect::None);
+    blocking(|| stand.redis.stop());
+    // What was on its way may still have been rung for; what comes later was not.
+    pause(1_000 * MS).await;
+    let before = load.done();
+    pause(dose()).await;
+    let without = load.done() - before;
+    blocking(|| stand.redis.restart())?;
+    stand.harm.end(place);
+    let before = load.done();
+    pause(3_000 * MS).await;
+    let after = load.done() - before;
+    let report = settle("without redis", &mut stand, load).await?;
+    ensure!(report.repeated == 0, "answers were lost: {report:?}");
+    // Workers ask the database every 250 ms: each of eight sessions goes on at least every second.
+    let expected = dose().as_secs() as usize * 4;
+    ensure!(without >= expected, "{without} sends ended without redis");
+    ensure!(after >= 12, "{after} sends ended after redis came back");
+    stand.passed();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_that_crashes_again_and_again_keeps_every_word() -> Result<()> {
+    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+        return Ok(());
+    };
+    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let end = monotonic() + dose();
+    while monotonic() < end {
+        pause(between(300 * MS, 2_000 * MS)).await;
+        let harm = stand.harm.clone();
+        let place = harm.begin("postgres crashes", Effect::Repeats);
+        blocking(|| stand.postgres.stop());
+        // Sometimes it is gone for longer than a lease.
+        let away = [Duration::ZERO, 300 * MS, 2_500 * MS][any_of(3)];
+        pause(away).await;
+        blocking(|| stand.postgres.restart())?;
+        harm.end(place);
+    }
+    settle("a crashing postgres", &mut stand, load).await?;
+    stand.passed();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_whose_connection_breaks_happen_once() -> Result<()> {
+    let recipe = Recipe {
+        proxied: true,
+        ..Recipe::default()
+    };
+    let Some(mut stand) = Stand::start(recipe).await? else {
+        return Ok(());
+    };
+    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let end = monotonic() + dose();
+    let kinds = [
+        Cut::Inside,
+        Cut::Behind,
+        Cut::Unheard,
+        Cut::Silent(400 * MS),
+        Cut::Unheard,
+    ];
+    let mut cuts = 0;
+    while monotonic() < end {
+        pause(between(Duration::ZERO, 120 * MS)).await;
+        let Some(proxy) = &stand.proxy else { break };
+        let place = stand.harm.begin("a connection is cut", Effect::Repeats);
+        if proxy.cut(kinds[any_of(kinds.len())], 2_000 * MS).await {
+            cuts += 1;
+        }
+        stand.harm.end(place);
+    }
+    let report = settle("cut connections", &mut stand, load).await?;
+    let expected = dose().as_secs() * 3;
+    ensure!(cuts >= expected, "only {cuts} cuts in {report:?}");
+    stand.passed();
+    Ok(())
+}
