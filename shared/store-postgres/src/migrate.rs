@@ -9,13 +9,25 @@ use crate::settings::{SchemaPolicy, Settings};
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");
 
-/// The DDL of every migration, in order, as `SchemaPolicy::Create` applies it.
+/// What `SchemaPolicy::Create` executes on an empty database, in order, the record of what was
+/// applied included: a database that it was applied to by hand passes `SchemaPolicy::Verify`.
 pub fn ddl() -> String {
-    let files = MIGRATOR.iter().map(|migration| {
-        let title = format!("-- {:04} {}", migration.version, migration.description);
-        format!("{title}\n\n{}\n", migration.sql.as_str().trim_end())
-    });
-    files.collect::<Vec<_>>().join("\n")
+    let mut text = include_str!("../sql/ledger/migrations.sql").to_owned();
+    for migration in MIGRATOR.iter() {
+        let (version, title) = (migration.version, &migration.description);
+        let sql = migration.sql.as_str().trim_end();
+        let checksum: String = migration
+            .checksum
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        text.push_str(&format!(
+            "\n-- {version:04} {title}\n\n{sql}\n\n\
+             INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)\n\
+             VALUES ({version}, '{title}', TRUE, '\\x{checksum}', 0);\n"
+        ));
+    }
+    text
 }
 
 /// The version of the schema that this program needs.

@@ -18,10 +18,25 @@ pub enum MigratePolicy {
     Verify,
 }
 
-/// The text of the whole schema, in the order in which it is built.
+/// What `MigratePolicy::Create` executes on an empty file, in order, the record of what was
+/// applied included: a file that it was applied to by hand passes `MigratePolicy::Verify`.
 pub fn ddl() -> String {
-    let parts = MIGRATOR.iter().map(|migration| migration.sql.as_str());
-    parts.collect::<Vec<_>>().join("\n")
+    let mut text = include_str!("../sql/transaction/migrations.sql").to_owned();
+    for migration in MIGRATOR.iter() {
+        let (version, title) = (migration.version, &migration.description);
+        let sql = migration.sql.as_str().trim_end();
+        let checksum: String = migration
+            .checksum
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        text.push_str(&format!(
+            "\n-- {version:04} {title}\n\n{sql}\n\n\
+             INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)\n\
+             VALUES ({version}, '{title}', TRUE, X'{checksum}', 0);\n"
+        ));
+    }
+    text
 }
 
 /// The version that this program was built with.
