@@ -20,15 +20,14 @@ struct Process {
     lifecycle: Lifecycle,
 }
 
-/// Serves `/livez`, `/readyz` and `/metrics` until `lifecycle` aborts: a worker that drains is
-/// still watched.
+/// Serves `/livez`, `/readyz` and `/metrics` until it is dropped: a worker that drains is still
+/// watched.
 pub(crate) async fn serve(
     listener: TcpListener,
     store: Arc<dyn Store>,
     metrics: Metrics,
     lifecycle: Lifecycle,
 ) -> Result<(), Failure> {
-    let aborting = lifecycle.aborting();
     let process = Arc::new(Process {
         store,
         metrics,
@@ -40,7 +39,6 @@ pub(crate) async fn serve(
         .route("/metrics", get(metrics_text))
         .with_state(process);
     axum::serve(listener, router)
-        .with_graceful_shutdown(aborting)
         .await
         .map_err(|error| Failure::new(Exit::Failure, format!("ops_listen: {error}")))
 }

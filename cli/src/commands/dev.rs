@@ -15,8 +15,8 @@ const MARGIN: Duration = Duration::from_secs(5);
 pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let config = &embedded(config);
     let base = Base::prepare()?;
-    let listener = bind(&config.listen, "--listen").await?;
     let store = wiring::store(config, Migrate::Create).await?;
+    let listener = bind(&config.listen, "--listen").await?;
     let wires = wiring::local();
     let worker = base.worker(config, store.clone(), &wires)?;
     let welcome = welcome(config);

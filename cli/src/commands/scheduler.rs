@@ -9,11 +9,12 @@ use crate::wiring;
 
 pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let mut base = Base::prepare()?;
-    let listener = bind(&config.listen, "--listen").await?;
     let store = base
         .patiently(|| wiring::store(config, config.migrate))
         .await?;
     let wires = wiring::redis(config, &base.clock, &base.entropy)?;
+    // Last, so that whoever gets through is served.
+    let listener = bind(&config.listen, "--listen").await?;
     let mut roles = vec![base.scheduler(config, store, &wires, listener, |_| {})];
     if let Some(queue) = wires.janitor {
         let stopping = base.lifecycle.stopping();

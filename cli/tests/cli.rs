@@ -1,0 +1,16 @@
+//! The binary from outside: what it prints, where, and how it ends.
+
+#[path = "cli/answers.rs"]
+mod answers;
+#[path = "cli/cluster.rs"]
+mod cluster;
+#[path = "cli/configuration.rs"]
+mod configuration;
+#[path = "cli/dev.rs"]
+mod dev;
+#[path = "cli/exit_codes.rs"]
+mod exit_codes;
+#[path = "cli/fake.rs"]
+mod fake;
+#[path = "cli/program.rs"]
+mod program;

@@ -1,0 +1,173 @@
+use std::process::{Command, Stdio};
+
+use mainspring_benches::servers::{Postgres, Redis, find_program, free_port, wait_for_port};
+
+use crate::program::{Serving, ask, eventually, mainspring};
+
+/// Whether this machine has the servers. Where all stores are required, it must.
+fn has_servers() -> bool {
+    let has = ["initdb", "postgres", "redis-server"]
+        .iter()
+        .all(|name| find_program(name).is_ok());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tests are configured by their environment"
+    )]
+    let required = std::env::var("REQUIRE_STORES").is_ok_and(|which| which == "all");
+    assert!(
+        has || !required,
+        "Postgres and Redis are required, but not installed"
+    );
+    has
+}
+
+fn serves(port: u16) {
+    wait_for_port(port, std::time::Duration::from_mins(1)).expect("it serves");
+}
+
+struct Cluster {
+    postgres: Postgres,
+    redis: Redis,
+    database: String,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let postgres = Postgres::start().expect("Postgres starts");
+        let redis = Redis::start().expect("Redis starts");
+        let database = postgres.create_database("cluster").expect("created");
+        Self {
+            postgres,
+            redis,
+            database,
+        }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = mainspring();
+        command
+            .args(words)
+            .args(["--lease-ttl", "1s", "--log", "warn"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.env("MAINSPRING_DATABASE_URL", &self.database);
+        command.env("MAINSPRING_REDIS_URL", self.redis.url());
+        command
+    }
+
+    /// Starts a role without waiting for it.
+    fn begin(&self, words: &[&str], listen: &str) -> (Serving, u16) {
+        let port = free_port().expect("a free port");
+        let mut command = self.command(words);
+        command.args([listen, &format!("127.0.0.1:{port}")]);
+        (
+            Serving::role(command, format!("http://127.0.0.1:{port}")),
+            port,
+        )
+    }
+
+    fn scheduler(&self, more: &[&str]) -> Serving {
+        let (serving, port) = self.begin(&[&["scheduler"], more].concat(), "--listen");
+        serves(port);
+        serving
+    }
+
+    fn worker(&self, name: &str) -> (Serving, u16) {
+        self.begin(&["worker", "--name", name], "--ops-listen")
+    }
+
+    fn audit(&self) -> (Option<i32>, String) {
+        let mut command = mainspring();
+        command.args(["audit", "--database-url", &self.database]);
+        let output = command.output().expect("runs");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    }
+}
+
+#[test]
+fn workers_come_and_go_and_every_send_is_answered() {
+    if !has_servers() {
+        return;
+    }
+    let cluster = Cluster::start();
+    // A worker that comes first waits for the schema that the scheduler makes.
+    let (mut first, first_port) = cluster.worker("first");
+    let mut scheduler = cluster.scheduler(&[]);
+    serves(first_port);
+    let url = &scheduler.url;
+    let hello = ask(url, &["send", "--wait", "hello"]);
+    assert_eq!(
+        (hello.code, hello.stdout.as_str()),
+        (0, "hello\n"),
+        "{}",
+        hello.stderr
+    );
+
+    let id = ask(url, &["send", "!sleep 2s"]).stdout.trim().to_owned();
+    eventually("the send runs", || {
+        ask(url, &["sends", "show", &id])
+            .stdout
+            .contains("running")
+            .then_some(())
+    });
+    let (mut second, second_port) = cluster.worker("second");
+    serves(second_port);
+    first.signal("KILL");
+    assert_eq!(first.wait(), None);
+    let tail = ask(url, &["sends", "tail", &id]);
+    assert_eq!(tail.code, 0, "{}", tail.stderr);
+    assert!(tail.stdout.contains("send.resumed"), "{}", tail.stdout);
+
+    let workers = ask(url, &["workers"]).stdout;
+    assert!(
+        workers.contains("second") && !workers.contains("first"),
+        "{workers}"
+    );
+    let doctor = cluster_doctor(&cluster);
+    assert!(doctor.contains("ok       redis"), "{doctor}");
+    assert_eq!(cluster.audit(), (Some(0), String::new()));
+
+    for process in [&mut second, &mut scheduler] {
+        process.signal("TERM");
+        assert_eq!(process.wait(), Some(0));
+    }
+}
+
+fn cluster_doctor(cluster: &Cluster) -> String {
+    let mut command = mainspring();
+    command.args(["doctor", "--database-url", &cluster.database]);
+    command.args(["--redis-url", &cluster.redis.url()]);
+    String::from_utf8(command.output().expect("runs").stdout).expect("UTF-8")
+}
+
+#[test]
+fn a_schema_made_by_hand_is_accepted_and_a_violated_invariant_is_shown() {
+    if !has_servers() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let printed = mainspring()
+        .args(["migrate", "--print", "--database-url", &cluster.database])
+        .output()
+        .expect("runs");
+    let ddl = String::from_utf8(printed.stdout).expect("UTF-8");
+    cluster
+        .postgres
+        .query("cluster", &ddl)
+        .expect("the statements are valid");
+    let verified = cluster.scheduler(&["--migrate", "verify"]);
+    assert_eq!(ask(&verified.url, &["sessions", "create"]).code, 0);
+    assert_eq!(cluster.audit().0, Some(0));
+
+    cluster
+        .postgres
+        .query("cluster", "UPDATE session_hot SET next_seq = 9")
+        .expect("planted");
+    let (code, stdout) = cluster.audit();
+    assert_eq!(code, Some(1));
+    assert!(stdout.starts_with("session.seq_gap_free: "), "{stdout}");
+    assert!(stdout.contains("\n  {"), "no row is shown: {stdout}");
+}

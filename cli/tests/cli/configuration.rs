@@ -1,0 +1,130 @@
+use crate::program::{Ended, mainspring};
+
+fn run(environment: &[(&str, &str)], arguments: &[&str]) -> Ended {
+    let mut command = mainspring();
+    command.envs(environment.iter().copied()).args(arguments);
+    command.output().expect("runs").into()
+}
+
+#[test]
+fn every_problem_of_a_file_is_said_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mainspring.toml");
+    std::fs::write(&file, "listn = \"x\"\n[worker]\nconcurrency = 0\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let ended = run(
+        &[("MAINSPRING_LEASE_TTL", "soon")],
+        &["worker", "--config", file],
+    );
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
+    for part in [
+        "did you mean listen?",
+        "worker.concurrency takes",
+        "MAINSPRING_LEASE_TTL",
+    ] {
+        assert!(
+            ended.stderr.contains(part),
+            "{part} is missing in {}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn what_is_in_force_is_printed_without_secrets_and_with_its_origin() {
+    let environment = [
+        ("MAINSPRING_DATABASE_URL", "postgres://me:sk-one@host/db"),
+        ("OPENAI_API_KEY", "sk-two"),
+    ];
+    let ended = run(
+        &environment,
+        &["worker", "--print-config", "--pool", "slow"],
+    );
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(
+        !ended.stdout.contains("sk-") && !ended.stderr.contains("sk-"),
+        "{}",
+        ended.stdout
+    );
+    for part in [
+        "database_url = \"postgres://me:[hidden]@host/db\"  # MAINSPRING_DATABASE_URL",
+        "pool = \"slow\"  # --worker-pool",
+        "lease_ttl = \"10s\"  # the defaults",
+    ] {
+        assert!(
+            ended.stdout.contains(part),
+            "{part} is missing in {}",
+            ended.stdout
+        );
+    }
+}
+
+#[test]
+fn a_role_says_what_it_lacks() {
+    let sqlite = [
+        ("MAINSPRING_DATABASE_URL", "sqlite://x"),
+        ("REDIS_URL", "redis://h"),
+    ];
+    let postgres = [("DATABASE_URL", "postgres://h/d")];
+    for (environment, role, part) in [
+        (&[][..], "worker", "mainspring dev"),
+        (&[][..], "scheduler", "--database-url"),
+        (&sqlite[..], "scheduler", "mainspring dev"),
+        (&postgres[..], "worker", "--redis-url"),
+    ] {
+        let ended = run(environment, &[role]);
+        assert_eq!(ended.code, 2, "{role}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains(part),
+            "{part} is missing in {}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_database_that_is_not_there_is_said_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().to_str().expect("UTF-8");
+    let audit = run(&[], &["audit", "--data-dir", folder]);
+    assert_eq!(audit.code, 6, "{}", audit.stderr);
+    assert!(
+        audit.stderr.contains("store.schema_missing"),
+        "{}",
+        audit.stderr
+    );
+    let doctor = run(&[], &["doctor", "--data-dir", folder]);
+    assert_eq!(doctor.code, 1);
+    assert!(
+        doctor.stdout.contains("problem  database"),
+        "{}",
+        doctor.stdout
+    );
+    assert!(
+        doctor.stdout.contains("ok       configuration"),
+        "{}",
+        doctor.stdout
+    );
+}
+
+#[test]
+fn the_schema_can_be_printed_for_someone_with_more_rights() {
+    for url in ["postgres://nowhere/x", "sqlite://nowhere"] {
+        let ended = run(&[("DATABASE_URL", url)], &["migrate", "--print"]);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert!(
+            ended.stdout.contains("CREATE TABLE sends"),
+            "{}",
+            ended.stdout
+        );
+    }
+}
+
+#[test]
+fn completions_are_printed_for_each_shell() {
+    for shell in ["bash", "fish", "zsh"] {
+        let ended = run(&[], &["completions", shell]);
+        assert_eq!(ended.code, 0);
+        assert!(ended.stdout.contains("mainspring"), "{shell}");
+    }
+}

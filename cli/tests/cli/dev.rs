@@ -1,0 +1,166 @@
+use serde_json::Value;
+
+use crate::program::{Serving, ask, ask_with_input, eventually, mainspring};
+
+fn json(server: &str, arguments: &[&str]) -> Value {
+    let mut all = arguments.to_vec();
+    all.extend(["-o", "json"]);
+    let ended = ask(server, &all);
+    assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.stderr);
+    serde_json::from_str(&ended.stdout).expect("JSON")
+}
+
+#[test]
+fn a_newcomer_gets_an_answer_and_can_continue() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(folder.path(), &[]);
+    let first = ask(&dev.url, &["send", "--wait", "hi"]);
+    assert_eq!(
+        (first.code, first.stdout.as_str()),
+        (0, "hi\n"),
+        "{}",
+        first.stderr
+    );
+    let session = first
+        .stderr
+        .split_whitespace()
+        .find(|word| word.starts_with("ses_"));
+    let session = session.expect("the session is named");
+    let again = ask(
+        &dev.url,
+        &["send", "--wait", "--session", session, "and again"],
+    );
+    assert_eq!(again.stdout, "and again\n", "{}", again.stderr);
+    let messages = json(&dev.url, &["sessions", "messages", session]);
+    assert_eq!(messages.as_array().map(Vec::len), Some(4));
+    let chat = ask_with_input(
+        &dev.url,
+        &["chat", "--session", session],
+        "one\n!stream 3x1ms\n",
+    );
+    assert_eq!(chat.stdout.lines().next(), Some("one"), "{}", chat.stderr);
+    assert_eq!(
+        json(&dev.url, &["workers"]).as_array().map(Vec::len),
+        Some(1)
+    );
+    let info = json(&dev.url, &["sessions", "show", session]);
+    assert_eq!(info["messages"], 8);
+}
+
+#[test]
+fn a_send_that_fails_or_is_cancelled_ends_the_command_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(folder.path(), &[]);
+    assert_eq!(ask(&dev.url, &["send", "--wait", "!fail 401"]).code, 7);
+    let sleeping = ask(&dev.url, &["send", "!sleep 1h"]);
+    let id = sleeping.stdout.trim();
+    assert_eq!(ask(&dev.url, &["sends", "cancel", id]).code, 0);
+    let tail = ask(&dev.url, &["sends", "tail", id]);
+    assert_eq!(tail.code, 8, "{}", tail.stderr);
+    assert!(tail.stdout.contains("send.cancelled"), "{}", tail.stdout);
+    let missing = "ses_00000000000000000000000000000000";
+    assert_eq!(ask(&dev.url, &["sessions", "show", missing]).code, 3);
+}
+
+#[test]
+fn a_closed_session_takes_nothing_and_a_deleted_one_is_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(folder.path(), &[]);
+    let made = json(
+        &dev.url,
+        &["sessions", "create", "--name", "x", "--metadata", "team=a"],
+    );
+    let id = made["id"].as_str().expect("an id");
+    let found = json(
+        &dev.url,
+        &["sessions", "list", "--metadata", "team=a", "--agent", "x"],
+    );
+    assert_eq!(found[0]["id"], id);
+    assert_eq!(
+        json(&dev.url, &["sessions", "close", id])["status"],
+        "closed"
+    );
+    assert_eq!(ask(&dev.url, &["send", "--session", id, "hi"]).code, 4);
+    assert_eq!(ask(&dev.url, &["sessions", "delete", id]).code, 0);
+    assert_eq!(ask(&dev.url, &["sessions", "show", id]).code, 3);
+}
+
+#[test]
+fn a_killed_process_answers_after_its_restart_and_the_audit_agrees() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut dev = Serving::dev(folder.path(), &["--lease-ttl", "1s"]);
+    let id = ask(&dev.url, &["send", "!sleep 1s"])
+        .stdout
+        .trim()
+        .to_owned();
+    eventually("the send runs", || {
+        (json(&dev.url, &["sends", "show", &id])["status"] == "running").then_some(())
+    });
+    dev.signal("KILL");
+    assert_eq!(dev.wait(), None);
+    let mut dev = Serving::dev(folder.path(), &["--lease-ttl", "1s"]);
+    let tail = ask(&dev.url, &["sends", "tail", &id]);
+    assert_eq!(tail.code, 0, "{}", tail.stderr);
+    let audit = mainspring()
+        .args(["audit", "--data-dir"])
+        .arg(folder.path())
+        .output();
+    let audit = audit.expect("runs");
+    assert!(
+        audit.status.success(),
+        "{}",
+        String::from_utf8_lossy(&audit.stdout)
+    );
+    assert!(audit.stdout.is_empty(), "an audit that passes says nothing");
+    dev.signal("TERM");
+    assert_eq!(dev.wait(), Some(0));
+}
+
+#[test]
+fn a_stop_lets_an_answer_under_way_be_finished() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut dev = Serving::dev(folder.path(), &[]);
+    let id = ask(&dev.url, &["send", "!sleep 500ms"])
+        .stdout
+        .trim()
+        .to_owned();
+    eventually("the send runs", || {
+        (json(&dev.url, &["sends", "show", &id])["status"] == "running").then_some(())
+    });
+    dev.signal("INT");
+    assert_eq!(dev.wait(), Some(0));
+    let dev = Serving::dev(folder.path(), &[]);
+    let send = json(&dev.url, &["sends", "show", &id]);
+    assert_eq!(
+        (&send["status"], &send["attempts"]),
+        (&"completed".into(), &1.into())
+    );
+}
+
+#[test]
+fn a_second_process_on_the_same_folder_is_refused_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let _dev = Serving::dev(folder.path(), &["--name", "the-first"]);
+    let second = mainspring()
+        .args(["dev", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(folder.path())
+        .output()
+        .expect("runs");
+    let stderr = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(6), "{stderr}");
+    assert!(
+        stderr.contains("the-first") && stderr.contains("--data-dir"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_database_meant_for_others_is_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = mainspring();
+    command
+        .args(["dev", "--print-config", "--data-dir"])
+        .arg(folder.path());
+    command.env("DATABASE_URL", "mysql://elsewhere/x");
+    assert!(command.output().expect("runs").status.success());
+}

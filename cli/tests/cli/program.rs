@@ -1,0 +1,140 @@
+//! Runs the binary in an environment of its own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+/// The binary with nothing of the caller's environment.
+pub(crate) fn mainspring() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mainspring"));
+    command.env_clear().stdin(Stdio::null());
+    command
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+        }
+    }
+}
+
+/// Runs a client command against a server.
+pub(crate) fn ask(server: &str, arguments: &[&str]) -> Ended {
+    let mut command = mainspring();
+    command.env("MAINSPRING_SERVER", server).args(arguments);
+    command.output().expect("runs").into()
+}
+
+/// The same with something to read on stdin.
+pub(crate) fn ask_with_input(server: &str, arguments: &[&str], input: &str) -> Ended {
+    let mut command = mainspring();
+    command.env("MAINSPRING_SERVER", server).args(arguments);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("runs");
+    // A command that ended early reads no more.
+    let _ = child
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(input.as_bytes());
+    child.wait_with_output().expect("ends").into()
+}
+
+/// A process that serves until it is stopped; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    child: Child,
+    /// Where it serves.
+    pub(crate) url: String,
+    /// Kept open: a closed pipe would be an error to it.
+    _stdout: Option<BufReader<ChildStdout>>,
+}
+
+impl Serving {
+    /// `mainspring dev` on a free port; returns when it accepts.
+    pub(crate) fn dev(folder: &Path, more: &[&str]) -> Self {
+        let mut command = mainspring();
+        command.args([
+            "dev",
+            "--listen",
+            "127.0.0.1:0",
+            "--log",
+            "warn",
+            "--data-dir",
+        ]);
+        command
+            .arg(folder)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().expect("starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("a first line");
+        let url = line.trim().rsplit(' ').next().expect("a word").to_owned();
+        assert!(url.starts_with("http://127.0.0.1:"), "{line:?}");
+        Self {
+            child,
+            url,
+            _stdout: Some(stdout),
+        }
+    }
+
+    /// Any other role, with its own way to say when it is ready.
+    pub(crate) fn role(mut command: Command, url: String) -> Self {
+        let child = command.spawn().expect("starts");
+        Self {
+            child,
+            url,
+            _stdout: None,
+        }
+    }
+
+    /// Sends a signal by name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill")
+            .args(["-s", name, &pid])
+            .status()
+            .expect("kill runs");
+        assert!(sent.success());
+    }
+
+    /// Waits for its end; its exit code, none when a signal ended it.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        eventually("the process ends", || self.child.try_wait().expect("waits")).code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Looks until something is there, at most a minute.
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..1_200 {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{what}: not within a minute");
+}
