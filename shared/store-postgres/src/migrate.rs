@@ -1,5 +1,7 @@
 //! The schema: what this program needs, and bringing a database there.
 
+use std::fmt::Write as _;
+
 use mainspring_shared::store::{Error, Result};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{Connection, PgConnection, Row};
@@ -16,16 +18,20 @@ pub fn ddl() -> String {
     for migration in MIGRATOR.iter() {
         let (version, title) = (migration.version, &migration.description);
         let sql = migration.sql.as_str().trim_end();
-        let checksum: String = migration
+        let checksum = migration
             .checksum
             .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        text.push_str(&format!(
+            .fold(String::new(), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            });
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
             "\n-- {version:04} {title}\n\n{sql}\n\n\
              INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)\n\
              VALUES ({version}, '{title}', TRUE, '\\x{checksum}', 0);\n"
-        ));
+        );
     }
     text
 }
