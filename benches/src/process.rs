@@ -1,7 +1,8 @@
 //! `mainspring` processes: started, signalled, measured, killed on drop.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
-use crate::servers::{free_port, signal, wait_for, wait_for_port};
+use crate::servers::{free_port, signal, wait_for};
 
 /// Where the program is and where its processes log.
 #[derive(Debug, Clone)]
@@ -138,9 +139,26 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until it serves.
+    /// Waits until it says that it is ready.
     pub fn wait_until_ready(&self) -> Result<()> {
-        wait_for_port(self.port, Duration::from_secs(30)).with_context(|| self.name.clone())
+        let limit = Duration::from_secs(30);
+        wait_for(
+            &format!("{} on port {}", self.name, self.port),
+            limit,
+            || Ok(self.is_ready()),
+        )
+    }
+
+    fn is_ready(&self) -> bool {
+        let ask = || -> std::io::Result<bool> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+            stream.write_all(b"GET /readyz HTTP/1.0\r\nhost: localhost\r\n\r\n")?;
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer)?;
+            Ok(answer.ends_with(b" 200"))
+        };
+        ask().unwrap_or(false)
     }
 
     /// Whether it still runs.
