@@ -14,6 +14,8 @@ CREATE TABLE boots (
     lease_until BIGINT  NOT NULL,
     dead_at     BIGINT
 ) WITH (fillfactor = 50);
+-- On a column that never changes, so that renewals stay heap-only.
+CREATE INDEX boots_live ON boots (boot_id) WHERE dead_at IS NULL;
 
 -- The cold half of a session. A deleted one has no row here.
 CREATE TABLE sessions (
@@ -111,8 +113,9 @@ CREATE TABLE sends (
 -- The open sends of a session in order: its head is the first.
 CREATE UNIQUE INDEX sends_open ON sends (tenant, session_id, position) WHERE finished_at IS NULL;
 CREATE INDEX sends_alarm ON sends (alarm_at) WHERE alarm_at IS NOT NULL;
--- For lists of one session's sends.
-CREATE INDEX sends_session ON sends (tenant, session_id, send_id);
+-- For lists of one session's sends. Without the tenant in front, so that no plan can take it for a
+-- lookup by tenant and send, which is the primary key's.
+CREATE INDEX sends_session ON sends (session_id, send_id);
 
 -- Written once, never changed. asked_at_seq: on a tool's message, the assistant's message that
 -- asked; a window never starts between the two.

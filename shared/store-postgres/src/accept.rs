@@ -229,21 +229,35 @@ async fn find_keys(
         .filter_map(|index| Some((*index, items[*index].idempotency.as_ref()?)));
     let found = lookup(connection, wanted.collect()).await?;
     let mut outcomes: Vec<_> = items.iter().map(|_| None).collect();
-    for (index, resource) in found {
-        outcomes[index] = Some(match resource {
-            Some(resource) => AcceptOutcome::Replayed(SendId(resource)),
-            None => AcceptOutcome::Mismatch,
+    for (index, known) in found {
+        // A later send of this very group took the key that this one, refused, left free.
+        let id = SendId(known.resource);
+        if items[index..].iter().any(|item| item.id == id) {
+            continue;
+        }
+        outcomes[index] = Some(if known.same_request {
+            AcceptOutcome::Replayed(id)
+        } else {
+            AcceptOutcome::Mismatch
         });
     }
     Ok(outcomes)
 }
 
-/// What idempotency keys stand for, by the index that came with each: the resource, or none when
-/// the key was used for another request. Keys that are unknown are left out.
+/// What an idempotency key stands for.
+pub(crate) struct Known {
+    /// What its request made.
+    pub(crate) resource: Uuid,
+    /// Whether it was the request at hand.
+    pub(crate) same_request: bool,
+}
+
+/// What idempotency keys stand for, by the index that came with each. Keys that are unknown are
+/// left out.
 pub(crate) async fn lookup(
     connection: &mut PgConnection,
     keys: Vec<(usize, &IdempotencyKey)>,
-) -> std::result::Result<Vec<(usize, Option<Uuid>)>, Fault> {
+) -> std::result::Result<Vec<(usize, Known)>, Fault> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
@@ -263,7 +277,12 @@ pub(crate) async fn lookup(
         let resource: Uuid = fields.take("resource")?;
         let hash: &[u8] = fields.take("body_hash")?;
         let (index, key) = keys[ord];
-        found.push((index, (hash == key.body_hash).then_some(resource)));
+        let same_request = hash == key.body_hash;
+        let known = Known {
+            resource,
+            same_request,
+        };
+        found.push((index, known));
     }
     Ok(found)
 }

@@ -65,7 +65,10 @@ pub(crate) async fn sends(
 
 pub(crate) async fn session(pool: &PgPool, key: SessionKey) -> Result<Option<SessionRecord>> {
     let rows = fetch(pool, || {
-        sql!("sessions/get").bind(key.tenant.0).bind(key.session.0)
+        sql!("sessions/get")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(None::<i64>)
     })
     .await?;
     let row = rows.first();

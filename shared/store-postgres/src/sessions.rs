@@ -58,10 +58,11 @@ impl Group for Create {
             Some(_) => None,
         });
         let met: Vec<_> = met.collect();
-        for (index, resource) in lookup(connection, met).await? {
-            outcomes[index] = Some(match resource {
-                Some(resource) => CreateOutcome::Replayed(SessionId(resource)),
-                None => CreateOutcome::Mismatch,
+        for (index, known) in lookup(connection, met).await? {
+            outcomes[index] = Some(if known.same_request {
+                CreateOutcome::Replayed(SessionId(known.resource))
+            } else {
+                CreateOutcome::Mismatch
             });
         }
         Ok(outcomes)
@@ -151,13 +152,15 @@ fn created_as(new: &NewSession, now: Timestamp) -> CreateOutcome {
 }
 
 /// Reads a session; none when it is unknown or deleted.
-pub(crate) async fn read(
+async fn read(
     connection: &mut PgConnection,
+    now: Timestamp,
     key: SessionKey,
 ) -> std::result::Result<Option<SessionRecord>, Fault> {
     let row = sql!("sessions/get")
         .bind(key.tenant.0)
         .bind(key.session.0)
+        .bind(now.0)
         .fetch_optional(connection)
         .await?;
     let record = row.map(|row| Fields::new(&row, "sessions").session());
@@ -221,7 +224,7 @@ async fn update_once(
         .bind(patch.metadata.as_ref().map(metadata))
         .execute(&mut *tx)
         .await?;
-    let record = read(&mut tx, key).await?;
+    let record = read(&mut tx, now, key).await?;
     tx.commit().await?;
     let updated = record.map(|record| UpdateOutcome::Updated(Box::new(record)));
     Ok(updated.unwrap_or(UpdateOutcome::NotFound))

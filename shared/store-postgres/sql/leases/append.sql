@@ -31,7 +31,8 @@ told AS (
     UPDATE sends s SET
         usage = h.usage, rounds = h.rounds, attempts = h.attempts, crashes = 0
     FROM hot h CROSS JOIN clock c
-    WHERE s.tenant = h.tenant AND s.send_id = h.send_id AND s.status = 'running'
+    WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
+      AND s.status = 'running'
     RETURNING
         h.ord, h.boot, h.send_id, h.messages, h.refs, h.tenant, h.session_id, h.epoch, h.next_seq,
         h.next_step, h.pending, h.signals, c.now

@@ -25,7 +25,8 @@ hot AS MATERIALIZED (
         h.pending, h.signals, h.active
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
-    WHERE h.ready_since IS NOT NULL AND h.lifecycle <> 2
+    -- Readiness is spelled so that no plan looks for the session among all ready ones.
+    WHERE coalesce(h.ready_since, -1) <> -1 AND h.lifecycle <> 2
       AND (h.owner_boot IS NULL OR h.owner_boot <> ALL (ARRAY(SELECT l.boot_id FROM live l)))
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
@@ -60,7 +61,7 @@ free AS (
            )
        )
 ),
-head AS (
+head AS MATERIALIZED (
     SELECT
         f.ord, f.token, f.tenant, f.session_id, f.owner_boot, f.epoch, f.next_seq, f.next_step,
         f.pending, f.signals, f.active, n.send_id, n.waiting_on
@@ -88,7 +89,7 @@ started AS (
         alarm_at = CASE WHEN k.active = 1 THEN s.alarm_at ELSE s.deadline_at END,
         started_at = coalesce(s.started_at, c.now)
     FROM head k CROSS JOIN clock c
-    WHERE s.tenant = k.tenant AND s.send_id = k.send_id AND s.finished_at IS NULL
+    WHERE s.tenant = k.tenant AND s.session_id = k.session_id AND s.send_id = k.send_id
       AND s.status = CASE k.active WHEN 0 THEN 'queued' WHEN 1 THEN 'running' ELSE 'waiting' END
     RETURNING
         k.ord, k.token, k.owner_boot, k.epoch + 1 AS epoch, k.next_seq, k.next_step,

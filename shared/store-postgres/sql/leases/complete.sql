@@ -44,14 +44,15 @@ ended AS (
         alarm_at = NULL,
         finished_at = c.now
     FROM hot h CROSS JOIN clock c
-    WHERE s.tenant = h.tenant AND s.send_id = h.send_id AND s.status = 'running'
+    WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
+      AND s.status = 'running'
     RETURNING
         h.ord, h.boot, h.send_id, h.messages, h.refs, h.tenant, h.session_id, h.epoch, h.next_seq,
         h.next_step, h.pending, h.ready_since, h.pool, h.priority,
         h.pending > 0 AND NOT h.releases AS kept,
         s.status, s.stop_reason, s.position, c.now
 ),
-head AS (
+head AS MATERIALIZED (
     SELECT e.ord, e.tenant, e.session_id, e.pending, n.send_id
     FROM ended e
     CROSS JOIN LATERAL (
@@ -73,7 +74,8 @@ started AS (
         alarm_at = s.deadline_at,
         started_at = coalesce(s.started_at, c.now)
     FROM head k CROSS JOIN clock c
-    WHERE s.tenant = k.tenant AND s.send_id = k.send_id AND s.status = 'queued'
+    WHERE s.tenant = k.tenant AND s.session_id = k.session_id AND s.send_id = k.send_id
+      AND s.status = 'queued'
     RETURNING
         k.ord,
         s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,

@@ -16,8 +16,15 @@ FROM unnest($1::integer[], $2::uuid[], $3::uuid[])
     WITH ORDINALITY AS i (tenant, session_id, token, ord)
 JOIN session_hot h
     ON h.tenant = i.tenant AND h.session_id = i.session_id AND h.token = i.token
+CROSS JOIN LATERAL (
+    SELECT o.send_id FROM sends o
+    WHERE o.tenant = h.tenant AND o.session_id = h.session_id
+      AND o.finished_at IS NULL AND o.position IS NOT NULL
+    ORDER BY o.position
+    LIMIT 1
+) n
 JOIN sends s
-    ON s.tenant = h.tenant AND s.session_id = h.session_id AND s.position IS NOT NULL
-    AND s.finished_at IS NULL AND s.status = 'running'
+    ON s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = n.send_id
+    AND s.status = 'running'
 JOIN agents a
     ON a.tenant = s.tenant AND a.session_id = s.session_id AND a.version = s.agent_version

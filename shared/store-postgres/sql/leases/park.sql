@@ -37,7 +37,8 @@ told AS (
         alarm_at = CASE WHEN NOT h.cancelled THEN least(c.now + h.after_ms, s.deadline_at) END,
         finished_at = CASE WHEN h.cancelled THEN c.now END
     FROM hot h CROSS JOIN clock c
-    WHERE s.tenant = h.tenant AND s.send_id = h.send_id AND s.status = 'running'
+    WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
+      AND s.status = 'running'
     RETURNING
         h.ord, h.boot, h.send_id, h.waiting_on, h.tenant, h.session_id, h.epoch, h.next_step,
         h.pool, h.priority, h.cancelled, c.now,

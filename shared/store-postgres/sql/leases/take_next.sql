@@ -15,7 +15,7 @@ hot AS MATERIALIZED (
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
 ),
-head AS (
+head AS MATERIALIZED (
     SELECT h.ord, h.tenant, h.session_id, n.send_id
     FROM hot h
     CROSS JOIN LATERAL (
@@ -37,7 +37,8 @@ started AS (
         alarm_at = s.deadline_at,
         started_at = coalesce(s.started_at, c.now)
     FROM head k CROSS JOIN clock c
-    WHERE s.tenant = k.tenant AND s.send_id = k.send_id AND s.status = 'queued'
+    WHERE s.tenant = k.tenant AND s.session_id = k.session_id AND s.send_id = k.send_id
+      AND s.status = 'queued'
     RETURNING
         k.ord,
         s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,

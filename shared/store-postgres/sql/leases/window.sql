@@ -2,10 +2,7 @@
 -- lacks: the last `last_messages` (all when null), begun at the message that asked when the window
 -- would begin with an answer.
 -- Index: messages_pkey; cost follows the window, not the transcript.
-SELECT
-    w.ord, m.seq, m.send_id, m.role, m.content, m.tool_calls, m.tool_call_id, m.name, m.round,
-    m.asked_at_seq, m.epoch, m.created_at
-FROM (
+WITH item AS MATERIALIZED (
     SELECT
         i.ord, i.tenant, i.session_id, i.next_seq, i.cached_next_seq, i.cached_from_seq,
         coalesce((
@@ -18,13 +15,25 @@ FROM (
     ) WITH ORDINALITY AS i (
         tenant, session_id, next_seq, cached_next_seq, cached_from_seq, last_messages, ord
     )
+)
+SELECT
+    i.ord, w.seq, w.send_id, w.role, w.content, w.tool_calls, w.tool_call_id, w.name, w.round,
+    w.asked_at_seq, w.epoch, w.created_at
+FROM item i
+CROSS JOIN LATERAL (
+    SELECT
+        m.seq, m.send_id, m.role, m.content, m.tool_calls, m.tool_call_id, m.name, m.round,
+        m.asked_at_seq, m.epoch, m.created_at
+    FROM messages m
+    WHERE m.tenant = i.tenant AND m.session_id = i.session_id
+      AND m.seq >= CASE
+          WHEN i.cached_next_seq > 0 AND i.cached_from_seq <= i.from_seq
+              AND (i.cached_next_seq > i.from_seq OR i.cached_next_seq = i.next_seq)
+              THEN i.cached_next_seq
+          ELSE i.from_seq
+      END
+    ORDER BY m.seq
+    -- Keeps the planner from joining the other way around.
+    OFFSET 0
 ) w
-JOIN messages m
-    ON m.tenant = w.tenant AND m.session_id = w.session_id
-    AND m.seq >= CASE
-        WHEN w.cached_next_seq > 0 AND w.cached_from_seq <= w.from_seq
-            AND (w.cached_next_seq > w.from_seq OR w.cached_next_seq = w.next_seq)
-            THEN w.cached_next_seq
-        ELSE w.from_seq
-    END
-ORDER BY w.ord, m.seq
+ORDER BY i.ord, w.seq

@@ -51,6 +51,8 @@ judged AS (
                     SELECT FROM sends d
                     WHERE d.tenant = i.tenant AND d.session_id = i.session_id
                       AND d.position IS NULL AND d.finished_at IS NULL
+                    -- Keeps the planner from reading the delayed sends of all sessions at once.
+                    OFFSET 0
                 )
             ) THEN 3
             ELSE 0

@@ -16,5 +16,6 @@ JOIN agents a
     ON a.tenant = s.tenant AND a.session_id = s.session_id AND a.version = s.agent_version
 LEFT JOIN boots b
     ON b.boot_id = h.owner_boot AND b.dead_at IS NULL
-    AND b.lease_until >= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    AND b.lease_until
+        >= coalesce($3::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
 WHERE s.tenant = $1::integer AND s.session_id = $2::uuid

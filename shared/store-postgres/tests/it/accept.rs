@@ -149,8 +149,11 @@ async fn refused_sends_leave_nothing_behind() {
         assert!(matches!(outcomes[2], AcceptOutcome::Accepted(_)));
         assert_eq!(outcomes[3], refused(RefuseReason::QueueFull));
         assert_eq!(outcomes[4], refused(RefuseReason::SessionNotFound));
-        let later = world.accept(2, vec![keyed(to(key), "k", 2)]).await;
-        assert_eq!(positions(&later), [Some(3)], "the refused key was free");
+        // The refused key is free, even for a later send of the same group.
+        let items = vec![keyed(rejecting(to(key)), "k", 1), keyed(to(key), "k", 2)];
+        let later = world.accept(2, items).await;
+        assert_eq!(later[0], refused(RefuseReason::Busy));
+        assert_eq!(positions(&later[1..]), [Some(3)]);
         world.assert_sound(2).await;
     })
     .await;

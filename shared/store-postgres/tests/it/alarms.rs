@@ -14,8 +14,8 @@ use mainspring_shared::time::Span;
 
 use crate::world::{TENANT, World, answer, id, to, totals, with_world};
 
-fn secs(secs: u64) -> Option<Span> {
-    Some(Span(Duration::from_secs(secs)))
+fn secs(secs: u64) -> Span {
+    Span(Duration::from_secs(secs))
 }
 
 fn with_options(item: AcceptSend, options: SendOptions) -> AcceptSend {
@@ -32,8 +32,8 @@ async fn a_delayed_send_gets_its_place_when_it_is_due() {
     with_world("delayed", async |world| {
         let key = world.session().await;
         let options = SendOptions {
-            delay: secs(5),
-            deadline: secs(60),
+            delay: Some(secs(5)),
+            deadline: Some(secs(60)),
             priority: Priority::Low,
             ..SendOptions::default()
         };
@@ -109,7 +109,7 @@ async fn deadlines_end_what_nobody_runs_and_leave_the_rest_to_its_worker() {
     with_world("deadline", async |world| {
         let worker = world.boot(0).await;
         let options = || SendOptions {
-            deadline: secs(5),
+            deadline: Some(secs(5)),
             ..SendOptions::default()
         };
         let (running, waiting) = (world.session().await, world.session().await);
