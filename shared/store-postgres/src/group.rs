@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::store::{Error, Result};
+use mainspring_shared::store::{
+    AcceptOutcome, AppendOutcome, ClaimOutcome, CompleteOutcome, CreateOutcome, Error, ParkOutcome,
+    Result,
+};
 use sqlx::{PgConnection, PgPool};
 
 use crate::retry::{Attempts, Fault, Verdict};
@@ -17,7 +20,7 @@ pub(crate) trait Group: Sync {
     /// What is asked for.
     type Item: Sync;
     /// What became of it.
-    type Outcome: Send;
+    type Outcome: Send + Effect;
 
     /// Whether an item must not share a statement with those before it, whose sessions `seen`
     /// collects.
@@ -43,6 +46,48 @@ pub(crate) trait Group: Sync {
     fn unsettled(&self, item: &Self::Item) -> Result<Self::Outcome>;
 }
 
+/// What an outcome says of its step.
+pub(crate) trait Effect {
+    /// Whether the step took effect by this very call.
+    fn took_effect(&self) -> bool;
+}
+
+impl Effect for AcceptOutcome {
+    fn took_effect(&self) -> bool {
+        matches!(self, Self::Accepted(_))
+    }
+}
+
+impl Effect for AppendOutcome {
+    fn took_effect(&self) -> bool {
+        matches!(self, Self::Appended { .. })
+    }
+}
+
+impl Effect for ClaimOutcome {
+    fn took_effect(&self) -> bool {
+        matches!(self, Self::Claimed(_))
+    }
+}
+
+impl Effect for CompleteOutcome {
+    fn took_effect(&self) -> bool {
+        matches!(self, Self::Completed(_))
+    }
+}
+
+impl Effect for CreateOutcome {
+    fn took_effect(&self) -> bool {
+        matches!(self, Self::Created(_))
+    }
+}
+
+impl Effect for ParkOutcome {
+    fn took_effect(&self) -> bool {
+        !matches!(self, Self::LeaseLost)
+    }
+}
+
 /// Runs items in as few transactions as possible, in order, and returns an outcome for each. An
 /// item's bad data fails the call only after its neighbours have been served.
 pub(crate) async fn drive<G: Group>(
@@ -65,20 +110,26 @@ pub(crate) async fn drive<G: Group>(
         }
         passes_left -= 1;
         let known = match run(pool, &attempts, group, &picked).await {
-            Ok(known) => known,
+            Ok(known) => confirmed(pool, &mut attempts, group, &picked, known).await?,
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again => {
                     batches.push(batch);
                     continue;
                 }
                 Verdict::Lost => read_back(pool, &mut attempts, group, &picked).await?,
-                Verdict::BadData(error) if batch.len() == 1 => {
-                    bad_data.get_or_insert(error);
-                    continue;
-                }
-                Verdict::BadData(_) => {
-                    batches.extend(batch.into_iter().rev().map(|index| vec![index]));
-                    continue;
+                Verdict::BadData(error) => {
+                    // What is in the way may be what an earlier attempt has stored by now.
+                    let unknown = picked.iter().map(|_| None).collect();
+                    let known = confirmed(pool, &mut attempts, group, &picked, unknown).await?;
+                    if known.iter().all(Option::is_none) {
+                        if batch.len() == 1 {
+                            bad_data.get_or_insert(error);
+                        } else {
+                            batches.extend(batch.into_iter().rev().map(|index| vec![index]));
+                        }
+                        continue;
+                    }
+                    known
                 }
             },
         };
@@ -128,6 +179,36 @@ async fn run<G: Group>(
 ) -> std::result::Result<Vec<Option<G::Outcome>>, Fault> {
     let mut connection = attempts.connection(pool).await?;
     group.run(&mut connection, items).await
+}
+
+/// Looks for effects of earlier attempts behind outcomes that tell of none. A statement whose
+/// connection broke may go on in the server: when it was read back it had stored nothing, then it
+/// came first, and the next attempt found its work done or its sessions taken, by itself.
+async fn confirmed<G: Group>(
+    pool: &PgPool,
+    attempts: &mut Attempts,
+    group: &G,
+    items: &[&G::Item],
+    mut known: Vec<Option<G::Outcome>>,
+) -> Result<Vec<Option<G::Outcome>>> {
+    if !attempts.any_lost() {
+        return Ok(known);
+    }
+    let none = |outcome: &Option<G::Outcome>| !outcome.as_ref().is_some_and(Effect::took_effect);
+    let doubtful: Vec<usize> = (0..items.len())
+        .filter(|index| none(&known[*index]))
+        .collect();
+    if doubtful.is_empty() {
+        return Ok(known);
+    }
+    let picked: Vec<&G::Item> = doubtful.iter().map(|index| items[*index]).collect();
+    let found = read_back(pool, attempts, group, &picked).await?;
+    for (index, outcome) in doubtful.into_iter().zip(found) {
+        if outcome.is_some() {
+            known[index] = outcome;
+        }
+    }
+    Ok(known)
 }
 
 async fn read_back<G: Group>(

@@ -24,6 +24,17 @@ const PROGRAMS: [&str; 6] = [
     "redis-cli",
 ];
 
+/// What is kept of the database when a test failed.
+const REMAINS: [(&str, &str); 3] = [
+    ("boots", "SELECT * FROM boots ORDER BY started_at"),
+    (
+        "open",
+        "SELECT h.*, s.* FROM session_hot h JOIN sends s USING (tenant, session_id) \
+        WHERE s.finished_at IS NULL ORDER BY h.session_id, s.position",
+    ),
+    ("steps", "SELECT * FROM steps ORDER BY session_id, n"),
+];
+
 /// What a stand is made of.
 #[derive(Debug, Clone)]
 pub struct Recipe<'a> {
@@ -231,6 +242,12 @@ impl Drop for Stand {
     fn drop(&mut self) {
         if let Some(dir) = self.dir.take() {
             let kept = dir.keep();
+            for (name, sql) in REMAINS {
+                let rows = self.postgres.query("mainspring", sql);
+                let rows = rows.unwrap_or_else(|error| format!("{error:#}"));
+                // Where it cannot be written, the test's own words have to do.
+                let _ = std::fs::write(kept.join(name), rows);
+            }
             say(&format!("the logs are kept in {}", kept.display()));
         }
     }
@@ -296,6 +313,8 @@ fn environment(
     more: &[(&str, &str)],
 ) -> Vec<(String, String)> {
     let (redis, model) = (redis.url(), model.base_url());
+    let log = std::env::var_os("MAINSPRING_TEST_LOG").and_then(|filter| filter.into_string().ok());
+    let log = log.unwrap_or_else(|| "info".to_owned());
     let common = [
         ("MAINSPRING_DATABASE_URL", database),
         ("MAINSPRING_REDIS_URL", &redis),
@@ -305,7 +324,7 @@ fn environment(
         ("MAINSPRING_LLM_MODEL", "fake"),
         ("MAINSPRING_LEASE_TTL", "2s"),
         ("MAINSPRING_SWEEP_INTERVAL", "250ms"),
-        ("MAINSPRING_LOG", "info"),
+        ("MAINSPRING_LOG", &log),
     ];
     common
         .iter()

@@ -1,0 +1,187 @@
+//! A connection breaks while its statement waits for a lock: the statement goes on in the server,
+//! after its client has looked for what became of it and found nothing. Each step is told the
+//! truth all the same, and done once.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mainspring_benches::servers::Postgres;
+use mainspring_shared::store::{
+    AcceptOutcome, AppendOutcome, AuditOptions, CancelOutcome, ClaimOutcome, CompleteOutcome,
+    IdempotencyKey, ParkOutcome, ParkUntil, Store, Then,
+};
+use mainspring_shared::{id::TenantId, send::WaitingOn};
+use mainspring_store_postgres::{PostgresStore, Settings};
+use mainspring_tests::faults::{Cut, Proxy, blocking, pause, skipped};
+use mainspring_tests::suites::store::prelude::*;
+
+/// Fields drop in order: connections before their servers.
+struct World {
+    store: PostgresStore,
+    proxy: Proxy,
+    postgres: Postgres,
+}
+
+impl World {
+    async fn start() -> Result<Option<Self>> {
+        if skipped() {
+            return Ok(None);
+        }
+        let postgres = blocking(Postgres::start)?;
+        blocking(|| postgres.create_database("mainspring"))?;
+        let proxy = Proxy::start(postgres.port()).await?;
+        let store = PostgresStore::open(&Settings::new(proxy.url("mainspring"))).await?;
+        Ok(Some(Self {
+            store,
+            proxy,
+            postgres,
+        }))
+    }
+
+    /// Does a step while every session is locked for a moment, and cuts its connection as soon as
+    /// the server has its statement.
+    async fn unheard<T>(&self, step: impl Future<Output = T>) -> Result<T> {
+        let url = self.postgres.url("mainspring");
+        let lock = tokio::task::spawn_blocking(move || {
+            let sql = "SELECT FROM session_hot FOR UPDATE; SELECT pg_sleep(0.7)";
+            std::process::Command::new("psql")
+                .args(["-XAtq", "-d", &url, "-c", sql])
+                .status()
+        });
+        let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        while blocking(|| self.postgres.query("mainspring", asleep))? != "1" {
+            ensure!(!lock.is_finished(), "the lock was not seen");
+            pause(Duration::from_millis(10)).await;
+        }
+        let cut = self.proxy.cut(Cut::Behind, Duration::from_secs(2));
+        let (cut, done) = tokio::join!(cut, step);
+        ensure!(cut, "nothing was cut");
+        ensure!(!lock.is_finished() || lock.await??.success(), "the lock");
+        Ok(done)
+    }
+
+    /// Nothing is stored twice or half.
+    async fn audited(&self) -> Result<()> {
+        let found = self.store.audit(at(20), AuditOptions::default()).await?;
+        ensure!(found.is_empty(), "{found:?}");
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_took_effect_unheard_is_granted() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    register(&world.store, 1).await;
+    accept(&world.store, 0, opening(1, 1)).await;
+    let claimed = world.unheard(try_claim(&world.store, 10, 1, 1, 1)).await?;
+    ensure!(matches!(claimed, ClaimOutcome::Claimed(_)), "{claimed:?}");
+    world.audited().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_that_took_effect_unheard_brings_the_next_send() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    let claimed = running(&world.store).await;
+    accept(&world.store, 11, sending(2, 1)).await;
+    let items = vec![ending(&claimed, Then::Continue)];
+    let done = world
+        .unheard(world.store.complete_sends(at(12), items))
+        .await??;
+    let CompleteOutcome::Completed(completed) = one(done) else {
+        anyhow::bail!("the lease was held all the time");
+    };
+    let (next, _) = completed.next.context("a next send")?;
+    ensure!(next.record.id == send(2));
+    world.audited().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_round_that_took_effect_unheard_is_stored_once() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    let claimed = running(&world.store).await;
+    let items = vec![round(&claimed, 0)];
+    let done = world
+        .unheard(world.store.append_rounds(at(12), items))
+        .await??;
+    let AppendOutcome::Appended {
+        first_seq,
+        counters,
+        ..
+    } = one(done)
+    else {
+        anyhow::bail!("the lease was held all the time");
+    };
+    ensure!(first_seq == 1 && counters.next_seq == 4, "{counters:?}");
+    ensure!(transcript(&world.store, 1).await.len() == 3);
+    world.audited().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_park_that_took_effect_unheard_is_one() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    let claimed = running(&world.store).await;
+    let wait = ParkUntil::After(millis(1_000));
+    let item = waiting(&claimed, WaitingOn::Retry, wait);
+    let parked = world.unheard(park(&world.store, 12, item)).await?;
+    ensure!(matches!(parked, ParkOutcome::Parked { .. }), "{parked:?}");
+    world.audited().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_took_effect_unheard_is_one() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    let claimed = running(&world.store).await;
+    ensure!(world.unheard(release(&world.store, 12, &claimed)).await?);
+    world.audited().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_accept_that_took_effect_unheard_is_one() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    accept(&world.store, 0, opening(1, 1)).await;
+    for n in 2..4_u8 {
+        let mut item = sending(u128::from(n), 1);
+        // The second is found by its key before it is found by its id.
+        item.idempotency = (n == 3).then(|| IdempotencyKey {
+            tenant: TenantId::DEFAULT,
+            route: "POST /v1/sends".to_owned(),
+            key: "once".to_owned(),
+            body_hash: [n; 32],
+        });
+        let accepted = world
+            .unheard(offer(&world.store, i64::from(n), item))
+            .await?;
+        let AcceptOutcome::Accepted(accepted) = accepted else {
+            anyhow::bail!("{accepted:?}");
+        };
+        ensure!(accepted.position == Some(i64::from(n)), "{accepted:?}");
+    }
+    ensure!(dumped(&world.store, 1).await.sends.len() == 3);
+    world.audited().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_that_took_effect_unheard_is_one() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    accept(&world.store, 0, opening(1, 1)).await;
+    let cancelled = world.unheard(cancel(&world.store, 12, 1)).await?;
+    ensure!(
+        matches!(cancelled, CancelOutcome::Cancelled { .. }),
+        "{cancelled:?}"
+    );
+    world.audited().await
+}
