@@ -1,6 +1,6 @@
 //! Configuration: flag over environment over file over defaults.
 //!
-//! Every key is declared once, in [`keys`](self::keys), with its kind and bounds; its environment
+//! Every key is declared once, in [`keys`], with its kind and bounds; its environment
 //! name follows from its path (`worker.concurrency` is `MAINSPRING_WORKER_CONCURRENCY`). Each layer
 //! is checked key by key against that table, so that all problems are reported at once and each
 //! names where it came from.
