@@ -1,7 +1,7 @@
 //! Who waits for what: one subscription to the steps of the whole system, handed on to the
 //! requests and streams that look at one send or one session.
 //!
-//! A poke says "look again", never what happened. Lost notices cost at most [`SAFETY`]; while the
+//! A poke says "look again", never what happened. Lost notices cost at most two seconds; while the
 //! bus is away everyone is poked every [`POLL`].
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use crate::app::App;
 const POLL: Duration = Duration::from_millis(250);
 
 /// Slices of the safety net: each poll interval one of them is poked, so that the looks of many
-/// waiters are spread evenly over [`SAFETY`].
+/// waiters are spread evenly over two seconds.
 const SLICES: u64 = 8;
 
 /// The longest that a lost notice can delay anyone.

@@ -84,7 +84,7 @@ impl Boot {
         in_flight: impl Fn() -> u32,
     ) {
         let ttl = parts.config.lease_ttl;
-        let mut fence_at = parts.clock.monotonic() + ttl - margin(ttl);
+        let mut fence_at = parts.clock.monotonic() + usable(ttl);
         let mut failing = false;
         loop {
             let pause = if failing { ttl / 20 } else { ttl / 3 };
@@ -102,7 +102,7 @@ impl Boot {
                     if std::mem::take(&mut failing) {
                         tracing::info!(boot.id = %life.id, "lease renewed again");
                     }
-                    fence_at = sent_at + ttl - margin(ttl);
+                    fence_at = sent_at + usable(ttl);
                     signalled(signals);
                     self.compare_clocks(parts).await;
                     continue;
@@ -127,7 +127,7 @@ impl Boot {
                 break;
             }
             failing = false;
-            fence_at = parts.clock.monotonic() + ttl - margin(ttl);
+            fence_at = parts.clock.monotonic() + usable(ttl);
         }
         self.end(parts).await;
     }
@@ -177,10 +177,10 @@ impl Boot {
     }
 }
 
-/// How long before the lease's end the process stops by itself: two seconds of the default ten, a
-/// fifth of a shorter one.
-fn margin(ttl: Duration) -> Duration {
-    (ttl / 5).min(Duration::from_secs(2))
+/// The part of a lease that the process relies on: it stops by itself two seconds before the end
+/// of the default ten, a fifth before the end of a shorter one.
+fn usable(ttl: Duration) -> Duration {
+    ttl.saturating_sub((ttl / 5).min(Duration::from_secs(2)))
 }
 
 async fn register(parts: &Parts, id: BootId) -> mainspring_shared::store::Result<()> {

@@ -70,10 +70,11 @@ fn join(last: &mut LiveEvent, next: &LiveEvent) -> bool {
     if last.send_id != next.send_id {
         return false;
     }
-    let (last, next) = match (&mut last.kind, &next.kind) {
-        (LiveKind::MessageDelta(last), LiveKind::MessageDelta(next))
-        | (LiveKind::ReasoningDelta(last), LiveKind::ReasoningDelta(next)) => (last, next),
-        _ => return false,
+    let ((LiveKind::MessageDelta(last), LiveKind::MessageDelta(next))
+    | (LiveKind::ReasoningDelta(last), LiveKind::ReasoningDelta(next))) =
+        (&mut last.kind, &next.kind)
+    else {
+        return false;
     };
     if (last.round, last.attempt) != (next.round, next.attempt) {
         return false;

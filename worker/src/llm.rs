@@ -6,9 +6,9 @@
 //!
 //! | provider | module |
 //! |---|---|
-//! | `anthropic` | [`anthropic`]: the Messages API |
-//! | `demo` | [`demo`]: answers by itself, without a network |
-//! | `openai` | [`openai`]: chat completions, the public API and everything compatible with it |
+//! | `anthropic` | `anthropic`: the Messages API |
+//! | `demo` | `demo`: answers by itself, without a network |
+//! | `openai` | `openai`: chat completions, the public API and everything compatible with it |
 //!
 //! A provider of one's own is an implementation of [`Model`] given to [`Providers::insert`].
 

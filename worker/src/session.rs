@@ -7,7 +7,7 @@ use mainspring_shared::id::{LeaseToken, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{
-    ClaimOutcome, ClaimSession, Claimed, Counters, ReleaseSession, StartedSend,
+    ClaimOutcome, ClaimSession, Claimed, Counters, ReleaseSession, StartedSend, Then,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -48,8 +48,8 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
     held(kernel, claimed, cached, &lost).await;
 }
 
-/// Gives back what a claim may have taken without our hearing of it. Else this process's renewals
-/// would keep a session that nobody here works on.
+/// Gives back what this process holds, or may hold by a claim whose answer it never heard. Tries for
+/// as long as the life lasts: its renewals would keep a session that nobody here works on.
 async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken) {
     let mut pause = Duration::from_millis(50);
     // A life that ends gives everything back by itself.
@@ -104,8 +104,9 @@ async fn held(
     let mut in_a_row = 0;
     while let Some((send, counters)) = next.take() {
         in_a_row += 1;
-        let last = in_a_row >= kernel.parts.config.sends_in_a_row_max;
-        match one(kernel, key, lease, send, counters, &mut window, lost, last).await {
+        let more = in_a_row < kernel.parts.config.sends_in_a_row_max;
+        let then = if more { Then::Continue } else { Then::Release };
+        match one(kernel, key, lease, send, counters, &mut window, lost, then).await {
             Left::Done(following) => next = following.map(|next| *next),
             Left::Lost => return,
         }
@@ -127,7 +128,7 @@ async fn one(
     counters: Counters,
     window: &mut Window,
     lost: &CancellationToken,
-    last: bool,
+    then: Then,
 ) -> Left {
     let cancel = CancellationToken::new();
     let control = Control {
@@ -146,7 +147,7 @@ async fn one(
         window,
         lost.clone(),
         cancel,
-        last,
+        then,
     );
     // Boxed, so that what a waiting send holds is counted once, not in each caller's frame.
     let left = Box::pin(run.drive()).await;
@@ -171,10 +172,7 @@ fn assemble(
 
 /// Gives a session back as it is: it stays ready for the sweep and for others.
 async fn release(kernel: &Kernel, key: SessionKey, lease: Lease, lost: &CancellationToken) {
-    if lost.is_cancelled() {
-        return;
-    }
-    if let Err(error) = kernel.writes.release(ReleaseSession { key, lease }).await {
-        tracing::debug!(session.id = %key.session, %error, "not released; its lease runs out");
+    if !lost.is_cancelled() {
+        disown(kernel, key, lease.token).await;
     }
 }

@@ -187,7 +187,11 @@ where
     let mut answers = Vec::with_capacity(items.len());
     for item in items {
         let answer = call(vec![item]).await.map_err(Arc::new);
-        answers.extend(answer.map(|outcomes| outcomes.into_iter().next()).transpose());
+        answers.extend(
+            answer
+                .map(|outcomes| outcomes.into_iter().next())
+                .transpose(),
+        );
     }
     answers
 }

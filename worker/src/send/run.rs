@@ -47,7 +47,7 @@ pub(crate) struct Run<'a> {
     lost: CancellationToken,
     cancel: CancellationToken,
     /// Whether the session goes back after this send whatever waits in it.
-    last: bool,
+    then: Then,
     /// The send's own message, until the transcript has it.
     input: Option<NewMessage>,
     totals: SendTotals,
@@ -61,9 +61,15 @@ pub(crate) struct Run<'a> {
     /// Why the attempt that begins is not the round's first.
     reset: Option<&'static str>,
     left: Left,
-    cancel_seen: bool,
-    deadline_seen: bool,
-    drain_seen: bool,
+    seen: Seen,
+}
+
+/// What interrupts a send once, and was reported to its machine.
+#[derive(Debug, Default)]
+struct Seen {
+    cancel: bool,
+    deadline: bool,
+    drain: bool,
 }
 
 impl<'a> Run<'a> {
@@ -80,7 +86,7 @@ impl<'a> Run<'a> {
         window: &'a mut Window,
         lost: CancellationToken,
         cancel: CancellationToken,
-        last: bool,
+        then: Then,
     ) -> Self {
         if counters.signals & SIGNAL_CANCEL != 0 {
             cancel.cancel();
@@ -95,7 +101,7 @@ impl<'a> Run<'a> {
             rules: load::rules(&send, &kernel.parts.config),
             lost,
             cancel,
-            last,
+            then,
             input,
             totals: SendTotals {
                 usage: record.usage,
@@ -109,9 +115,7 @@ impl<'a> Run<'a> {
             failure: None,
             reset: send.resumed.then_some("takeover"),
             left: Left::Lost,
-            cancel_seen: false,
-            deadline_seen: false,
-            drain_seen: false,
+            seen: Seen::default(),
             send,
         }
     }
@@ -225,13 +229,13 @@ impl<'a> Run<'a> {
     async fn next_event(&mut self) -> Event {
         let kernel = self.kernel.clone();
         let clock = &kernel.parts.clock;
-        let deadline = self.send.record.deadline_at.filter(|_| !self.deadline_seen);
+        let deadline = self.send.record.deadline_at.filter(|_| !self.seen.deadline);
         let deadline = async {
             match deadline {
                 Some(at) => {
                     clock
                         .sleep(at.since(kernel.boot.database_time(&kernel.parts)))
-                        .await
+                        .await;
                 }
                 None => std::future::pending().await,
             }
@@ -244,22 +248,22 @@ impl<'a> Run<'a> {
             }
         };
         let (deadline, pause) = (pin!(deadline), pin!(pause));
-        let (cancel_seen, drain_seen) = (self.cancel_seen, self.drain_seen);
+        let (cancel_seen, drain_seen) = (self.seen.cancel, self.seen.drain);
         let (lost, cancel) = (self.lost.clone(), self.cancel.clone());
         let reply = tokio::select! {
             biased;
             () = lost.cancelled() => return Event::LeaseLost,
             () = cancel.cancelled(), if !cancel_seen => {
-                self.cancel_seen = true;
+                self.seen.cancel = true;
                 return Event::CancelRaised;
             }
             () = kernel.lifecycle.aborting() => return Event::DrainOver,
             () = kernel.lifecycle.stopping(), if !drain_seen => {
-                self.drain_seen = true;
+                self.seen.drain = true;
                 return Event::DrainAsked;
             }
             () = deadline => {
-                self.deadline_seen = true;
+                self.seen.deadline = true;
                 return Event::DeadlinePassed;
             }
             () = pause => {
@@ -363,6 +367,10 @@ impl<'a> Run<'a> {
                         cancelled: counters.signals & SIGNAL_CANCEL != 0,
                     };
                 }
+                // Refused by what an earlier attempt of ours did, it may still be held.
+                Ok(AppendOutcome::LeaseLost) if outage.began => {
+                    return self.release_as_lost().await;
+                }
                 Ok(AppendOutcome::LeaseLost) => return Event::LeaseLost,
                 Err(error) => {
                     if !self.outlast(&error, &mut outage).await {
@@ -396,6 +404,9 @@ impl<'a> Run<'a> {
                     }
                     self.left = Left::Done(completed.next.map(Box::new));
                     return Event::Stored;
+                }
+                Ok(CompleteOutcome::LeaseLost) if outage.began => {
+                    return self.release_as_lost().await;
                 }
                 Ok(CompleteOutcome::LeaseLost) => return Event::LeaseLost,
                 Err(error) => {
@@ -452,11 +463,7 @@ impl<'a> Run<'a> {
             round: reply.as_ref().map(|reply| settle::round_ref(reply, index)),
             totals: self.totals,
             result,
-            then: if self.last || stopping {
-                Then::Release
-            } else {
-                Then::Continue
-            },
+            then: if stopping { Then::Release } else { self.then },
         }
     }
 
@@ -496,28 +503,30 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Gives the session back as it is, and rings so that another worker goes on at once.
+    /// Gives the session back as it is, and rings so that another worker goes on at once. Tries for
+    /// as long as the life lasts: its renewals would keep a session that nobody here works on.
     async fn release(&mut self) -> Event {
         let item = ReleaseSession {
             key: self.key,
             lease: self.lease,
         };
-        match self.kernel.writes.release(item).await {
-            Ok(true) => {
-                let ready = mainspring_shared::store::ReadySession {
-                    key: self.key,
-                    pool: self.kernel.parts.config.pool.clone(),
-                    priority: self.send.record.options.priority,
-                    ready_since: self.send.record.created_at,
-                };
-                writes::ring(&self.kernel.parts, ready);
-                self.left = Left::Done(None);
+        let mut outage = Outage::default();
+        self.left = loop {
+            match self.kernel.writes.release(item).await {
+                Ok(true) => break Left::Done(None),
+                Ok(false) => break Left::Lost,
+                Err(error) if self.outlast(&error, &mut outage).await => {}
+                Err(_) => break Left::Lost,
             }
-            Ok(false) => self.left = Left::Lost,
-            Err(error) => {
-                tracing::debug!(send.id = %self.send.record.id, %error, "not released");
-                self.left = Left::Lost;
-            }
+        };
+        if matches!(self.left, Left::Done(_)) {
+            let ready = mainspring_shared::store::ReadySession {
+                key: self.key,
+                pool: self.kernel.parts.config.pool.clone(),
+                priority: self.send.record.options.priority,
+                ready_since: self.send.record.created_at,
+            };
+            writes::ring(&self.kernel.parts, ready);
         }
         Event::Stored
     }
