@@ -21,6 +21,9 @@ pub enum Fault {
     FailBefore,
     /// The write happens, and the caller is told that it may not have.
     FailAfter,
+    /// The write happens, and the caller is told that it may not have; for a while after it,
+    /// nothing can be written.
+    Outage,
     /// The process dies just before the write: nothing of it is heard again.
     DieBefore,
     /// The process dies just after the write.
@@ -29,9 +32,10 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::FailBefore,
         Self::FailAfter,
+        Self::Outage,
         Self::DieBefore,
         Self::DieAfter,
     ];
@@ -45,6 +49,9 @@ pub struct FaultPlan {
     /// What happens there.
     pub fault: Fault,
 }
+
+/// Writes that fail in an outage after the one that it begins with.
+const OUTAGE_WRITES: usize = 3;
 
 /// A store that counts the writes of one process and fails one of them.
 #[derive(Debug)]
@@ -93,15 +100,20 @@ impl Faulty {
 
     async fn write<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         self.alive().await;
-        if self.writes.fetch_add(1, Ordering::SeqCst) != self.plan.at {
-            return call.await;
-        }
         let unavailable = || Error::Unavailable {
             source: "the connection was cut by the test".into(),
         };
+        let write = self.writes.fetch_add(1, Ordering::SeqCst);
+        let Some(after) = write.checked_sub(self.plan.at) else {
+            return call.await;
+        };
+        if after > 0 {
+            let out = self.plan.fault == Fault::Outage && after <= OUTAGE_WRITES;
+            return if out { Err(unavailable()) } else { call.await };
+        }
         match self.plan.fault {
             Fault::FailBefore => Err(unavailable()),
-            Fault::FailAfter => {
+            Fault::FailAfter | Fault::Outage => {
                 call.await?;
                 Err(unavailable())
             }
