@@ -49,16 +49,15 @@ impl Program {
 
     /// A worker that is ready.
     pub fn worker(&self, name: &str, environment: &[(&str, &str)]) -> Result<Process> {
-        let port = free_port()?;
-        let process = self.start(
-            name,
-            &["worker"],
-            port,
-            "MAINSPRING_OPS_LISTEN",
-            environment,
-        )?;
+        let process = self.worker_at_start(name, environment)?;
         process.wait_until_ready()?;
         Ok(process)
+    }
+
+    /// A worker that was just started, for one that has to wait for its servers.
+    pub fn worker_at_start(&self, name: &str, environment: &[(&str, &str)]) -> Result<Process> {
+        let (port, listen) = (free_port()?, "MAINSPRING_OPS_LISTEN");
+        self.start(name, &["worker"], port, listen, environment)
     }
 
     /// Everything in one process.

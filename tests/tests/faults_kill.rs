@@ -32,6 +32,7 @@ async fn killed_workers_lose_nothing_and_repeat_only_what_was_under_way() -> Res
             stand.kill_worker(victim);
         });
         stand.replace_worker(victim)?;
+        stand.all_ready()?;
     }
     let report = settle("killed workers", &mut stand, load).await?;
     ensure!(report.repeated > 0, "no kill hit anything: {report:?}");
@@ -62,6 +63,7 @@ async fn killed_schedulers_lose_nothing_that_they_answered() -> Result<()> {
         for victim in victims {
             stand.replace_scheduler(victim)?;
         }
+        stand.all_ready()?;
     }
     let report = settle("killed schedulers", &mut stand, load).await?;
     ensure!(report.repeated == 0, "answers were lost: {report:?}");

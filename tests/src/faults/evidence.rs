@@ -27,10 +27,42 @@ pub struct Told {
     pub session: String,
     /// The user's words.
     pub text: String,
+    /// Whether the model calls a tool first, and answers in a second round.
+    pub calls_tool: bool,
     /// The id in every answer to the key.
     pub ids: Vec<String>,
     /// The first word of its end.
     pub ended: Option<Ended>,
+}
+
+/// What is said of a tool that does not exist.
+const NO_TOOL: &str = "error: there is no tool named \"look\"";
+
+impl Told {
+    /// Rounds that it takes.
+    pub fn rounds(&self) -> usize {
+        1 + usize::from(self.calls_tool)
+    }
+
+    /// What the model answers in the end.
+    fn answer(&self) -> String {
+        if self.calls_tool {
+            format!("results: {NO_TOOL}")
+        } else {
+            format!("echo: {}", self.text)
+        }
+    }
+
+    /// Its part of the transcript: who says what.
+    fn said(&self) -> Vec<(&'static str, String)> {
+        let mut said = vec![("user", self.text.clone())];
+        if self.calls_tool {
+            said.push(("assistant", String::new()));
+            said.push(("tool", NO_TOOL.to_owned()));
+        }
+        said.push(("assistant", self.answer()));
+        said
+    }
 }
 
 /// How a send ended, as a client was told.
@@ -64,9 +96,10 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Model calls beyond one for each send.
+    /// Model calls beyond one for each round.
     pub fn repeated_calls(&self) -> usize {
-        self.calls.len().saturating_sub(self.told.len())
+        let rounds: usize = self.told.iter().map(Told::rounds).sum();
+        self.calls.len().saturating_sub(rounds)
     }
 }
 
@@ -115,21 +148,20 @@ fn ends(evidence: &Evidence, found: &mut Vec<String>) {
             let now = evidence.read_again.get(&told.ids[0]);
             found.push(format!("{} changed: told {send}, now {now:?}", told.key));
         }
-        if send["status"] != "completed" || send["output_text"] != echo(&told.text) {
+        if send["status"] != "completed" || send["output_text"] != told.answer().as_str() {
             found.push(format!("{} has the wrong end: {send}", told.key));
         }
         if send["session_id"] != told.session.as_str() {
             found.push(format!("{} moved to another session: {send}", told.key));
         }
-        if send["rounds"] != 1 || send["usage"]["output_tokens"].as_u64().unwrap_or(0) == 0 {
-            found.push(format!("{} has no usage of one round: {send}", told.key));
+        let written = send["usage"]["output_tokens"].as_u64();
+        if send["rounds"] != told.rounds() || written.unwrap_or(0) == 0 {
+            found.push(format!(
+                "{} has not the usage of its rounds: {send}",
+                told.key
+            ));
         }
     }
-}
-
-/// What the model answers to a text.
-fn echo(text: &str) -> String {
-    format!("echo: {text}")
 }
 
 /// A session's transcript is its sends in the order of their places, each with its answer, and
@@ -158,10 +190,8 @@ fn transcripts(evidence: &Evidence, found: &mut Vec<String>) {
         let mut sends = sessions.remove(session.as_str()).unwrap_or_default();
         sends.sort_unstable_by_key(|(position, _)| *position);
         let wanted = sends.iter().flat_map(|(_, told)| {
-            [
-                ("user", &told.ids[0], told.text.clone()),
-                ("assistant", &told.ids[0], echo(&told.text)),
-            ]
+            let said = told.said().into_iter();
+            said.map(|(role, text)| (role, told.ids[0].as_str(), text))
         });
         let wanted: Vec<_> = wanted.collect();
         for (place, message) in messages.iter().enumerate() {
@@ -169,16 +199,8 @@ fn transcripts(evidence: &Evidence, found: &mut Vec<String>) {
             if message["seq"] != seq {
                 found.push(format!("{session}: {} stands at {seq}", message["seq"]));
             }
-            let right = wanted.get(place).is_some_and(|(role, send, text)| {
-                message["role"] == *role
-                    && message["send_id"] == send.as_str()
-                    && message["content"][0]["text"] == text.as_str()
-                    && message["content"]
-                        .as_array()
-                        .is_some_and(|parts| parts.len() == 1)
-            });
-            if !right {
-                let wanted = wanted.get(place);
+            let wanted = wanted.get(place);
+            if !wanted.is_some_and(|wanted| says(message, wanted)) {
                 found.push(format!("{session}: {wanted:?} expected, {message} found"));
             }
         }
@@ -190,6 +212,15 @@ fn transcripts(evidence: &Evidence, found: &mut Vec<String>) {
     for session in sessions.keys() {
         found.push(format!("{session} has no transcript"));
     }
+}
+
+fn says(message: &Value, (role, send, text): &(&str, &str, String)) -> bool {
+    let said = match message["content"].as_array().map(Vec::as_slice) {
+        Some([]) => "",
+        Some([part]) => part["text"].as_str().unwrap_or_default(),
+        _ => return false,
+    };
+    message["role"] == *role && message["send_id"] == *send && said == text
 }
 
 /// Whoever follows a session sees every step, each of its events once, in order.
@@ -215,35 +246,39 @@ fn readers(evidence: &Evidence, found: &mut Vec<String>) {
     }
 }
 
-/// The model was asked once for each send, and again only where a fault can have lost its answer;
+/// The model was asked once for each round, and again only where a fault can have lost its answer;
 /// never for anything else, and not after the end.
 fn calls(evidence: &Evidence, found: &mut Vec<String>) {
     let mut by_mark: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
     for call in &evidence.calls {
-        by_mark
-            .entry(call.send.as_deref().unwrap_or_default())
-            .or_default()
-            .push(call);
+        let mark = call.send.as_deref().unwrap_or_default();
+        by_mark.entry(mark).or_default().push(call);
     }
     let mut excused = 0;
     for told in &evidence.told {
         let calls = by_mark.remove(told.key.as_str()).unwrap_or_default();
-        if calls.is_empty() {
-            found.push(format!("{} was answered without the model", told.key));
-        }
         let mut excuses = excuses(&evidence.faults);
-        for pair in calls.windows(2) {
-            let place = excuses.iter().position(|fault| lies_between(fault, pair));
-            match place {
-                Some(place) => {
-                    excuses.remove(place);
-                    excused += 1;
-                }
-                None => found.push(format!(
-                    "{} was asked at {} and without reason again at {}",
-                    told.key, pair[0].at, pair[1].at
-                )),
+        for round in 0..told.rounds() {
+            let mine: Vec<&Entry> = calls.iter().filter(|c| c.round == round).copied().collect();
+            if mine.is_empty() {
+                found.push(format!("{} went past the model in round {round}", told.key));
             }
+            for pair in mine.windows(2) {
+                let fault = excuses.iter().position(|fault| lies_between(fault, pair));
+                if let Some(fault) = fault {
+                    excuses.remove(fault);
+                    excused += 1;
+                    continue;
+                }
+                let (first, again) = (pair[0].at, pair[1].at);
+                found.push(format!(
+                    "{} was asked at {first} and without reason again at {again}",
+                    told.key
+                ));
+            }
+        }
+        if calls.iter().any(|call| call.round >= told.rounds()) {
+            found.push(format!("{} was asked for a round too many", told.key));
         }
         let Some(ended) = &told.ended else { continue };
         for call in calls.iter().filter(|call| call.at > ended.at) {

@@ -21,6 +21,9 @@ const SESSIONS_AT_ONCE: usize = 3;
 /// One of so many requests is repeated at once, though it was answered.
 const REPEATED: usize = 4;
 
+/// One of so many sends takes two rounds.
+const CALLING: usize = 3;
+
 /// How long an accepted send may take once no more harm is done.
 const END: Duration = Duration::from_mins(1);
 
@@ -177,8 +180,11 @@ impl Client {
 
     /// Sends until told that it was accepted, or, where the request itself waits, that it ended.
     async fn send(&mut self, session: &str, wait: bool) -> Result<()> {
-        let marker = format!("c{}n{}", self.number, self.told.len());
-        let words = format!("[[send {marker}]] say {}", self.told.len());
+        let n = self.told.len();
+        let marker = format!("c{}n{n}", self.number);
+        let calls_tool = n % CALLING == 0;
+        let tool = if calls_tool { "[[tool look {}]] " } else { "" };
+        let words = format!("[[send {marker}]] {tool}say {n}");
         let body = json!({ "input": words });
         let path = format!("/v1/sessions/{session}/sends");
         let query = if wait { "?wait=2s" } else { "" };
@@ -192,6 +198,7 @@ impl Client {
             key: marker,
             session: session.to_owned(),
             text: words,
+            calls_tool,
             ids: vec![text(&send, "id")?],
             ended: None,
         };

@@ -148,10 +148,9 @@ impl Stand {
 
     /// Starts one more worker.
     pub fn add_worker(&mut self) -> Result<()> {
-        let name = format!("worker-{}", self.workers.len());
-        let worker = blocking(|| self.program.worker(&name, &[("MAINSPRING_NAME", &name)]))?;
+        let worker = self.worker(&format!("worker-{}", self.workers.len()))?;
         self.workers.push(worker);
-        Ok(())
+        blocking(|| self.workers.iter().try_for_each(Process::wait_until_ready))
     }
 
     /// Kills a worker with signal 9.
@@ -159,21 +158,28 @@ impl Stand {
         blocking(|| self.workers[n].kill());
     }
 
-    /// Starts a worker in the place of a dead one.
+    /// Starts a worker in the place of a dead one, without waiting for it.
     pub fn replace_worker(&mut self, n: usize) -> Result<()> {
-        let name = self.workers[n].name.clone();
-        let worker = blocking(|| self.program.worker(&name, &[("MAINSPRING_NAME", &name)]))?;
-        self.workers[n] = worker;
+        self.workers[n] = self.worker(&self.workers[n].name)?;
         Ok(())
     }
 
-    /// Starts a scheduler in the place, and on the port, of a dead one.
+    fn worker(&self, name: &str) -> Result<Process> {
+        let environment = [("MAINSPRING_NAME", name)];
+        self.program.worker_at_start(name, &environment)
+    }
+
+    /// Starts a scheduler in the place, and on the port, of a dead one, without waiting for it.
     pub fn replace_scheduler(&mut self, n: usize) -> Result<()> {
-        let (name, port) = (self.schedulers[n].name.clone(), self.schedulers[n].port);
-        let scheduler = self.program.scheduler_on(&name, port)?;
-        blocking(|| scheduler.wait_until_ready())?;
-        self.schedulers[n] = scheduler;
+        let (name, port) = (&self.schedulers[n].name, self.schedulers[n].port);
+        self.schedulers[n] = self.program.scheduler_on(name, port)?;
         Ok(())
+    }
+
+    /// Waits until every process says that it is ready.
+    pub fn all_ready(&self) -> Result<()> {
+        let mut all = self.workers.iter().chain(&self.schedulers);
+        blocking(|| all.try_for_each(Process::wait_until_ready))
     }
 
     /// The processes that have ended by themselves.

@@ -64,6 +64,7 @@ fn truth() -> Evidence {
             key: format!("key{n}"),
             session: "ses".into(),
             text: words.clone(),
+            calls_tool: false,
             ids: vec![format!("snd_{n}"); 2],
             ended: Some(Ended {
                 at: Timestamp(n * 10_000 + 1_000),
@@ -180,12 +181,30 @@ fn an_event_that_a_reader_missed_or_saw_twice_is_found() {
 
 #[test]
 fn an_answer_without_a_call_is_found() {
-    assert!(found(|e| drop(e.calls.remove(0))).contains("without the model"));
+    assert!(found(|e| drop(e.calls.remove(0))).contains("past the model"));
 }
 
 #[test]
 fn a_call_that_nobody_sent_is_found() {
     assert!(found(|e| e.calls.push(call(7, 1))).contains("nobody sent"));
+}
+
+#[test]
+fn a_round_too_few_and_a_round_too_many_are_found() {
+    let more = |e: &mut Evidence| {
+        e.calls[1].round = 1;
+        e.calls.push(call(2, 20_000));
+    };
+    assert!(found(more).contains("a round too many"));
+    let mut evidence = truth();
+    evidence.told[1].calls_tool = true;
+    let found = violations(&evidence);
+    for lie in ["wrong end", "usage of its rounds", "expected", "in round 1"] {
+        assert!(
+            found.iter().any(|text| text.contains(lie)),
+            "{lie}: {found:#?}"
+        );
+    }
 }
 
 #[test]
