@@ -101,7 +101,8 @@ pub struct ClaimSession {
     pub token: LeaseToken,
     /// The `next_seq` up to which the caller's cache holds the window; 0 when it holds nothing.
     pub cached_next_seq: i64,
-    /// The first `seq` that the cache holds.
+    /// The first `seq` that the cache holds: one at which a window once began, so never that of an
+    /// answer whose question the cache lacks.
     pub cached_from_seq: i64,
 }
 

@@ -54,7 +54,7 @@ pub struct AcceptSend {
     pub options: SendOptions,
     /// What makes a repeat harmless.
     pub idempotency: Option<IdempotencyKey>,
-    /// Sends of one session that may wait at once.
+    /// Sends of one session that may wait at once; the same for all sends of a call.
     pub queued_max: i64,
 }
 

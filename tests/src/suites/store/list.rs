@@ -161,6 +161,7 @@ macro_rules! store_cases {
                 a_deleted_session_is_gone_but_for_its_sends,
                 deleting_an_idle_session_ends_nothing,
                 deleting_a_waiting_send_leaves_no_message,
+                a_change_shows_the_session_at_its_own_time,
             }
             window {
                 without_a_cache_the_whole_window_comes,

@@ -281,3 +281,15 @@ pub async fn deleting_a_waiting_send_leaves_no_message(store: &dyn Store) {
     assert_eq!(last_step(store, 1).await.refs.messages, 0);
     assert_eq!(stored(store, 1).await.waiting_on, None);
 }
+
+pub async fn a_change_shows_the_session_at_its_own_time(store: &dyn Store) {
+    running(store).await;
+    let patch = SessionPatch {
+        metadata: Some(Map::new()),
+        ..SessionPatch::default()
+    };
+    let held = update(store, TTL, 1, patch.clone()).await;
+    assert_eq!(held.status, SessionStatus::Running);
+    let orphaned = update(store, TTL + 1, 1, patch).await;
+    assert_eq!(orphaned.status, SessionStatus::Queued);
+}

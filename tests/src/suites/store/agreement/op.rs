@@ -16,7 +16,8 @@ pub(super) enum Op {
     Renew(u8),
     Stop(u8),
     Create(Agent),
-    Accept(Vec<Offer>),
+    /// Sends, and how many of a session may wait.
+    Accept(Vec<Offer>, i64),
     Claim(u8, Vec<Claim>),
     Append(Vec<u8>),
     Complete(Vec<(u8, Outcome, Then)>),
@@ -55,15 +56,13 @@ pub(super) struct Offer {
     pub(super) reject: bool,
     /// An idempotency key and a body.
     pub(super) request: Option<(u8, u8)>,
-    pub(super) queued_max: i64,
 }
 
-/// A session to claim, with what is cached of it.
+/// A session to claim, with where the cached part of its window begins and how long it is.
 #[derive(Debug, Clone)]
 pub(super) struct Claim {
     pub(super) session: u8,
-    pub(super) cached_from_seq: i64,
-    pub(super) cached_next_seq: i64,
+    pub(super) cached: Option<(u8, u8)>,
 }
 
 /// How a send ends.
@@ -96,7 +95,7 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
         3 => one().prop_map(Op::Renew),
         1 => one().prop_map(Op::Stop),
         1 => agent().prop_map(Op::Create),
-        12 => vec(offer(), 1..5).prop_map(Op::Accept),
+        12 => (vec(offer(), 1..5), 2i64..6).prop_map(|(offers, max)| Op::Accept(offers, max)),
         14 => (one(), vec(claim(), 1..4)).prop_map(|(boot, claims)| Op::Claim(boot, claims)),
         6 => few().prop_map(Op::Append),
         8 => vec((one(), end, then), 1..4).prop_map(Op::Complete),
@@ -134,10 +133,9 @@ fn offer() -> impl Strategy<Value = Offer> {
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.15),
         option::weighted(0.3, (0u8..4, prop_oneof![5 => Just(0u8), 1 => Just(1)])),
-        2i64..6,
     );
     fields.prop_map(
-        |(session, new, delay, deadline, low, reject, request, queued_max)| Offer {
+        |(session, new, delay, deadline, low, reject, request)| Offer {
             session,
             new,
             delay,
@@ -145,22 +143,14 @@ fn offer() -> impl Strategy<Value = Offer> {
             low,
             reject,
             request,
-            queued_max,
         },
     )
 }
 
 fn claim() -> impl Strategy<Value = Claim> {
-    let fields = (
-        proptest::num::u8::ANY,
-        0i64..6,
-        prop_oneof![Just(0i64), 1i64..12],
-    );
-    fields.prop_map(|(session, cached_from_seq, cached_next_seq)| Claim {
-        session,
-        cached_from_seq,
-        cached_next_seq,
-    })
+    let byte = proptest::num::u8::ANY;
+    let fields = (byte, option::weighted(0.7, (byte, byte)));
+    fields.prop_map(|(session, cached)| Claim { session, cached })
 }
 
 fn change() -> impl Strategy<Value = Change> {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::future::Future;
 use std::sync::Arc;
 
 use mainspring_runtime::SystemClock;
@@ -13,9 +14,9 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
 use mainspring_shared::store::{
     AcceptSend, AppendOutcome, AppendRound, AuditOptions, ClaimOutcome, ClaimSession,
-    CompleteOutcome, CompleteSend, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession,
-    ParkSend, ParkUntil, ReadMessages, ReleaseSession, Role, SendTotals, SessionPatch, Store,
-    SweepReady, Target, Then, UsageRow,
+    CompleteOutcome, CompleteSend, DumpSession, IdempotencyKey, ListSends, ListSessions, NewBoot,
+    NewSession, ParkSend, ParkUntil, ReadMessages, ReleaseSession, Result as StoreResult, Role,
+    SendTotals, SessionPatch, Store, SweepReady, Target, Then, UsageRow, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_store_model::{ModelStore, audit};
@@ -87,7 +88,8 @@ impl<'a> World<'a> {
             attempts: BTreeMap::new(),
         };
         let begin = [Op::Register, Op::Register];
-        for (n, op) in begin.into_iter().chain(ops).enumerate() {
+        let steps = begin.into_iter().chain(ops).chain([Op::Read]);
+        for (n, op) in steps.enumerate() {
             let outcome = world.step(op.clone()).await;
             let outcome = match outcome {
                 Ok(()) => world.compare().await,
@@ -108,8 +110,11 @@ impl<'a> World<'a> {
                 both!(self, |store| store
                     .create_sessions(self.at(), vec![(new.clone(), None)]));
             }
-            Op::Accept(offers) => {
-                let items: Vec<_> = offers.iter().map(|offer| self.offer(offer)).collect();
+            Op::Accept(offers, queued_max) => {
+                let items: Vec<_> = offers
+                    .iter()
+                    .map(|offer| self.offer(offer, queued_max))
+                    .collect();
                 both!(self, |store| store.accept_sends(
                     self.at(),
                     small::boot(small::SCHEDULER),
@@ -179,7 +184,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn offer(&mut self, offer: &Offer) -> AcceptSend {
+    fn offer(&mut self, offer: &Offer, queued_max: i64) -> AcceptSend {
         self.sends += 1;
         let target = match &offer.new {
             Some(agent) => Target::New(Box::new(self.new_session(agent))),
@@ -211,7 +216,7 @@ impl<'a> World<'a> {
                 ..SendOptions::default()
             },
             idempotency: request,
-            queued_max: offer.queued_max,
+            queued_max,
         }
     }
 
@@ -255,14 +260,21 @@ impl<'a> World<'a> {
 
     async fn claim(&mut self, boot: u8, claims: Vec<Claim>) -> Result<(), String> {
         let boot = self.boot(boot);
+        let known = self.model.dump().await.unwrap_or_default();
         let mut items = Vec::new();
         for claim in claims {
             self.tokens += 1;
+            let key = self.session(claim.session);
+            let session = known.sessions.iter().find(|session| session.key == key);
+            let (cached_from_seq, cached_next_seq) = match (session, claim.cached) {
+                (Some(session), Some((from, length))) => cache(session, from, length),
+                _ => (0, 0),
+            };
             items.push(ClaimSession {
-                key: self.session(claim.session),
+                key,
                 token: small::token(self.tokens),
-                cached_next_seq: claim.cached_next_seq,
-                cached_from_seq: claim.cached_from_seq,
+                cached_next_seq,
+                cached_from_seq,
             });
         }
         let outcomes = both!(self, |store| store.claim_sessions(
@@ -491,15 +503,15 @@ impl<'a> World<'a> {
     /// Everything that is stored, and that it is sound.
     async fn compare(&self) -> Result<(), String> {
         let dump = both!(self, |store| store.dump());
-        let options = AuditOptions::default();
-        both!(self, |store| store.audit(self.at(), options));
-        let mut unsound = audit(&dump, small::time(self.now), options);
+        let mut unsound = audit(&dump, small::time(self.now), AuditOptions::default());
         // Time may pass here without anybody sweeping.
         unsound.retain(|violation| violation.invariant != "send.running_has_lease");
         same("audit", &Vec::new(), &unsound)
     }
 
     async fn read(&self) -> Result<(), String> {
+        let options = AuditOptions::default();
+        both!(self, |store| names(store.audit(self.at(), options)));
         let ids: Vec<_> = (1..=self.sends + 1)
             .map(|n| (TenantId::DEFAULT, small::send(n)))
             .collect();
@@ -538,6 +550,23 @@ impl<'a> World<'a> {
         both!(self, |store| store.list_boots(self.at()));
         Ok(())
     }
+}
+
+/// The violated invariants; how their rows are shown is a store's own.
+async fn names(
+    violations: impl Future<Output = StoreResult<Vec<Violation>>>,
+) -> StoreResult<Vec<String>> {
+    let violations = violations.await?;
+    Ok(violations.into_iter().map(|v| v.invariant).collect())
+}
+
+/// A cache that a worker could have: it begins where a window could have begun.
+fn cache(session: &DumpSession, from: u8, length: u8) -> (i64, i64) {
+    let next_seq = session.hot.next_seq;
+    let from = 1 + i64::from(from) % next_seq;
+    let first = session.messages.iter().find(|message| message.seq == from);
+    let from = first.and_then(|m| m.asked_at_seq).unwrap_or(from);
+    (from, from + i64::from(length) % (next_seq - from + 1))
 }
 
 fn spec(agent: &Agent) -> AgentSpec {
