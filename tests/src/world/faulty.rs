@@ -10,7 +10,13 @@ use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
-use mainspring_shared::store::*;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
+    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
+    DeleteOutcome, Dump, Error, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
+    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
+    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+};
 use mainspring_shared::time::Timestamp;
 use tokio::sync::watch;
 
