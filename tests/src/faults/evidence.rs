@@ -264,6 +264,9 @@ fn calls(evidence: &Evidence, found: &mut Vec<String>) {
                 found.push(format!("{} went past the model in round {round}", told.key));
             }
             for pair in mine.windows(2) {
+                if was_spoiled(pair[0]) {
+                    continue;
+                }
                 let fault = excuses.iter().position(|fault| lies_between(fault, pair));
                 if let Some(fault) = fault {
                     excuses.remove(fault);
@@ -313,6 +316,11 @@ fn excuses(faults: &[Fault]) -> Vec<Fault> {
         .collect();
     excuses.sort_by_key(|fault| fault.to.map_or(i64::MAX, |to| to.0));
     excuses
+}
+
+/// Whether the model itself failed, so that it has to be asked again.
+fn was_spoiled(call: &Entry) -> bool {
+    !matches!(call.answer.as_str(), "reply" | "tool_calls")
 }
 
 fn lies_between(fault: &Fault, calls: &[&Entry]) -> bool {

@@ -136,9 +136,11 @@ impl Stand {
             let scheduler = blocking(|| stand.program.scheduler(&format!("scheduler-{n}")))?;
             stand.schedulers.push(scheduler);
         }
-        for _ in 0..recipe.workers {
-            stand.add_worker()?;
+        for n in 0..recipe.workers {
+            let worker = stand.worker(&format!("worker-{n}"))?;
+            stand.workers.push(worker);
         }
+        stand.all_ready()?;
         if let Some(first) = stand.schedulers.first() {
             let server = ("MAINSPRING_SERVER".to_owned(), first.url());
             stand.program.environment.push(server);
@@ -149,8 +151,9 @@ impl Stand {
     /// Starts one more worker.
     pub fn add_worker(&mut self) -> Result<()> {
         let worker = self.worker(&format!("worker-{}", self.workers.len()))?;
+        blocking(|| worker.wait_until_ready())?;
         self.workers.push(worker);
-        blocking(|| self.workers.iter().try_for_each(Process::wait_until_ready))
+        Ok(())
     }
 
     /// Kills a worker with signal 9.

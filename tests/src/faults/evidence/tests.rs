@@ -227,6 +227,14 @@ fn a_repeated_call_needs_a_fault_between() {
 }
 
 #[test]
+fn a_call_that_failed_is_repeated_without_a_fault() {
+    let mut evidence = truth();
+    evidence.calls.insert(1, call(1, 10_900));
+    evidence.calls[0].answer = "fail".into();
+    assert_eq!(violations(&evidence), Vec::<String>::new());
+}
+
+#[test]
 fn one_fault_excuses_one_repeated_call_of_a_send() {
     let thrice = |e: &mut Evidence| {
         e.calls.insert(1, call(1, 10_800));
