@@ -160,7 +160,7 @@ async fn a_send_of_a_killed_worker_is_taken_over_within_the_lease() -> Result<()
             Ok(stand.model.ledger().of_send("one").len() == 2)
         })
         .await?;
-    let took = monotonic() - killed;
+    let took = monotonic().saturating_sub(killed);
     // Not before the lease has run out: till then its owner may be alive. Renewals come every
     // third of the lease, so at least two thirds are left of it.
     ensure!(took > 6_000 * MS, "taken over after {took:?}");

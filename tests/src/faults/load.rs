@@ -182,7 +182,7 @@ impl Client {
     async fn send(&mut self, session: &str, wait: bool) -> Result<()> {
         let n = self.told.len();
         let marker = format!("c{}n{n}", self.number);
-        let calls_tool = n % CALLING == 0;
+        let calls_tool = n.is_multiple_of(CALLING);
         let tool = if calls_tool { "[[tool look {}]] " } else { "" };
         let words = format!("[[send {marker}]] {tool}say {n}");
         let body = json!({ "input": words });
