@@ -242,6 +242,12 @@ impl World {
         }
     }
 
+    /// Lets a send that waits for recovery go on, as a scheduler does; the sweep rings.
+    pub async fn resume(&self, key: SessionKey) -> Option<SendId> {
+        let resumed = self.store.resume_recovery(None, self.boot, key).await;
+        resumed.expect("never fails")
+    }
+
     async fn ring(&self, ready: ReadySession) {
         let lane = Lane {
             pool: ready.pool,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::agent::{AgentSpec, ContextSpec, SendOptions};
+use mainspring_shared::agent::{AgentSpec, ContextSpec, Recovery, SendOptions};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{Role, plain_text};
-use mainspring_shared::send::{SendRecord, SendStatus, StopReason};
+use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::store::{Dump, Store};
 use mainspring_shared::time::Span;
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
@@ -424,6 +424,42 @@ async fn a_send_that_kills_its_workers_ends_and_takes_no_one_along() {
         "{:#?}",
         records[1]
     );
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manual_session_waits_for_resume_after_its_worker_died() {
+    let world = World::new().await;
+    let agent = AgentSpec {
+        recovery: Recovery::Manual,
+        ..AgentSpec::default()
+    };
+    let (resumed, aborted) = (
+        world.session(agent.clone()).await,
+        world.session(agent).await,
+    );
+    let never = FaultPlan {
+        at: usize::MAX,
+        fault: Fault::DieBefore,
+    };
+    let store = Arc::new(Faulty::new(world.store.clone(), never));
+    let _first = world.worker("first", store.clone());
+    let go_on = world.send(resumed, "sleep 8000").await;
+    let give_up = world.send(aborted, "sleep 8000").await;
+    world.pass(Duration::from_secs(1)).await;
+    store.kill();
+    let _second = world.worker("second", world.store.clone());
+    world.pass(Duration::from_mins(5)).await;
+    for id in [go_on, give_up] {
+        let record = world.record(id).await;
+        assert_eq!(record.waiting_on, Some(WaitingOn::Recovery), "{record:#?}");
+    }
+    assert_eq!(world.resume(resumed).await, Some(go_on));
+    world.cancel(aborted, give_up).await;
+    let records = world.settle(&[go_on, give_up]).await;
+    assert_eq!(answer(&records[0]).2, "echo: sleep 8000");
+    assert_eq!(answer(&records[1]).0, SendStatus::Cancelled);
+    assert_eq!(world.resume(resumed).await, None);
     world.audit().await;
 }
 

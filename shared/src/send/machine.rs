@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::agent::Recovery;
 use crate::error::Code;
 use crate::retry;
 use crate::send::{StopReason, WaitingOn};
@@ -21,6 +22,8 @@ pub struct Rules {
     pub retry: retry::Policy,
     /// Waits longer than this park the send instead of holding the worker's memory.
     pub hold_max: Duration,
+    /// What happens to a round that a dead worker left open.
+    pub recovery: Recovery,
 }
 
 /// Where a running send stands.
@@ -142,8 +145,8 @@ pub enum Command {
     Park {
         /// What it waits for.
         on: WaitingOn,
-        /// How long.
-        after: Duration,
+        /// How long; until someone acts when absent.
+        after: Option<Duration>,
     },
     /// Give the session back with the send as it is, and ring.
     Release,
@@ -237,6 +240,10 @@ fn end(end: End) -> Option<Step> {
     step(State::Ending, [Command::End(end)])
 }
 
+fn park(on: WaitingOn, after: Option<Duration>) -> Option<Step> {
+    step(State::Parking, [Command::Park { on, after }])
+}
+
 fn abort_and_end(why: End) -> Option<Step> {
     step(State::Ending, [Command::AbortAsking, Command::End(why)])
 }
@@ -245,6 +252,11 @@ const DEADLINE: End = End::Failed(StopReason::Deadline, Code::SendDeadline);
 
 fn taken(rounds: u32, attempts: u32, crashes: u32, event: Event, rules: &Rules) -> Option<Step> {
     match event {
+        // Parking is a durable step, after which deaths are counted anew: a send that someone
+        // resumes goes on.
+        Event::Begun if crashes > 0 && rules.recovery == Recovery::Manual => {
+            park(WaitingOn::Recovery, None)
+        }
         Event::Begun if crashes >= rules.crashes_max => end(End::Failed(
             StopReason::WorkerCrashLimit,
             Code::SendWorkerCrashLimit,
@@ -300,11 +312,7 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
             match wait {
                 None => end(End::Failed(StopReason::ProviderError, code)),
                 Some(wait) if draining || wait > rules.hold_max => {
-                    let park = Command::Park {
-                        on: WaitingOn::Retry,
-                        after: wait,
-                    };
-                    step(State::Parking, [park])
+                    park(WaitingOn::Retry, Some(wait))
                 }
                 Some(wait) => step(State::BackingOff { round, attempt }, [Command::Wait(wait)]),
             }
@@ -345,13 +353,7 @@ fn backing_off(round: u32, attempt: u32, event: Event) -> Option<Step> {
         Event::CancelRaised => end(End::Cancelled),
         Event::DeadlinePassed => end(DEADLINE),
         // Parked rather than released, so that the failed attempts stay counted.
-        Event::DrainAsked | Event::DrainOver => {
-            let park = Command::Park {
-                on: WaitingOn::Retry,
-                after: Duration::ZERO,
-            };
-            step(State::Parking, [park])
-        }
+        Event::DrainAsked | Event::DrainOver => park(WaitingOn::Retry, Some(Duration::ZERO)),
         Event::Begun
         | Event::Replied(_)
         | Event::Failed { .. }

@@ -9,16 +9,16 @@ use mainspring_shared::store::{
     Target,
 };
 use mainspring_shared::time::Timestamp;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::columns::{KeyColumns, json, metadata, text};
 use crate::group::{Group, drive};
-use crate::retry::{Fault, PgQuery, sql};
+use crate::retry::{Fault, PgQuery, Pool, sql};
 use crate::rows::{Fields, priority_number};
 
 pub(crate) async fn accept(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     boot: BootId,
     items: Vec<AcceptSend>,
@@ -29,6 +29,15 @@ pub(crate) async fn accept(
 struct Accept {
     at: Option<Timestamp>,
     boot: BootId,
+}
+
+/// The sessions of the sends that share a statement.
+#[derive(Default)]
+struct Seen {
+    /// Those that it creates.
+    created: BTreeSet<SessionKey>,
+    /// Those with sends that may be repeats.
+    keyed: BTreeSet<SessionKey>,
 }
 
 /// What the statement said of an item.
@@ -42,13 +51,23 @@ enum Said {
 impl Group for Accept {
     type Item = AcceptSend;
     type Outcome = AcceptOutcome;
+    type Seen = Seen;
 
-    /// Sends to a session that the same statement creates would not find it.
-    fn clashes(&self, item: &AcceptSend, seen: &mut BTreeSet<SessionKey>) -> bool {
-        match &item.target {
-            Target::Existing(key) => seen.contains(key),
-            Target::New(new) => !seen.insert(new.key),
+    /// Sends to a session that the same statement creates would not find it, and one that wants no
+    /// other beside it would take a repeat, which is not stored again, for another.
+    fn clashes(&self, item: &AcceptSend, seen: &mut Seen) -> bool {
+        let key = item.target.key();
+        let alone = item.options.on_busy == OnBusy::Reject;
+        if seen.created.contains(&key) || (alone && seen.keyed.contains(&key)) {
+            return true;
         }
+        if let Target::New(_) = item.target {
+            seen.created.insert(key);
+        }
+        if item.idempotency.is_some() {
+            seen.keyed.insert(key);
+        }
+        false
     }
 
     async fn run(

@@ -2,9 +2,8 @@
 
 use mainspring_shared::store::{AuditOptions, Result, Violation};
 use mainspring_shared::time::Timestamp;
-use sqlx::PgPool;
 
-use crate::retry::{PgQuery, fetch};
+use crate::retry::{PgQuery, Pool, fetch};
 use crate::rows::Fields;
 
 macro_rules! audit {
@@ -34,7 +33,7 @@ const AUDITS: &[(&str, &str)] = &[
 
 /// Runs every invariant; each query sees one snapshot, so live traffic does not confuse it.
 pub(crate) async fn audit(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     options: AuditOptions,
 ) -> Result<Vec<Violation>> {

@@ -5,17 +5,16 @@ use std::time::Duration;
 use mainspring_shared::id::BootId;
 use mainspring_shared::store::{BootRecord, NewBoot, Renewal, Result};
 use mainspring_shared::time::Timestamp;
-use sqlx::PgPool;
 
 use crate::claim::Doubtful;
 use crate::columns::text;
-use crate::retry::{execute, fetch, sql};
+use crate::retry::{Pool, execute, fetch, sql};
 use crate::rows::Fields;
 
 /// How long an ended boot stays in the list.
 const SHOWN_FOR: Duration = Duration::from_mins(10);
 
-pub(crate) async fn register(pool: &PgPool, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
+pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
     let concurrency = i32::try_from(boot.concurrency).unwrap_or(i32::MAX);
     execute(pool, || {
         sql!("boots/register")
@@ -34,7 +33,7 @@ pub(crate) async fn register(pool: &PgPool, at: Option<Timestamp>, boot: NewBoot
 /// The renewal commits asynchronously: lost with a crash of the server, it costs the boot its
 /// life, and nothing else.
 pub(crate) async fn renew(
-    pool: &PgPool,
+    pool: &Pool,
     doubtful: &Doubtful,
     at: Option<Timestamp>,
     boot: BootId,
@@ -65,7 +64,7 @@ pub(crate) async fn renew(
     Ok(Renewal::Renewed { signals })
 }
 
-pub(crate) async fn stop(pool: &PgPool, at: Option<Timestamp>, boot: BootId) -> Result<()> {
+pub(crate) async fn stop(pool: &Pool, at: Option<Timestamp>, boot: BootId) -> Result<()> {
     execute(pool, || {
         sql!("boots/stop").bind(at.map(|at| at.0)).bind(boot.0)
     })
@@ -73,7 +72,7 @@ pub(crate) async fn stop(pool: &PgPool, at: Option<Timestamp>, boot: BootId) -> 
     .map(|_| ())
 }
 
-pub(crate) async fn list(pool: &PgPool, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
+pub(crate) async fn list(pool: &Pool, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
     let rows = fetch(pool, || {
         sql!("boots/list")
             .bind(at.map(|at| at.0))

@@ -7,28 +7,25 @@ use mainspring_shared::send::{SendResult, SendStatus, WaitingOn};
 use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::store::{CancelOutcome, Result};
 use mainspring_shared::time::Timestamp;
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection};
 
 use crate::ledger::{Active, Ledger, homes};
-use crate::retry::{Attempts, Fault, Verdict, sql};
+use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, send_columns};
 
 pub(crate) async fn cancel(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     boot: BootId,
     items: &[(TenantId, SendId)],
 ) -> Result<Vec<CancelOutcome>> {
     let mut attempts = Attempts::default();
     loop {
-        let cancelled = match attempts.connection(pool).await {
-            Ok(mut connection) => {
-                let was_lost = attempts.any_lost();
-                cancel_once(&mut connection, at, boot, items, was_lost).await
-            }
-            Err(fault) => Err(fault),
-        };
-        match cancelled {
+        let was_lost = attempts.any_lost();
+        let cancelled = attempts.on(pool, async |connection| {
+            cancel_once(connection, at, boot, items, was_lost).await
+        });
+        match cancelled.await {
             Ok(outcomes) => return Ok(outcomes),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
@@ -130,18 +127,17 @@ async fn finished_by(
 
 /// Makes a session ready whose send waits for a person's word after a worker's death.
 pub(crate) async fn resume_recovery(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     boot: BootId,
     key: SessionKey,
 ) -> Result<Option<SendId>> {
     let mut attempts = Attempts::default();
     loop {
-        let resumed = match attempts.connection(pool).await {
-            Ok(mut connection) => resume_once(&mut connection, at, boot, key).await,
-            Err(fault) => Err(fault),
-        };
-        match resumed {
+        let resumed = attempts.on(pool, async |connection| {
+            resume_once(connection, at, boot, key).await
+        });
+        match resumed.await {
             Ok(send) => return Ok(send),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}

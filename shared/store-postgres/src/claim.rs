@@ -11,11 +11,11 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::group::{Group, drive};
-use crate::retry::{Fault, execute, sql};
+use crate::retry::{Fault, Pool, execute, sql};
 use crate::rows::{Fields, key_columns};
 
 /// Grants that may have been made although their claim failed, so that nobody works on them while
@@ -34,7 +34,7 @@ impl Doubtful {
     }
 
     /// Gives the grants back. What cannot be given back now is kept for the next time.
-    pub(crate) async fn give_back(&self, pool: &PgPool) -> Result<()> {
+    pub(crate) async fn give_back(&self, pool: &Pool) -> Result<()> {
         let grants = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if grants.is_empty() {
             return Ok(());
@@ -58,7 +58,7 @@ impl Doubtful {
 }
 
 pub(crate) async fn claim(
-    pool: &PgPool,
+    pool: &Pool,
     doubtful: &Doubtful,
     at: Option<Timestamp>,
     boot: BootId,
@@ -79,6 +79,7 @@ struct Claim {
 impl Group for Claim {
     type Item = ClaimSession;
     type Outcome = ClaimOutcome;
+    type Seen = BTreeSet<SessionKey>;
 
     fn clashes(&self, item: &ClaimSession, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.key)

@@ -9,7 +9,7 @@ use mainspring_shared::store::{
     CompleteOutcome, CompleteSend, Completed, Counters, ReadySession, Result, StartedSend, Then,
 };
 use mainspring_shared::time::Timestamp;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::claim::started;
@@ -18,11 +18,11 @@ use crate::columns::{
 };
 use crate::group::{Group, drive};
 use crate::park::{Written, read_written};
-use crate::retry::{Fault, PgQuery, sql};
+use crate::retry::{Fault, PgQuery, Pool, sql};
 use crate::rows::{Fields, key_columns};
 
 pub(crate) async fn complete(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     items: Vec<CompleteSend>,
 ) -> Result<Vec<CompleteOutcome>> {
@@ -36,6 +36,7 @@ struct Complete {
 impl Group for Complete {
     type Item = CompleteSend;
     type Outcome = CompleteOutcome;
+    type Seen = BTreeSet<SessionKey>;
 
     fn clashes(&self, item: &CompleteSend, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.key)

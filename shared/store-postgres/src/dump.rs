@@ -5,20 +5,17 @@ use std::collections::BTreeMap;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::store::{Dump, DumpHot, DumpSession, Result};
 use sqlx::postgres::PgRow;
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection};
 
 use crate::ledger::Hot;
-use crate::retry::{Attempts, Fault, Verdict, sql};
+use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::Fields;
 
-pub(crate) async fn dump(pool: &PgPool) -> Result<Dump> {
+pub(crate) async fn dump(pool: &Pool) -> Result<Dump> {
     let mut attempts = Attempts::default();
     loop {
-        let dump = match attempts.connection(pool).await {
-            Ok(mut connection) => dump_once(&mut connection).await,
-            Err(fault) => Err(fault),
-        };
-        match dump {
+        let dump = attempts.on(pool, async |connection| dump_once(connection).await);
+        match dump.await {
             Ok(dump) => return Ok(dump),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}

@@ -1,16 +1,13 @@
 //! Groups: items of different sessions that share a statement and a commit, each with an outcome of
 //! its own.
 
-use std::collections::BTreeSet;
-
-use mainspring_shared::id::SessionKey;
 use mainspring_shared::store::{
     AcceptOutcome, AppendOutcome, ClaimOutcome, CompleteOutcome, CreateOutcome, Error, ParkOutcome,
     Result,
 };
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 
-use crate::retry::{Attempts, Fault, Verdict};
+use crate::retry::{Attempts, Fault, Pool, Verdict};
 
 /// Statements for one group, beyond those that settle an item each.
 const PASSES_SPARE: usize = 8;
@@ -22,9 +19,12 @@ pub(crate) trait Group: Sync {
     /// What became of it.
     type Outcome: Send + Effect;
 
-    /// Whether an item must not share a statement with those before it, whose sessions `seen`
-    /// collects.
-    fn clashes(&self, item: &Self::Item, seen: &mut BTreeSet<SessionKey>) -> bool;
+    /// What is remembered of the items that share a statement.
+    type Seen: Default;
+
+    /// Whether an item must not share a statement with those before it, of which `seen` tells;
+    /// otherwise it joins them.
+    fn clashes(&self, item: &Self::Item, seen: &mut Self::Seen) -> bool;
 
     /// Runs a group in one transaction. An item without an outcome left nothing behind and has to
     /// be run again.
@@ -91,7 +91,7 @@ impl Effect for ParkOutcome {
 /// Runs items in as few transactions as possible, in order, and returns an outcome for each. An
 /// item's bad data fails the call only after its neighbours have been served.
 pub(crate) async fn drive<G: Group>(
-    pool: &PgPool,
+    pool: &Pool,
     group: &G,
     items: &[G::Item],
 ) -> Result<Vec<G::Outcome>> {
@@ -156,11 +156,11 @@ pub(crate) async fn drive<G: Group>(
 fn split<G: Group>(group: &G, items: &[G::Item]) -> Vec<Vec<usize>> {
     let mut batches = Vec::new();
     let mut batch = Vec::new();
-    let mut seen = BTreeSet::new();
+    let mut seen = G::Seen::default();
     for (index, item) in items.iter().enumerate() {
         if group.clashes(item, &mut seen) {
             batches.push(std::mem::take(&mut batch));
-            seen.clear();
+            seen = G::Seen::default();
             group.clashes(item, &mut seen);
         }
         batch.push(index);
@@ -172,20 +172,20 @@ fn split<G: Group>(group: &G, items: &[G::Item]) -> Vec<Vec<usize>> {
 }
 
 async fn run<G: Group>(
-    pool: &PgPool,
+    pool: &Pool,
     attempts: &Attempts,
     group: &G,
     items: &[&G::Item],
 ) -> std::result::Result<Vec<Option<G::Outcome>>, Fault> {
-    let mut connection = attempts.connection(pool).await?;
-    group.run(&mut connection, items).await
+    let run = async |connection: &mut PgConnection| group.run(connection, items).await;
+    attempts.on(pool, run).await
 }
 
 /// Looks for effects of earlier attempts behind outcomes that tell of none. A statement whose
 /// connection broke may go on in the server: when it was read back it had stored nothing, then it
 /// came first, and the next attempt found its work done or its sessions taken, by itself.
 async fn confirmed<G: Group>(
-    pool: &PgPool,
+    pool: &Pool,
     attempts: &mut Attempts,
     group: &G,
     items: &[&G::Item],
@@ -212,17 +212,14 @@ async fn confirmed<G: Group>(
 }
 
 async fn read_back<G: Group>(
-    pool: &PgPool,
+    pool: &Pool,
     attempts: &mut Attempts,
     group: &G,
     items: &[&G::Item],
 ) -> Result<Vec<Option<G::Outcome>>> {
     loop {
-        let read = match attempts.connection(pool).await {
-            Ok(mut connection) => group.read_back(&mut connection, items).await,
-            Err(fault) => Err(fault),
-        };
-        match read {
+        let read = async |connection: &mut PgConnection| group.read_back(connection, items).await;
+        match attempts.on(pool, read).await {
             Ok(known) => return Ok(known),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}

@@ -10,16 +10,16 @@ use mainspring_shared::store::{
     Counters, ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, Result,
 };
 use mainspring_shared::time::Timestamp;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::columns::{LeaseColumns, TotalColumns, UsageColumns, ord};
 use crate::group::{Group, drive};
-use crate::retry::{Attempts, Fault, Verdict, sql};
+use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 
 pub(crate) async fn park(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     items: Vec<ParkSend>,
 ) -> Result<Vec<ParkOutcome>> {
@@ -33,6 +33,7 @@ struct Park {
 impl Group for Park {
     type Item = ParkSend;
     type Outcome = ParkOutcome;
+    type Seen = BTreeSet<SessionKey>;
 
     fn clashes(&self, item: &ParkSend, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.key)
@@ -110,7 +111,7 @@ impl Group for Park {
 }
 
 /// Gives leases back. After a commit whose answer was lost, an absent lease counts as given back.
-pub(crate) async fn release(pool: &PgPool, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
+pub(crate) async fn release(pool: &Pool, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
     let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
     let tokens: Vec<Uuid> = items.iter().map(|item| item.lease.token.0).collect();
     let mut attempts = Attempts::default();
@@ -119,11 +120,8 @@ pub(crate) async fn release(pool: &PgPool, items: Vec<ReleaseSession>) -> Result
             .bind(tenants.clone())
             .bind(sessions.clone())
             .bind(tokens.clone());
-        let released = match attempts.connection(pool).await {
-            Ok(mut connection) => query.fetch_all(&mut *connection).await.map_err(Fault::from),
-            Err(fault) => Err(fault),
-        };
-        match released {
+        let released = attempts.on(pool, async |connection| Ok(query.fetch_all(connection).await?));
+        match released.await {
             Ok(rows) => {
                 let mut held = vec![attempts.any_lost(); items.len()];
                 for row in &rows {

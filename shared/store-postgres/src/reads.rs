@@ -10,19 +10,18 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use serde_json::{Map, Value};
-use sqlx::PgPool;
 
 use crate::columns::{metadata, text};
 use crate::migrate::compare;
-use crate::retry::{fetch, sql};
+use crate::retry::{Pool, fetch, sql};
 use crate::rows::{Fields, send_columns, sends_in_order};
 
-pub(crate) async fn now(pool: &PgPool) -> Result<Timestamp> {
+pub(crate) async fn now(pool: &Pool) -> Result<Timestamp> {
     Ok(server(pool, 0).await?.now)
 }
 
 /// The server, whose schema must be the one that this program needs.
-pub(crate) async fn check(pool: &PgPool) -> Result<ServerInfo> {
+pub(crate) async fn check(pool: &Pool) -> Result<ServerInfo> {
     let rows = fetch(pool, || sql!("reads/schema")).await?;
     let mut schema = 0;
     for row in &rows {
@@ -32,7 +31,7 @@ pub(crate) async fn check(pool: &PgPool) -> Result<ServerInfo> {
     server(pool, schema).await
 }
 
-async fn server(pool: &PgPool, schema: i64) -> Result<ServerInfo> {
+async fn server(pool: &Pool, schema: i64) -> Result<ServerInfo> {
     let rows = fetch(pool, || sql!("reads/server")).await?;
     let mut info = ServerInfo {
         server: "postgres".to_owned(),
@@ -49,7 +48,7 @@ async fn server(pool: &PgPool, schema: i64) -> Result<ServerInfo> {
 }
 
 pub(crate) async fn sends(
-    pool: &PgPool,
+    pool: &Pool,
     ids: &[(TenantId, SendId)],
 ) -> Result<Vec<Option<SendRecord>>> {
     if ids.is_empty() {
@@ -63,7 +62,7 @@ pub(crate) async fn sends(
     sends_in_order(&rows, ids.len())
 }
 
-pub(crate) async fn session(pool: &PgPool, key: SessionKey) -> Result<Option<SessionRecord>> {
+pub(crate) async fn session(pool: &Pool, key: SessionKey) -> Result<Option<SessionRecord>> {
     let rows = fetch(pool, || {
         sql!("sessions/get")
             .bind(key.tenant.0)
@@ -77,7 +76,7 @@ pub(crate) async fn session(pool: &PgPool, key: SessionKey) -> Result<Option<Ses
 }
 
 pub(crate) async fn list_sessions(
-    pool: &PgPool,
+    pool: &Pool,
     query: &ListSessions,
 ) -> Result<Page<SessionRecord>> {
     let wanted = query.metadata.iter();
@@ -102,7 +101,7 @@ pub(crate) async fn list_sessions(
     Ok(page(records, query.limit))
 }
 
-pub(crate) async fn list_sends(pool: &PgPool, query: &ListSends) -> Result<Page<SendRecord>> {
+pub(crate) async fn list_sends(pool: &Pool, query: &ListSends) -> Result<Page<SendRecord>> {
     let rows = fetch(pool, || {
         sql!("sends/list")
             .bind(query.tenant.0)
@@ -128,7 +127,7 @@ fn page<T>(mut data: Vec<T>, limit: u32) -> Page<T> {
     Page { data, more }
 }
 
-pub(crate) async fn messages(pool: &PgPool, query: ReadMessages) -> Result<Vec<Message>> {
+pub(crate) async fn messages(pool: &Pool, query: ReadMessages) -> Result<Vec<Message>> {
     let rows = fetch(pool, || {
         sql!("sessions/messages")
             .bind(query.key.tenant.0)
@@ -146,7 +145,7 @@ pub(crate) async fn messages(pool: &PgPool, query: ReadMessages) -> Result<Vec<M
 }
 
 pub(crate) async fn steps(
-    pool: &PgPool,
+    pool: &Pool,
     key: SessionKey,
     after: i64,
     limit: u32,
@@ -166,7 +165,7 @@ pub(crate) async fn steps(
 
 /// Per pool, by name; only `only` where given.
 pub(crate) async fn queue_stats(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     only: Option<&str>,
 ) -> Result<Vec<QueueStats>> {
@@ -189,7 +188,7 @@ pub(crate) async fn queue_stats(
 }
 
 pub(crate) async fn scaling(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     name: &str,
 ) -> Result<ScalingStats> {

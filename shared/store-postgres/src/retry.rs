@@ -4,7 +4,8 @@ use mainspring_shared::store::{Error, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{Connection, PgPool, Postgres};
+use sqlx::{Connection, PgConnection, PgPool, Postgres};
+use tokio::time::timeout;
 
 /// A statement with its arguments.
 pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
@@ -22,6 +23,20 @@ const CONFLICTS_MAX: u32 = 5;
 /// Attempts after a connection broke: the one that broke may have been the last of a restarted
 /// server's, the next is known to be new.
 const LOSSES_MAX: u32 = 2;
+
+/// Connections, and how long it is worth waiting for an answer on one. A server that is gone without
+/// a word, as one that lost its power or its network is, closes nothing: without an end to the wait,
+/// whoever asked it last would wait for ever.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    /// The connections.
+    pub(crate) connections: PgPool,
+    /// More than the server works on one statement.
+    pub(crate) patience: Duration,
+}
+
+/// How long a server may take to say that it is there.
+const PING_MAX: Duration = Duration::from_secs(2);
 
 /// What went wrong inside a step.
 #[derive(Debug)]
@@ -172,9 +187,27 @@ impl Attempts {
         }
     }
 
+    /// Works on a connection. When there is no answer, the connection is given up: it is unknown
+    /// whether the work took effect.
+    pub(crate) async fn on<T>(
+        &self,
+        pool: &Pool,
+        work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, Fault>,
+    ) -> std::result::Result<T, Fault> {
+        let mut connection = self.connection(&pool.connections).await?;
+        match timeout(pool.patience, work(&mut connection)).await {
+            Ok(done) => done,
+            Err(_) => {
+                // It must not go back to the pool.
+                drop(connection.detach());
+                Err(no_answer().into())
+            }
+        }
+    }
+
     /// A connection. After a loss the others of the pool may be broken, too: then only one that
     /// answers is handed out.
-    pub(crate) async fn connection(
+    async fn connection(
         &self,
         pool: &PgPool,
     ) -> std::result::Result<PoolConnection<Postgres>, Fault> {
@@ -184,14 +217,15 @@ impl Attempts {
             if self.losses == 0 {
                 return Ok(connection);
             }
-            match connection.ping().await {
+            let answer = timeout(PING_MAX, connection.ping()).await;
+            match answer.unwrap_or_else(|_| Err(no_answer())) {
                 Ok(()) => return Ok(connection),
                 Err(error) if broken > pool.options().get_max_connections() => {
+                    drop(connection.detach());
                     return Err(error.into());
                 }
                 Err(_) => {
                     broken += 1;
-                    // It must not go back to the pool.
                     drop(connection.detach());
                 }
             }
@@ -199,11 +233,17 @@ impl Attempts {
     }
 }
 
+fn no_answer() -> sqlx::Error {
+    sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
+}
+
 /// Runs a statement that may run twice, and returns its rows.
-pub(crate) async fn fetch(pool: &PgPool, make: impl Fn() -> PgQuery) -> Result<Vec<PgRow>> {
+pub(crate) async fn fetch(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<Vec<PgRow>> {
     let mut attempts = Attempts::default();
     loop {
-        match fetch_once(pool, &attempts, make()).await {
+        let query = make();
+        let fetched = attempts.on(pool, async |connection| Ok(query.fetch_all(connection).await?));
+        match fetched.await {
             Ok(rows) => return Ok(rows),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
@@ -214,14 +254,12 @@ pub(crate) async fn fetch(pool: &PgPool, make: impl Fn() -> PgQuery) -> Result<V
 }
 
 /// Runs a statement that may run twice, and returns how many rows it changed.
-pub(crate) async fn execute(pool: &PgPool, make: impl Fn() -> PgQuery) -> Result<u64> {
+pub(crate) async fn execute(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<u64> {
     let mut attempts = Attempts::default();
     loop {
-        let done = match attempts.connection(pool).await {
-            Ok(mut connection) => make().execute(&mut *connection).await.map_err(Fault::from),
-            Err(fault) => Err(fault),
-        };
-        match done {
+        let query = make();
+        let done = attempts.on(pool, async |connection| Ok(query.execute(connection).await?));
+        match done.await {
             Ok(done) => return Ok(done.rows_affected()),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
@@ -229,13 +267,4 @@ pub(crate) async fn execute(pool: &PgPool, make: impl Fn() -> PgQuery) -> Result
             },
         }
     }
-}
-
-async fn fetch_once(
-    pool: &PgPool,
-    attempts: &Attempts,
-    query: PgQuery,
-) -> std::result::Result<Vec<PgRow>, Fault> {
-    let mut connection = attempts.connection(pool).await?;
-    Ok(query.fetch_all(&mut *connection).await?)
 }

@@ -6,18 +6,18 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{AppendOutcome, AppendRound, Counters, Result};
 use mainspring_shared::time::Timestamp;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 
 use crate::columns::{
     CallColumns, LeaseColumns, MessageColumns, TotalColumns, UsageColumns, ord, ref_members,
 };
 use crate::group::{Group, drive};
 use crate::park::{Written, read_written};
-use crate::retry::{Fault, sql};
+use crate::retry::{Fault, Pool, sql};
 use crate::rows::Fields;
 
 pub(crate) async fn append(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     items: Vec<AppendRound>,
 ) -> Result<Vec<AppendOutcome>> {
@@ -31,6 +31,7 @@ struct Append {
 impl Group for Append {
     type Item = AppendRound;
     type Outcome = AppendOutcome;
+    type Seen = BTreeSet<SessionKey>;
 
     fn clashes(&self, item: &AppendRound, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.key)

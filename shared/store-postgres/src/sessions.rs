@@ -11,18 +11,18 @@ use mainspring_shared::store::{
     UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, json, metadata, text};
 use crate::group::{Group, drive};
 use crate::ledger::{Active, Ledger};
-use crate::retry::{Attempts, Fault, Verdict, sql};
+use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 
 pub(crate) async fn create(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     items: Vec<(NewSession, Option<IdempotencyKey>)>,
 ) -> Result<Vec<CreateOutcome>> {
@@ -36,6 +36,7 @@ struct Create {
 impl Group for Create {
     type Item = (NewSession, Option<IdempotencyKey>);
     type Outcome = CreateOutcome;
+    type Seen = BTreeSet<SessionKey>;
 
     fn clashes(&self, item: &Self::Item, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.0.key)
@@ -168,18 +169,17 @@ async fn read(
 }
 
 pub(crate) async fn update(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     key: SessionKey,
     patch: &SessionPatch,
 ) -> Result<UpdateOutcome> {
     let mut attempts = Attempts::default();
     loop {
-        let updated = match attempts.connection(pool).await {
-            Ok(mut connection) => update_once(&mut connection, at, key, patch).await,
-            Err(fault) => Err(fault),
-        };
-        match updated {
+        let updated = attempts.on(pool, async |connection| {
+            update_once(connection, at, key, patch).await
+        });
+        match updated.await {
             Ok(outcome) => return Ok(outcome),
             // A repeat stores the same agent as one more version: the same session, read twice.
             Err(fault) => match attempts.weigh(fault)? {
@@ -231,20 +231,18 @@ async fn update_once(
 }
 
 pub(crate) async fn delete(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     key: SessionKey,
     boot: BootId,
 ) -> Result<DeleteOutcome> {
     let mut attempts = Attempts::default();
     loop {
-        let deleted = match attempts.connection(pool).await {
-            Ok(mut connection) => {
-                delete_once(&mut connection, at, key, boot, attempts.any_lost()).await
-            }
-            Err(fault) => Err(fault),
-        };
-        match deleted {
+        let was_lost = attempts.any_lost();
+        let deleted = attempts.on(pool, async |connection| {
+            delete_once(connection, at, key, boot, was_lost).await
+        });
+        match deleted.await {
             Ok(outcome) => return Ok(outcome),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}

@@ -5,10 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use mainspring_shared::store::Result;
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::retry::refused;
+use crate::retry::{Pool, refused};
 
 /// What happens to the schema when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,11 +81,11 @@ impl fmt::Debug for Settings {
 #[derive(Debug, Clone)]
 pub(crate) struct Pools {
     /// Commits are on disk when they are answered.
-    pub(crate) writers: PgPool,
+    pub(crate) writers: Pool,
     /// Commits are on disk soon after they are answered.
-    pub(crate) claimers: PgPool,
+    pub(crate) claimers: Pool,
     /// Read-only, with plans made for the question at hand.
-    pub(crate) readers: PgPool,
+    pub(crate) readers: Pool,
 }
 
 /// Every table lookup of the steps is by key. Generic plans save planning them again, and these
@@ -101,6 +100,9 @@ const KEYED: [(&str, &str); 7] = [
     ("lock_timeout", "2s"),
 ];
 
+/// How long an answer may be on its way.
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
+
 /// Opens the pools; connections are made when they are needed.
 pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
     let keyed = settings
@@ -112,21 +114,27 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
         ("default_transaction_read_only", "on".to_owned()),
         ("statement_timeout", millis(settings.read_timeout)),
     ]);
-    let pool = |connections: u32, options| {
-        PgPoolOptions::new()
+    let pool = |connections: u32, timeout: Duration, options| {
+        let pool = PgPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(settings.acquire_timeout)
             .test_before_acquire(false)
             .max_lifetime(Duration::from_mins(30))
-            .connect_lazy_with(options)
+            .connect_lazy_with(options);
+        Pool {
+            connections: pool,
+            patience: timeout + ON_ITS_WAY,
+        }
     };
+    let timeout = settings.statement_timeout;
     Ok(Pools {
-        writers: pool(settings.writers, keyed.clone()),
+        writers: pool(settings.writers, timeout, keyed.clone()),
         claimers: pool(
             settings.claimers,
+            timeout,
             keyed.options([("synchronous_commit", "off")]),
         ),
-        readers: pool(settings.readers, readers),
+        readers: pool(settings.readers, settings.read_timeout, readers),
     })
 }
 

@@ -47,9 +47,9 @@ impl PostgresStore {
 
     /// Closes every connection, once those in use are done.
     pub async fn close(&self) {
-        self.pools.writers.close().await;
-        self.pools.claimers.close().await;
-        self.pools.readers.close().await;
+        self.pools.writers.connections.close().await;
+        self.pools.claimers.connections.close().await;
+        self.pools.readers.connections.close().await;
     }
 }
 

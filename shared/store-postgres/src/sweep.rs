@@ -7,11 +7,11 @@ use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason};
 use mainspring_shared::store::{AlarmSweep, Result, SweepReady, Swept};
 use mainspring_shared::time::Timestamp;
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::ledger::{Ledger, now};
-use crate::retry::{Attempts, Fault, Verdict, execute, fetch, sql};
+use crate::retry::{Attempts, Fault, Pool, Verdict, execute, fetch, sql};
 use crate::rows::Fields;
 
 /// Rows that one call of the retention deletes of each kind.
@@ -20,7 +20,7 @@ const RETENTION_ROWS: i64 = 1_000;
 /// Ready sessions without a live owner, oldest first. One row more than asked for tells whether
 /// more follow.
 pub(crate) async fn ready(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     query: &SweepReady,
 ) -> Result<Swept> {
@@ -56,18 +56,17 @@ pub(crate) async fn ready(
 /// Serves due alarms, oldest first. What someone else has locked is left to him or to the next
 /// sweep.
 pub(crate) async fn alarms(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     boot: BootId,
     limit: u32,
 ) -> Result<AlarmSweep> {
     let mut attempts = Attempts::default();
     loop {
-        let swept = match attempts.connection(pool).await {
-            Ok(mut connection) => alarms_once(&mut connection, at, boot, limit).await,
-            Err(fault) => Err(fault),
-        };
-        match swept {
+        let swept = attempts.on(pool, async |connection| {
+            alarms_once(connection, at, boot, limit).await
+        });
+        match swept.await {
             Ok(sweep) => return Ok(sweep),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
@@ -184,7 +183,7 @@ fn past_deadline() -> SendResult {
 }
 
 /// Deletes a bounded number of old idempotency keys and of boots that ended long ago.
-pub(crate) async fn retention(pool: &PgPool, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+pub(crate) async fn retention(pool: &Pool, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
     let at = at.map(|at| at.0);
     let keep = keep.as_millis() as i64;
     let keys = execute(pool, || {

@@ -28,6 +28,7 @@ pub(super) fn rules(send: &StartedSend, config: &WorkerConfig) -> Rules {
         crashes_max: config.crashes_max,
         retry: config.retry,
         hold_max: config.hold_max,
+        recovery: send.agent.recovery,
     }
 }
 

@@ -14,7 +14,33 @@ const RULES: Rules = Rules {
         retry_after_max: Duration::from_mins(10),
     },
     hold_max: Duration::from_secs(5),
+    recovery: Recovery::Auto,
 };
+
+#[test]
+fn a_manual_session_waits_for_someone_after_a_death_and_only_then() {
+    let rules = Rules {
+        recovery: Recovery::Manual,
+        ..RULES
+    };
+    let taken = |crashes| State::Taken {
+        rounds: 1,
+        attempts: 0,
+        crashes,
+    };
+    let begin = |crashes| transition(&taken(crashes), Event::Begun, &rules).expect("is legal");
+    let park = Command::Park {
+        on: WaitingOn::Recovery,
+        after: None,
+    };
+    assert_eq!(begin(1).commands, [park]);
+    assert_eq!(begin(9).commands, [park]);
+    let ask = Command::Ask {
+        round: 1,
+        attempt: 1,
+    };
+    assert_eq!(begin(0).commands, [ask]);
+}
 
 fn states() -> Vec<(&'static str, State)> {
     vec![

@@ -123,7 +123,7 @@ async fn deadlines_end_what_nobody_runs_and_leave_the_rest_to_its_worker() {
             lease: claimed.lease,
             send_id: waits,
             on: WaitingOn::Retry,
-            until: ParkUntil::After(Duration::from_secs(60)),
+            until: ParkUntil::After(Duration::from_mins(1)),
             usage: Vec::new(),
             totals: totals(0),
         };

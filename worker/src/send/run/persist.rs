@@ -168,13 +168,13 @@ impl Run<'_> {
         }
     }
 
-    pub(super) async fn park(&mut self, on: WaitingOn, after: Duration) -> Event {
+    pub(super) async fn park(&mut self, on: WaitingOn, after: Option<Duration>) -> Event {
         let item = ParkSend {
             key: self.key,
             lease: self.lease,
             send_id: self.send.record.id,
             on,
-            until: ParkUntil::After(after),
+            until: after.map_or(ParkUntil::Asked, ParkUntil::After),
             usage: self.unpaid.clone(),
             totals: self.totals,
         };
