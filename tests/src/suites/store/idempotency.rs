@@ -1,9 +1,10 @@
 //! Repeated requests.
 
+use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, CreateOutcome, IdempotencyKey, NewSession, SessionPatch, Store,
-    Target,
+    AcceptOutcome, AcceptSend, CreateOutcome, IdempotencyKey, NewSession, RefuseReason,
+    SessionPatch, Store, Target,
 };
 
 use super::prelude::*;
@@ -104,6 +105,27 @@ pub async fn a_repeat_is_answered_even_when_it_would_be_refused_now(store: &dyn 
     deleted.expect("the store answers");
     let repeat = offer(store, 4, keyed(sending(2, 1), request("a", 1))).await;
     assert_eq!(repeat, AcceptOutcome::Replayed(send(1)));
+}
+
+pub async fn a_repeat_does_not_make_its_session_busy(store: &dyn Store) {
+    accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
+    cancel(store, 1, 1).await;
+    let alone = SendOptions {
+        on_busy: OnBusy::Reject,
+        ..SendOptions::default()
+    };
+    let items = vec![
+        keyed(sending(2, 1), request("a", 1)),
+        with(sending(3, 1), alone.clone()),
+        sending(4, 1),
+        with(sending(5, 1), alone),
+    ];
+    let outcomes = store.accept_sends(at(2), boot(SCHEDULER), items).await;
+    let outcomes = outcomes.expect("the store answers");
+    assert_eq!(outcomes[0], AcceptOutcome::Replayed(send(1)));
+    assert!(matches!(&outcomes[1], AcceptOutcome::Accepted(a) if a.position == Some(2)));
+    assert!(matches!(&outcomes[2], AcceptOutcome::Accepted(a) if a.position == Some(3)));
+    assert_eq!(outcomes[3], AcceptOutcome::Refused(RefuseReason::Busy));
 }
 
 pub async fn a_repeated_create_makes_no_second_session(store: &dyn Store) {

@@ -104,6 +104,7 @@ macro_rules! store_cases {
                 a_refused_request_leaves_its_key_free,
                 keys_of_other_tenants_and_routes_are_other_keys,
                 a_repeat_is_answered_even_when_it_would_be_refused_now,
+                a_repeat_does_not_make_its_session_busy,
                 a_repeated_create_makes_no_second_session,
                 creates_of_one_call_see_each_others_keys,
                 retention_frees_old_keys_only,
