@@ -10,8 +10,8 @@ use mainspring_shared::store::{
     ClaimOutcome, ClaimSession, Claimed, Counters, Result, StartedSend,
 };
 use mainspring_shared::time::Timestamp;
-use sqlx::postgres::PgRow;
 use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::group::{Group, drive};

@@ -120,7 +120,9 @@ pub(crate) async fn release(pool: &Pool, items: Vec<ReleaseSession>) -> Result<V
             .bind(tenants.clone())
             .bind(sessions.clone())
             .bind(tokens.clone());
-        let released = attempts.on(pool, async |connection| Ok(query.fetch_all(connection).await?));
+        let released = attempts.on(pool, async |connection| {
+            Ok(query.fetch_all(connection).await?)
+        });
         match released.await {
             Ok(rows) => {
                 let mut held = vec![attempts.any_lost(); items.len()];

@@ -1,5 +1,7 @@
 //! What the driver's errors mean, and which of them are worth another attempt.
 
+use std::time::Duration;
+
 use mainspring_shared::store::{Error, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
@@ -195,14 +197,12 @@ impl Attempts {
         work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, Fault> {
         let mut connection = self.connection(&pool.connections).await?;
-        match timeout(pool.patience, work(&mut connection)).await {
-            Ok(done) => done,
-            Err(_) => {
-                // It must not go back to the pool.
-                drop(connection.detach());
-                Err(no_answer().into())
-            }
+        if let Ok(done) = timeout(pool.patience, work(&mut connection)).await {
+            return done;
         }
+        // It must not go back to the pool.
+        drop(connection.detach());
+        Err(no_answer().into())
     }
 
     /// A connection. After a loss the others of the pool may be broken, too: then only one that
@@ -242,7 +242,9 @@ pub(crate) async fn fetch(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<Vec
     let mut attempts = Attempts::default();
     loop {
         let query = make();
-        let fetched = attempts.on(pool, async |connection| Ok(query.fetch_all(connection).await?));
+        let fetched = attempts.on(pool, async |connection| {
+            Ok(query.fetch_all(connection).await?)
+        });
         match fetched.await {
             Ok(rows) => return Ok(rows),
             Err(fault) => match attempts.weigh(fault)? {
@@ -258,7 +260,9 @@ pub(crate) async fn execute(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<u
     let mut attempts = Attempts::default();
     loop {
         let query = make();
-        let done = attempts.on(pool, async |connection| Ok(query.execute(connection).await?));
+        let done = attempts.on(pool, async |connection| {
+            Ok(query.execute(connection).await?)
+        });
         match done.await {
             Ok(done) => return Ok(done.rows_affected()),
             Err(fault) => match attempts.weigh(fault)? {

@@ -19,11 +19,7 @@ const RETENTION_ROWS: i64 = 1_000;
 
 /// Ready sessions without a live owner, oldest first. One row more than asked for tells whether
 /// more follow.
-pub(crate) async fn ready(
-    pool: &Pool,
-    at: Option<Timestamp>,
-    query: &SweepReady,
-) -> Result<Swept> {
+pub(crate) async fn ready(pool: &Pool, at: Option<Timestamp>, query: &SweepReady) -> Result<Swept> {
     let after = query
         .after
         .map_or((i64::MIN, i32::MIN, Uuid::nil()), |(time, key)| {
