@@ -115,3 +115,31 @@ async fn writes_whose_connection_breaks_happen_once() -> Result<()> {
     stand.passed();
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_fall_silent_for_good_are_given_up() -> Result<()> {
+    let recipe = Recipe {
+        proxied: true,
+        ..Recipe::default()
+    };
+    let Some(mut stand) = Stand::start(recipe).await? else {
+        return Ok(());
+    };
+    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let end = monotonic() + dose();
+    while monotonic() < end {
+        pause(1_000 * MS).await;
+        let place = stand.harm.begin("connections fall silent", Effect::Repeats);
+        if let Some(proxy) = &stand.proxy {
+            proxy.fall_silent();
+        }
+        // A statement may take 10 s and its answer 5 s: then everyone knows.
+        let (before, wanted) = (load.done(), 24);
+        let goes_on = async |_: &Stand| Ok(load.done() >= before + wanted);
+        stand.until("new answers", 60_000 * MS, goes_on).await?;
+        stand.harm.end(place);
+    }
+    settle("silent connections", &mut stand, load).await?;
+    stand.passed();
+    Ok(())
+}

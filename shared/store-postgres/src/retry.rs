@@ -196,40 +196,52 @@ impl Attempts {
         pool: &Pool,
         work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, Fault> {
-        let mut connection = self.connection(&pool.connections).await?;
-        if let Ok(done) = timeout(pool.patience, work(&mut connection)).await {
-            return done;
-        }
-        // It must not go back to the pool.
-        drop(connection.detach());
-        Err(no_answer().into())
+        let mut held = self.connection(&pool.connections).await?;
+        let done = timeout(pool.patience, work(held.connection())).await;
+        let done = done.map_err(|_| no_answer())?;
+        held.give_back();
+        done
     }
 
     /// A connection. After a loss the others of the pool may be broken, too: then only one that
     /// answers is handed out.
-    async fn connection(
-        &self,
-        pool: &PgPool,
-    ) -> std::result::Result<PoolConnection<Postgres>, Fault> {
+    async fn connection(&self, pool: &PgPool) -> std::result::Result<Held, Fault> {
         let mut broken = 0;
         loop {
-            let mut connection = pool.acquire().await?;
+            let mut held = Held(Some(pool.acquire().await?));
             if self.losses == 0 {
-                return Ok(connection);
+                return Ok(held);
             }
-            let answer = timeout(PING_MAX, connection.ping()).await;
+            let answer = timeout(PING_MAX, held.connection().ping()).await;
             match answer.unwrap_or_else(|_| Err(no_answer())) {
-                Ok(()) => return Ok(connection),
+                Ok(()) => return Ok(held),
                 Err(error) if broken > pool.options().get_max_connections() => {
-                    drop(connection.detach());
                     return Err(error.into());
                 }
-                Err(_) => {
-                    broken += 1;
-                    drop(connection.detach());
-                }
+                Err(_) => broken += 1,
             }
         }
+    }
+}
+
+/// A connection in use. Unless it is given back, it is closed: nobody knows what is on its way in
+/// it when its user left in the middle, and the pool would wait for that without an end.
+#[derive(Debug)]
+struct Held(Option<PoolConnection<Postgres>>);
+
+impl Held {
+    fn connection(&mut self) -> &mut PgConnection {
+        self.0.as_mut().expect("it is given back by value only")
+    }
+
+    fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.take().map(PoolConnection::detach));
     }
 }
 

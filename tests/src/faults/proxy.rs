@@ -42,11 +42,17 @@ type Order = (Cut, oneshot::Sender<()>);
 struct Shared {
     server: u16,
     order: Mutex<Option<Order>>,
+    /// Cancelled when the connections made till then are to fall silent.
+    silence: Mutex<CancellationToken>,
 }
 
 impl Shared {
     fn take(&self) -> Option<Order> {
         self.lock().take()
+    }
+
+    fn silence(&self) -> std::sync::MutexGuard<'_, CancellationToken> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Order>> {
@@ -70,6 +76,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             server,
             order: Mutex::default(),
+            silence: Mutex::default(),
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
         Ok(Self {
@@ -92,6 +99,12 @@ impl Proxy {
         let cut = tokio::time::timeout(limit, happened).await;
         self.shared.take();
         matches!(cut, Ok(Ok(())))
+    }
+
+    /// Lets every connection fall silent for good without closing it, as when the server's machine
+    /// loses its power. New connections are as good as ever.
+    pub fn fall_silent(&self) {
+        std::mem::take(&mut *self.shared.silence()).cancel();
     }
 }
 
@@ -118,12 +131,19 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) {
     };
     // Without it, an answer may wait for the next packet.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    let link = Arc::new(Link::default());
+    let silence = shared.silence().clone();
+    let link = Link::default();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
+    let mut traffic = std::pin::pin!(async {
+        tokio::select! {
+            _ = requests(from_client, to_server, &shared, &link) => {}
+            () = answers(from_server, to_client, &link) => {}
+        }
+    });
     tokio::select! {
-        _ = requests(from_client, to_server, &shared, &link) => {}
-        () = answers(from_server, to_client, &link) => {}
+        () = &mut traffic => {}
+        () = silence.cancelled() => std::future::pending().await,
     }
 }
 
