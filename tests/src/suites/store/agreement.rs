@@ -1,6 +1,7 @@
 //! The model as an oracle: random steps on it and on a database must agree in every outcome and
 //! in what is stored after each step.
 
+mod make;
 mod op;
 mod world;
 
@@ -21,6 +22,9 @@ const CASES: u32 = 12;
 /// Steps in one sequence, at most.
 const STEPS_MAX: usize = 90;
 
+/// How long the shortest disagreeing sequence is looked for, in milliseconds.
+const SHRINK_MS_MAX: u32 = 120_000;
+
 /// Runs random sequences on a fresh store each and on the model. Panics at the first disagreement
 /// with the shortest sequence found that shows it, and the seed that finds it again when given as
 /// `MAINSPRING_TEST_SEED`. Does nothing when the store cannot be opened here.
@@ -40,6 +44,7 @@ where
         cases,
         failure_persistence: None,
         max_shrink_iters: 400,
+        max_shrink_time: SHRINK_MS_MAX,
         ..Config::default()
     };
     let bytes = [seed.into_bytes(), seed.into_bytes()].concat();

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use mainspring_runtime::SystemClock;
-use mainspring_shared::agent::{AgentSpec, ContextSpec, OnBusy, Priority, SendOptions};
+use mainspring_shared::agent::{OnBusy, Priority, SendOptions};
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::lease::Lease;
@@ -14,15 +14,16 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
 use mainspring_shared::store::{
     AcceptSend, AppendOutcome, AppendRound, AuditOptions, ClaimOutcome, ClaimSession,
-    CompleteOutcome, CompleteSend, DumpSession, IdempotencyKey, ListSends, ListSessions, NewBoot,
-    NewSession, ParkSend, ParkUntil, ReadMessages, ReleaseSession, Result as StoreResult, Role,
-    SendTotals, SessionPatch, Store, SweepReady, Target, Then, UsageRow, Violation,
+    CompleteOutcome, CompleteSend, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession,
+    ParkSend, ParkUntil, ReadMessages, ReleaseSession, Result as StoreResult, Role, SendTotals,
+    Store, SweepReady, Target, Then, UsageRow, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_store_model::{ModelStore, audit};
-use serde_json::{Map, json};
+use serde_json::Map;
 
-use super::op::{Agent, Change, Claim, Offer, Op, Outcome};
+use super::make::{cache, patch, spec};
+use super::op::{Agent, Claim, Offer, Op, Outcome};
 use crate::suites::store::prelude as small;
 
 /// A grant as its worker knows it. It may be lost without the worker knowing.
@@ -558,36 +559,4 @@ async fn names(
 ) -> StoreResult<Vec<String>> {
     let violations = violations.await?;
     Ok(violations.into_iter().map(|v| v.invariant).collect())
-}
-
-/// A cache that a worker could have: it begins where a window could have begun.
-fn cache(session: &DumpSession, from: u8, length: u8) -> (i64, i64) {
-    let next_seq = session.hot.next_seq;
-    let from = 1 + i64::from(from) % next_seq;
-    let first = session.messages.iter().find(|message| message.seq == from);
-    let from = first.and_then(|m| m.asked_at_seq).unwrap_or(from);
-    (from, from + i64::from(length) % (next_seq - from + 1))
-}
-
-fn spec(agent: &Agent) -> AgentSpec {
-    AgentSpec {
-        pool: agent.gpu.then(|| "gpu".to_owned()),
-        context: ContextSpec {
-            last_messages: agent.last_messages,
-        },
-        ..AgentSpec::default()
-    }
-}
-
-fn patch(change: &Change) -> SessionPatch {
-    let mut patch = SessionPatch::default();
-    match change {
-        Change::Agent(agent) => patch.agent = Some(spec(agent)),
-        Change::Metadata(n) => {
-            let metadata = json!({ "n": n }).as_object().cloned();
-            patch.metadata = metadata;
-        }
-        Change::Closed(closed) => patch.closed = Some(*closed),
-    }
-    patch
 }
