@@ -75,7 +75,8 @@ CREATE TABLE session_hot (
     autovacuum_vacuum_cost_delay = 1
 );
 CREATE INDEX session_hot_ready ON session_hot (ready_since, tenant, session_id) WHERE ready_since IS NOT NULL;
-CREATE INDEX session_hot_signals ON session_hot (owner_boot) WHERE signals <> 0;
+-- Not on owner_boot: a column of any index, partial ones included, makes its updates full ones.
+CREATE INDEX session_hot_signals ON session_hot (tenant, session_id) WHERE signals <> 0;
 
 CREATE TABLE sends (
     tenant           INTEGER  NOT NULL,
@@ -109,7 +110,8 @@ CREATE TABLE sends (
     CHECK ((status = 'waiting') = (waiting_on IS NOT NULL)),
     CHECK ((status = 'failed') = (error IS NOT NULL)),
     CHECK (finished_at IS NULL OR alarm_at IS NULL)
-) WITH (fillfactor = 80);
+    -- Half-full pages keep the start of every send heap-only.
+) WITH (fillfactor = 50);
 -- The open sends of a session in order: its head is the first.
 CREATE UNIQUE INDEX sends_open ON sends (tenant, session_id, position) WHERE finished_at IS NULL;
 CREATE INDEX sends_alarm ON sends (alarm_at) WHERE alarm_at IS NOT NULL;

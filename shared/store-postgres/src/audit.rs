@@ -31,15 +31,45 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("send.shape"),
 ];
 
-/// Runs every invariant; each query sees one snapshot, so live traffic does not confuse it.
+/// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.
 pub(crate) async fn audit(
-    pool: &Pool,
+    pool: &PgPool,
     at: Option<Timestamp>,
     options: AuditOptions,
 ) -> Result<Vec<Violation>> {
+    let mut attempts = Attempts::default();
+    loop {
+        let audited = match attempts.connection(pool).await {
+            Ok(mut connection) => audit_once(&mut connection, at, options).await,
+            Err(fault) => Err(fault),
+        };
+        match audited {
+            Ok(violations) => return Ok(violations),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn audit_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    options: AuditOptions,
+) -> std::result::Result<Vec<Violation>, Fault> {
+    let mut tx = connection.begin().await?;
+    // Every query reads whole tables. Where they are larger than the planner knows, a nested loop
+    // would take for ever.
+    sqlx::query("SET LOCAL enable_nestloop = off")
+        .execute(&mut *tx)
+        .await?;
+    sqlx::query("SET LOCAL work_mem = '32MB'")
+        .execute(&mut *tx)
+        .await?;
     let mut violations = Vec::new();
     for (name, text) in AUDITS {
-        let rows = fetch(pool, || query(text, at, options)).await?;
+        let rows = query(text, at, options).fetch_all(&mut *tx).await?;
         if rows.is_empty() {
             continue;
         }
@@ -52,6 +82,7 @@ pub(crate) async fn audit(
             rows,
         });
     }
+    tx.commit().await?;
     Ok(violations)
 }
 
