@@ -2,8 +2,10 @@
 
 use mainspring_shared::store::{AuditOptions, Result, Violation};
 use mainspring_shared::time::Timestamp;
+use serde_json::Value;
+use sqlx::{Connection, PgConnection};
 
-use crate::retry::{PgQuery, Pool, fetch};
+use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict};
 use crate::rows::Fields;
 
 macro_rules! audit {
@@ -33,18 +35,30 @@ const AUDITS: &[(&str, &str)] = &[
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.
 pub(crate) async fn audit(
-    pool: &PgPool,
+    pool: &Pool,
     at: Option<Timestamp>,
     options: AuditOptions,
 ) -> Result<Vec<Violation>> {
+    let mut violations = Vec::new();
+    for (name, text) in AUDITS {
+        let rows = rows(pool, || query(text, at, options)).await?;
+        if !rows.is_empty() {
+            violations.push(Violation {
+                invariant: (*name).to_owned(),
+                rows,
+            });
+        }
+    }
+    Ok(violations)
+}
+
+async fn rows(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<Vec<Value>> {
     let mut attempts = Attempts::default();
     loop {
-        let audited = match attempts.connection(pool).await {
-            Ok(mut connection) => audit_once(&mut connection, at, options).await,
-            Err(fault) => Err(fault),
-        };
-        match audited {
-            Ok(violations) => return Ok(violations),
+        let query = make();
+        let read = attempts.on(pool, async |connection| read(connection, query).await);
+        match read.await {
+            Ok(rows) => return Ok(rows),
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
@@ -53,37 +67,23 @@ pub(crate) async fn audit(
     }
 }
 
-async fn audit_once(
+async fn read(
     connection: &mut PgConnection,
-    at: Option<Timestamp>,
-    options: AuditOptions,
-) -> std::result::Result<Vec<Violation>, Fault> {
+    query: PgQuery,
+) -> std::result::Result<Vec<Value>, Fault> {
     let mut tx = connection.begin().await?;
-    // Every query reads whole tables. Where they are larger than the planner knows, a nested loop
-    // would take for ever.
-    sqlx::query("SET LOCAL enable_nestloop = off")
-        .execute(&mut *tx)
-        .await?;
-    sqlx::query("SET LOCAL work_mem = '32MB'")
-        .execute(&mut *tx)
-        .await?;
-    let mut violations = Vec::new();
-    for (name, text) in AUDITS {
-        let rows = query(text, at, options).fetch_all(&mut *tx).await?;
-        if rows.is_empty() {
-            continue;
-        }
-        let rows = rows
-            .iter()
-            .map(|row| Fields::new(row, "audit").json("row"))
-            .collect::<Result<Vec<_>>>()?;
-        violations.push(Violation {
-            invariant: (*name).to_owned(),
-            rows,
-        });
-    }
+    // Whole tables are read and joined. Where they are larger than the planner knows, it would take
+    // nested loops, which never end.
+    sqlx::query(
+        "SELECT set_config('enable_nestloop', 'off', TRUE), set_config('work_mem', '32MB', TRUE)",
+    )
+    .execute(&mut *tx)
+    .await?;
+    let rows = query.fetch_all(&mut *tx).await?;
     tx.commit().await?;
-    Ok(violations)
+    let rows = rows.iter();
+    let rows = rows.map(|row| Fields::new(row, "audit").json("row"));
+    Ok(rows.collect::<Result<_>>()?)
 }
 
 fn query(text: &'static str, at: Option<Timestamp>, options: AuditOptions) -> PgQuery {
