@@ -153,6 +153,8 @@ async fn resume_once(
     boot: BootId,
     key: SessionKey,
 ) -> std::result::Result<Option<SendId>, Fault> {
+    // Every way out ends the transaction by itself: one that is merely dropped keeps its locks until
+    // the pool gets to it, and a sweep meanwhile passes the session over.
     let mut tx = connection.begin().await?;
     let mut ledger = Ledger::lock(&mut tx, at, boot, [key]).await?;
     let waits = ledger
@@ -160,6 +162,7 @@ async fn resume_once(
         .get(&key)
         .is_some_and(|hot| hot.active == Active::Waits);
     if !waits {
+        tx.rollback().await?;
         return Ok(None);
     }
     ledger.read_open_sends(&mut tx).await?;
@@ -168,6 +171,7 @@ async fn resume_once(
         .values()
         .find(|send| send.waiting_on == Some(WaitingOn::Recovery));
     let Some(id) = waiting.map(|send| send.id) else {
+        tx.rollback().await?;
         return Ok(None);
     };
     ledger.change(key.tenant, id, |send| send.alarm_at = send.deadline_at);

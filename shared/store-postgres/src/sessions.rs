@@ -203,6 +203,7 @@ async fn update_once(
     let now = ledger.now;
     let hot = ledger.hot.get_mut(&key);
     let Some(hot) = hot.filter(|hot| hot.lifecycle != Lifecycle::Deleted) else {
+        tx.rollback().await?;
         return Ok(UpdateOutcome::NotFound);
     };
     if let Some(agent) = &patch.agent {
@@ -262,9 +263,11 @@ async fn delete_once(
     let mut tx = connection.begin().await?;
     let mut ledger = Ledger::lock(&mut tx, at, boot, [key]).await?;
     let Some(hot) = ledger.hot.get(&key) else {
+        tx.rollback().await?;
         return Ok(DeleteOutcome::NotFound);
     };
     if hot.lifecycle == Lifecycle::Deleted {
+        tx.rollback().await?;
         // An earlier attempt deleted it; what it ended can be read from the steps.
         return Ok(if was_lost {
             DeleteOutcome::Deleted {
