@@ -73,9 +73,10 @@ async fn read(
 ) -> std::result::Result<Vec<Value>, Fault> {
     let mut tx = connection.begin().await?;
     // Whole tables are read and joined. Where they are larger than the planner knows, it would take
-    // nested loops, which never end.
+    // loops over half a key, which never end; hashes over whole keys are always good enough.
     sqlx::query(
-        "SELECT set_config('enable_nestloop', 'off', TRUE), set_config('work_mem', '32MB', TRUE)",
+        "SELECT set_config('enable_nestloop', 'off', TRUE),
+            set_config('enable_mergejoin', 'off', TRUE), set_config('work_mem', '32MB', TRUE)",
     )
     .execute(&mut *tx)
     .await?;
