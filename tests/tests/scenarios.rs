@@ -6,7 +6,8 @@ use std::time::Duration;
 use mainspring_shared::agent::{AgentSpec, ContextSpec, Recovery, SendOptions};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
-use mainspring_shared::message::{Role, plain_text};
+use mainspring_shared::message::Role::{Assistant, Tool, User};
+use mainspring_shared::message::plain_text;
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::store::{Dump, Store};
 use mainspring_shared::time::Span;
@@ -65,7 +66,6 @@ async fn calls_of_unknown_tools_are_answered_and_the_model_goes_on() {
     assert_eq!(records[0].rounds, 3);
     let dump = world.dump().await;
     let roles: Vec<_> = dump.sessions[0].messages.iter().map(|m| m.role).collect();
-    use Role::{Assistant, Tool, User};
     assert_eq!(
         roles,
         [
@@ -220,7 +220,7 @@ async fn a_stopping_worker_hands_over_at_the_next_boundary() {
     let long = world.send(b, "sleep 60000").await;
     world.pass(Duration::from_secs(2)).await;
     assert!(
-        first.shut_down(Duration::from_secs(60)).await,
+        first.shut_down(Duration::from_mins(1)).await,
         "the worker ends by itself"
     );
     assert_eq!(world.record(short).await.status, SendStatus::Completed);
@@ -264,7 +264,7 @@ async fn a_bounded_window_is_the_same_for_a_warm_and_a_cold_worker() {
         let id = world.send(warm, &text).await;
         world.settle(&[id]).await;
     }
-    keeper.shut_down(Duration::from_secs(60)).await;
+    keeper.shut_down(Duration::from_mins(1)).await;
     let asked_warm = world.script.ledger();
     for n in 0..6 {
         let worker = world.worker(&format!("w{n}"), world.store.clone());
@@ -275,7 +275,7 @@ async fn a_bounded_window_is_the_same_for_a_warm_and_a_cold_worker() {
         };
         let id = world.send(cold, &text).await;
         world.settle(&[id]).await;
-        worker.shut_down(Duration::from_secs(60)).await;
+        worker.shut_down(Duration::from_mins(1)).await;
     }
     let asked = world.script.ledger();
     assert_eq!(asked[asked_warm.len()..], asked_warm[..]);

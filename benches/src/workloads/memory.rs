@@ -11,7 +11,8 @@ use crate::stats::round;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let stand = Stand::start(options, 1, &[])?;
-    let ids = sessions(&mut stand.client().await?, 256, &json!({})).await?;
+    let agent = json!({ "context": { "last_messages": 50 } });
+    let ids = sessions(&mut stand.client().await?, 256, &agent).await?;
     let few = sends(&stand, &ids, 1_000).await?;
     let after_few = drained(&stand).await?;
     let many = few + sends(&stand, &ids, options.size(1_000_000, 20_000) as u64).await?;

@@ -20,7 +20,10 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     let stand = Stand::start(options, 1, &[])?;
     let ceiling_dir = stand.dir.path().join("ceiling");
     prepare_ceiling(&stand, &ceiling_dir)?;
-    let ids = sessions(&mut stand.client().await?, SESSIONS, &json!({})).await?;
+    // Bounded, as a long conversation would be: else each run would ask the model more than the
+    // one before, and measure its reading.
+    let agent = json!({ "context": { "last_messages": 50 } });
+    let ids = sessions(&mut stand.client().await?, SESSIONS, &agent).await?;
     let base = stand.scheduler.url();
     closed_loop(&base, &ids, CLIENTS, options.seconds(5, 1)).await?;
     let (mut rates, mut ceilings, mut shares, mut writes) = (vec![], vec![], vec![], vec![]);

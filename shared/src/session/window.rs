@@ -13,6 +13,8 @@ use crate::message::{Message, Role};
 pub struct Window {
     messages: Vec<Arc<Message>>,
     next_seq: i64,
+    /// Kept up to date, so that a cache need not walk a long transcript after each send.
+    weight: usize,
 }
 
 /// Messages that do not continue the window they were given to.
@@ -31,6 +33,7 @@ impl Window {
         Self {
             messages: Vec::new(),
             next_seq: 1,
+            weight: 0,
         }
     }
 
@@ -40,6 +43,7 @@ impl Window {
         let mut window = Self {
             messages: Vec::with_capacity(messages.len()),
             next_seq: start,
+            weight: 0,
         };
         window.extend(messages)?;
         Ok(window)
@@ -54,6 +58,7 @@ impl Window {
                     found: message.seq,
                 });
             }
+            self.weight += weight(&message);
             self.messages.push(Arc::new(message));
             self.next_seq += 1;
         }
@@ -72,7 +77,7 @@ impl Window {
 
     /// Bytes of text held, roughly: what a cache counts.
     pub fn weight(&self) -> usize {
-        self.messages.iter().map(|message| weight(message)).sum()
+        self.weight
     }
 
     /// The active window: the last `last_messages` messages, or all; never beginning between a
@@ -99,7 +104,8 @@ impl Window {
     /// Forgets what no later window of this bound can need.
     pub fn trim(&mut self, last_messages: Option<u32>) {
         let keep = self.active(last_messages).len();
-        self.messages.drain(..self.messages.len() - keep);
+        let gone = self.messages.drain(..self.messages.len() - keep);
+        self.weight -= gone.map(|message| weight(&message)).sum::<usize>();
     }
 }
 
