@@ -62,6 +62,8 @@ impl Settings {
         Ok(options.application_name("mainspring").options([
             ("jit", "off"),
             ("idle_in_transaction_session_timeout", "60s"),
+            // What a process that is gone had asked for must not hold back vacuum.
+            ("client_connection_check_interval", "5s"),
         ]))
     }
 }

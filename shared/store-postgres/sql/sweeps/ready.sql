@@ -3,11 +3,11 @@
 -- Index: session_hot_ready.
 SELECT h.tenant, h.session_id, h.ready_since, h.pool, h.priority
 FROM session_hot h
-CROSS JOIN (
-    SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
-) c
 WHERE h.ready_since IS NOT NULL
-  AND h.ready_since <= c.now - $2::bigint
+  AND h.ready_since <= (
+      SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+          - $2::bigint
+  )
   AND (h.ready_since, h.tenant, h.session_id) > ($3::bigint, $4::integer, $5::uuid)
   AND (
       h.owner_boot IS NULL
