@@ -96,7 +96,8 @@ impl Store for PostgresStore {
     }
 
     async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
-        boots::list(&self.pools.readers, at).await
+        // Every sweep begins with it: it must not wait behind a list or an audit.
+        boots::list(&self.pools.claimers, at).await
     }
 
     async fn create_sessions(
