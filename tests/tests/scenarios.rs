@@ -428,6 +428,31 @@ async fn a_send_that_kills_its_workers_ends_and_takes_no_one_along() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_panic_in_a_run_ends_its_send_and_leaves_its_session_free() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let before = world.send(key, "before").await;
+    let bad = world.send(key, "panic").await;
+    let after = world.send(key, "after").await;
+    let records = world.settle(&[before, bad, after]).await;
+    assert_eq!(answer(&records[0]).2, "echo: before");
+    assert_eq!(answer(&records[1]).0, SendStatus::Failed);
+    assert_eq!(records[1].stop_reason, Some(StopReason::Internal));
+    let code = records[1].error.as_ref().map(|error| error.code);
+    assert_eq!(code, Some(Code::Internal));
+    assert_eq!(answer(&records[2]).2, "echo: after");
+    assert_eq!(
+        world.script.calls("panic"),
+        1,
+        "what panics is not asked again"
+    );
+    let dump = world.dump().await;
+    assert_eq!(dump.sessions[0].hot.owner, None);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_manual_session_waits_for_resume_after_its_worker_died() {
     let world = World::new().await;
     let agent = AgentSpec {

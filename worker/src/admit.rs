@@ -136,30 +136,36 @@ fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit) {
     }
     let kernel = kernel.clone();
     kernel.clone().runs.spawn(async move {
-        let guard = LeaveOnPanic {
-            kernel: &kernel,
-            key,
-        };
-        loop {
-            session::run(&kernel, key).await;
-            if kernel.running.leave(key) || kernel.lifecycle.is_stopping() {
-                break;
+        session::run(&kernel, key).await;
+        while !kernel.running.leave(key) {
+            // What was rung for during a stop is another worker's.
+            if !kernel.lifecycle.is_stopping() {
+                session::run(&kernel, key).await;
             }
         }
-        drop(guard);
         drop(slot);
     });
 }
 
-/// A run that panics must not keep its session from ever being entered again; its lease runs out
-/// and its send is counted as crashed like any other.
-struct LeaveOnPanic<'a> {
-    kernel: &'a Kernel,
-    key: SessionKey,
-}
+#[cfg(test)]
+mod tests {
+    use mainspring_shared::id::{SessionId, TenantId};
+    use uuid::Uuid;
 
-impl Drop for LeaveOnPanic<'_> {
-    fn drop(&mut self) {
-        self.kernel.running.lock().remove(&self.key);
+    use super::*;
+
+    #[test]
+    fn a_ring_during_a_run_makes_it_look_again_and_a_left_session_can_be_entered() {
+        let running = Running::default();
+        let key = SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: SessionId(Uuid::nil()),
+        };
+        assert!(running.enter(key));
+        assert!(!running.enter(key), "it runs already");
+        assert!(!running.leave(key), "someone rang meanwhile");
+        assert!(running.leave(key));
+        assert_eq!(running.count(), 0);
+        assert!(running.enter(key));
     }
 }

@@ -1,19 +1,25 @@
 //! One activation of one session: claim it, run its sends while it is warm, give it back.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SessionKey};
 use mainspring_shared::lease::Lease;
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{
-    ClaimOutcome, ClaimSession, Claimed, Counters, ReleaseSession, StartedSend, Then,
+    ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, Counters, ReleaseSession,
+    SendTotals, StartedSend, Then,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::Kernel;
 use crate::admit::Control;
 use crate::send::{Left, Run};
+use crate::{Kernel, metrics, writes};
 
 /// Deaths of workers under a send from which on it runs alone among its like: whatever kills the
 /// process must not take other suspects along.
@@ -45,7 +51,50 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
     };
     // The life's end ends the run; so does the loss of this one session.
     let lost = life.lost.child_token();
-    held(kernel, claimed, cached, &lost).await;
+    let lease = claimed.lease;
+    let held = AssertUnwindSafe(held(kernel, claimed, cached, &lost)).catch_unwind();
+    if held.await.is_err() {
+        end_panicked(kernel, key, lease).await;
+    }
+}
+
+/// Ends the send whose run panicked: asked again it would most likely panic again. The session's
+/// lease is this process's and would be renewed with all others, so it is given back here.
+async fn end_panicked(kernel: &Kernel, key: SessionKey, lease: Lease) {
+    tracing::error!(session.id = %key.session, "a run panicked; its send ends");
+    if let Some(CompleteOutcome::Completed(completed)) = fail(kernel, key, lease).await {
+        metrics::send_ended(completed.status);
+        if let Some(ready) = completed.ring {
+            writes::ring(&kernel.parts, ready);
+        }
+    } else {
+        disown(kernel, key, lease.token).await;
+    }
+}
+
+async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<CompleteOutcome> {
+    let send_id = kernel.running.control(key)?.send;
+    let ids = vec![(key.tenant, send_id)];
+    let record = kernel.parts.store.get_sends(ids).await.ok()?.pop()??;
+    let failure = Failure::new(Code::Internal, "a defect ended the run of this send");
+    let unsaid = (record.rounds == 0).then(|| NewMessage::user(record.input, 0));
+    let item = CompleteSend {
+        key,
+        lease,
+        send_id,
+        messages: unsaid.into_iter().collect(),
+        usage: Vec::new(),
+        round: None,
+        totals: SendTotals {
+            usage: record.usage,
+            rounds: record.rounds,
+            attempts: record.attempts,
+        },
+        result: SendResult::failed(StopReason::Internal, failure),
+        // The next send is for a run whose state is not in doubt.
+        then: Then::Release,
+    };
+    kernel.writes.complete(item).await.ok()
 }
 
 /// Gives back what this process holds, or may hold by a claim whose answer it never heard. Tries for

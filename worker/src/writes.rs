@@ -140,9 +140,10 @@ impl Writes {
     }
 }
 
-/// The groups live as long as the worker; a missing one means that the runtime shuts down.
+/// A group without an answer may have written or not, like a connection that broke.
 fn ended() -> SharedError {
-    let source = Box::<dyn std::error::Error + Send + Sync>::from("the worker is shutting down");
+    let source =
+        Box::<dyn std::error::Error + Send + Sync>::from("the write ended without an answer");
     Arc::new(Error::Unavailable { source })
 }
 

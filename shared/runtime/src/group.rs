@@ -5,7 +5,9 @@
 //! of work.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 
+use futures::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 
 /// Items that one transaction may carry.
@@ -29,9 +31,10 @@ impl<T, R> Clone for Group<T, R> {
     }
 }
 
-/// The group's function went away, or broke its promise of one answer per item.
+/// The group's function ended without an answer for the item: it panicked, broke its promise of one
+/// answer per item, or the runtime shuts down. Whether it did its work is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the group's task has ended")]
+#[error("the group ended without an answer")]
 pub struct GroupEnded;
 
 impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
@@ -54,7 +57,12 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
                         return;
                     }
                     let (work, callers): (Vec<T>, Vec<_>) = batch.into_iter().unzip();
-                    for (answer, caller) in run(work).await.into_iter().zip(callers) {
+                    // A panic concerns this group alone: its callers hear that they got no answer.
+                    let Ok(answers) = AssertUnwindSafe(run(work)).catch_unwind().await else {
+                        tracing::error!(items = callers.len(), "a group's function panicked");
+                        continue;
+                    };
+                    for (answer, caller) in answers.into_iter().zip(callers) {
                         // A caller that went away no longer needs its answer.
                         let _ = caller.send(answer);
                     }
@@ -84,6 +92,16 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_panic_costs_its_group_the_answer_and_no_one_else() {
+        let group = Group::spawn(1, |items: Vec<u32>| async move {
+            assert!(!items.contains(&13), "unlucky");
+            items
+        });
+        assert_eq!(group.submit(13).await, Err(GroupEnded));
+        assert_eq!(group.submit(14).await, Ok(14));
+    }
 
     #[tokio::test]
     async fn what_queues_while_a_group_is_under_way_forms_the_next() {

@@ -21,7 +21,8 @@ pub struct Asked {
 
 /// The model. What it does is written in the user's text: `tools N` asks for tools in its first N
 /// rounds, `sleep MS` thinks so long, `fail N` fails the first N calls of this text, `fail-late N`
-/// asks to be called again a minute later, `empty` says nothing, `refuse` declines. Else it echoes.
+/// asks to be called again a minute later, `empty` says nothing, `refuse` declines, `panic` is a
+/// provider with a defect. Else it echoes.
 #[derive(Debug)]
 pub struct Script {
     clock: Arc<dyn Clock>,
@@ -113,6 +114,7 @@ impl Model for Script {
                     message: "scripted".into(),
                 });
             }
+            "panic" => panic!("scripted"),
             "empty" => return Ok(reply("", Vec::new(), Finish::Stop)),
             "refuse" => return Ok(reply("no", Vec::new(), Finish::Refused)),
             "tools" if rounds < number as usize => {

@@ -123,7 +123,7 @@ impl Run<'_> {
                     // The database refuses the answer itself: the send ends without it.
                     let failure = Failure::new(error.code(), "the answer could not be stored");
                     item.messages.clear();
-                    item.result = SendResult::failed(StopReason::ProviderError, failure);
+                    item.result = SendResult::failed(StopReason::Internal, failure);
                 }
             }
         }
