@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::time::Span;
+use crate::tool::ToolEntry;
 
 /// The pool that agents and workers are in unless they say otherwise.
 pub const DEFAULT_POOL: &str = "default";
@@ -28,10 +29,9 @@ pub struct AgentSpec {
     /// `MODEL` of the default provider, or `PROVIDER/MODEL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Tools on offer. Empty until tools exist.
+    /// Tools on offer: presets and names of tools that the workers have, and tools declared here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<Object>)]
-    pub tools: Vec<Value>,
+    pub tools: Vec<ToolEntry>,
     /// Model calls that one send may make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
@@ -93,10 +93,9 @@ pub struct SendOptions {
     /// Replaces the agent's system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// Narrows the agent's tools. Refused until tools exist.
+    /// Narrows the agent's tools to those with these names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<Object>>)]
-    pub tools: Option<Vec<Value>>,
+    pub tools: Option<Vec<String>>,
     /// Replaces the agent's bound on rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
@@ -155,6 +154,12 @@ pub enum OnBusy {
     /// Waits for its turn.
     #[default]
     Enqueue,
+    /// Joins the input of the last send that has not started; else waits for its turn.
+    Coalesce,
+    /// Reaches the send that is under way at its next round.
+    Steer,
+    /// Voids the model call that is under way, and reaches the send at once.
+    Interrupt,
     /// Is refused with `session.busy`.
     Reject,
 }

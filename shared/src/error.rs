@@ -105,6 +105,18 @@ codes! {
     ToolInvalidArguments = "tool.invalid_arguments", Invalid, 422;
     /// The tool did not answer in time.
     ToolTimeout = "tool.timeout", Unavailable, 504;
+    /// The tool failed.
+    ToolFailed = "tool.failed", Unavailable, 502;
+    /// A person did not permit the call.
+    ToolDenied = "tool.denied", Invalid, 403;
+    /// The call was ended with its send.
+    ToolCancelled = "tool.cancelled", Conflict, 409;
+    /// Something more urgent came in between.
+    ToolInterrupted = "tool.interrupted", Conflict, 409;
+    /// A worker died while it made the call; whether it took effect is not known.
+    ToolUnknownOutcome = "tool.unknown_outcome", Conflict, 409;
+    /// The call waits for nothing that could be posted.
+    CallNotWaiting = "call.not_waiting", Conflict, 409;
     /// Another worker owns the session now.
     LeaseLost = "lease.lost", Conflict, 409;
     /// The model did not answer in time.

@@ -75,7 +75,7 @@ pub fn expand(step: &Step, messages: &[Message], send: Option<&SendView>) -> Vec
             data["reason"] = json!(step.refs.reason);
             events.push(("send.resumed", data));
         }
-        StepKind::Round => events.extend(written(step, messages)),
+        StepKind::Round | StepKind::Calls => events.extend(written(step, messages)),
         StepKind::Finished => {
             events.extend(written(step, messages));
             events.push(ending(step, send));
@@ -113,7 +113,12 @@ fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, Value)> {
                 "name": message.name,
                 "result": message.content,
             });
-            events.push(("tool_call.completed", data));
+            let name = if message.failed {
+                "tool_call.failed"
+            } else {
+                "tool_call.completed"
+            };
+            events.push((name, data));
         }
     }
     if let Some(round) = &step.refs.round {

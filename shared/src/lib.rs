@@ -8,11 +8,13 @@ pub mod entropy;
 pub mod error;
 pub mod event;
 pub mod id;
+pub mod inbox;
 pub mod lease;
 pub mod message;
 pub mod session;
 pub mod step;
 pub mod time;
+pub mod tool;
 pub mod usage;
 
 // Rules.

@@ -109,6 +109,9 @@ pub struct Message {
     /// The tool's name; only on a tool's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Whether the tool failed; only on a tool's message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
     /// The round within its send, from 0.
     pub round: i32,
     /// When its transaction ran, by the database's clock.
@@ -136,6 +139,8 @@ pub struct NewMessage {
     pub tool_call_id: Option<String>,
     /// The tool's name.
     pub name: Option<String>,
+    /// Whether the tool failed.
+    pub failed: bool,
     /// The round within the send.
     pub round: i32,
     /// For a tool's message: how many messages before it, in this batch, the asking one stands.
@@ -151,6 +156,7 @@ impl NewMessage {
             tool_calls: Vec::new(),
             tool_call_id: None,
             name: None,
+            failed: false,
             round,
             asked_back: None,
         }
@@ -166,6 +172,7 @@ impl NewMessage {
             tool_calls: self.tool_calls,
             tool_call_id: self.tool_call_id,
             name: self.name,
+            failed: self.failed,
             round: self.round,
             created_at,
             asked_at_seq: self.asked_back.map(|back| seq - i64::from(back)),

@@ -185,6 +185,8 @@ pub struct SendRecord {
     pub crashes: i32,
     /// Whether someone asked to end it.
     pub cancel_requested: bool,
+    /// The parent's call that its end settles.
+    pub reports_to: Option<String>,
     /// When it must have ended.
     pub deadline_at: Option<Timestamp>,
     /// When the sweep has to look at it: a delay, a retry or the deadline, whichever is first.

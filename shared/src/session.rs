@@ -99,6 +99,15 @@ impl Lifecycle {
 /// Someone asked the running send to end.
 pub const SIGNAL_CANCEL: i32 = 1;
 
+/// The inbox has an item that nobody told the model.
+pub const SIGNAL_INBOX: i32 = 2;
+
+/// One of them is to interrupt what is under way.
+pub const SIGNAL_INTERRUPT: i32 = 4;
+
+/// A call of the active send got its result, or its permission, from outside.
+pub const SIGNAL_RESULT: i32 = 8;
+
 /// A session as stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionRecord {

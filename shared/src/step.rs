@@ -13,6 +13,8 @@ pub enum StepKind {
     Accepted,
     /// A round was stored and the send goes on.
     Round,
+    /// Results of a round's calls, or how far they are, were stored.
+    Calls,
     /// A send was parked.
     Waiting,
     /// A parked or orphaned send goes on.
@@ -23,9 +25,10 @@ pub enum StepKind {
 
 impl StepKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Accepted,
         Self::Round,
+        Self::Calls,
         Self::Waiting,
         Self::Resumed,
         Self::Finished,
@@ -36,6 +39,7 @@ impl StepKind {
         match self {
             Self::Accepted => "accepted",
             Self::Round => "round",
+            Self::Calls => "calls",
             Self::Waiting => "waiting",
             Self::Resumed => "resumed",
             Self::Finished => "finished",

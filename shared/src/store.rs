@@ -6,6 +6,7 @@
 //! ambiguous commit is resolved inside the store, by reading back. `at` replaces the database's
 //! clock and is `None` outside tests.
 
+mod calls;
 mod leases;
 mod reads;
 mod sends;
@@ -19,16 +20,22 @@ use async_trait::async_trait;
 
 use crate::error::{Code, Coded};
 use crate::id::{BootId, SendId, SessionKey, TenantId};
+use crate::inbox::InboxItem;
 use crate::message::Message;
 use crate::send::SendRecord;
 use crate::session::SessionRecord;
 use crate::step::Step;
 use crate::time::Timestamp;
+use crate::tool::CallRecord;
 
+pub use calls::{
+    CallAnswer, CallBegin, CallChange, CallStep, DeliverItem, DeliverOutcome, Delivery, NewCall,
+    Parent, PostOutcome, PostResult, ReadInbox, ReportOutcome,
+};
 pub use leases::{
-    AppendOutcome, AppendRound, BootRecord, CallRow, ClaimOutcome, ClaimSession, Claimed,
-    CompleteOutcome, CompleteSend, Completed, Counters, NewBoot, ParkOutcome, ParkSend, ParkUntil,
-    ReleaseSession, Renewal, Role, SendTotals, StartedSend, Then, UsageRow,
+    AppendOutcome, AppendRound, BootRecord, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
+    CompleteSend, Completed, Counters, NewBoot, ParkOutcome, ParkSend, ParkUntil, ReleaseSession,
+    Renewal, Role, SendTotals, StartedSend, Then, UsageRow,
 };
 pub use reads::{
     AuditOptions, Dump, DumpHot, DumpSession, ListSends, ListSessions, Page, QueueStats,
@@ -202,6 +209,35 @@ pub trait Store: Send + Sync + fmt::Debug {
         items: Vec<(TenantId, SendId)>,
     ) -> Result<Vec<CancelOutcome>>;
 
+    /// Brings words to busy sessions: they join a queued send's input (`coalesce`) or lie in the
+    /// inbox until the next boundary of the send that is under way. A send that waits for a retry
+    /// or a timer goes on at once; `interrupt` settles the open calls of a waiting send as
+    /// interrupted, so that it goes on too. `boot` is the accepting process.
+    async fn deliver_items(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<DeliverItem>,
+    ) -> Result<Vec<DeliverOutcome>>;
+
+    /// Settles calls from outside, or permits them. The first answer counts. A waiting send becomes
+    /// ready once none of its calls waits any more; a running one is told by a signal.
+    async fn post_results(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<PostResult>,
+    ) -> Result<Vec<PostOutcome>>;
+
+    /// Reports final sends that a parent waits for, oldest first, at most `limit`: the parent's
+    /// call gets the child's answer as its result, or, when it was settled before, the parent's
+    /// inbox gets an item. Each send is reported once. Only these sends, where some are named.
+    async fn report_children(
+        &self,
+        at: Option<Timestamp>,
+        sends: Option<Vec<(TenantId, SendId)>>,
+        limit: u32,
+    ) -> Result<Vec<ReportOutcome>>;
+
     /// Lets a send that waits for `recovery` go on. False when no send of the session does.
     async fn resume_recovery(
         &self,
@@ -223,7 +259,8 @@ pub trait Store: Send + Sync + fmt::Debug {
         items: Vec<ClaimSession>,
     ) -> Result<Vec<ClaimOutcome>>;
 
-    /// Stores a round and goes on under the same lease. Resets the crash count.
+    /// Stores a round, or what became of its calls, and goes on under the same lease. Resets the
+    /// crash count.
     async fn append_rounds(
         &self,
         at: Option<Timestamp>,
@@ -287,6 +324,23 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Sends, newest first.
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>>;
+
+    /// The calls of a round, by their places.
+    async fn read_round(
+        &self,
+        key: SessionKey,
+        send: SendId,
+        round: i32,
+    ) -> Result<Vec<CallRecord>>;
+
+    /// Calls by id; `None` where unknown.
+    async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>>;
+
+    /// A piece of a session's inbox, in order.
+    async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>>;
+
+    /// The sessions that this one created as its children, oldest first.
+    async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>>;
 
     /// A piece of a transcript by `seq`; empty when unknown or deleted.
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>>;

@@ -4,6 +4,8 @@
 //! transaction, and reports what happened as the next event. Nothing here waits, draws or reads a
 //! clock; chance comes in with the event.
 
+mod steps;
+
 use std::time::Duration;
 
 use crate::agent::Recovery;
@@ -26,10 +28,26 @@ pub struct Rules {
     pub recovery: Recovery,
 }
 
+/// What a round's calls still need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Open {
+    /// Nothing: each has its result.
+    Nothing,
+    /// Some are this worker's to run.
+    Here,
+    /// All that is left waits for someone outside.
+    Outside {
+        /// Whom.
+        on: WaitingOn,
+        /// How long at most; without an end when absent.
+        within: Option<Duration>,
+    },
+}
+
 /// Where a running send stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// A worker took it; nothing was asked in this life.
+    /// A worker took it; nothing was done in this life.
     Taken {
         /// Durable rounds.
         rounds: u32,
@@ -37,6 +55,8 @@ pub enum State {
         attempts: u32,
         /// Deaths of workers under it since the last durable step.
         crashes: u32,
+        /// What the calls of the last round need.
+        open: Open,
     },
     /// The model is asked.
     Asking {
@@ -54,17 +74,44 @@ pub enum State {
         /// The attempt that failed.
         attempt: u32,
     },
-    /// A round with tool calls is being stored.
+    /// A round is being stored.
     Storing {
         /// The round.
         round: u32,
         /// Whether the worker is to give the session back then.
         draining: bool,
     },
+    /// Calls of the round run here.
+    Calling {
+        /// The round.
+        round: u32,
+        /// Whether the worker is to give the session back then.
+        draining: bool,
+    },
+    /// Calls are being ended, because the send ends.
+    Stopping {
+        /// How it ends.
+        why: End,
+    },
+    /// Results of calls are being stored.
+    Settling {
+        /// The round.
+        round: u32,
+        /// Whether the worker is to give the session back then.
+        draining: bool,
+    },
     /// Its end is being stored.
-    Ending,
+    Ending {
+        /// The round that its answer closes.
+        round: u32,
+    },
     /// It is being parked.
-    Parking,
+    Parking {
+        /// The round that it is at.
+        round: u32,
+        /// Model calls begun in that round.
+        attempt: u32,
+    },
     /// The session is being given back with the send as it is.
     Releasing,
     /// This worker has nothing more to do with it.
@@ -95,11 +142,38 @@ pub enum Event {
     RoundStored {
         /// Whether a cancel was raised by then.
         cancelled: bool,
+        /// What its calls need.
+        open: Open,
     },
+    /// Every call that ran here is over.
+    CallsOver {
+        /// What the others need.
+        open: Open,
+        /// Whether the results may be stored with the next round, or have to be at once.
+        may_ride: bool,
+    },
+    /// A tool or a person ended the send.
+    CallsAborted,
+    /// The results are durable.
+    ResultsStored {
+        /// Whether a cancel was raised by then.
+        cancelled: bool,
+        /// What is left.
+        open: Open,
+    },
+    /// It was to be parked, but what it would wait for has come.
+    Woken {
+        /// What is left.
+        open: Open,
+    },
+    /// It was to end, but the inbox has something for it.
+    Undelivered,
     /// The end, the park or the release is durable.
     Stored,
     /// Someone asked to end the send.
     CancelRaised,
+    /// Someone has something to say that does not wait for the next boundary.
+    Interrupted,
     /// The send's deadline passed.
     DeadlinePassed,
     /// The process is to stop: hand over at the next boundary.
@@ -121,6 +195,8 @@ pub enum Answer {
     Refused,
     /// Tools are to be called.
     Calls,
+    /// The round counts, but the model has to be asked again: its answer does not fit.
+    Again,
 }
 
 /// What the worker is to do.
@@ -135,9 +211,19 @@ pub enum Command {
     },
     /// Drop the model call that is under way.
     AbortAsking,
-    /// Store the round's messages, calls and results.
+    /// Store the round's messages and calls.
     StoreRound,
-    /// Store the end. The answer's messages go with it where there are some.
+    /// Run the calls that are this worker's.
+    RunCalls,
+    /// Tell the calls that can be interrupted to stop.
+    InterruptCalls,
+    /// Tell all calls to stop, and wait for them as long as each may take.
+    StopCalls,
+    /// Drop all calls.
+    AbortCalls,
+    /// Store the results that came.
+    StoreResults,
+    /// Store the end. The answer's messages and the results go with it where there are some.
     End(End),
     /// Wait in memory, then report `BackoffOver`.
     Wait(Duration),
@@ -186,253 +272,10 @@ pub struct IllegalTransition {
 
 /// Decides what happens next.
 pub fn transition(state: &State, event: Event, rules: &Rules) -> Result<Step, IllegalTransition> {
-    if let Some(step) = lease_lost(*state, event) {
-        return Ok(step);
-    }
-    match *state {
-        State::Taken {
-            rounds,
-            attempts,
-            crashes,
-        } => taken(rounds, attempts, crashes, event, rules),
-        State::Asking {
-            round,
-            attempt,
-            draining,
-        } => asking(round, attempt, draining, event, rules),
-        State::BackingOff { round, attempt } => backing_off(round, attempt, event),
-        State::Storing { round, draining } => storing(round, draining, event, rules),
-        State::Ending | State::Parking | State::Releasing => storing_last(*state, event),
-        State::Left => left(event),
-    }
-    .ok_or(IllegalTransition {
+    steps::step(*state, event, rules).ok_or(IllegalTransition {
         state: *state,
         event,
     })
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "every legal arm reads the same")]
-fn step(next: State, commands: impl Into<Vec<Command>>) -> Option<Step> {
-    Some(Step {
-        next,
-        commands: commands.into(),
-    })
-}
-
-/// Whatever the state: without the lease nothing may be written.
-fn lease_lost(state: State, event: Event) -> Option<Step> {
-    if event != Event::LeaseLost {
-        return None;
-    }
-    match state {
-        State::Asking { .. } => step(State::Left, [Command::AbortAsking, Command::Drop]),
-        State::Taken { .. }
-        | State::BackingOff { .. }
-        | State::Storing { .. }
-        | State::Ending
-        | State::Parking
-        | State::Releasing => step(State::Left, [Command::Drop]),
-        State::Left => step(State::Left, []),
-    }
-}
-
-fn end(end: End) -> Option<Step> {
-    step(State::Ending, [Command::End(end)])
-}
-
-fn park(on: WaitingOn, after: Option<Duration>) -> Option<Step> {
-    step(State::Parking, [Command::Park { on, after }])
-}
-
-fn abort_and_end(why: End) -> Option<Step> {
-    step(State::Ending, [Command::AbortAsking, Command::End(why)])
-}
-
-const DEADLINE: End = End::Failed(StopReason::Deadline, Code::SendDeadline);
-
-fn taken(rounds: u32, attempts: u32, crashes: u32, event: Event, rules: &Rules) -> Option<Step> {
-    match event {
-        // Parking is a durable step, after which deaths are counted anew: a send that someone
-        // resumes goes on.
-        Event::Begun if crashes > 0 && rules.recovery == Recovery::Manual => {
-            park(WaitingOn::Recovery, None)
-        }
-        Event::Begun if crashes >= rules.crashes_max => end(End::Failed(
-            StopReason::WorkerCrashLimit,
-            Code::SendWorkerCrashLimit,
-        )),
-        Event::Begun if rounds >= rules.rounds_max => end(End::Completed(StopReason::RoundLimit)),
-        Event::Begun => {
-            let attempt = attempts + 1;
-            step(
-                State::Asking {
-                    round: rounds,
-                    attempt,
-                    draining: false,
-                },
-                [Command::Ask {
-                    round: rounds,
-                    attempt,
-                }],
-            )
-        }
-        Event::CancelRaised => end(End::Cancelled),
-        Event::DeadlinePassed => end(DEADLINE),
-        Event::DrainAsked | Event::DrainOver => step(State::Releasing, [Command::Release]),
-        Event::Replied(_)
-        | Event::Failed { .. }
-        | Event::BackoffOver
-        | Event::RoundStored { .. }
-        | Event::Stored
-        | Event::LeaseLost => None,
-    }
-}
-
-fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules) -> Option<Step> {
-    match event {
-        Event::Replied(Answer::Calls) => {
-            step(State::Storing { round, draining }, [Command::StoreRound])
-        }
-        Event::Replied(Answer::Final) => end(End::Completed(StopReason::End)),
-        Event::Replied(Answer::Cut) => end(End::Completed(StopReason::Length)),
-        Event::Replied(Answer::Refused) => {
-            end(End::Failed(StopReason::ProviderError, Code::LlmRefused))
-        }
-        Event::Failed {
-            code,
-            permanent,
-            retry_after,
-            fraction,
-        } => {
-            let wait = if permanent {
-                None
-            } else {
-                rules.retry.wait(attempt, retry_after, fraction)
-            };
-            match wait {
-                None => end(End::Failed(StopReason::ProviderError, code)),
-                Some(wait) if draining || wait > rules.hold_max => {
-                    park(WaitingOn::Retry, Some(wait))
-                }
-                Some(wait) => step(State::BackingOff { round, attempt }, [Command::Wait(wait)]),
-            }
-        }
-        Event::CancelRaised => abort_and_end(End::Cancelled),
-        Event::DeadlinePassed => abort_and_end(DEADLINE),
-        // The answer that is under way is paid for: it is awaited, and handed over stored.
-        Event::DrainAsked => step(
-            State::Asking {
-                round,
-                attempt,
-                draining: true,
-            },
-            [],
-        ),
-        Event::DrainOver => step(State::Releasing, [Command::AbortAsking, Command::Release]),
-        Event::Begun
-        | Event::BackoffOver
-        | Event::RoundStored { .. }
-        | Event::Stored
-        | Event::LeaseLost => None,
-    }
-}
-
-fn backing_off(round: u32, attempt: u32, event: Event) -> Option<Step> {
-    match event {
-        Event::BackoffOver => {
-            let attempt = attempt + 1;
-            step(
-                State::Asking {
-                    round,
-                    attempt,
-                    draining: false,
-                },
-                [Command::Ask { round, attempt }],
-            )
-        }
-        Event::CancelRaised => end(End::Cancelled),
-        Event::DeadlinePassed => end(DEADLINE),
-        // Parked rather than released, so that the failed attempts stay counted.
-        Event::DrainAsked | Event::DrainOver => park(WaitingOn::Retry, Some(Duration::ZERO)),
-        Event::Begun
-        | Event::Replied(_)
-        | Event::Failed { .. }
-        | Event::RoundStored { .. }
-        | Event::Stored
-        | Event::LeaseLost => None,
-    }
-}
-
-fn storing(round: u32, draining: bool, event: Event, rules: &Rules) -> Option<Step> {
-    match event {
-        Event::RoundStored { cancelled: true } => end(End::Cancelled),
-        Event::RoundStored { cancelled: false } if round + 1 >= rules.rounds_max => {
-            end(End::Completed(StopReason::RoundLimit))
-        }
-        Event::RoundStored { cancelled: false } if draining => {
-            step(State::Releasing, [Command::Release])
-        }
-        Event::RoundStored { cancelled: false } => {
-            let round = round + 1;
-            step(
-                State::Asking {
-                    round,
-                    attempt: 1,
-                    draining: false,
-                },
-                [Command::Ask { round, attempt: 1 }],
-            )
-        }
-        Event::DrainAsked | Event::DrainOver => step(
-            State::Storing {
-                round,
-                draining: true,
-            },
-            [],
-        ),
-        // The transaction under way reads a cancel itself and says so in `RoundStored`; the next
-        // model call is bounded by the deadline again, which then passes at once.
-        Event::CancelRaised | Event::DeadlinePassed => step(State::Storing { round, draining }, []),
-        Event::Begun
-        | Event::Replied(_)
-        | Event::Failed { .. }
-        | Event::BackoffOver
-        | Event::Stored
-        | Event::LeaseLost => None,
-    }
-}
-
-fn storing_last(state: State, event: Event) -> Option<Step> {
-    match event {
-        Event::Stored => step(State::Left, []),
-        // The transaction under way decides; a cancel that it misses finds a final send, a parked
-        // one or one without owner, each of which the canceller ends itself.
-        Event::CancelRaised | Event::DeadlinePassed | Event::DrainAsked | Event::DrainOver => {
-            step(state, [])
-        }
-        Event::Begun
-        | Event::Replied(_)
-        | Event::Failed { .. }
-        | Event::BackoffOver
-        | Event::RoundStored { .. }
-        | Event::LeaseLost => None,
-    }
-}
-
-fn left(event: Event) -> Option<Step> {
-    match event {
-        // What was on its way when the send was left concerns nobody any more.
-        Event::CancelRaised | Event::DeadlinePassed | Event::DrainAsked | Event::DrainOver => {
-            step(State::Left, [])
-        }
-        Event::Begun
-        | Event::Replied(_)
-        | Event::Failed { .. }
-        | Event::BackoffOver
-        | Event::RoundStored { .. }
-        | Event::Stored
-        | Event::LeaseLost => None,
-    }
 }
 
 #[cfg(test)]

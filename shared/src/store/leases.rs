@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
+use super::calls::{CallChange, Delivery, NewCall};
 use super::sweeps::ReadySession;
 use crate::agent::AgentSpec;
 use crate::id::{BootId, LeaseToken, SendId, SessionKey};
@@ -155,23 +154,6 @@ pub struct StartedSend {
     pub resumed: bool,
 }
 
-/// One tool call's row, created with the message that asked for it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CallRow {
-    /// Its id, unique in the session.
-    pub call_id: String,
-    /// Its place in the round.
-    pub index: i32,
-    /// The tool's name.
-    pub name: String,
-    /// The arguments.
-    pub arguments: Value,
-    /// The stored answer, for a call that is settled with its request.
-    pub result: Option<Value>,
-    /// Whether the answer is an error.
-    pub failed: bool,
-}
-
 /// One model response that is paid for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsageRow {
@@ -185,7 +167,7 @@ pub struct UsageRow {
     pub usage: Usage,
 }
 
-/// A round to store, after which the send goes on.
+/// A round, or what became of its calls, to store; after it the send goes on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppendRound {
     /// The session.
@@ -196,12 +178,16 @@ pub struct AppendRound {
     pub send_id: SendId,
     /// What the transcript gets, in order.
     pub messages: Vec<NewMessage>,
-    /// The round's calls, each with its result.
-    pub calls: Vec<CallRow>,
+    /// The round's calls.
+    pub calls: Vec<NewCall>,
+    /// What became of earlier calls.
+    pub changes: Vec<CallChange>,
+    /// The inbox items that the messages deliver.
+    pub deliveries: Vec<Delivery>,
     /// The responses since the last durable step.
     pub usage: Vec<UsageRow>,
-    /// The round for the event log.
-    pub round: RoundRef,
+    /// The round for the event log, where a model answered; without one the step is of calls only.
+    pub round: Option<RoundRef>,
     /// The send's sums after this.
     pub totals: SendTotals,
 }
@@ -228,7 +214,7 @@ pub enum AppendOutcome {
         step: i64,
         /// When, by the database's clock.
         at: Timestamp,
-        /// The hot row's numbers.
+        /// The hot row's numbers, with the signals as they were: all but a cancel are lowered.
         counters: Counters,
     },
     /// Someone else owns the session; nothing was written.
@@ -255,6 +241,10 @@ pub struct CompleteSend {
     pub send_id: SendId,
     /// What the transcript gets, in order.
     pub messages: Vec<NewMessage>,
+    /// What became of earlier calls.
+    pub changes: Vec<CallChange>,
+    /// The inbox items that the messages deliver.
+    pub deliveries: Vec<Delivery>,
     /// The responses since the last durable step.
     pub usage: Vec<UsageRow>,
     /// The last round, where a model answered.
@@ -263,6 +253,8 @@ pub struct CompleteSend {
     pub totals: SendTotals,
     /// How it ends, unless a cancel was raised.
     pub result: SendResult,
+    /// Signals that keep it from ending.
+    pub unless: i32,
     /// What happens next.
     pub then: Then,
 }
@@ -272,6 +264,9 @@ pub struct CompleteSend {
 pub enum CompleteOutcome {
     /// It is final.
     Completed(Box<Completed>),
+    /// One of the signals that keep it from ending was raised. Nothing was written but that all
+    /// signals except a cancel are lowered; the lease is kept.
+    Undelivered,
     /// Someone else owns the session; nothing was written.
     LeaseLost,
 }
@@ -315,6 +310,8 @@ pub struct ParkSend {
     pub on: WaitingOn,
     /// When it goes on.
     pub until: ParkUntil,
+    /// Signals that say that it need not wait.
+    pub unless: i32,
     /// Responses since the last durable step.
     pub usage: Vec<UsageRow>,
     /// The send's sums.
@@ -328,6 +325,12 @@ pub enum ParkOutcome {
     Parked {
         /// The number of its step.
         step: i64,
+    },
+    /// One of the signals that it need not wait was raised. Nothing was written but that all
+    /// signals except a cancel are lowered; the lease is kept.
+    Woken {
+        /// The signals as they were.
+        signals: i32,
     },
     /// A cancel had been raised: it ended instead; the lease is given back.
     Cancelled {

@@ -6,13 +6,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::calls::Parent;
 use super::leases::BootRecord;
 use crate::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
+use crate::inbox::InboxItem;
 use crate::message::Message;
 use crate::send::{SendRecord, SendStatus};
 use crate::session::{Lifecycle, SessionStatus};
 use crate::step::Step;
 use crate::time::Timestamp;
+use crate::tool::CallRecord;
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,8 +155,12 @@ pub struct DumpSession {
     pub messages: Vec<Message>,
     /// Its steps by number.
     pub steps: Vec<Step>,
-    /// Its tool calls: id, send, round, settled.
-    pub calls: Vec<(String, SendId, i32, bool)>,
+    /// Its tool calls by id.
+    pub calls: Vec<CallRecord>,
+    /// Its inbox in order.
+    pub inbox: Vec<InboxItem>,
+    /// Whose child it is.
+    pub parent: Option<Parent>,
     /// Its usage rows: send, round, attempt.
     pub usage: Vec<(SendId, i32, i32)>,
 }

@@ -52,6 +52,8 @@ pub struct AcceptSend {
     pub input: Vec<ContentPart>,
     /// The sender's decisions.
     pub options: SendOptions,
+    /// The parent's call that its end settles.
+    pub reports_to: Option<String>,
     /// What makes a repeat harmless.
     pub idempotency: Option<IdempotencyKey>,
     /// Sends of one session that may wait at once; the same for all sends of a call.

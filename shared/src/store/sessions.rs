@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::calls::Parent;
 use crate::agent::AgentSpec;
 use crate::id::{BootId, SendId, SessionId, SessionKey};
 use crate::session::SessionRecord;
@@ -15,6 +16,8 @@ pub struct NewSession {
     pub agent: AgentSpec,
     /// The creator's data.
     pub metadata: Map<String, Value>,
+    /// Whose child it is.
+    pub parent: Option<Parent>,
 }
 
 /// What became of a session to create.

@@ -27,6 +27,7 @@ fn a_manual_session_waits_for_someone_after_a_death_and_only_then() {
         rounds: 1,
         attempts: 0,
         crashes,
+        open: Open::Nothing,
     };
     let begin = |crashes| transition(&taken(crashes), Event::Begun, &rules).expect("is legal");
     let park = Command::Park {
@@ -42,86 +43,112 @@ fn a_manual_session_waits_for_someone_after_a_death_and_only_then() {
     assert_eq!(begin(0).commands, [ask]);
 }
 
+const OUTSIDE: Open = Open::Outside {
+    on: WaitingOn::Human,
+    within: None,
+};
+
+fn taken(rounds: u32, crashes: u32, open: Open) -> State {
+    State::Taken {
+        rounds,
+        attempts: 0,
+        crashes,
+        open,
+    }
+}
+
+fn asking(attempt: u32, draining: bool) -> State {
+    State::Asking {
+        round: 0,
+        attempt,
+        draining,
+    }
+}
+
 fn states() -> Vec<(&'static str, State)> {
+    let (round, last) = (0, 2);
     vec![
-        (
-            "taken",
-            State::Taken {
-                rounds: 0,
-                attempts: 0,
-                crashes: 0,
-            },
-        ),
-        (
-            "taken, crash limit",
-            State::Taken {
-                rounds: 0,
-                attempts: 0,
-                crashes: 5,
-            },
-        ),
-        (
-            "taken, round limit",
-            State::Taken {
-                rounds: 3,
-                attempts: 0,
-                crashes: 0,
-            },
-        ),
-        (
-            "asking",
-            State::Asking {
-                round: 0,
-                attempt: 1,
-                draining: false,
-            },
-        ),
-        (
-            "asking, last attempt",
-            State::Asking {
-                round: 0,
-                attempt: 3,
-                draining: false,
-            },
-        ),
-        (
-            "asking, draining",
-            State::Asking {
-                round: 0,
-                attempt: 1,
-                draining: true,
-            },
-        ),
-        (
-            "backing off",
-            State::BackingOff {
-                round: 0,
-                attempt: 1,
-            },
-        ),
+        ("taken", taken(0, 0, Open::Nothing)),
+        ("taken with calls to run", taken(1, 0, Open::Here)),
+        ("taken with calls outside", taken(1, 0, OUTSIDE)),
+        ("taken, crash limit", taken(0, 5, Open::Nothing)),
+        ("taken, round limit", taken(3, 0, Open::Nothing)),
+        ("asking", asking(1, false)),
+        ("asking, last attempt", asking(3, false)),
+        ("asking, draining", asking(1, true)),
+        ("backing off", State::BackingOff { round, attempt: 1 }),
         (
             "storing",
             State::Storing {
-                round: 0,
+                round,
                 draining: false,
             },
         ),
         (
             "storing, last round",
             State::Storing {
-                round: 2,
+                round: last,
                 draining: false,
             },
         ),
         (
             "storing, draining",
             State::Storing {
-                round: 0,
+                round,
                 draining: true,
             },
         ),
-        ("ending", State::Ending),
-        ("parking", State::Parking),
+        (
+            "calling",
+            State::Calling {
+                round,
+                draining: false,
+            },
+        ),
+        (
+            "calling, last round",
+            State::Calling {
+                round: last,
+                draining: false,
+            },
+        ),
+        (
+            "calling, draining",
+            State::Calling {
+                round,
+                draining: true,
+            },
+        ),
+        (
+            "stopping",
+            State::Stopping {
+                why: End::Cancelled,
+            },
+        ),
+        (
+            "settling",
+            State::Settling {
+                round,
+                draining: false,
+            },
+        ),
+        (
+            "settling, last round",
+            State::Settling {
+                round: last,
+                draining: false,
+            },
+        ),
+        (
+            "settling, draining",
+            State::Settling {
+                round,
+                draining: true,
+            },
+        ),
+        ("ending", State::Ending { round }),
+        ("parking for a retry", State::Parking { round, attempt: 1 }),
+        ("parking for calls", State::Parking { round, attempt: 0 }),
         ("releasing", State::Releasing),
         ("left", State::Left),
     ]
@@ -136,6 +163,34 @@ fn failed(permanent: bool, retry_after: Option<u64>) -> Event {
     }
 }
 
+const CANCELLED_ROUND: Event = Event::RoundStored {
+    cancelled: true,
+    open: Open::Nothing,
+};
+
+const CANCELLED_RESULTS: Event = Event::ResultsStored {
+    cancelled: true,
+    open: Open::Nothing,
+};
+
+const fn stored(open: Open) -> Event {
+    Event::RoundStored {
+        cancelled: false,
+        open,
+    }
+}
+
+const fn settled(open: Open) -> Event {
+    Event::ResultsStored {
+        cancelled: false,
+        open,
+    }
+}
+
+const fn over(open: Open, may_ride: bool) -> Event {
+    Event::CallsOver { open, may_ride }
+}
+
 fn events() -> Vec<(&'static str, Event)> {
     vec![
         ("begun", Event::Begun),
@@ -143,15 +198,33 @@ fn events() -> Vec<(&'static str, Event)> {
         ("replied, cut", Event::Replied(Answer::Cut)),
         ("replied, refused", Event::Replied(Answer::Refused)),
         ("replied, calls", Event::Replied(Answer::Calls)),
+        ("replied, again", Event::Replied(Answer::Again)),
         ("failed", failed(false, None)),
         ("failed, retry after 60 s", failed(false, Some(60))),
         ("failed for good", failed(true, None)),
         ("backoff over", Event::BackoffOver),
-        ("round stored", Event::RoundStored { cancelled: false }),
+        ("round stored", stored(Open::Nothing)),
+        ("round stored, calls to run", stored(Open::Here)),
+        ("round stored, calls outside", stored(OUTSIDE)),
+        ("round stored, cancelled", CANCELLED_ROUND),
+        ("calls over", over(Open::Nothing, false)),
+        ("calls over, results may ride", over(Open::Nothing, true)),
+        ("calls over, others outside", over(OUTSIDE, true)),
+        ("calls aborted", Event::CallsAborted),
+        ("results stored", settled(Open::Nothing)),
+        ("results stored, one may run now", settled(Open::Here)),
+        ("results stored, others outside", settled(OUTSIDE)),
+        ("results stored, cancelled", CANCELLED_RESULTS),
         (
-            "round stored, cancelled",
-            Event::RoundStored { cancelled: true },
+            "woken",
+            Event::Woken {
+                open: Open::Nothing,
+            },
         ),
+        ("woken, one may run now", Event::Woken { open: Open::Here }),
+        ("woken, others outside", Event::Woken { open: OUTSIDE }),
+        ("undelivered", Event::Undelivered),
+        ("interrupted", Event::Interrupted),
         ("stored", Event::Stored),
         ("cancel raised", Event::CancelRaised),
         ("deadline passed", Event::DeadlinePassed),
@@ -187,6 +260,7 @@ fn the_whole_matrix_is_as_reviewed() {
 fn possible(step: &Step) -> Vec<Event> {
     let mut possible = vec![
         Event::CancelRaised,
+        Event::Interrupted,
         Event::DeadlinePassed,
         Event::DrainAsked,
         Event::DrainOver,
@@ -199,25 +273,123 @@ fn possible(step: &Step) -> Vec<Event> {
             Event::Replied(Answer::Cut),
             Event::Replied(Answer::Refused),
             Event::Replied(Answer::Calls),
+            Event::Replied(Answer::Again),
             failed(false, None),
             failed(false, Some(60)),
             failed(true, None),
         ]),
         State::BackingOff { .. } => possible.push(Event::BackoffOver),
         State::Storing { .. } => possible.extend([
-            Event::RoundStored { cancelled: false },
-            Event::RoundStored { cancelled: true },
+            stored(Open::Nothing),
+            stored(Open::Here),
+            stored(OUTSIDE),
+            CANCELLED_ROUND,
         ]),
-        State::Ending | State::Parking | State::Releasing => possible.push(Event::Stored),
+        State::Calling { .. } | State::Stopping { .. } => possible.extend([
+            over(Open::Nothing, true),
+            over(Open::Nothing, false),
+            over(OUTSIDE, true),
+            Event::CallsAborted,
+        ]),
+        State::Settling { .. } => possible.extend([
+            settled(Open::Nothing),
+            settled(Open::Here),
+            settled(OUTSIDE),
+            CANCELLED_RESULTS,
+        ]),
+        State::Ending { .. } if step.commands.contains(&Command::End(COMPLETED)) => {
+            possible.extend([Event::Stored, Event::Undelivered]);
+        }
+        State::Parking { .. } => possible.extend([
+            Event::Stored,
+            Event::Woken {
+                open: Open::Nothing,
+            },
+            Event::Woken { open: Open::Here },
+            Event::Woken { open: OUTSIDE },
+        ]),
+        State::Ending { .. } | State::Releasing => possible.push(Event::Stored),
         State::Left => possible.retain(|event| *event != Event::LeaseLost),
     }
     possible
 }
 
+const COMPLETED: End = End::Completed(StopReason::End);
+
 fn is_write(command: Command) -> bool {
     match command {
-        Command::StoreRound | Command::End(_) | Command::Park { .. } | Command::Release => true,
-        Command::Ask { .. } | Command::AbortAsking | Command::Wait(_) | Command::Drop => false,
+        Command::StoreRound
+        | Command::StoreResults
+        | Command::End(_)
+        | Command::Park { .. }
+        | Command::Release => true,
+        Command::Ask { .. }
+        | Command::AbortAsking
+        | Command::RunCalls
+        | Command::InterruptCalls
+        | Command::StopCalls
+        | Command::AbortCalls
+        | Command::Wait(_)
+        | Command::Drop => false,
+    }
+}
+
+/// What must hold along any history.
+#[derive(Debug, Default)]
+struct Watch {
+    asking: bool,
+    calling: bool,
+    /// Ends, parks and releases that were not taken back.
+    ends: u32,
+    lost: bool,
+    interrupts: u32,
+}
+
+impl Watch {
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Replied(_) | Event::Failed { .. } => self.asking = false,
+            Event::CallsOver { .. } | Event::CallsAborted => self.calling = false,
+            Event::Woken { .. } | Event::Undelivered => self.ends -= 1,
+            Event::Interrupted => self.interrupts += 1,
+            Event::LeaseLost => self.lost = true,
+            _ => {}
+        }
+    }
+
+    fn command(&mut self, command: Command) -> Result<(), TestCaseError> {
+        match command {
+            Command::Ask { round, attempt } => {
+                prop_assert!(!self.asking && !self.calling, "asks beside other work");
+                prop_assert!(round < RULES.rounds_max);
+                prop_assert!(attempt <= RULES.retry.attempts_max + self.interrupts);
+                self.asking = true;
+            }
+            Command::AbortAsking => {
+                prop_assert!(self.asking, "aborts nothing");
+                self.asking = false;
+            }
+            Command::RunCalls => {
+                prop_assert!(!self.asking && !self.calling, "calls beside other work");
+                self.calling = true;
+            }
+            Command::InterruptCalls | Command::StopCalls => {
+                prop_assert!(self.calling, "stops nothing");
+            }
+            Command::AbortCalls => {
+                prop_assert!(self.calling, "drops nothing");
+                self.calling = false;
+            }
+            Command::End(_) | Command::Park { .. } | Command::Release => self.ends += 1,
+            Command::Wait(wait) => prop_assert!(wait <= RULES.hold_max),
+            Command::StoreRound | Command::StoreResults | Command::Drop => {}
+        }
+        prop_assert!(
+            !(self.lost && is_write(command)),
+            "writes without the lease"
+        );
+        prop_assert!(self.ends <= 1, "leaves the send twice");
+        Ok(())
     }
 }
 
@@ -227,42 +399,26 @@ proptest! {
         picks in proptest::collection::vec(any::<prop::sample::Index>(), 1..200),
         crashes in 0u32..7,
         rounds in 0u32..5,
+        open in prop_oneof![Just(Open::Nothing), Just(Open::Here), Just(OUTSIDE)],
     ) {
-        let mut step = Step { next: State::Taken { rounds, attempts: 0, crashes }, commands: vec![] };
-        let (mut asked, mut under_way, mut ends, mut lost) = (0, false, 0, false);
+        let mut step = Step { next: taken(rounds, crashes, open), commands: vec![] };
+        let mut watch = Watch::default();
         for pick in picks {
             let events = possible(&step);
             let event = *pick.get(&events);
-            let before = step.next;
-            lost |= event == Event::LeaseLost;
-            if matches!(event, Event::Replied(_) | Event::Failed { .. }) {
-                under_way = false;
-            }
+            let (before, said) = (step.next, std::mem::take(&mut step.commands));
+            watch.event(event);
             step = transition(&before, event, &RULES).map_err(|e| TestCaseError::fail(e.to_string()))?;
             for command in &step.commands {
-                match command {
-                    Command::Ask { round, attempt } => {
-                        prop_assert!(!under_way, "asks twice at once");
-                        prop_assert!(*round < RULES.rounds_max);
-                        prop_assert!(*attempt <= RULES.retry.attempts_max);
-                        under_way = true;
-                        asked += 1;
-                    }
-                    Command::AbortAsking => {
-                        prop_assert!(under_way, "aborts nothing");
-                        under_way = false;
-                    }
-                    Command::End(_) | Command::Park { .. } | Command::Release => ends += 1,
-                    Command::Wait(wait) => prop_assert!(*wait <= RULES.hold_max),
-                    Command::StoreRound | Command::Drop => {}
-                }
-                prop_assert!(!(lost && is_write(*command)), "writes without the lease");
+                watch.command(*command)?;
             }
-            prop_assert!(ends <= 1, "leaves the send twice");
-            if ends > 0 || lost {
-                prop_assert!(!under_way, "leaves a model call behind");
+            if watch.ends > 0 || watch.lost {
+                prop_assert!(!watch.asking && !watch.calling, "leaves work behind");
+            }
+            // What the world may answer is what it was asked last.
+            if step.commands.is_empty() && step.next == before {
+                step.commands = said;
             }
         }
-        prop_assert!(asked <= RULES.rounds_max * RULES.retry.attempts_max);
     }
 }

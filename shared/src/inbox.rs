@@ -1,0 +1,125 @@
+//! The inbox: what reaches a session while a send of it is under way.
+//!
+//! An item is a row with an id that is unique in its session for ever. It is delivered in the
+//! transaction that writes its message, and so has exactly one fate.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::OnBusy;
+use crate::id::SendId;
+use crate::message::ContentPart;
+use crate::time::Timestamp;
+
+/// Where an item comes from.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemKind {
+    /// A person's or program's words, sent with `steer`, `interrupt` or `coalesce`.
+    Message,
+    /// The end of a child that works in the background.
+    Child,
+    /// A result that came after its call had been settled otherwise.
+    LateResult,
+}
+
+impl ItemKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Message, Self::Child, Self::LateResult];
+
+    /// The name on the wire and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Child => "child",
+            Self::LateResult => "late_result",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|value| value.as_str() == text)
+    }
+}
+
+/// What became of an item.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// It waits to be delivered, at the latest with the session's next send.
+    Pending,
+    /// It is part of the transcript, or of the input of the send that it joined.
+    Delivered,
+    /// It will not be delivered: its session is gone.
+    Void,
+}
+
+impl Fate {
+    /// Every fate.
+    pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Void];
+
+    /// The name on the wire and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Void => "void",
+        }
+    }
+
+    /// The fate with this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|value| value.as_str() == text)
+    }
+}
+
+/// An item as stored and as the API shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct InboxItem {
+    /// Unique in the session.
+    pub id: String,
+    /// Its place among the session's items: they are delivered in this order.
+    pub n: i64,
+    /// Where it comes from.
+    pub kind: ItemKind,
+    /// How it was sent.
+    pub mode: OnBusy,
+    /// The send that it was accepted into.
+    #[schema(value_type = Option<String>)]
+    pub send_id: Option<SendId>,
+    /// What it says.
+    pub content: Vec<ContentPart>,
+    /// What became of it.
+    pub fate: Fate,
+    /// The message that it became.
+    pub seq: Option<i64>,
+    /// When it was accepted.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When its fate was sealed.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub settled_at: Option<Timestamp>,
+}

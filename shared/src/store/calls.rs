@@ -1,0 +1,212 @@
+//! Parameters of tool calls, of results that come from outside, and of the inbox.
+
+use super::sweeps::ReadySession;
+use crate::agent::OnBusy;
+use crate::id::{BootId, SendId, SessionId, SessionKey};
+use crate::inbox::{InboxItem, ItemKind};
+use crate::message::ContentPart;
+use crate::send::WaitingOn;
+use crate::store::IdempotencyKey;
+use crate::tool::{CallResult, Repeat};
+
+/// A call's row, created with the message that asked for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewCall {
+    /// Its id, unique in the tenant.
+    pub call_id: String,
+    /// The round within the send.
+    pub round: i32,
+    /// Its place in the round.
+    pub place: i32,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as the model gave them.
+    pub arguments: serde_json::Value,
+    /// What a repeat does.
+    pub repeat: Repeat,
+    /// How it begins.
+    pub begins: CallBegin,
+}
+
+/// How a call's life begins.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallBegin {
+    /// The worker starts it as soon as the row is stored: attempt 1 under the present grant.
+    Started,
+    /// The worker starts it later.
+    Requested,
+    /// It waits for someone outside.
+    Waits {
+        /// Whom.
+        on: WaitingOn,
+        /// Whether what is waited for is a person's permission to run it.
+        approval: bool,
+        /// How long, from the database's now.
+        deadline: Option<std::time::Duration>,
+    },
+    /// It is settled with its request.
+    Settled(CallResult),
+}
+
+/// A change of a call's row under a lease. A call that is settled stays as it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallChange {
+    /// The call.
+    pub call_id: String,
+    /// What changes.
+    pub change: CallStep,
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallStep {
+    /// The worker begins it (again) under the present grant.
+    Started,
+    /// It waits for someone outside from now on.
+    Waits {
+        /// Whom.
+        on: WaitingOn,
+        /// How long, from the database's now.
+        deadline: Option<std::time::Duration>,
+    },
+    /// It has its result.
+    Settled(CallResult),
+}
+
+/// An inbox item that a transaction delivers: the message at this index of its messages says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// The item.
+    pub item_id: String,
+    /// The index of its message among those of the transaction.
+    pub message: u32,
+}
+
+/// A result from outside.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PostResult {
+    /// The session in whose name it is posted: the one that asked, or an ancestor of it.
+    pub key: SessionKey,
+    /// The call.
+    pub call_id: String,
+    /// What is said.
+    pub answer: CallAnswer,
+}
+
+/// What someone outside says to a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallAnswer {
+    /// Its result. A call that waits for permission is refused this way.
+    Result(CallResult),
+    /// Permission to run it. Only for a call that waits for one.
+    Approve,
+}
+
+/// What became of a result from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PostOutcome {
+    /// It is the call's result, or permission.
+    Accepted {
+        /// The session that asked.
+        key: SessionKey,
+        /// The send that asked.
+        send_id: SendId,
+        /// Set when nothing else is waited for, so that someone has to ring.
+        ring: Option<ReadySession>,
+        /// The boot that runs the send and should hear of it.
+        owner: Option<BootId>,
+    },
+    /// Someone was first.
+    AlreadySettled,
+    /// The call waits for something else: for permission, or for nothing outside.
+    NotWaiting,
+    /// No such call of this session or below it.
+    Unknown,
+}
+
+/// Words for a session that may be busy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeliverItem {
+    /// The session.
+    pub key: SessionKey,
+    /// The item's id: a repeat with the same one changes nothing.
+    pub item_id: String,
+    /// Where it comes from.
+    pub kind: ItemKind,
+    /// How it is to reach the session: `coalesce`, `steer` or `interrupt`.
+    pub mode: OnBusy,
+    /// What it says.
+    pub content: Vec<ContentPart>,
+    /// What makes a repeat harmless.
+    pub idempotency: Option<IdempotencyKey>,
+    /// Undelivered items that a session may have.
+    pub items_max: i64,
+}
+
+/// What became of words for a busy session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DeliverOutcome {
+    /// They are durable.
+    Accepted {
+        /// The send that absorbs them.
+        send_id: SendId,
+        /// The item.
+        item: Box<InboxItem>,
+        /// Set when the send can go on with them at once, so that someone has to ring.
+        ring: Option<ReadySession>,
+        /// The boot that runs the send and should hear of them.
+        owner: Option<BootId>,
+    },
+    /// Nothing of the session is under way that could absorb them (for `coalesce`: nothing that is
+    /// queued): they are to be accepted as a send.
+    Idle,
+    /// The key was used for the same request: this send absorbed it then.
+    Replayed(SendId),
+    /// The key was used for another request.
+    Mismatch,
+    /// The session has its bound of undelivered items.
+    Full,
+    /// No such session.
+    NotFound,
+    /// The session is closed.
+    Closed,
+}
+
+/// A question for one session's inbox, oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadInbox {
+    /// The session.
+    pub key: SessionKey,
+    /// Only items without a fate.
+    pub pending: bool,
+    /// Only items behind this place.
+    pub after: i64,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// Who created a session as a child, and where it stands in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent {
+    /// The session that created it.
+    pub session: SessionId,
+    /// The call that created it.
+    pub call_id: String,
+    /// The session at the top of the tree.
+    pub root: SessionId,
+    /// Steps below the root, from 1.
+    pub depth: i32,
+}
+
+/// The end of a child's send to report to its parent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReportOutcome {
+    /// The child's send.
+    pub send_id: SendId,
+    /// The parent.
+    pub parent: SessionKey,
+    /// Set when the parent can go on.
+    pub ring: Option<ReadySession>,
+    /// The boot that runs the parent and should hear of it.
+    pub owner: Option<BootId>,
+}

@@ -1,0 +1,10 @@
+//! Tools as agents name them, and one call's life from request to result.
+
+mod call;
+mod declared;
+pub mod schema;
+
+pub use call::{
+    Approval, CallRecord, CallResult, CallState, Repeat, answers, call_id, calls_of_round,
+};
+pub use declared::{DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, check};

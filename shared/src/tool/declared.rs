@@ -1,0 +1,262 @@
+//! Tools as an agent declares them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::call::Repeat;
+use super::schema;
+use crate::time::Span;
+
+/// Tools that one agent may declare: more than any model can tell apart.
+const TOOLS_MAX: usize = 256;
+
+/// Characters of a tool's name: what every provider takes.
+const NAME_CHARS_MAX: usize = 64;
+
+/// One entry of `agent.tools`.
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum ToolEntry {
+    /// A preset (`core`, `explore`, `full`) or the name of a tool that the workers have.
+    Named(String),
+    /// A tool with everything it takes to call it.
+    Declared(DeclaredTool),
+}
+
+// By hand: serde's untagged enums forget what was wrong with a member.
+impl<'de> Deserialize<'de> for ToolEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entry;
+        impl<'de> Visitor<'de> for Entry {
+            type Value = ToolEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a tool's name, or an object with a `type`")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<ToolEntry, E> {
+                Ok(ToolEntry::Named(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToolEntry, A::Error> {
+                DeclaredTool::deserialize(MapAccessDeserializer::new(map)).map(ToolEntry::Declared)
+            }
+        }
+        deserializer.deserialize_any(Entry)
+    }
+}
+
+/// A tool that an agent declares by itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
+pub enum DeclaredTool {
+    /// A worker calls a URL.
+    Http(HttpTool),
+    /// Whoever started the send runs it and posts the result.
+    External(ExternalTool),
+    /// Tools of an MCP server that the workers are configured with.
+    Mcp(McpTools),
+}
+
+/// A tool behind a URL.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HttpTool {
+    /// The name that the model calls it by.
+    pub name: String,
+    /// What the model is told about it.
+    #[serde(default)]
+    pub description: String,
+    /// The JSON Schema of its arguments; any object when absent.
+    #[serde(default = "schema::any_object")]
+    #[schema(value_type = Object)]
+    pub parameters: Value,
+    /// Where it is called.
+    pub url: String,
+    /// What a repeat does.
+    #[serde(default)]
+    pub repeat: Repeat,
+    /// How long one attempt may take; 60 seconds when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub timeout: Option<Span>,
+    /// Whether it may run beside other calls of its round.
+    #[serde(default = "yes")]
+    pub parallel: bool,
+    /// Whether a person is asked before each call.
+    #[serde(default)]
+    pub approval: bool,
+}
+
+/// A tool that the caller runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExternalTool {
+    /// The name that the model calls it by.
+    pub name: String,
+    /// What the model is told about it.
+    #[serde(default)]
+    pub description: String,
+    /// The JSON Schema of its arguments; any object when absent.
+    #[serde(default = "schema::any_object")]
+    #[schema(value_type = Object)]
+    pub parameters: Value,
+    /// How long a result is waited for; without it for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub deadline: Option<Span>,
+    /// Whether a person is asked before each call.
+    #[serde(default)]
+    pub approval: bool,
+}
+
+/// Tools of an MCP server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McpTools {
+    /// The server's name under `[mcp.NAME]` in the workers' configuration.
+    pub server: String,
+    /// The server's tools on offer; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Put before each tool's name.
+    #[serde(default)]
+    pub prefix: String,
+    /// Whether a person is asked before each call.
+    #[serde(default)]
+    pub approval: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What is wrong with a list of tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolFault {
+    /// Where, as a JSON pointer below the list.
+    pub pointer: String,
+    /// What.
+    pub detail: String,
+}
+
+/// Everything that is wrong with a list of tools, at once.
+pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
+    let mut faults = Vec::new();
+    if tools.len() > TOOLS_MAX {
+        faults.push(ToolFault {
+            pointer: String::new(),
+            detail: format!("an agent has at most {TOOLS_MAX} tools"),
+        });
+    }
+    let mut names = BTreeSet::new();
+    for (index, tool) in tools.iter().enumerate() {
+        let mut fault = |member: &str, detail: String| {
+            faults.push(ToolFault {
+                pointer: format!("/{index}{member}"),
+                detail,
+            });
+        };
+        let (member, name) = match tool {
+            ToolEntry::Named(name) => ("", name),
+            ToolEntry::Declared(DeclaredTool::Http(tool)) => {
+                if !is_http(&tool.url) {
+                    fault("/url", "must be an absolute http or https URL".to_owned());
+                }
+                if let Err(detail) = schema::check_parameters(&tool.parameters) {
+                    fault("/parameters", detail);
+                }
+                if tool.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
+                    fault("/timeout", "must be longer than nothing".to_owned());
+                }
+                ("/name", &tool.name)
+            }
+            ToolEntry::Declared(DeclaredTool::External(tool)) => {
+                if let Err(detail) = schema::check_parameters(&tool.parameters) {
+                    fault("/parameters", detail);
+                }
+                ("/name", &tool.name)
+            }
+            ToolEntry::Declared(DeclaredTool::Mcp(tools)) => {
+                if !tools.prefix.is_empty() && !is_name(&tools.prefix) {
+                    fault("/prefix", NAME_RULE.to_owned());
+                }
+                ("/server", &tools.server)
+            }
+        };
+        if !is_name(name) {
+            fault(member, NAME_RULE.to_owned());
+        } else if member != "/server" && !names.insert(name.as_str()) {
+            fault(member, format!("{name:?} is there already"));
+        }
+    }
+    faults
+}
+
+const NAME_RULE: &str = "must be 1 to 64 letters, digits, `_` or `-`";
+
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(fits)
+}
+
+fn is_http(url: &str) -> bool {
+    let rest = url
+        .strip_prefix("https://")
+        .or_else(|| url.strip_prefix("http://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entries(value: Value) -> Vec<ToolEntry> {
+        serde_json::from_value(value).expect("parses")
+    }
+
+    #[test]
+    fn every_kind_of_entry_parses_and_prints_back() {
+        let written = json!([
+            "core",
+            {"type": "http", "name": "a", "url": "https://x.example/a", "parameters": {"type": "object"},
+             "description": "", "repeat": "safe", "timeout": "2s", "parallel": false, "approval": true},
+            {"type": "external", "name": "b", "description": "d", "parameters": {"type": "object"},
+             "deadline": "1h", "approval": false},
+            {"type": "mcp", "server": "files", "tools": ["read"], "prefix": "fs_", "approval": false},
+        ]);
+        let tools = entries(written.clone());
+        assert_eq!(check(&tools), []);
+        assert_eq!(serde_json::to_value(&tools).expect("prints"), written);
+    }
+
+    #[test]
+    fn an_unknown_member_is_named() {
+        let wrong = json!({"type": "http", "name": "a", "url": "https://x", "colour": 1});
+        let error = serde_json::from_value::<ToolEntry>(wrong).expect_err("refused");
+        assert!(error.to_string().contains("colour"), "{error}");
+    }
+
+    #[test]
+    fn all_faults_are_reported_at_once() {
+        let tools = entries(json!([
+            "no spaces",
+            {"type": "http", "name": "a", "url": "ftp://x"},
+            {"type": "external", "name": "a", "parameters": {"type": "array"}},
+            {"type": "external", "name": "c", "parameters": {"type": "object", "properties": {"x": {"type": "nonsense"}}}},
+        ]));
+        let faults = check(&tools);
+        let pointers: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+        assert_eq!(
+            pointers,
+            ["/0", "/1/url", "/2/parameters", "/2/name", "/3/parameters"]
+        );
+    }
+}
