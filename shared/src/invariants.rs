@@ -49,7 +49,24 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "call.one_result",
-        "a tool call has exactly one result, after it, in the same send, before the next round",
+        "a message with tool calls, unless it is the last one of the session's active send, is \
+         followed directly by one message per call, in order and in the same send; each of these \
+         calls is settled",
+    ),
+    (
+        "call.settled_shape",
+        "a call has its result exactly when it has its time of settling, waits for nobody then, \
+         and has a grant exactly when it was begun",
+    ),
+    (
+        "inbox.one_fate",
+        "an item has its time of settling exactly when it has its fate; one that was delivered to \
+         a send under way names its message, and no other item names any",
+    ),
+    (
+        "child.reported",
+        "a final send that a parent waits for is reported within a minute, unless the parent is \
+         gone",
     ),
     (
         "send.running_has_lease",

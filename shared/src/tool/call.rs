@@ -1,12 +1,12 @@
 //! One tool call: its row from the transaction that stored the request until its result.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::Code;
 use crate::id::{SendId, SessionId};
 use crate::message::{ContentPart, NewMessage, Role, plain_text};
-use crate::send::WaitingOn;
+use crate::send::{SendRecord, SendStatus, WaitingOn};
 use crate::time::Timestamp;
 
 /// What a second execution of the same call does to the world. After a worker's death this alone
@@ -228,3 +228,57 @@ pub fn answers(calls: &[CallRecord]) -> Option<Vec<NewMessage>> {
     });
     answered.collect()
 }
+
+/// The result of a call that was open when its send ended.
+pub fn cancelled_call() -> CallResult {
+    CallResult::error(Code::ToolCancelled, "the call was ended with its send")
+}
+
+/// The result of a waiting call that something more urgent overtook.
+pub fn interrupted_call() -> CallResult {
+    CallResult::error(Code::ToolInterrupted, "a message came in between")
+}
+
+/// What the end of a child's send answers to the call that asked for it.
+pub fn child_result(send: &SendRecord) -> CallResult {
+    if send.status != SendStatus::Completed {
+        return CallResult::error(Code::ToolFailed, child_end(send));
+    }
+    let text = send.output_text.as_deref().filter(|text| !text.is_empty());
+    let value = json!({
+        "session_id": send.key.session,
+        "send_id": send.id,
+        "status": send.status,
+        "output": send.output,
+        "usage": send.usage,
+    });
+    CallResult {
+        value: Some(value),
+        ..CallResult::text(text.unwrap_or("the child ended without saying anything"))
+    }
+}
+
+/// The id and the content of the inbox item that brings the end of a child's send to a parent
+/// whose call `call_id` was settled before.
+pub fn child_item(send: &SendRecord, call_id: &str) -> (String, Vec<ContentPart>) {
+    let head = ContentPart::text(format!("The child of {call_id} has ended."));
+    let mut content = vec![head];
+    content.extend(child_result(send).content);
+    (format!("child_{}", send.id), content)
+}
+
+fn child_end(send: &SendRecord) -> String {
+    let mut text = format!("the child ended {}", send.status.as_str());
+    if let Some(reason) = send.stop_reason {
+        text.push_str(": ");
+        text.push_str(reason.as_str());
+    }
+    if let Some(error) = &send.error {
+        text.push_str(": ");
+        text.push_str(&error.message);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
