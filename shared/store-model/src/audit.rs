@@ -1,5 +1,7 @@
 //! Every invariant as a plain loop over a dump.
 
+mod calls;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::id::{BootId, SendId};
@@ -26,7 +28,10 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
         numbering(&mut found);
         hot_row(&mut found);
         epochs(&mut found);
-        calls(&mut found);
+        calls::transcript(&mut found);
+        calls::rows(&mut found);
+        calls::inbox(&mut found);
+        calls::reports(&mut found, dump, now);
         leases(&mut found, dump, now, options);
         usage(&mut found);
     }
@@ -76,12 +81,18 @@ fn sends(found: &mut Found<'_>) {
             );
         }
     }
+    let sent = session
+        .sends
+        .iter()
+        .filter_map(|send| Some((json!({ "send": send.id }), send.position?)));
+    let said = session
+        .inbox
+        .iter()
+        .map(|item| (json!({ "item": item.id }), item.n));
     let mut places = BTreeSet::new();
-    for send in &session.sends {
-        if let Some(position) = send.position
-            && (!places.insert(position) || position >= session.hot.next_position)
-        {
-            let row = json!({ "send": send.id, "position": position });
+    for (mut row, position) in sent.chain(said) {
+        if !places.insert(position) || position >= session.hot.next_position {
+            row["position"] = json!(position);
             found.add("session.positions_unique", row);
         }
     }
@@ -209,45 +220,6 @@ fn epochs(found: &mut Found<'_>) {
             "epoch.one_boot",
             json!({ "epoch": epoch, "boots": boots.len() }),
         );
-    }
-}
-
-/// Each call has one result, after it, in its send, before the next round. While its round is the
-/// last one of an open send, the result may still come.
-fn calls(found: &mut Found<'_>) {
-    let session = found.session;
-    let mut asked = BTreeSet::new();
-    for message in &session.messages {
-        let next_round = session
-            .messages
-            .iter()
-            .find(|later| later.seq > message.seq && later.role == Role::Assistant);
-        let until = next_round.map_or(i64::MAX, |next| next.seq);
-        let send = session.sends.iter().find(|send| send.id == message.send_id);
-        let over = next_round.is_some() || send.is_some_and(|send| send.status.is_final());
-        for call in &message.tool_calls {
-            asked.insert(call.id.as_str());
-            let answers: Vec<&Message> = session
-                .messages
-                .iter()
-                .filter(|answer| answer.tool_call_id.as_deref() == Some(&call.id))
-                .collect();
-            let in_time = answers.iter().all(|answer| {
-                let between = answer.seq > message.seq && answer.seq < until;
-                between && answer.send_id == message.send_id
-            });
-            if !in_time || answers.len() > 1 || (over && answers.is_empty()) {
-                let row = json!({ "call": call.id, "seq": message.seq, "results": answers.len() });
-                found.add("call.one_result", row);
-            }
-        }
-    }
-    for message in &session.messages {
-        if let Some(id) = &message.tool_call_id
-            && !asked.contains(id.as_str())
-        {
-            found.add("call.one_result", json!({ "call": id, "seq": message.seq }));
-        }
     }
 }
 

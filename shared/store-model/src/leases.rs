@@ -9,7 +9,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 
-use crate::session::Call;
+use crate::session::Session;
 use crate::state::State;
 
 pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> AppendOutcome {
@@ -19,27 +19,40 @@ pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> Ap
     };
     let id = item.send_id;
     let stored = session.write_messages(id, item.messages, item.lease.epoch, now);
-    for row in item.calls {
-        let call = Call {
-            send_id: id,
-            round: item.round.index,
-            row,
-        };
-        session.calls.insert(call.row.call_id.clone(), call);
-    }
+    session.begin_calls(id, item.calls, item.lease.epoch, now);
+    session.change_calls(item.changes, item.lease.epoch, now);
+    session.deliver(id, &item.deliveries, stored.first_seq, now);
     session.write_usage(id, item.usage);
     session.write_totals(id, item.totals);
     if let Some(send) = session.sends.get_mut(&id) {
         send.crashes = 0;
     }
-    let refs = stored.refs(Some(item.round));
-    let step = session.write_step(id, StepKind::Round, item.lease.into(), now, refs);
+    let kind = if item.round.is_some() {
+        StepKind::Round
+    } else {
+        StepKind::Calls
+    };
+    let refs = stored.refs(item.round);
+    let step = session.write_step(id, kind, item.lease.into(), now, refs);
+    let counters = session.counters();
+    session.hot.signals &= SIGNAL_CANCEL;
     AppendOutcome::Appended {
         first_seq: stored.first_seq,
         step,
         at: now,
-        counters: session.counters(),
+        counters,
     }
+}
+
+/// The signals that keep a send from what it is about to do, which are lowered with that; a cancel
+/// goes before them.
+fn kept_by(session: &mut Session, unless: i32) -> Option<i32> {
+    let signals = session.hot.signals;
+    if signals & SIGNAL_CANCEL != 0 || signals & unless == 0 {
+        return None;
+    }
+    session.hot.signals = 0;
+    Some(signals)
 }
 
 pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) -> CompleteOutcome {
@@ -47,14 +60,19 @@ pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) ->
     let Some(session) = session.filter(|session| session.obeys(item.lease)) else {
         return CompleteOutcome::LeaseLost;
     };
+    if kept_by(session, item.unless).is_some() {
+        return CompleteOutcome::Undelivered;
+    }
     let result = if session.hot.signals & SIGNAL_CANCEL == 0 {
         item.result
     } else {
         SendResult::cancelled()
     };
-    session.hot.signals = 0;
+    session.forget_signals();
     let status = result.status;
     let stored = session.write_messages(item.send_id, item.messages, item.lease.epoch, now);
+    session.change_calls(item.changes, item.lease.epoch, now);
+    session.deliver(item.send_id, &item.deliveries, stored.first_seq, now);
     session.write_usage(item.send_id, item.usage);
     session.write_totals(item.send_id, item.totals);
     let refs = stored.refs(item.round);
@@ -82,13 +100,18 @@ pub(crate) fn park(state: &mut State, now: Timestamp, item: ParkSend) -> ParkOut
     let Some(session) = session.filter(|session| session.obeys(item.lease)) else {
         return ParkOutcome::LeaseLost;
     };
+    if let Some(signals) = kept_by(session, item.unless) {
+        return ParkOutcome::Woken { signals };
+    }
     let id = item.send_id;
     session.write_usage(id, item.usage);
     session.write_totals(id, item.totals);
     if session.hot.signals & SIGNAL_CANCEL != 0 {
-        session.hot.signals = 0;
+        session.forget_signals();
+        let answers = session.end_calls(id, now);
+        let stored = session.write_messages(id, answers, item.lease.epoch, now);
         let end = SendResult::cancelled();
-        let step = session.finish(id, end, item.lease.into(), now, StepRefs::default());
+        let step = session.finish(id, end, item.lease.into(), now, stored.refs(None));
         let ring = session.give_back(now);
         return ParkOutcome::Cancelled { step, ring };
     }

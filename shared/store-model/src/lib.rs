@@ -3,13 +3,17 @@
 #![deny(clippy::disallowed_types)]
 
 // The content and what every step does to it.
+mod calls;
 mod session;
 mod state;
 
 // The domain steps, by noun.
 mod boots;
+mod children;
 mod claim;
+mod inbox;
 mod leases;
+mod posts;
 mod reads;
 mod sends;
 mod sessions;

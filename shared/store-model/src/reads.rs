@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use mainspring_shared::id::SessionKey;
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::inbox::{Fate, InboxItem};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    ListSends, ListSessions, Page, QueueStats, ReadMessages, ScalingStats,
+    ListSends, ListSessions, Page, QueueStats, ReadInbox, ReadMessages, ScalingStats,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallRecord;
 
 use crate::sessions::record;
 use crate::state::State;
@@ -54,6 +56,30 @@ fn page<T>(found: impl Iterator<Item = T>, limit: u32) -> Page<T> {
     let more = data.len() > limit as usize;
     data.truncate(limit as usize);
     Page { data, more }
+}
+
+pub(crate) fn round(state: &State, key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord> {
+    let session = state.sessions.get(&key);
+    session.map_or_else(Vec::new, |session| session.round(send, round))
+}
+
+pub(crate) fn inbox(state: &State, query: ReadInbox) -> Vec<InboxItem> {
+    let session = state.sessions.get(&query.key);
+    let items = session.into_iter().flat_map(|s| s.inbox.values());
+    let found = items
+        .filter(|item| item.n > query.after)
+        .filter(|item| !query.pending || item.fate == Fate::Pending);
+    found.take(query.limit as usize).cloned().collect()
+}
+
+/// By id, as sessions are listed.
+pub(crate) fn children(state: &State, key: SessionKey) -> Vec<SessionKey> {
+    let sessions = state.sessions.values();
+    let children = sessions.filter(|session| {
+        let parent = session.cold.as_ref().and_then(|cold| cold.parent.as_ref());
+        session.key.tenant == key.tenant && parent.is_some_and(|p| p.session == key.session)
+    });
+    children.map(|session| session.key).collect()
 }
 
 pub(crate) fn messages(state: &State, query: ReadMessages) -> Vec<Message> {

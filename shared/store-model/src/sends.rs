@@ -71,7 +71,7 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
     );
     let deadline_at = item.options.deadline.map(|span| now.after(span.0));
     let due = item.options.delay.map(|span| now.after(span.0));
-    let position = due.is_none().then(|| take_place(session));
+    let position = due.is_none().then(|| session.take_place());
     let priority = item.options.priority;
     let send = SendRecord {
         id: item.id,
@@ -91,6 +91,7 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
         attempts: 0,
         crashes: 0,
         cancel_requested: false,
+        reports_to: item.reports_to,
         deadline_at,
         alarm_at: [due, deadline_at].into_iter().flatten().min(),
         first_step: step,
@@ -106,13 +107,6 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
         created_at: now,
         ring,
     }
-}
-
-/// Draws the next place in the session.
-pub(crate) fn take_place(session: &mut Session) -> i64 {
-    let place = session.hot.next_position;
-    session.hot.next_position += 1;
-    place
 }
 
 pub(crate) fn cancel(
@@ -166,8 +160,6 @@ pub(crate) fn resume_recovery(
         return None;
     }
     let id = send.id;
-    session.hot.ready_since = Some(now);
-    let send = session.sends.get_mut(&id)?;
-    send.alarm_at = send.deadline_at;
+    session.wake(now);
     Some(id)
 }

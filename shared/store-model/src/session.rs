@@ -1,19 +1,21 @@
 //! One session with everything below it, and the changes that several domain steps share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::{AgentSpec, Priority};
 use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{Message, NewMessage};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus};
-use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::{Lifecycle, SIGNAL_INBOX};
 use mainspring_shared::step::{RoundRef, Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    CallRow, Counters, DumpHot, DumpSession, NewSession, ReadySession, SendTotals, StartedSend,
+    Counters, DumpHot, DumpSession, NewSession, Parent, ReadySession, SendTotals, StartedSend,
     UsageRow,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallRecord;
 use serde_json::{Map, Value};
 
 /// A session, or the tombstone of one.
@@ -31,7 +33,11 @@ pub(crate) struct Session {
     pub(crate) messages: BTreeMap<i64, Message>,
     pub(crate) steps: BTreeMap<i64, Step>,
     /// By call id.
-    pub(crate) calls: BTreeMap<String, Call>,
+    pub(crate) calls: BTreeMap<String, CallRecord>,
+    /// By place.
+    pub(crate) inbox: BTreeMap<i64, InboxItem>,
+    /// The final sends whose parent was told.
+    pub(crate) reported: BTreeSet<SendId>,
     /// By send, round and attempt.
     pub(crate) usage: BTreeMap<(SendId, i32, i32), UsageRow>,
 }
@@ -44,16 +50,9 @@ pub(crate) struct Cold {
     /// The current one.
     pub(crate) agent_version: i32,
     pub(crate) metadata: Map<String, Value>,
+    pub(crate) parent: Option<Parent>,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
-}
-
-/// A tool call with the send and round that it belongs to.
-#[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) send_id: SendId,
-    pub(crate) round: i32,
-    pub(crate) row: CallRow,
 }
 
 /// Who writes: the grant's number and the process. Epoch 0 stands for no grant.
@@ -114,6 +113,7 @@ impl Session {
                 agents: BTreeMap::from([(1, new.agent)]),
                 agent_version: 1,
                 metadata: new.metadata,
+                parent: new.parent,
                 created_at: now,
                 updated_at: now,
             }),
@@ -121,6 +121,8 @@ impl Session {
             messages: BTreeMap::new(),
             steps: BTreeMap::new(),
             calls: BTreeMap::new(),
+            inbox: BTreeMap::new(),
+            reported: BTreeSet::new(),
             usage: BTreeMap::new(),
         }
     }
@@ -237,6 +239,13 @@ impl Session {
         }
     }
 
+    /// Draws the next place in the session, for a send or an inbox item.
+    pub(crate) fn take_place(&mut self) -> i64 {
+        let place = self.hot.next_position;
+        self.hot.next_position += 1;
+        place
+    }
+
     /// Takes work that just got its place into account. Someone has to ring when the session was
     /// not ready before; behind a send that waits nothing can go on yet.
     pub(crate) fn gain_work(&mut self, priority: Priority, now: Timestamp) -> Option<ReadySession> {
@@ -256,6 +265,20 @@ impl Session {
         self.hot.token = None;
         self.hot.ready_since = (self.hot.pending > 0).then_some(now);
         self.ring()
+    }
+
+    /// Lets the send that waits go on: someone has to ring.
+    pub(crate) fn wake(&mut self, now: Timestamp) -> Option<ReadySession> {
+        let id = self.waiting()?.id;
+        let send = self.sends.get_mut(&id)?;
+        send.alarm_at = send.deadline_at;
+        self.hot.ready_since = Some(now);
+        self.ring()
+    }
+
+    /// Lowers the signals that were meant for a send that ends here; the inbox outlives it.
+    pub(crate) fn forget_signals(&mut self) {
+        self.hot.signals &= SIGNAL_INBOX;
     }
 
     /// Makes a grant that begins and ends in this transaction.
@@ -341,7 +364,7 @@ impl Session {
     }
 
     /// Ends a started send that nobody runs, under a grant of its own. Its input becomes a message
-    /// if nothing of the send is in the transcript yet.
+    /// if nothing of the send is in the transcript yet; the calls that it left open are answered.
     pub(crate) fn finish_unowned(
         &mut self,
         id: SendId,
@@ -350,7 +373,7 @@ impl Session {
         now: Timestamp,
     ) -> (i64, Option<ReadySession>) {
         let writer = self.grant(boot);
-        let mut unsaid = Vec::new();
+        let mut unsaid = self.end_calls(id, now);
         if !self.messages.values().any(|message| message.send_id == id)
             && let Some(send) = self.sends.get(&id)
         {
@@ -358,16 +381,12 @@ impl Session {
         }
         let stored = self.write_messages(id, unsaid, writer.epoch, now);
         let n = self.finish(id, result, writer, now, stored.refs(None));
-        self.hot.signals = 0;
+        self.forget_signals();
         (n, self.give_back(now))
     }
 
     /// The session as a dump shows it.
     pub(crate) fn dump(&self) -> DumpSession {
-        let calls = self.calls.iter().map(|(id, call)| {
-            let settled = call.row.result.is_some();
-            (id.clone(), call.send_id, call.round, settled)
-        });
         DumpSession {
             key: self.key,
             hot: self.hot.clone(),
@@ -375,7 +394,9 @@ impl Session {
             sends: self.sends.values().cloned().collect(),
             messages: self.messages.values().cloned().collect(),
             steps: self.steps.values().cloned().collect(),
-            calls: calls.collect(),
+            calls: self.calls.values().cloned().collect(),
+            inbox: self.inbox.values().cloned().collect(),
+            parent: self.cold.as_ref().and_then(|cold| cold.parent.clone()),
             usage: self.usage.keys().copied().collect(),
         }
     }

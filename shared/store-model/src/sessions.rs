@@ -86,6 +86,7 @@ pub(crate) fn delete(
     session.cold = None;
     session.messages.clear();
     session.calls.clear();
+    session.inbox.clear();
     session.usage.clear();
     session.hot.lifecycle = Lifecycle::Deleted;
     session.hot.owner = None;

@@ -6,6 +6,7 @@ use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallRecord;
 use uuid::Uuid;
 
 use crate::session::Session;
@@ -60,6 +61,13 @@ impl State {
     pub(crate) fn send(&self, tenant: TenantId, id: SendId) -> Option<&SendRecord> {
         let home = self.homes.get(&(tenant, id))?;
         self.sessions.get(home)?.sends.get(&id)
+    }
+
+    /// A call by id.
+    pub(crate) fn call(&self, tenant: TenantId, id: &str) -> Option<&CallRecord> {
+        let sessions = self.sessions.values();
+        let mut mine = sessions.filter(|session| session.key.tenant == tenant);
+        mine.find_map(|session| session.calls.get(id))
     }
 
     /// Looks an idempotency key up.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -13,15 +14,17 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, Dump, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
-    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, IdempotencyKey, ListSends, ListSessions,
+    NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
+    ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result, ScalingStats,
     ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::{Clock, Timestamp};
+use mainspring_shared::tool::CallRecord;
 
 use crate::audit::audit;
 use crate::state::State;
-use crate::{boots, claim, leases, reads, sends, sessions, sweeps};
+use crate::{boots, children, claim, inbox, leases, posts, reads, sends, sessions, sweeps};
 
 /// The store port in memory. Its clock takes the place of the database's; what it holds is gone
 /// when it is dropped. No method ever fails.
@@ -62,7 +65,7 @@ impl Store for ModelStore {
     async fn check(&self) -> Result<ServerInfo> {
         Ok(ServerInfo {
             server: "model".to_owned(),
-            schema: 1,
+            schema: 2,
             now: self.clock.now(),
         })
     }
@@ -151,6 +154,41 @@ impl Store for ModelStore {
             .into_iter()
             .map(|(tenant, id)| sends::cancel(&mut state, now, boot, tenant, id));
         Ok(outcomes.collect())
+    }
+
+    async fn deliver_items(
+        &self,
+        at: Option<Timestamp>,
+        _boot: BootId,
+        items: Vec<DeliverItem>,
+    ) -> Result<Vec<DeliverOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| inbox::deliver(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn post_results(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<PostResult>,
+    ) -> Result<Vec<PostOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| posts::post(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn report_children(
+        &self,
+        at: Option<Timestamp>,
+        sends: Option<Vec<(TenantId, SendId)>>,
+        limit: u32,
+    ) -> Result<Vec<ReportOutcome>> {
+        let (mut state, now) = self.begin(at);
+        Ok(children::report(&mut state, now, sends.as_deref(), limit))
     }
 
     async fn resume_recovery(
@@ -265,6 +303,34 @@ impl Store for ModelStore {
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
         let (state, _) = self.begin(None);
         Ok(reads::sends(&state, &query))
+    }
+
+    async fn read_round(
+        &self,
+        key: SessionKey,
+        send: SendId,
+        round: i32,
+    ) -> Result<Vec<CallRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::round(&state, key, send, round))
+    }
+
+    async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>> {
+        let (state, _) = self.begin(None);
+        let found = ids
+            .into_iter()
+            .map(|(tenant, id)| state.call(tenant, &id).cloned());
+        Ok(found.collect())
+    }
+
+    async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::inbox(&state, query))
+    }
+
+    async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::children(&state, key))
     }
 
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {

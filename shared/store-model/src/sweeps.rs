@@ -8,7 +8,6 @@ use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
 use mainspring_shared::store::{AlarmSweep, ReadySession, SweepReady, Swept};
 use mainspring_shared::time::Timestamp;
 
-use crate::sends::take_place;
 use crate::session::Session;
 use crate::state::State;
 
@@ -86,7 +85,7 @@ fn serve(session: &mut Session, id: SendId, boot: BootId, sweep: &mut AlarmSweep
         SendStatus::Queued => {
             send.alarm_at = send.deadline_at;
             let priority = send.options.priority;
-            let position = take_place(session);
+            let position = session.take_place();
             if let Some(send) = session.sends.get_mut(&id) {
                 send.position = Some(position);
             }

@@ -1,29 +1,35 @@
 use std::time::Duration;
 
-use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::agent::{AgentSpec, OnBusy, SendOptions};
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SessionId, SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, NewMessage, ToolCall};
 use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
-    AcceptSend, AppendRound, ClaimOutcome, ClaimSession, CompleteSend, NewBoot, NewSession, Role,
-    SendTotals, Target, Then, UsageRow,
+    AcceptSend, AppendRound, CallBegin, ClaimOutcome, ClaimSession, CompleteSend, DeliverItem,
+    Delivery, NewBoot, NewCall, NewSession, Parent, Role, SendTotals, Target, Then, UsageRow,
 };
+use mainspring_shared::tool::{CallResult, Repeat};
 use mainspring_shared::usage::Usage;
 use serde_json::Map;
 use uuid::Uuid;
 
 use super::*;
 use crate::state::State;
-use crate::{boots, claim, leases, sends};
+use crate::{boots, children, claim, inbox, leases, sends};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 const BOOT: BootId = BootId(Uuid::from_u128(0xb));
 const KEY: SessionKey = SessionKey {
     tenant: TenantId::DEFAULT,
     session: SessionId(Uuid::from_u128(0x5)),
+};
+const CHILD: SessionKey = SessionKey {
+    tenant: TenantId::DEFAULT,
+    session: SessionId(Uuid::from_u128(0xc)),
 };
 
 fn send_id(n: u128) -> SendId {
@@ -70,8 +76,42 @@ fn round(index: i32) -> RoundRef {
     }
 }
 
+fn sending(n: u128, target: Target) -> AcceptSend {
+    AcceptSend {
+        id: send_id(n),
+        target,
+        input: vec![ContentPart::text("hello")],
+        options: SendOptions::default(),
+        reports_to: None,
+        idempotency: None,
+        queued_max: 10,
+    }
+}
+
+fn creating(key: SessionKey, parent: Option<Parent>) -> Target {
+    Target::New(Box::new(NewSession {
+        key,
+        agent: AgentSpec::default(),
+        metadata: Map::new(),
+        parent,
+    }))
+}
+
+fn words(id: &str, mode: OnBusy) -> DeliverItem {
+    DeliverItem {
+        key: KEY,
+        item_id: id.to_owned(),
+        kind: ItemKind::Message,
+        mode,
+        content: vec![ContentPart::text("and this")],
+        idempotency: None,
+        items_max: 10,
+    }
+}
+
 /// A session with a completed send of two rounds, one of them with a tool; a second send that
-/// runs; and a third that is queued.
+/// runs; and a third that is queued. The first one was steered; there are words for the second and
+/// in the third. A child ended in the background and was reported.
 fn healthy() -> Dump {
     let mut state = State::default();
     let boot = NewBoot {
@@ -83,23 +123,9 @@ fn healthy() -> Dump {
         ttl: Duration::from_secs(10),
     };
     boots::register(&mut state, NOW, boot);
-    for n in 1..=3 {
-        let item = AcceptSend {
-            id: send_id(n),
-            target: match n {
-                1 => Target::New(Box::new(NewSession {
-                    key: KEY,
-                    agent: AgentSpec::default(),
-                    metadata: Map::new(),
-                })),
-                _ => Target::Existing(KEY),
-            },
-            input: vec![ContentPart::text("hello")],
-            options: SendOptions::default(),
-            idempotency: None,
-            queued_max: 10,
-        };
-        sends::accept(&mut state, NOW, BOOT, item);
+    sends::accept(&mut state, NOW, BOOT, sending(1, creating(KEY, None)));
+    for n in 2..=3 {
+        sends::accept(&mut state, NOW, BOOT, sending(n, Target::Existing(KEY)));
     }
     let item = ClaimSession {
         key: KEY,
@@ -110,7 +136,23 @@ fn healthy() -> Dump {
     let ClaimOutcome::Claimed(claimed) = claim::claim(&mut state, NOW, BOOT, &item) else {
         panic!("the session has work");
     };
+    inbox::deliver(&mut state, NOW, words("said", OnBusy::Steer));
     work(&mut state, claimed.lease);
+    inbox::deliver(&mut state, NOW, words("to say", OnBusy::Steer));
+    inbox::deliver(&mut state, NOW, words("joined", OnBusy::Coalesce));
+    let parent = Parent {
+        session: KEY.session,
+        call_id: "c1".to_owned(),
+        root: KEY.session,
+        depth: 1,
+    };
+    let child = AcceptSend {
+        reports_to: Some("c1".to_owned()),
+        ..sending(4, creating(CHILD, Some(parent)))
+    };
+    sends::accept(&mut state, NOW, BOOT, child);
+    sends::cancel(&mut state, NOW, BOOT, TenantId::DEFAULT, send_id(4));
+    assert_eq!(children::report(&mut state, NOW, None, 10).len(), 1);
     state.dump()
 }
 
@@ -123,10 +165,24 @@ fn work(state: &mut State, lease: Lease) {
             NewMessage::user(vec![ContentPart::text("hello")], 0),
             assistant(0, &["c1"]),
             answer("c1"),
+            NewMessage::user(vec![ContentPart::text("and this")], 0),
         ],
-        calls: Vec::new(),
+        calls: vec![NewCall {
+            call_id: "c1".to_owned(),
+            round: 0,
+            place: 0,
+            name: "look".to_owned(),
+            arguments: Value::Null,
+            repeat: Repeat::Safe,
+            begins: CallBegin::Settled(CallResult::text("here")),
+        }],
+        changes: Vec::new(),
+        deliveries: vec![Delivery {
+            item_id: "said".to_owned(),
+            message: 3,
+        }],
         usage: paid(0),
-        round: round(0),
+        round: Some(round(0)),
         totals: SendTotals::default(),
     };
     leases::append(state, NOW, item);
@@ -135,13 +191,36 @@ fn work(state: &mut State, lease: Lease) {
         lease,
         send_id: send_id(1),
         messages: vec![assistant(1, &[])],
+        changes: Vec::new(),
+        deliveries: Vec::new(),
         usage: paid(1),
         round: Some(round(1)),
         totals: SendTotals::default(),
         result: SendResult::completed(StopReason::End, "hm".to_owned()),
+        unless: 0,
         then: Then::Continue,
     };
     leases::complete(state, NOW, item);
+}
+
+/// The message that asks for the call, the answer, and the row.
+fn asked(dump: &mut Dump) -> &mut DumpSession {
+    let session = &mut dump.sessions[0];
+    assert_eq!(
+        session.messages[1].tool_calls[0].id,
+        session.calls[0].call_id
+    );
+    assert_eq!(session.messages[2].tool_call_id.as_deref(), Some("c1"));
+    session
+}
+
+/// The items: delivered, pending, joined to a queued send, and the child's.
+fn items(dump: &mut Dump) -> &mut [mainspring_shared::inbox::InboxItem] {
+    let items = &mut dump.sessions[0].inbox;
+    let fates: Vec<Fate> = items.iter().map(|item| item.fate).collect();
+    let (delivered, pending) = (Fate::Delivered, Fate::Pending);
+    assert_eq!(fates, [delivered, pending, delivered, pending]);
+    items
 }
 
 /// The violations after `plant` changed a healthy content.
@@ -267,21 +346,124 @@ fn an_epoch_that_was_never_granted_is_found() {
 }
 
 #[test]
+fn a_place_of_a_send_that_an_item_has_too_is_found() {
+    let names = found(|dump| items(dump)[1].n = 1);
+    assert_eq!(names, ["session.positions_unique"]);
+}
+
+#[test]
 fn a_call_without_its_result_is_found() {
+    let plants: [fn(&mut DumpSession); 5] = [
+        |session| session.messages[2].tool_call_id = None,
+        |session| session.messages[2].send_id = send_id(2),
+        |session| session.messages[2].tool_call_id = Some("c2".to_owned()),
+        |session| {
+            session.messages[1].tool_calls.clear();
+        },
+        |session| session.calls.clear(),
+    ];
+    for (n, plant) in plants.into_iter().enumerate() {
+        let names = found(|dump| plant(asked(dump)));
+        assert!(
+            names.contains(&"call.one_result".to_owned()),
+            "{n}: {names:?}"
+        );
+    }
+}
+
+#[test]
+fn answers_in_another_order_or_place_are_found() {
+    let swapped = found(|dump| {
+        let messages = &mut asked(dump).messages;
+        let (answer, words) = (messages[2].clone(), messages[3].clone());
+        messages[2] = Message { seq: 3, ..words };
+        messages[3] = Message { seq: 4, ..answer };
+    });
+    assert_eq!(swapped, ["call.one_result"]);
+    let twice = found(|dump| {
+        let messages = &mut asked(dump).messages;
+        let answer = messages[2].clone();
+        messages[3] = Message { seq: 4, ..answer };
+    });
+    assert_eq!(twice, ["call.one_result"]);
+}
+
+#[test]
+fn an_answered_call_that_is_not_settled_is_found() {
     let names = found(|dump| {
-        let answer = &mut dump.sessions[0].messages[2];
-        answer.tool_call_id = None;
+        let call = &mut asked(dump).calls[0];
+        (call.result, call.settled_at) = (None, None);
     });
     assert_eq!(names, ["call.one_result"]);
 }
 
 #[test]
-fn a_result_without_its_call_is_found() {
-    let names = found(|dump| {
-        let asking = &mut dump.sessions[0].messages[1];
-        asking.tool_calls.clear();
+fn the_last_message_of_the_active_send_may_ask() {
+    let ask = |dump: &mut Dump, send: SendId| {
+        let session = asked(dump);
+        let mut asking = session.messages[1].clone();
+        asking.tool_calls[0].id = "c2".to_owned();
+        (asking.seq, asking.send_id) = (session.hot.next_seq, send);
+        session.hot.next_seq += 1;
+        session.messages.push(asking);
+        session.usage.push((send, 0, 1));
+    };
+    assert_eq!(found(|dump| ask(dump, send_id(2))), Vec::<String>::new());
+    let names = found(|dump| ask(dump, send_id(1)));
+    assert_eq!(names, ["send.final_is_last", "call.one_result"]);
+}
+
+#[test]
+fn fields_of_a_call_that_do_not_fit_are_found() {
+    let plants: [fn(&mut mainspring_shared::tool::CallRecord); 4] = [
+        |call| call.settled_at = None,
+        |call| call.waits_on = Some(mainspring_shared::send::WaitingOn::Tool),
+        |call| call.attempt = 1,
+        |call| call.started_epoch = Some(1),
+    ];
+    for (n, plant) in plants.into_iter().enumerate() {
+        let names = found(|dump| plant(&mut asked(dump).calls[0]));
+        assert_eq!(names, ["call.settled_shape"], "plant {n}");
+    }
+}
+
+#[test]
+fn an_item_without_one_fate_is_found() {
+    let plants: [fn(&mut [mainspring_shared::inbox::InboxItem]); 6] = [
+        |items| items[0].seq = None,
+        |items| items[0].seq = Some(99),
+        |items| items[0].settled_at = None,
+        |items| items[1].seq = Some(1),
+        |items| items[1].settled_at = Some(NOW),
+        |items| items[2].seq = Some(1),
+    ];
+    for (n, plant) in plants.into_iter().enumerate() {
+        let names = found(|dump| plant(items(dump)));
+        assert_eq!(names, ["inbox.one_fate"], "plant {n}");
+    }
+}
+
+#[test]
+fn the_end_of_a_child_that_its_parent_does_not_know_is_found() {
+    let names = |later: i64, plant: fn(&mut Dump)| {
+        let mut dump = healthy();
+        dump.boots[0].lease_until = Timestamp(NOW.0 + 1_000_000);
+        plant(&mut dump);
+        let now = Timestamp(NOW.0 + later);
+        let violations = audit(&dump, now, AuditOptions::default());
+        let names = violations.into_iter().map(|v| v.invariant);
+        names.collect::<Vec<_>>()
+    };
+    let forget: fn(&mut Dump) = |dump| {
+        dump.sessions[0].inbox.pop();
+    };
+    assert_eq!(names(60_001, |_| {}), Vec::<String>::new());
+    assert_eq!(names(60_000, forget), Vec::<String>::new());
+    assert_eq!(names(60_001, forget), ["child.reported"]);
+    let parent_gone = names(60_001, |dump| {
+        dump.sessions.remove(0);
     });
-    assert_eq!(names, ["call.one_result"]);
+    assert_eq!(parent_gone, Vec::<String>::new());
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! What becomes of a session's calls and of its inbox items, whoever writes it.
+
+use mainspring_shared::id::{BootId, SendId};
+use mainspring_shared::inbox::Fate;
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::send::{SendStatus, WaitingOn};
+use mainspring_shared::session::SIGNAL_RESULT;
+use mainspring_shared::store::{CallBegin, CallChange, CallStep, Delivery, NewCall, ReadySession};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, answers, cancelled_call};
+
+use crate::session::Session;
+
+/// Who is to hear of a change from outside: someone rings, or this boot is told.
+pub(crate) type Told = (Option<ReadySession>, Option<BootId>);
+
+impl Session {
+    /// The calls of a round, by their places.
+    pub(crate) fn round(&self, send: SendId, round: i32) -> Vec<CallRecord> {
+        let calls = self.calls.values();
+        let calls = calls.filter(|call| call.send_id == send && call.round == round);
+        let mut calls: Vec<_> = calls.cloned().collect();
+        calls.sort_by_key(|call| call.place);
+        calls
+    }
+
+    /// Stores the calls that a send's round asked for.
+    pub(crate) fn begin_calls(
+        &mut self,
+        send_id: SendId,
+        calls: Vec<NewCall>,
+        epoch: i64,
+        now: Timestamp,
+    ) {
+        for new in calls {
+            let mut call = CallRecord {
+                call_id: new.call_id,
+                session: self.key.session,
+                send_id,
+                round: new.round,
+                place: new.place,
+                name: new.name,
+                arguments: new.arguments,
+                repeat: new.repeat,
+                waits_on: None,
+                approval: Approval::None,
+                started_epoch: None,
+                attempt: 0,
+                deadline_at: None,
+                result: None,
+                requested_at: now,
+                settled_at: None,
+            };
+            match new.begins {
+                CallBegin::Requested => {}
+                CallBegin::Started => start(&mut call, epoch),
+                CallBegin::Waits {
+                    on,
+                    approval,
+                    deadline,
+                } => {
+                    call.waits_on = Some(on);
+                    call.deadline_at = deadline.map(|span| now.after(span));
+                    if approval {
+                        call.approval = Approval::Asked;
+                    }
+                }
+                CallBegin::Settled(result) => settle(&mut call, result, now),
+            }
+            self.calls.insert(call.call_id.clone(), call);
+        }
+    }
+
+    /// Changes calls; one that is settled stays as it is.
+    pub(crate) fn change_calls(&mut self, changes: Vec<CallChange>, epoch: i64, now: Timestamp) {
+        for change in changes {
+            let call = self.calls.get_mut(&change.call_id);
+            let Some(call) = call.filter(|call| call.result.is_none()) else {
+                continue;
+            };
+            match change.change {
+                CallStep::Started => start(call, epoch),
+                CallStep::Waits { on, deadline } => {
+                    call.waits_on = Some(on);
+                    call.deadline_at = deadline.map(|span| now.after(span));
+                }
+                CallStep::Settled(result) => settle(call, result, now),
+            }
+        }
+    }
+
+    /// Notes which of the messages from `first_seq` on say which items.
+    pub(crate) fn deliver(
+        &mut self,
+        send_id: SendId,
+        deliveries: &[Delivery],
+        first_seq: i64,
+        now: Timestamp,
+    ) {
+        for delivery in deliveries {
+            let mut items = self.inbox.values_mut();
+            let item = items.find(|item| item.id == delivery.item_id);
+            if let Some(item) = item.filter(|item| item.fate == Fate::Pending) {
+                item.fate = Fate::Delivered;
+                item.seq = Some(first_seq + i64::from(delivery.message));
+                item.settled_at = Some(now);
+                item.send_id = item.send_id.or(Some(send_id));
+            }
+        }
+    }
+
+    /// Settles what is open of the round that a send ends in; returns the answers that the
+    /// transcript lacks.
+    pub(crate) fn end_calls(&mut self, send_id: SendId, now: Timestamp) -> Vec<NewMessage> {
+        let last = self.messages.values().next_back();
+        let asks = last.filter(|last| last.send_id == send_id && !last.tool_calls.is_empty());
+        let Some(round) = asks.map(|asks| asks.round) else {
+            return Vec::new();
+        };
+        let calls = self.calls.values_mut();
+        let open = calls
+            .filter(|call| call.send_id == send_id && call.round == round && call.result.is_none());
+        for call in open {
+            settle(call, cancelled_call(), now);
+        }
+        answers(&self.round(send_id, round)).unwrap_or_default()
+    }
+
+    /// Settles a call, or lets it run, on behalf of someone outside, and tells its send.
+    pub(crate) fn change_from_outside(
+        &mut self,
+        call_id: &str,
+        change: impl FnOnce(&mut CallRecord),
+        now: Timestamp,
+    ) -> Told {
+        let Some(call) = self.calls.get_mut(call_id) else {
+            return (None, None);
+        };
+        change(call);
+        let (send_id, round) = (call.send_id, call.round);
+        let active = self.active().filter(|send| send.id == send_id);
+        let Some((status, on)) = active.map(|send| (send.status, send.waiting_on)) else {
+            return (None, None);
+        };
+        self.hot.signals |= SIGNAL_RESULT;
+        if status == SendStatus::Running {
+            return (None, self.hot.owner);
+        }
+        let for_calls = matches!(
+            on,
+            Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent)
+        );
+        let calls = self.round(send_id, round);
+        if for_calls && calls.iter().all(|call| call.waits_on.is_none()) {
+            return (self.wake(now), None);
+        }
+        (None, None)
+    }
+}
+
+fn start(call: &mut CallRecord, epoch: i64) {
+    call.started_epoch = Some(epoch);
+    call.attempt += 1;
+    call.waits_on = None;
+}
+
+/// Gives a call its result.
+pub(crate) fn settle(call: &mut CallRecord, result: CallResult, now: Timestamp) {
+    call.result = Some(result);
+    call.settled_at = Some(now);
+    call.waits_on = None;
+}

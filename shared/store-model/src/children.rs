@@ -1,0 +1,79 @@
+//! Telling parents how their children ended.
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, ItemKind};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::store::ReportOutcome;
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{child_item, child_result};
+
+use crate::calls::{Told, settle};
+use crate::inbox::{NewItem, absorbing};
+use crate::session::Session;
+use crate::state::State;
+
+pub(crate) fn report(
+    state: &mut State,
+    now: Timestamp,
+    named: Option<&[(TenantId, SendId)]>,
+    limit: u32,
+) -> Vec<ReportOutcome> {
+    let sessions = state.sessions.values();
+    let open = sessions.flat_map(|session| {
+        let sends = session.sends.values();
+        sends.filter(|send| send.status.is_final() && !session.reported.contains(&send.id))
+    });
+    let due = open
+        .filter(|send| send.reports_to.is_some())
+        .filter(|send| named.is_none_or(|named| named.contains(&(send.key.tenant, send.id))));
+    let mut due: Vec<SendRecord> = due.cloned().collect();
+    due.sort_by_key(|send| (send.finished_at, send.id));
+    due.truncate(limit as usize);
+    let outcomes = due.iter().filter_map(|send| {
+        let child = state.sessions.get_mut(&send.key)?;
+        child.reported.insert(send.id);
+        tell_parent(state, now, send)
+    });
+    outcomes.collect()
+}
+
+/// The parent is the session that made the call: it is known even when the child was deleted, and
+/// gone with the call.
+fn tell_parent(state: &mut State, now: Timestamp, send: &SendRecord) -> Option<ReportOutcome> {
+    let tenant = send.key.tenant;
+    let call_id = send.reports_to.as_deref()?;
+    let call = state.call(tenant, call_id)?;
+    let is_open = call.result.is_none();
+    let parent = SessionKey {
+        tenant,
+        session: call.session,
+    };
+    let session = state.sessions.get_mut(&parent)?;
+    let (ring, owner) = if is_open {
+        let answer = |call: &mut _| settle(call, child_result(send), now);
+        session.change_from_outside(call_id, answer, now)
+    } else {
+        bring(session, now, send, call_id)
+    };
+    Some(ReportOutcome {
+        send_id: send.id,
+        parent,
+        ring,
+        owner,
+    })
+}
+
+/// The call was settled before: the news come as an inbox item.
+fn bring(session: &mut Session, now: Timestamp, send: &SendRecord, call_id: &str) -> Told {
+    let (id, content) = child_item(send, call_id);
+    let item = NewItem {
+        id,
+        kind: ItemKind::Child,
+        mode: OnBusy::Steer,
+        send_id: absorbing(session),
+        content,
+    };
+    session.store_item(item, Fate::Pending, now);
+    session.tell_of_item(OnBusy::Steer, now)
+}

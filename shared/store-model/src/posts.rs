@@ -1,0 +1,75 @@
+//! Results and permissions from outside.
+
+use mainspring_shared::id::{SessionId, SessionKey};
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{Approval, CallRecord};
+
+use crate::calls::settle;
+use crate::state::State;
+
+/// How far above the asking session a result may be posted.
+const ANCESTORS_MAX: usize = 16;
+
+pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostOutcome {
+    let tenant = item.key.tenant;
+    let Some(call) = state.call(tenant, &item.call_id) else {
+        return PostOutcome::Unknown;
+    };
+    let key = SessionKey {
+        tenant,
+        session: call.session,
+    };
+    let send_id = call.send_id;
+    if !is_below(state, key, item.key.session) {
+        return PostOutcome::Unknown;
+    }
+    if call.result.is_some() {
+        return PostOutcome::AlreadySettled;
+    }
+    if !takes(call, &item.answer) {
+        return PostOutcome::NotWaiting;
+    }
+    let Some(session) = state.sessions.get_mut(&key) else {
+        return PostOutcome::Unknown;
+    };
+    let answer = |call: &mut CallRecord| match item.answer {
+        CallAnswer::Result(result) => settle(call, result, now),
+        CallAnswer::Approve => {
+            call.approval = Approval::Given;
+            call.waits_on = None;
+            call.deadline_at = None;
+        }
+    };
+    let (ring, owner) = session.change_from_outside(&item.call_id, answer, now);
+    PostOutcome::Accepted {
+        key,
+        send_id,
+        ring,
+        owner,
+    }
+}
+
+/// Whether a session is this one or has it among its ancestors; a deleted one is nobody's ancestor.
+fn is_below(state: &State, key: SessionKey, above: SessionId) -> bool {
+    let parent = |key: &SessionKey| {
+        let cold = state.sessions.get(key)?.cold.as_ref()?;
+        let session = cold.parent.as_ref()?.session;
+        Some(SessionKey { session, ..*key })
+    };
+    let mut chain = std::iter::successors(Some(key), parent).take(1 + ANCESTORS_MAX);
+    let found = chain.find(|key| key.session == above);
+    let session = found.and_then(|key| state.sessions.get(&key));
+    session.is_some_and(|session| session.cold.is_some())
+}
+
+/// Whether an unsettled call waits for such an answer.
+fn takes(call: &CallRecord, answer: &CallAnswer) -> bool {
+    let asked = call.approval == Approval::Asked;
+    match (call.waits_on, answer) {
+        (None, _) => false,
+        (Some(WaitingOn::Tool | WaitingOn::Human), CallAnswer::Result(_)) => true,
+        (Some(_), _) => asked,
+    }
+}
