@@ -1,6 +1,8 @@
 //! The HTTP API: one module per noun, and what they share.
 
 mod batch;
+mod calls;
+mod deliver;
 mod events;
 mod extract;
 mod gate;
@@ -35,6 +37,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/sessions/{id}/messages", get(messages::list))
         .route("/v1/sessions/{id}/sends", post(sends::create_in_session))
         .route("/v1/sessions/{id}/events", get(events::of_session))
+        .route("/v1/sessions/{id}/tool-results", post(calls::post_results))
+        .route("/v1/sessions/{id}/calls/{call_id}/output", get(calls::output))
+        .route("/v1/sessions/{id}/inbox", get(deliver::inbox))
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
         .route("/v1/sessions/{id}/abort", post(sessions::abort))
         .route("/v1/sends", get(sends::list).post(sends::create))

@@ -223,7 +223,11 @@ impl Reader {
         self.read_messages(step).await?;
         let send = match step.kind {
             StepKind::Finished => self.app.read_send(self.key.tenant, step.send_id).await?,
-            StepKind::Accepted | StepKind::Round | StepKind::Waiting | StepKind::Resumed => None,
+            StepKind::Accepted
+            | StepKind::Round
+            | StepKind::Calls
+            | StepKind::Waiting
+            | StepKind::Resumed => None,
         };
         let view = send.map(SendView::from);
         let wrote = step.refs.first_seq.unwrap_or(i64::MAX)..;
@@ -318,7 +322,7 @@ impl Progress {
         let round = match step.kind {
             StepKind::Finished => i32::MAX,
             StepKind::Round => step.refs.round.as_ref().map_or(-1, |round| round.index),
-            StepKind::Accepted | StepKind::Waiting | StepKind::Resumed => -1,
+            StepKind::Accepted | StepKind::Calls | StepKind::Waiting | StepKind::Resumed => -1,
         };
         let known = |(send, _): &&mut (SendId, i32)| *send == step.send_id;
         if let Some((_, last)) = self.rounds.iter_mut().find(known) {

@@ -14,8 +14,8 @@ use crate::id::{SendId, SessionKey};
 pub enum Topic {
     /// Steps that were committed: a JSON list of [`StepNotice`]. Every scheduler listens.
     Steps,
-    /// Signals that were raised or leases that were taken away: a JSON list of [`SessionKey`].
-    /// Every worker listens.
+    /// Signals that were raised or leases that were taken away: a JSON list of [`SessionKey`] and
+    /// the raised bits, 0 where the database has to be asked. Every worker listens.
     Signals,
     /// Live events of one session: a JSON list of `LiveEvent`s. Whoever streams it listens.
     Live(SessionKey),

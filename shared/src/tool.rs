@@ -1,9 +1,11 @@
 //! Tools as agents name them, and one call's life from request to result.
 
+mod bounds;
 mod call;
 mod declared;
 pub mod schema;
 
+pub use bounds::bounded;
 pub use call::{
     Approval, CallRecord, CallResult, CallState, Repeat, answers, call_id, calls_of_round,
     cancelled_call, child_item, child_result, interrupted_call,

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::queue::{Activation, Disposition, Handler};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
 
 use crate::Kernel;
+use crate::send::Reach;
 use crate::session;
 
 /// The sessions that this process works on.
@@ -30,10 +30,8 @@ struct Entry {
 pub(crate) struct Control {
     /// The send.
     pub(crate) send: SendId,
-    /// To be cancelled when someone asked it to end.
-    pub(crate) cancel: CancellationToken,
-    /// To be cancelled when its session belongs to someone else.
-    pub(crate) lost: CancellationToken,
+    /// How its run is told.
+    pub(crate) reach: Reach,
 }
 
 impl Running {

@@ -10,6 +10,8 @@ mod metrics;
 mod send;
 mod session;
 mod signals;
+pub mod tool;
+pub mod tools;
 mod worker;
 mod writes;
 

@@ -1,10 +1,14 @@
 //! One send, from its claim until this worker leaves it.
 //!
 //! `run` interprets the send's machine, `load` builds what the model is asked, `settle` builds
-//! what is stored.
+//! what is stored of an answer, `plan` says which calls run when, `calls` runs them, and `unsaid`
+//! holds what the model is told before the transcript has it.
 
+mod calls;
 mod load;
+mod plan;
 mod run;
 mod settle;
+mod unsaid;
 
-pub(crate) use run::{Left, Run};
+pub(crate) use run::{Left, Reach, Run, Turn};

@@ -18,7 +18,7 @@ use mainspring_shared::store::{
 use tokio_util::sync::CancellationToken;
 
 use crate::admit::Control;
-use crate::send::{Left, Run};
+use crate::send::{Left, Reach, Run, Turn};
 use crate::{Kernel, metrics, writes};
 
 /// Deaths of workers under a send from which on it runs alone among its like: whatever kills the
@@ -83,6 +83,9 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
         lease,
         send_id,
         messages: unsaid.into_iter().collect(),
+        changes: Vec::new(),
+        deliveries: Vec::new(),
+        unless: 0,
         usage: Vec::new(),
         round: None,
         totals: SendTotals {
@@ -179,25 +182,27 @@ async fn one(
     lost: &CancellationToken,
     then: Then,
 ) -> Left {
-    let cancel = CancellationToken::new();
+    let reach = Reach {
+        lost: lost.clone(),
+        cancel: CancellationToken::new(),
+        interrupt: Arc::default(),
+    };
     let control = Control {
         send: send.record.id,
-        cancel: cancel.clone(),
-        lost: lost.clone(),
+        reach: reach.clone(),
     };
     kernel.running.at(key, control);
     let bound = send.agent.context.last_messages;
-    let run = Run::new(
-        kernel,
+    let turn = Turn {
         key,
         lease,
         send,
         counters,
         window,
-        lost.clone(),
-        cancel,
+        reach,
         then,
-    );
+    };
+    let run = Run::new(kernel, turn);
     // Boxed, so that what a waiting send holds is counted once, not in each caller's frame.
     let left = Box::pin(run.drive()).await;
     window.trim(bound);

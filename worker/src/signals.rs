@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use mainspring_shared::bus::{Notice, Topic};
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT};
 
 use crate::Kernel;
 
@@ -19,9 +19,14 @@ pub(crate) async fn listen(kernel: Arc<Kernel>) {
         };
         match notice {
             Some(Notice::Payload(json)) => {
-                let keys: Vec<SessionKey> = serde_json::from_slice(&json).unwrap_or_default();
-                for key in keys {
-                    look(&kernel, key).await;
+                let raised: Vec<(SessionKey, i32)> =
+                    serde_json::from_slice(&json).unwrap_or_default();
+                for (key, signals) in raised {
+                    if signals & SIGNAL_INTERRUPT != 0 {
+                        obey(&kernel, &[(key, signals)]);
+                    } else {
+                        look(&kernel, key).await;
+                    }
                 }
             }
             // What was missed is in the answer of the next renewal.
@@ -34,10 +39,14 @@ pub(crate) async fn listen(kernel: Arc<Kernel>) {
 /// Obeys the signals that a renewal brought.
 pub(crate) fn obey(kernel: &Kernel, signals: &[(SessionKey, i32)]) {
     for (key, signals) in signals {
-        if signals & SIGNAL_CANCEL != 0
-            && let Some(control) = kernel.running.control(*key)
-        {
-            control.cancel.cancel();
+        let Some(control) = kernel.running.control(*key) else {
+            continue;
+        };
+        if signals & SIGNAL_CANCEL != 0 {
+            control.reach.cancel.cancel();
+        }
+        if signals & SIGNAL_INTERRUPT != 0 {
+            control.reach.interrupt.notify_one();
         }
     }
 }
@@ -53,10 +62,10 @@ async fn look(kernel: &Kernel, key: SessionKey) {
         .get_sends(vec![(key.tenant, control.send)])
         .await;
     match read.map(|mut sends| sends.pop().flatten()) {
-        Ok(Some(record)) if record.status.is_final() => control.lost.cancel(),
-        Ok(Some(record)) if record.cancel_requested => control.cancel.cancel(),
+        Ok(Some(record)) if record.status.is_final() => control.reach.lost.cancel(),
+        Ok(Some(record)) if record.cancel_requested => control.reach.cancel.cancel(),
         Ok(Some(_)) => {}
-        Ok(None) => control.lost.cancel(),
+        Ok(None) => control.reach.lost.cancel(),
         Err(error) => tracing::debug!(%error, "a signal's reason could not be read"),
     }
 }

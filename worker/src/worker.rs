@@ -18,6 +18,7 @@ use crate::cache::Cache;
 use crate::config::WorkerConfig;
 use crate::live::Live;
 use crate::llm::Providers;
+use crate::tool::Tools;
 use crate::writes::Writes;
 use crate::{metrics, signals};
 
@@ -36,6 +37,8 @@ pub struct Parts {
     pub entropy: Arc<dyn Entropy>,
     /// The models.
     pub providers: Arc<Providers>,
+    /// The tools.
+    pub tools: Arc<Tools>,
     /// The bounds.
     pub config: Arc<WorkerConfig>,
 }

@@ -65,7 +65,7 @@ impl Writes {
                         let answers = answers.await;
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             CompleteOutcome::Completed(completed) => Some((completed.step, true)),
-                            CompleteOutcome::LeaseLost => None,
+                            CompleteOutcome::Undelivered | CompleteOutcome::LeaseLost => None,
                         });
                         answers
                     }
@@ -83,7 +83,7 @@ impl Writes {
                             ParkOutcome::Parked { step } | ParkOutcome::Cancelled { step, .. } => {
                                 Some((*step, true))
                             }
-                            ParkOutcome::LeaseLost => None,
+                            ParkOutcome::Woken { .. } | ParkOutcome::LeaseLost => None,
                         });
                         answers
                     }

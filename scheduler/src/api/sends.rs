@@ -19,7 +19,7 @@ use mainspring_shared::usage::Usage;
 use super::extract::{
     Params, SendPath, SessionPath, json_body, no_body, parameter, parse, session_id,
 };
-use super::idempotency;
+use super::{deliver, idempotency};
 use super::problem::Problem;
 use super::respond::{self, List};
 use super::sessions::{new_session, signal};
@@ -58,6 +58,7 @@ pub(super) async fn create_in_session(
             target,
             input: body.input.0,
             options,
+            reports_to: None,
             idempotency,
             queued_max: app.config.queued_max,
         },
@@ -120,6 +121,7 @@ pub(super) fn build(
         target,
         input: body.input.0,
         options,
+        reports_to: None,
         idempotency,
         queued_max: app.config.queued_max,
     })
@@ -127,6 +129,9 @@ pub(super) fn build(
 
 /// Accepts a send and waits for it if asked to.
 async fn accept(app: &App, item: AcceptSend, wait: Option<Duration>) -> Result<Response, Problem> {
+    if let Some(response) = deliver::to_busy(app, &item, wait).await? {
+        return Ok(response);
+    }
     let (key, id) = (item.target.key(), item.id);
     // Whoever waits is in place before the send exists, so that its end cannot be missed.
     let waiting = wait.map(|wait| (app.watch.send(id), wait));
@@ -190,7 +195,7 @@ pub(super) fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) ->
 }
 
 /// A send that exists already, once it is settled or the wait is over.
-async fn watched(
+pub(super) async fn watched(
     app: &App,
     watching: Watching<SendId>,
     tenant: TenantId,
@@ -301,7 +306,7 @@ pub(super) async fn cancel_one(
             answer(*send)
         }
         Some(CancelOutcome::Signalled { send, .. }) => {
-            signal(app, send.key);
+            signal(app, send.key, 0);
             let Some(wait) = wait else {
                 return answer(*send);
             };

@@ -91,6 +91,7 @@ pub(super) fn new_session(
         key: app.new_session_key(TenantId::DEFAULT),
         agent,
         metadata,
+        parent: None,
     }
 }
 
@@ -197,7 +198,7 @@ pub(super) async fn remove(
             last_step,
         } => {
             if owner.is_some() {
-                signal(&app, key);
+                signal(&app, key, 0);
             }
             let ended = |send: SendId| StepNotice {
                 key,
@@ -215,9 +216,10 @@ pub(super) async fn remove(
     }
 }
 
-/// Tells the workers that something about this session concerns whoever runs it.
-pub(super) fn signal(app: &App, key: SessionKey) {
-    match serde_json::to_vec(&[key]) {
+/// Tells the workers that something about this session concerns whoever runs it: these signals, or
+/// what the database says when there are none.
+pub(super) fn signal(app: &App, key: SessionKey, signals: i32) {
+    match serde_json::to_vec(&[(key, signals)]) {
         Ok(json) => app.bus.publish(Topic::Signals, Bytes::from(json)),
         Err(error) => tracing::error!(error = %error, "a signal could not be written"),
     }

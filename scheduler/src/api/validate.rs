@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::time::Span;
+use mainspring_shared::tool;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -118,9 +119,8 @@ pub(super) struct Options {
     model: Option<String>,
     /// Replaces the agent's system prompt.
     system_prompt: Option<String>,
-    /// Refused until tools exist.
-    #[schema(value_type = Option<Vec<Object>>)]
-    tools: Option<Value>,
+    /// Narrows the agent's tools to those with these names.
+    tools: Option<Vec<String>>,
     /// Replaces the agent's bound on rounds.
     max_rounds: Option<u32>,
     /// Refused until budgets exist.
@@ -138,7 +138,7 @@ pub(super) struct Options {
     /// From accept to its place in the session.
     #[schema(value_type = Option<String>)]
     delay: Option<Span>,
-    /// `enqueue` (the default) or `reject`.
+    /// `enqueue` (the default), `coalesce`, `steer`, `interrupt` or `reject`.
     #[schema(value_type = Option<String>)]
     on_busy: Option<String>,
 }
@@ -354,8 +354,8 @@ impl Checks {
             agent.system_prompt.as_deref(),
         );
         self.label(&format!("{member}/model"), agent.model.as_deref());
-        if !agent.tools.is_empty() {
-            self.refuse(&format!("{member}/tools"), "tools are not supported yet");
+        for fault in tool::check(&agent.tools) {
+            self.refuse(&format!("{member}/tools{}", fault.pointer), &fault.detail);
         }
         if agent.budget.is_some() {
             self.refuse(&format!("{member}/budget"), "budgets are not supported yet");
@@ -411,8 +411,8 @@ impl Checks {
         self.label("/options/model", options.model.as_deref());
         self.text("/options/system_prompt", options.system_prompt.as_deref());
         self.within("/options/max_rounds", options.max_rounds, MAX_ROUNDS_MAX);
-        if options.tools.is_some() {
-            self.refuse("/options/tools", "tools are not supported yet");
+        for (place, name) in options.tools.iter().flatten().enumerate() {
+            self.label(&format!("/options/tools/{place}"), Some(name));
         }
         if options.budget.is_some() {
             self.refuse("/options/budget", "budgets are not supported yet");
@@ -432,21 +432,21 @@ impl Checks {
         let on_busy = match options.on_busy.as_deref() {
             None | Some("enqueue") => OnBusy::Enqueue,
             Some("reject") => OnBusy::Reject,
-            Some("coalesce" | "steer" | "interrupt") => {
+            Some("coalesce") => OnBusy::Coalesce,
+            Some("steer") => OnBusy::Steer,
+            Some("interrupt") => OnBusy::Interrupt,
+            Some(_) => {
                 self.refuse(
                     "/options/on_busy",
-                    "only enqueue and reject are supported yet",
+                    "must be enqueue, coalesce, steer, interrupt or reject",
                 );
-                OnBusy::Enqueue
-            }
-            Some(_) => {
-                self.refuse("/options/on_busy", "must be enqueue or reject");
                 OnBusy::Enqueue
             }
         };
         SendOptions {
             model: options.model,
             system_prompt: options.system_prompt,
+            tools: options.tools,
             max_rounds: options.max_rounds,
             priority: options
                 .priority

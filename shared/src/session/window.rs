@@ -101,6 +101,24 @@ impl Window {
         &self.messages[index.saturating_sub(back).min(self.messages.len())..]
     }
 
+    /// The active window as it will be once these messages, which follow, are stored.
+    pub fn active_with(
+        &self,
+        last_messages: Option<u32>,
+        following: impl Iterator<Item = Message>,
+    ) -> Vec<Arc<Message>> {
+        let mut longer = self.clone();
+        let following: Vec<Message> = following.collect();
+        longer.next_seq += following.len() as i64;
+        longer.messages.extend(following.into_iter().map(Arc::new));
+        longer.active(last_messages).to_vec()
+    }
+
+    /// The last message.
+    pub fn last(&self) -> Option<&Message> {
+        self.messages.last().map(Arc::as_ref)
+    }
+
     /// Forgets what no later window of this bound can need.
     pub fn trim(&mut self, last_messages: Option<u32>) {
         let keep = self.active(last_messages).len();

@@ -1,7 +1,5 @@
 //! What the model is asked: a function of the agent, the options and the active window.
 
-use std::sync::Arc;
-
 use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, MAX_TOKENS_DEFAULT};
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::machine::Rules;
@@ -10,6 +8,7 @@ use mainspring_shared::store::StartedSend;
 
 use crate::config::WorkerConfig;
 use crate::llm::Request;
+use crate::tool::Offers;
 
 /// The name of the model that the send wants; the default provider's default when absent.
 pub(super) fn model(send: &StartedSend) -> Option<&str> {
@@ -32,32 +31,22 @@ pub(super) fn rules(send: &StartedSend, config: &WorkerConfig) -> Rules {
     }
 }
 
-/// The request of the next round. `input` is the send's own message while the transcript does not
-/// have it yet; the window is what it will be once it has.
+/// The request of the next round. `unsaid` are messages that the transcript does not have yet; the
+/// window is what it will be once it has them.
 pub(super) fn request(
     send: &StartedSend,
     model: String,
     window: &Window,
-    input: Option<&NewMessage>,
+    unsaid: &[NewMessage],
+    offers: &Offers,
 ) -> Request {
-    let bound = send.agent.context.last_messages;
-    let messages = match input {
-        None => window.active(bound).to_vec(),
-        Some(input) => {
-            let record = &send.record;
-            let message = input
-                .clone()
-                .at(window.next_seq(), record.id, record.created_at, 0);
-            let bound = bound.map(|last| last.saturating_sub(1));
-            let mut messages = match bound {
-                Some(0) => Vec::new(),
-                _ => window.active(bound).to_vec(),
-            };
-            messages.push(Arc::new(message));
-            messages
-        }
-    };
-    let options = &send.record.options;
+    let record = &send.record;
+    let extra = unsaid
+        .iter()
+        .zip(window.next_seq()..)
+        .map(|(message, seq)| message.clone().at(seq, record.id, record.created_at, 0));
+    let messages = window.active_with(send.agent.context.last_messages, extra);
+    let options = &record.options;
     let prompt = options
         .system_prompt
         .as_deref()
@@ -70,6 +59,6 @@ pub(super) fn request(
         messages,
         max_tokens: send.agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT),
         temperature: send.agent.temperature,
-        tools: Vec::new(),
+        tools: offers.specs(),
     }
 }

@@ -1,5 +1,7 @@
 //! The interpreter of a send's machine.
 
+mod asking;
+mod calling;
 mod persist;
 
 use std::pin::pin;
@@ -7,20 +9,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mainspring_shared::error::{Coded, Failure};
-use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
+use mainspring_shared::error::Failure;
+use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::lease::Lease;
-use mainspring_shared::message::{NewMessage, plain_text};
-use mainspring_shared::send::machine::{Answer, Command, Event, Rules, State, transition};
-use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::message::{NewMessage, Role};
+use mainspring_shared::send::machine::{Command, Event, Open, Rules, State, transition};
 use mainspring_shared::session::window::Window;
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX};
 use mainspring_shared::store::{Counters, SendTotals, StartedSend, Then, UsageRow};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallRecord;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{load, settle};
-use crate::llm::{self, Chunk, Reply};
-use crate::{Kernel, metrics};
+use super::calls::{Calls, Over};
+use super::unsaid::Unsaid;
+use super::{load, plan};
+use crate::Kernel;
+use crate::llm::{self, Reply};
+use crate::tool::Offers;
 
 /// How a run left its session.
 #[derive(Debug)]
@@ -29,6 +37,17 @@ pub(crate) enum Left {
     Done(Option<Box<(StartedSend, Counters)>>),
     /// The session belongs to someone else; nothing of it may be kept.
     Lost,
+}
+
+/// How others reach the run.
+#[derive(Debug, Clone)]
+pub(crate) struct Reach {
+    /// The session may belong to someone else.
+    pub(crate) lost: CancellationToken,
+    /// The send is to end.
+    pub(crate) cancel: CancellationToken,
+    /// The inbox has something that does not wait.
+    pub(crate) interrupt: Arc<Notify>,
 }
 
 type Call = BoxFuture<'static, Result<Reply, llm::Error>>;
@@ -41,19 +60,27 @@ pub(crate) struct Run<'a> {
     send: StartedSend,
     window: &'a mut Window,
     rules: Rules,
-    lost: CancellationToken,
-    cancel: CancellationToken,
+    reach: Reach,
     /// Whether the session goes back after this send whatever waits in it.
     then: Then,
-    /// The send's own message, until the transcript has it.
-    input: Option<NewMessage>,
+    offers: Offers,
+    unsaid: Unsaid,
+    /// Whether the inbox has to be read before the model is asked.
+    inbox: bool,
     totals: SendTotals,
     /// Responses that no transaction has stored yet.
     unpaid: Vec<UsageRow>,
-    call: Option<Call>,
+    asking: Option<Call>,
     wait: Option<Duration>,
     reply: Option<Reply>,
-    /// Why the last model call failed.
+    /// The calls of the round that is open, as they are stored or will be.
+    records: Vec<CallRecord>,
+    /// Places of calls whose result is not stored yet.
+    fresh: Vec<usize>,
+    calls: Calls,
+    /// When results that came are stored although others still run.
+    flush: Option<Duration>,
+    /// Why the last model call or tool failed.
     failure: Option<Failure>,
     /// Why the attempt that begins is not the round's first.
     reset: Option<&'static str>,
@@ -69,46 +96,54 @@ struct Seen {
     drain: bool,
 }
 
+/// A lease with what its next send needs.
+pub(crate) struct Turn<'a> {
+    pub(crate) key: SessionKey,
+    pub(crate) lease: Lease,
+    pub(crate) send: StartedSend,
+    pub(crate) counters: Counters,
+    pub(crate) window: &'a mut Window,
+    pub(crate) reach: Reach,
+    pub(crate) then: Then,
+}
+
 impl<'a> Run<'a> {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of one lease, put together once"
-    )]
-    pub(crate) fn new(
-        kernel: &'a Arc<Kernel>,
-        key: SessionKey,
-        lease: Lease,
-        send: StartedSend,
-        counters: Counters,
-        window: &'a mut Window,
-        lost: CancellationToken,
-        cancel: CancellationToken,
-        then: Then,
-    ) -> Self {
-        if counters.signals & SIGNAL_CANCEL != 0 {
-            cancel.cancel();
+    pub(crate) fn new(kernel: &'a Arc<Kernel>, turn: Turn<'a>) -> Self {
+        let Turn { send, reach, .. } = turn;
+        let signals = turn.counters.signals;
+        if signals & SIGNAL_CANCEL != 0 {
+            reach.cancel.cancel();
         }
         let record = &send.record;
-        let input = (record.rounds == 0).then(|| NewMessage::user(record.input.clone(), 0));
+        let mut unsaid = Unsaid::default();
+        if record.rounds == 0 {
+            unsaid.input(NewMessage::user(record.input.clone(), 0));
+        }
         Self {
             kernel,
-            key,
-            lease,
-            window,
+            key: turn.key,
+            lease: turn.lease,
+            window: turn.window,
             rules: load::rules(&send, &kernel.parts.config),
-            lost,
-            cancel,
-            then,
-            input,
+            reach,
+            then: turn.then,
+            offers: Offers::default(),
+            unsaid,
+            // Whoever had the send before may have lowered the signal and died.
+            inbox: signals & SIGNAL_INBOX != 0 || send.resumed,
             totals: SendTotals {
                 usage: record.usage,
                 rounds: record.rounds,
                 attempts: record.attempts,
             },
             unpaid: Vec::new(),
-            call: None,
+            asking: None,
             wait: None,
             reply: None,
+            records: Vec::new(),
+            fresh: Vec::new(),
+            calls: Calls::default(),
+            flush: None,
             failure: None,
             reset: send.resumed.then_some("takeover"),
             left: Left::Lost,
@@ -120,10 +155,15 @@ impl<'a> Run<'a> {
     /// Runs the machine until the send is left.
     pub(crate) async fn drive(mut self) -> Left {
         self.live(LiveKind::SendStarted);
+        let Some(open) = self.prepare().await else {
+            self.release().await;
+            return self.left;
+        };
         let mut state = State::Taken {
             rounds: self.totals.rounds.unsigned_abs(),
             attempts: self.totals.attempts.unsigned_abs(),
             crashes: self.send.record.crashes.unsigned_abs(),
+            open,
         };
         let mut event = Event::Begun;
         loop {
@@ -152,12 +192,30 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Looks what the model is offered and what the last round's calls still need. None when the
+    /// database does not say.
+    async fn prepare(&mut self) -> Option<Open> {
+        if !self.send.agent.tools.is_empty() {
+            let only = self.send.record.options.tools.as_deref();
+            let tools = &self.kernel.parts.tools;
+            self.offers = tools.offers(&self.send.agent, only).await;
+        }
+        let open_round = self.window.last().and_then(|last| {
+            let asks = last.role == Role::Assistant && !last.tool_calls.is_empty();
+            (asks && last.send_id == self.send.record.id).then_some(last.round)
+        });
+        let Some(round) = open_round else {
+            return Some(Open::Nothing);
+        };
+        self.read_round(round).await
+    }
+
     /// Does what the machine says; an event when that is already over.
     async fn perform(&mut self, command: Command) -> Option<Event> {
         match command {
-            Command::Ask { round, attempt } => self.ask(round as i32, attempt as i32),
+            Command::Ask { round, attempt } => self.ask(round as i32, attempt as i32).await,
             Command::AbortAsking => {
-                self.call = None;
+                self.asking = None;
                 None
             }
             Command::Wait(wait) => {
@@ -165,6 +223,20 @@ impl<'a> Run<'a> {
                 None
             }
             Command::StoreRound => Some(self.store_round().await),
+            Command::RunCalls => self.run_calls().await,
+            Command::InterruptCalls => {
+                self.interrupt_calls();
+                None
+            }
+            Command::StopCalls => {
+                self.calls.stop(true);
+                self.calls.is_empty().then_some(Event::CallsAborted)
+            }
+            Command::AbortCalls => {
+                self.calls = Calls::default();
+                None
+            }
+            Command::StoreResults => Some(self.store_results().await),
             Command::End(end) => Some(self.end(end).await),
             Command::Park { on, after } => Some(self.park(on, after).await),
             Command::Release => Some(self.release().await),
@@ -175,144 +247,82 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Begins a model call.
-    fn ask(&mut self, round: i32, attempt: i32) -> Option<Event> {
-        let resolved = match self.kernel.parts.providers.resolve(load::model(&self.send)) {
-            Ok(resolved) => resolved,
-            Err(error) => return Some(self.failed(&error)),
-        };
-        self.totals.attempts = attempt;
-        if let Some(reason) = self.reset.take() {
-            self.live(LiveKind::MessageReset {
-                round,
-                attempt,
-                reason: reason.into(),
-            });
+    /// Waits for what is under way, or for something that interrupts it.
+    async fn next_event(&mut self) -> Event {
+        loop {
+            match self.happening().await {
+                Happening::Event(event) => return event,
+                Happening::Reply(reply) => {
+                    self.asking = None;
+                    return self.answered(reply);
+                }
+                Happening::Over(place, over) => {
+                    if let Some(event) = self.call_over(place, over).await {
+                        return event;
+                    }
+                }
+                // The signal stays raised until the next step: what it is about may be known.
+                Happening::Interrupt => {
+                    if self.has_news().await {
+                        return Event::Interrupted;
+                    }
+                }
+                Happening::Flush => {
+                    self.flush = None;
+                    if let Some(event) = self.flush_results().await {
+                        return event;
+                    }
+                }
+            }
         }
-        self.live(LiveKind::RoundStarted {
-            round,
-            model: resolved.model.clone(),
-        });
-        let request = load::request(&self.send, resolved.model, self.window, self.input.as_ref());
-        let client = resolved.client;
-        let (live, key, send_id) = (self.kernel.live.clone(), self.key, self.send.record.id);
-        metrics::model_call_started();
-        self.call = Some(Box::pin(async move {
-            let (mut text_offset, mut reasoning_offset) = (0, 0);
-            let mut on_chunk = |chunk: Chunk<'_>| {
-                let (offset, text) = match chunk {
-                    Chunk::Text(text) => (&mut text_offset, text),
-                    Chunk::Reasoning(text) => (&mut reasoning_offset, text),
-                };
-                let delta = Delta {
-                    round,
-                    attempt,
-                    offset: *offset,
-                    text: text.to_owned(),
-                };
-                *offset += text.chars().count() as u64;
-                let kind = match chunk {
-                    Chunk::Text(_) => LiveKind::MessageDelta(delta),
-                    Chunk::Reasoning(_) => LiveKind::ReasoningDelta(delta),
-                };
-                live.send(key, LiveEvent { send_id, kind });
-            };
-            client.complete(&request, &mut on_chunk).await
-        }));
-        None
     }
 
-    /// Waits for the call or the pause that is under way, or for something that interrupts it.
-    async fn next_event(&mut self) -> Event {
+    async fn happening(&mut self) -> Happening {
         let kernel = self.kernel.clone();
         let clock = &kernel.parts.clock;
         let deadline = self.send.record.deadline_at.filter(|_| !self.seen.deadline);
-        let deadline = async {
-            match deadline {
-                Some(at) => {
-                    clock
-                        .sleep(at.since(kernel.boot.database_time(&kernel.parts)))
-                        .await;
-                }
-                None => std::future::pending().await,
-            }
-        };
-        let wait = self.wait;
-        let pause = async {
-            match wait {
-                Some(wait) => clock.sleep(wait).await,
-                None => std::future::pending().await,
-            }
-        };
-        let (deadline, pause) = (pin!(deadline), pin!(pause));
+        let now = kernel.boot.database_time(&kernel.parts);
+        let deadline = pin!(sleep(clock.as_ref(), deadline.map(|at| at.since(now))));
+        let pause = pin!(sleep(clock.as_ref(), self.wait));
+        let flush = pin!(sleep(clock.as_ref(), self.flush));
         let (cancel_seen, drain_seen) = (self.seen.cancel, self.seen.drain);
-        let (lost, cancel) = (self.lost.clone(), self.cancel.clone());
-        let reply = tokio::select! {
+        let reach = self.reach.clone();
+        let event = tokio::select! {
             biased;
-            () = lost.cancelled() => return Event::LeaseLost,
-            () = cancel.cancelled(), if !cancel_seen => {
+            () = reach.lost.cancelled() => Event::LeaseLost,
+            () = reach.cancel.cancelled(), if !cancel_seen => {
                 self.seen.cancel = true;
-                return Event::CancelRaised;
+                Event::CancelRaised
             }
-            () = kernel.lifecycle.aborting() => return Event::DrainOver,
+            () = kernel.lifecycle.aborting() => Event::DrainOver,
             () = kernel.lifecycle.stopping(), if !drain_seen => {
                 self.seen.drain = true;
-                return Event::DrainAsked;
+                Event::DrainAsked
             }
             () = deadline => {
                 self.seen.deadline = true;
-                return Event::DeadlinePassed;
+                Event::DeadlinePassed
             }
+            () = reach.interrupt.notified() => return Happening::Interrupt,
             () = pause => {
                 self.wait = None;
-                return Event::BackoffOver;
+                Event::BackoffOver
             }
-            reply = answer(&mut self.call) => reply,
+            reply = answer(&mut self.asking) => return Happening::Reply(reply),
+            (place, over) = self.calls.next() => return Happening::Over(place, over),
+            () = flush => return Happening::Flush,
         };
-        self.call = None;
-        self.answered(reply)
+        Happening::Event(event)
     }
 
-    fn answered(&mut self, reply: Result<Reply, llm::Error>) -> Event {
-        let reply = match reply {
-            Ok(reply) => reply,
-            Err(error) => return self.failed(&error),
-        };
-        self.totals.usage.add(&reply.usage);
-        self.unpaid.push(UsageRow {
-            round: self.totals.rounds,
-            attempt: self.totals.attempts,
-            model: reply.model.clone(),
-            usage: reply.usage,
-        });
-        match settle::classify(&reply) {
-            Ok(answer) => {
-                if answer == Answer::Refused {
-                    let text = plain_text(&reply.content);
-                    let message = format!("the model declined to answer: {text}");
-                    self.failure = Some(Failure::new(
-                        mainspring_shared::error::Code::LlmRefused,
-                        message.trim_end_matches([':', ' ']),
-                    ));
-                }
-                self.reply = Some(reply);
-                Event::Replied(answer)
-            }
-            Err(error) => self.failed(&error),
-        }
+    /// The database's time, as this process knows it.
+    fn now(&self) -> Timestamp {
+        self.kernel.boot.database_time(&self.kernel.parts)
     }
 
-    fn failed(&mut self, error: &llm::Error) -> Event {
-        let code = error.code();
-        metrics::model_call_failed(code);
-        self.reset = Some(code.as_str());
-        self.failure = Some(Failure::new(code, error.to_string()));
-        Event::Failed {
-            code,
-            permanent: error.is_permanent(),
-            retry_after: error.retry_after(),
-            fraction: self.kernel.parts.entropy.fraction(),
-        }
+    /// What the open round's calls need.
+    fn open(&self) -> Open {
+        plan::open(&self.records, self.now())
     }
 
     fn live(&self, kind: LiveKind) {
@@ -323,6 +333,21 @@ impl<'a> Run<'a> {
                 kind,
             },
         );
+    }
+}
+
+enum Happening {
+    Event(Event),
+    Reply(Result<Reply, llm::Error>),
+    Over(usize, Over),
+    Interrupt,
+    Flush,
+}
+
+async fn sleep(clock: &dyn mainspring_shared::time::Clock, duration: Option<Duration>) {
+    match duration {
+        Some(duration) => clock.sleep(duration).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,14 +1,27 @@
-//! What is stored of a round: messages, calls with their results, the event log's entry.
+//! What is stored of a round: messages, calls, the event log's entry.
+
+use std::sync::Arc;
 
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
-use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall, plain_text};
+use mainspring_shared::message::{Message, NewMessage, Role, ToolCall, plain_text};
+use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Answer;
 use mainspring_shared::step::RoundRef;
-use mainspring_shared::store::CallRow;
-use serde_json::json;
+use mainspring_shared::store::{CallBegin, NewCall};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, Repeat, answers, call_id};
+use serde_json::Value;
 
+use super::plan;
 use crate::llm::{Error, Finish, Reply};
+use crate::tool::{Offers, Place};
+
+/// Calls of one answer that are made; what comes behind is told so. More is a model that ran wild.
+const CALLS_MAX: usize = 128;
+
+/// Bytes of one call's arguments: a file fits, a flood does not.
+const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 
 /// What an answer asks for; an answer that says nothing is no answer.
 pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
@@ -47,51 +60,170 @@ pub(super) fn answer(reply: &Reply, round: i32) -> NewMessage {
     }
 }
 
-/// The assistant's message with its calls, each call's row, and each call's answer. The ids are
-/// made of the send, the round and the place: the same when the round is asked again after a
-/// crash, and never those of another round.
-pub(super) fn round(reply: &Reply, send: SendId, round: i32) -> (Vec<NewMessage>, Vec<CallRow>) {
-    let calls: Vec<ToolCall> = reply
-        .tool_calls
-        .iter()
-        .enumerate()
-        .map(|(place, call)| ToolCall {
-            id: call_id(send, round, place),
-            ..call.clone()
-        })
-        .collect();
-    let mut messages = vec![NewMessage {
-        tool_calls: calls.clone(),
-        ..answer(reply, round)
-    }];
-    let mut rows = Vec::with_capacity(calls.len());
-    for (place, call) in calls.into_iter().enumerate() {
-        let text = format!("error: there is no tool named {:?}", call.name);
-        messages.push(NewMessage {
-            role: Role::Tool,
-            tool_call_id: Some(call.id.clone()),
-            name: Some(call.name.clone()),
-            asked_back: Some(place as u32 + 1),
-            ..NewMessage::user(vec![ContentPart::text(text.clone())], round)
-        });
-        rows.push(CallRow {
-            call_id: call.id,
-            index: place as i32,
-            name: call.name,
-            arguments: call.arguments,
-            result: Some(json!({ "code": Code::ToolNotFound, "message": text })),
-            failed: true,
-        });
-    }
-    (messages, rows)
+/// A round with calls, ready to be stored.
+#[derive(Debug)]
+pub(super) struct Round {
+    /// The assistant's message, and the answers where every call has one already.
+    pub(super) messages: Vec<NewMessage>,
+    /// The rows to create.
+    pub(super) calls: Vec<NewCall>,
+    /// The rows as they will be.
+    pub(super) records: Vec<CallRecord>,
 }
 
-fn call_id(send: SendId, round: i32, place: usize) -> String {
-    format!("call_{}_{round}_{place}", send.0.simple())
+/// Who asks, and when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asking {
+    pub(super) key: mainspring_shared::id::SessionKey,
+    pub(super) send: SendId,
+    pub(super) round: i32,
+    pub(super) epoch: i64,
+    pub(super) now: Timestamp,
+    /// Whether this worker starts nothing more.
+    pub(super) stopping: bool,
+}
+
+/// The assistant's message with its calls, and each call's row. The ids are made of the send, the
+/// round and the place: the same when the round is asked again after a crash, and never those of
+/// another round.
+pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers) -> Round {
+    let Asking { send, round, .. } = asking;
+    let mut calls: Vec<ToolCall> = Vec::with_capacity(reply.tool_calls.len());
+    let mut refused: Vec<Option<CallResult>> = Vec::with_capacity(reply.tool_calls.len());
+    for (place, call) in reply.tool_calls.iter().enumerate() {
+        let (arguments, fault) = check(place, call, offers);
+        refused.push(fault);
+        calls.push(ToolCall {
+            id: call_id(send, round, place),
+            name: call.name.clone(),
+            arguments,
+        });
+    }
+    let mut rows = Vec::with_capacity(calls.len());
+    for (place, (call, fault)) in calls.iter().zip(refused).enumerate() {
+        let offer = offers.get(&call.name);
+        let begins = match (fault, offer) {
+            (Some(fault), _) => CallBegin::Settled(fault),
+            (None, None) => CallBegin::Settled(unknown_tool(&call.name, offers)),
+            (None, Some(offer)) if offer.approval => CallBegin::Waits {
+                on: WaitingOn::Human,
+                approval: true,
+                deadline: None,
+            },
+            (None, Some(offer)) => match &offer.place {
+                Place::Here(_) => CallBegin::Requested,
+                Place::Outside { on, deadline } => CallBegin::Waits {
+                    on: *on,
+                    approval: false,
+                    deadline: *deadline,
+                },
+            },
+        };
+        rows.push(NewCall {
+            call_id: call.id.clone(),
+            round,
+            place: place as i32,
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            repeat: offer.map_or(Repeat::Safe, |offer| offer.traits.repeat),
+            begins,
+        });
+    }
+    let mut records: Vec<CallRecord> = rows.iter().map(|row| record(row, asking)).collect();
+    if !asking.stopping {
+        // What runs first is marked as begun with its request: one transaction less.
+        for place in plan::first(&records, offers) {
+            rows[place].begins = CallBegin::Started;
+            records[place].started_epoch = Some(asking.epoch);
+            records[place].attempt = 1;
+        }
+    }
+    let mut messages = vec![NewMessage {
+        tool_calls: calls,
+        ..answer(reply, round)
+    }];
+    messages.extend(answers(&records).into_iter().flatten());
+    Round {
+        messages,
+        calls: rows,
+        records,
+    }
+}
+
+/// The arguments as they are kept, and why the call cannot be made.
+fn check(place: usize, call: &ToolCall, offers: &Offers) -> (Value, Option<CallResult>) {
+    let invalid = |message: String| CallResult::error(Code::ToolInvalidArguments, message);
+    let bytes = match &call.arguments {
+        Value::String(text) => text.len(),
+        other => other.to_string().len(),
+    };
+    if bytes > ARGUMENTS_BYTES_MAX {
+        let note = format!("[{bytes} bytes of arguments left out]");
+        let fault = format!("arguments have at most {ARGUMENTS_BYTES_MAX} bytes, these had {bytes}");
+        return (Value::String(note), Some(invalid(fault)));
+    }
+    let kept = call.arguments.clone();
+    if place >= CALLS_MAX {
+        let fault = format!("an answer has at most {CALLS_MAX} calls; this one was not made");
+        return (kept, Some(invalid(fault)));
+    }
+    let fault = offers
+        .get(&call.name)
+        .and_then(|offer| offer.arguments(&kept).err());
+    (kept, fault.map(invalid))
+}
+
+fn unknown_tool(name: &str, offers: &Offers) -> CallResult {
+    let shown: String = name.chars().take(100).collect();
+    let text = format!(
+        "error: there is no tool named {shown:?}; there are: {}",
+        offers.names()
+    );
+    CallResult::error(Code::ToolNotFound, text)
+}
+
+fn record(row: &NewCall, asking: Asking) -> CallRecord {
+    let mut record = CallRecord {
+        call_id: row.call_id.clone(),
+        session: asking.key.session,
+        send_id: asking.send,
+        round: row.round,
+        place: row.place,
+        name: row.name.clone(),
+        arguments: row.arguments.clone(),
+        repeat: row.repeat,
+        waits_on: None,
+        approval: Approval::None,
+        started_epoch: None,
+        attempt: 0,
+        deadline_at: None,
+        result: None,
+        requested_at: asking.now,
+        settled_at: None,
+    };
+    match &row.begins {
+        CallBegin::Started | CallBegin::Requested => {}
+        CallBegin::Waits {
+            on,
+            approval,
+            deadline,
+        } => {
+            record.waits_on = Some(*on);
+            record.deadline_at = deadline.map(|within| asking.now.after(within));
+            if *approval {
+                record.approval = Approval::Asked;
+            }
+        }
+        CallBegin::Settled(result) => {
+            record.result = Some(result.clone());
+            record.settled_at = Some(asking.now);
+        }
+    }
+    record
 }
 
 /// The last thing that the model said in this send: what a send that runs out of rounds answers.
-pub(super) fn last_text(messages: &[std::sync::Arc<Message>], send: SendId) -> String {
+pub(super) fn last_text(messages: &[Arc<Message>], send: SendId) -> String {
     let said = messages
         .iter()
         .rev()

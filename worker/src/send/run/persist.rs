@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::message::{NewMessage, plain_text};
-use mainspring_shared::send::machine::{End, Event};
-use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
-use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::send::machine::{End, Event, Open};
+use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CompleteOutcome, CompleteSend, Error as StoreError, ParkOutcome,
+    AppendOutcome, AppendRound, CallChange, CompleteOutcome, CompleteSend, Error as StoreError, ParkOutcome,
     ParkSend, ParkUntil, ReadySession, ReleaseSession, SendTotals, Then,
 };
 use mainspring_shared::time::Timestamp;
@@ -19,17 +19,31 @@ use mainspring_shared::time::Timestamp;
 use super::{Left, Run};
 use crate::metrics;
 use crate::send::settle;
+use crate::send::unsaid::Unsaid;
 use crate::writes::{self, SharedError};
 
 impl Run<'_> {
-    /// Stores the round of the reply, with an answer to each call.
+    /// Stores the round of the reply with its calls.
     pub(super) async fn store_round(&mut self) -> Event {
         let Some(reply) = self.reply.take() else {
             return Event::LeaseLost;
         };
         let index = self.totals.rounds;
-        let (answer, calls) = settle::round(&reply, self.send.record.id, index);
-        let messages: Vec<_> = self.input.iter().cloned().chain(answer).collect();
+        let asking = settle::Asking {
+            key: self.key,
+            send: self.send.record.id,
+            round: index,
+            epoch: self.lease.epoch,
+            now: self.now(),
+            stopping: self.kernel.lifecycle.is_stopping(),
+        };
+        let round = settle::round(&reply, asking, &self.offers);
+        let Unsaid {
+            mut messages,
+            changes,
+            deliveries,
+        } = std::mem::take(&mut self.unsaid);
+        messages.extend(round.messages);
         let totals = SendTotals {
             usage: self.totals.usage,
             rounds: index + 1,
@@ -39,20 +53,120 @@ impl Run<'_> {
             key: self.key,
             lease: self.lease,
             send_id: self.send.record.id,
-            messages: messages.clone(),
-            calls,
+            messages,
+            calls: round.calls,
+            changes,
+            deliveries,
             usage: self.unpaid.clone(),
-            round: settle::round_ref(&reply, index),
+            round: Some(settle::round_ref(&reply, index)),
             totals,
         };
+        match self.append(item).await {
+            Ok(signals) => {
+                self.records = round.records;
+                let open = self.open();
+                if open == Open::Nothing {
+                    // The answers went with the round.
+                    self.records.clear();
+                }
+                Event::RoundStored {
+                    cancelled: signals & SIGNAL_CANCEL != 0,
+                    open,
+                }
+            }
+            Err(event) => event,
+        }
+    }
+
+    /// Stores results, and the answers of the round once it has them all.
+    pub(super) async fn store_results(&mut self) -> Event {
+        if self.open() == Open::Nothing {
+            self.tell_results();
+        }
+        let changes = self.fresh_changes();
+        let Unsaid {
+            messages,
+            changes: told,
+            deliveries,
+        } = std::mem::take(&mut self.unsaid);
+        let item = AppendRound {
+            messages,
+            deliveries,
+            ..self.changes_only(told.into_iter().chain(changes).collect())
+        };
+        match self.append(item).await {
+            Ok(signals) => {
+                let cancelled = signals & SIGNAL_CANCEL != 0;
+                match self.open_after(signals).await {
+                    Some(open) => Event::ResultsStored { cancelled, open },
+                    None => self.release_as_lost().await,
+                }
+            }
+            Err(event) => event,
+        }
+    }
+
+    /// Stores results that came while other calls still run.
+    pub(super) async fn flush_results(&mut self) -> Option<Event> {
+        let changes = self.fresh_changes();
+        if changes.is_empty() {
+            return None;
+        }
+        self.store_changes(changes).await
+    }
+
+    /// Stores changes of calls; an event when that did not work.
+    pub(super) async fn store_changes(&mut self, changes: Vec<CallChange>) -> Option<Event> {
+        match self.append(self.changes_only(changes)).await {
+            Ok(signals) if signals & SIGNAL_CANCEL != 0 => {
+                self.reach.cancel.cancel();
+                None
+            }
+            Ok(_) => None,
+            Err(event) => Some(event),
+        }
+    }
+
+    fn changes_only(&self, changes: Vec<CallChange>) -> AppendRound {
+        AppendRound {
+            key: self.key,
+            lease: self.lease,
+            send_id: self.send.record.id,
+            messages: Vec::new(),
+            calls: Vec::new(),
+            changes,
+            deliveries: Vec::new(),
+            usage: self.unpaid.clone(),
+            round: None,
+            totals: self.totals,
+        }
+    }
+
+    /// What the open round needs after a step that lowered these signals.
+    async fn open_after(&mut self, signals: i32) -> Option<Open> {
+        self.inbox |= signals & SIGNAL_INBOX != 0;
+        if signals & SIGNAL_RESULT != 0
+            && let Some(round) = self.records.first().map(|record| record.round)
+        {
+            self.read_round(round).await?;
+        }
+        if signals & SIGNAL_INTERRUPT != 0 {
+            self.interrupt_waiting(false);
+        }
+        let open = self.open();
+        if open == Open::Nothing {
+            self.tell_results();
+        }
+        Some(open)
+    }
+
+    /// Stores a step that does not end the send; returns the signals that it lowered.
+    async fn append(&mut self, item: AppendRound) -> Result<i32, Event> {
         let mut outage = Outage::default();
         loop {
-            if outage.began
-                && let Some(record) = self.read_back().await
-                && record.rounds > index
-            {
+            if outage.began && self.stands(&item).await {
                 // The commit had gone through; what it numbered is loaded by whoever claims next.
-                return self.release_as_lost().await;
+                return Err(self.release_as_lost().await);
             }
             match self.kernel.writes.append(item.clone()).await {
                 Ok(AppendOutcome::Appended {
@@ -61,27 +175,37 @@ impl Run<'_> {
                     counters,
                     ..
                 }) => {
-                    self.totals = totals;
-                    self.input = None;
+                    self.totals = item.totals;
                     self.unpaid.clear();
-                    if !self.remember(messages, first_seq, at) {
-                        return self.release_as_lost().await;
+                    self.inbox |= counters.signals & SIGNAL_INBOX != 0;
+                    if !self.remember(item.messages, first_seq, at) {
+                        return Err(self.release_as_lost().await);
                     }
-                    return Event::RoundStored {
-                        cancelled: counters.signals & SIGNAL_CANCEL != 0,
-                    };
+                    return Ok(counters.signals);
                 }
                 // Refused by what an earlier attempt of ours did, it may still be held.
                 Ok(AppendOutcome::LeaseLost) if outage.began => {
-                    return self.release_as_lost().await;
+                    return Err(self.release_as_lost().await);
                 }
-                Ok(AppendOutcome::LeaseLost) => return Event::LeaseLost,
+                Ok(AppendOutcome::LeaseLost) => return Err(Event::LeaseLost),
                 Err(error) => {
                     if !self.outlast(&error, &mut outage).await {
-                        return self.release_as_lost().await;
+                        return Err(self.release_as_lost().await);
                     }
                 }
             }
+        }
+    }
+
+    /// Whether a round whose answer was lost is stored. A step of calls only is stored again
+    /// without harm: its messages are fenced by the transcript's end, its changes by each call.
+    async fn stands(&mut self, item: &AppendRound) -> bool {
+        let index = item.round.as_ref().map(|round| round.index);
+        match (index, self.read_back().await) {
+            (Some(index), Some(record)) => record.rounds > index,
+            // Its answers may be in the transcript: the window here cannot be trusted any more.
+            (None, Some(_)) => !item.messages.is_empty(),
+            (_, None) => false,
         }
     }
 
@@ -109,6 +233,9 @@ impl Run<'_> {
                     self.left = Left::Done(completed.next.map(Box::new));
                     return Event::Stored;
                 }
+                Ok(CompleteOutcome::Undelivered) => {
+                    return self.goes_on(item);
+                }
                 Ok(CompleteOutcome::LeaseLost) if outage.began => {
                     return self.release_as_lost().await;
                 }
@@ -129,11 +256,33 @@ impl Run<'_> {
         }
     }
 
+    /// The send was to end, but has been told something: its answer becomes a round.
+    fn goes_on(&mut self, item: CompleteSend) -> Event {
+        let mut messages = item.messages;
+        // The answer is made anew from the reply, which is kept for this.
+        messages.pop();
+        self.unsaid = Unsaid {
+            messages,
+            changes: item.changes,
+            deliveries: item.deliveries,
+        };
+        self.unpaid = item.usage;
+        self.totals.rounds -= 1;
+        self.inbox = true;
+        Event::Undelivered
+    }
+
     fn completion(&mut self, end: End) -> CompleteSend {
+        self.end_calls();
         let index = self.totals.rounds;
-        let reply = self.reply.take();
-        let mut messages: Vec<_> = self.input.take().into_iter().collect();
-        if let Some(reply) = reply.as_ref().filter(|reply| !reply.content.is_empty()) {
+        let reply = self.reply.clone();
+        let Unsaid {
+            mut messages,
+            changes,
+            deliveries,
+        } = std::mem::take(&mut self.unsaid);
+        let answer = reply.as_ref().filter(|reply| !reply.content.is_empty());
+        if let Some(reply) = answer {
             messages.push(settle::answer(reply, index));
         }
         let result = match end {
@@ -154,27 +303,45 @@ impl Run<'_> {
         if reply.is_some() {
             self.totals.rounds = index + 1;
         }
+        // Only an answer can be followed by another round.
+        let answered = answer.is_some() && result.status == SendStatus::Completed;
         let stopping = self.kernel.lifecycle.is_stopping();
         CompleteSend {
             key: self.key,
             lease: self.lease,
             send_id: self.send.record.id,
             messages,
+            changes,
+            deliveries,
             usage: std::mem::take(&mut self.unpaid),
             round: reply.as_ref().map(|reply| settle::round_ref(reply, index)),
             totals: self.totals,
             result,
+            unless: if answered {
+                SIGNAL_INBOX | SIGNAL_INTERRUPT
+            } else {
+                0
+            },
             then: if stopping { Then::Release } else { self.then },
         }
     }
 
     pub(super) async fn park(&mut self, on: WaitingOn, after: Option<Duration>) -> Event {
+        let stopping = self.kernel.lifecycle.is_stopping();
         let item = ParkSend {
             key: self.key,
             lease: self.lease,
             send_id: self.send.record.id,
             on,
             until: after.map_or(ParkUntil::Asked, ParkUntil::After),
+            unless: match on {
+                WaitingOn::Retry | WaitingOn::Timer if stopping => 0,
+                WaitingOn::Retry | WaitingOn::Timer => SIGNAL_INBOX | SIGNAL_INTERRUPT,
+                WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run => {
+                    SIGNAL_RESULT | SIGNAL_INTERRUPT
+                }
+                WaitingOn::Recovery => 0,
+            },
             usage: self.unpaid.clone(),
             totals: self.totals,
         };
@@ -192,6 +359,12 @@ impl Run<'_> {
                     // The cancel wrote the send's message, which this window does not have.
                     self.left = Left::Lost;
                     return Event::Stored;
+                }
+                Ok(ParkOutcome::Woken { signals }) => {
+                    return match self.open_after(signals).await {
+                        Some(open) => Event::Woken { open },
+                        None => self.release_as_lost().await,
+                    };
                 }
                 // Parking gives the lease back, so a repeat after an unheard commit ends here too.
                 Ok(ParkOutcome::LeaseLost) => return Event::LeaseLost,
@@ -232,7 +405,7 @@ impl Run<'_> {
     }
 
     /// Leaves a session whose state here can no longer be trusted to match the database's.
-    async fn release_as_lost(&mut self) -> Event {
+    pub(super) async fn release_as_lost(&mut self) -> Event {
         self.release().await;
         self.left = Left::Lost;
         Event::LeaseLost
@@ -254,7 +427,7 @@ impl Run<'_> {
 
     /// Waits out an outage of the database, for as long as the lease allows. False when the error
     /// is of another kind or the lease is gone.
-    async fn outlast(&mut self, error: &SharedError, outage: &mut Outage) -> bool {
+    pub(super) async fn outlast(&mut self, error: &SharedError, outage: &mut Outage) -> bool {
         if !matches!(error.as_ref(), StoreError::Unavailable { .. }) {
             tracing::error!(send.id = %self.send.record.id, %error, "a write was refused");
             return false;
@@ -262,7 +435,7 @@ impl Run<'_> {
         let pause = outage.next();
         let jitter = pause.mul_f64(self.kernel.parts.entropy.fraction());
         tokio::select! {
-            () = self.lost.cancelled() => false,
+            () = self.reach.lost.cancelled() => false,
             () = self.kernel.parts.clock.sleep(pause / 2 + jitter / 2) => true,
         }
     }
@@ -278,7 +451,7 @@ fn summary(code: Code) -> &'static str {
 
 /// How long the database has been away.
 #[derive(Debug, Default)]
-struct Outage {
+pub(super) struct Outage {
     began: bool,
     pause: Duration,
 }

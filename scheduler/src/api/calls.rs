@@ -1,0 +1,225 @@
+//! Tool calls from outside: results of external tools, people's answers, long outputs.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SessionId, SessionKey, TenantId};
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::session::SIGNAL_RESULT;
+use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, bounded};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::extract::{Params, SessionPath, json_body, parse};
+use super::problem::Problem;
+use super::respond;
+use super::sessions::signal;
+use super::validate::Checks;
+use crate::app::App;
+
+/// Results of one request.
+const RESULTS_MAX: usize = 1_000;
+
+/// Characters of a result that the model is shown.
+const OUTPUT_CHARS_MAX: usize = 50_000;
+
+/// Results of calls.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResultsBody {
+    /// At most 1000.
+    results: Vec<ResultBody>,
+}
+
+/// The result of one call: an output or an error.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResultBody {
+    /// The call.
+    call_id: String,
+    /// Any JSON; a text is shown to the model as it is. For a call that waits for permission:
+    /// `{"approved": true | false, "note"?}`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Object>)]
+    output: Option<Value>,
+    /// What went wrong, for the model.
+    error: Option<String>,
+}
+
+/// A member that is there, even if it is null.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// Permission, or its refusal.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Permission {
+    approved: bool,
+    #[serde(default)]
+    note: Option<String>,
+}
+
+/// What became of the posted results, in order.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct PostedResults {
+    results: Vec<PostedResult>,
+}
+
+/// What became of one.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct PostedResult {
+    /// The call.
+    call_id: String,
+    /// `accepted`, `already_settled`, `not_waiting` or `unknown`.
+    status: &'static str,
+}
+
+/// `POST /v1/sessions/{id}/tool-results`
+pub(super) async fn post_results(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: ResultsBody = parse(&json, "")?;
+    check(&body)?;
+    if app.store.get_session(key).await?.is_none() {
+        return Err(Problem::session_not_found());
+    }
+    let ids = body.results.iter();
+    let ids = ids.map(|result| (key.tenant, result.call_id.clone()));
+    let calls = app.store.get_calls(ids.collect()).await?;
+    let mut checks = Checks::new();
+    let mut items = Vec::with_capacity(body.results.len());
+    let mut names = Vec::with_capacity(body.results.len());
+    for (place, (result, call)) in body.results.into_iter().zip(calls).enumerate() {
+        names.push(result.call_id.clone());
+        let answer = answer(&mut checks, place, &result, call.as_ref());
+        items.push(PostResult {
+            key,
+            call_id: result.call_id,
+            answer,
+        });
+    }
+    checks.finish()?;
+    let outcomes = app.store.post_results(None, items).await?;
+    let mut results = Vec::with_capacity(names.len());
+    for (call_id, outcome) in names.into_iter().zip(outcomes) {
+        let status = match outcome {
+            PostOutcome::Accepted {
+                key, ring, owner, ..
+            } => {
+                app.ringer.ring(ring);
+                if owner.is_some() {
+                    signal(&app, key, SIGNAL_RESULT);
+                }
+                "accepted"
+            }
+            PostOutcome::AlreadySettled => "already_settled",
+            PostOutcome::NotWaiting => "not_waiting",
+            PostOutcome::Unknown => "unknown",
+        };
+        results.push(PostedResult { call_id, status });
+    }
+    respond::json(StatusCode::OK, &PostedResults { results })
+}
+
+fn check(body: &ResultsBody) -> Result<(), Problem> {
+    let mut checks = Checks::new();
+    if body.results.is_empty() || body.results.len() > RESULTS_MAX {
+        checks.refuse("/results", &format!("must have 1 to {RESULTS_MAX} items"));
+    }
+    for (place, result) in body.results.iter().enumerate() {
+        let at = format!("/results/{place}");
+        if result.output.is_some() == result.error.is_some() {
+            checks.refuse(&at, "must have either an output or an error");
+        }
+        let error_nul = result.error.as_ref().is_some_and(|e| e.contains('\0'));
+        if result.call_id.contains('\0') || error_nul {
+            checks.refuse(&at, "must not contain U+0000");
+        }
+    }
+    checks.finish()
+}
+
+fn answer(
+    checks: &mut Checks,
+    place: usize,
+    posted: &ResultBody,
+    call: Option<&CallRecord>,
+) -> CallAnswer {
+    if let Some(error) = &posted.error {
+        let result = CallResult::error(Code::ToolFailed, format!("error: {error}"));
+        return CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX));
+    }
+    let output = posted.output.clone().unwrap_or_default();
+    let asks_permission = call.is_some_and(|call| {
+        call.approval == Approval::Asked && call.waits_on.is_some() && call.result.is_none()
+    });
+    if asks_permission {
+        return match serde_json::from_value::<Permission>(output) {
+            Ok(Permission { approved: true, .. }) => CallAnswer::Approve,
+            Ok(Permission { note, .. }) => {
+                let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+                let text = format!("error: a person did not permit this call{note}");
+                let result = CallResult::error(Code::ToolDenied, text);
+                CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
+            }
+            Err(_) => {
+                let detail = "the call waits for permission: {\"approved\": true or false, \"note\"?}";
+                checks.refuse(&format!("/results/{place}/output"), detail);
+                CallAnswer::Result(CallResult::text(""))
+            }
+        };
+    }
+    let result = match output {
+        Value::String(text) => CallResult::text(text),
+        value => CallResult {
+            content: vec![ContentPart::text(value.to_string())],
+            value: Some(value),
+            ..CallResult::text("")
+        },
+    };
+    CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
+}
+
+/// `GET /v1/sessions/{id}/calls/{call_id}/output`
+pub(super) async fn output(
+    State(app): State<Arc<App>>,
+    Path((session, call_id)): Path<(String, String)>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let session: SessionId = session.parse().map_err(|_| Problem::session_not_found())?;
+    let key = SessionKey {
+        tenant: TenantId::DEFAULT,
+        session,
+    };
+    if app.store.get_session(key).await?.is_none() {
+        return Err(Problem::session_not_found());
+    }
+    let found = app.store.get_calls(vec![(key.tenant, call_id)]).await?.pop();
+    let call = found.flatten().filter(|call| call.session == session);
+    let result = call.and_then(|call| call.result).ok_or_else(|| {
+        Problem::new(
+            Code::CallNotFound,
+            "no call of this session with this id has a result",
+        )
+    })?;
+    let mut response = Response::new(Body::from(result.whole_text()));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    Ok(response)
+}

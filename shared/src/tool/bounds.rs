@@ -1,0 +1,70 @@
+//! Bounds of outputs: the model sees head and tail, the whole is kept.
+
+use super::call::CallResult;
+use crate::message::{ContentPart, plain_text};
+
+/// Characters of an output that are kept at all.
+const WHOLE_CHARS_MAX: usize = 2_000_000;
+
+/// The result with its text within `chars_max` characters, and the whole beside it where it was
+/// cut. Free of U+0000, which no database stores.
+pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallResult {
+    for part in &mut result.content {
+        if let ContentPart::Text { text } = part
+            && text.contains('\0')
+        {
+            *text = text.replace('\0', "\u{fffd}");
+        }
+    }
+    let text = plain_text(&result.content);
+    let chars = text.chars().count();
+    if chars <= chars_max {
+        return result;
+    }
+    let (head, tail) = (chars_max / 2, chars_max - chars_max / 2);
+    let note = format!(
+        "\n[… {} of {chars} characters left out; the whole output is kept under {call_id} …]\n",
+        chars - chars_max
+    );
+    let shown = format!("{}{note}{}", first(&text, head), last(&text, tail, chars));
+    let others = std::mem::take(&mut result.content);
+    let others = others
+        .into_iter()
+        .filter(|part| !matches!(part, ContentPart::Text { .. }));
+    result.content = std::iter::once(ContentPart::text(shown))
+        .chain(others)
+        .collect();
+    result.whole = Some(first(&text, WHOLE_CHARS_MAX).to_owned());
+    result
+}
+
+fn first(text: &str, chars: usize) -> &str {
+    let end = text.char_indices().nth(chars).map(|(at, _)| at);
+    &text[..end.unwrap_or(text.len())]
+}
+
+fn last(text: &str, chars: usize, of: usize) -> &str {
+    let start = text.char_indices().nth(of.saturating_sub(chars));
+    &text[start.map_or(text.len(), |(at, _)| at)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_output_keeps_its_head_and_tail_and_the_whole_beside() {
+        let long = format!("{}{}", "é".repeat(60), "z".repeat(60));
+        let cut = bounded(CallResult::text(long.clone()), "call_1", 20);
+        let shown = plain_text(&cut.content);
+        assert!(shown.starts_with(&"é".repeat(10)) && shown.ends_with(&"z".repeat(10)));
+        assert!(shown.contains("100 of 120 characters left out"), "{shown}");
+        assert_eq!(cut.whole_text(), long);
+    }
+
+    #[test]
+    fn a_short_output_stays_as_it_is_but_for_nul() {
+        let kept = bounded(CallResult::text("a\0b"), "call_1", 20);
+        assert_eq!(kept, CallResult::text("a\u{fffd}b"));
+    }
+}

@@ -1,0 +1,156 @@
+//! Calls under way: each as a future of the run, so that nothing of them outlives it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use mainspring_shared::error::Code;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::message::plain_text;
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::tool::{Invocation, OnInterrupt, Output, Tool, ToolError, Traits};
+
+/// What became of a call.
+#[derive(Debug)]
+pub(super) enum Over {
+    /// It has its result.
+    Result(CallResult),
+    /// It ends the send.
+    Abort(String),
+}
+
+/// The calls that run now.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    running: FuturesUnordered<BoxFuture<'static, (usize, Over)>>,
+    stops: Vec<(OnInterrupt, CancellationToken)>,
+}
+
+/// A call to begin.
+#[derive(Debug)]
+pub(super) struct Begin {
+    pub(super) place: usize,
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) traits: Traits,
+    pub(super) arguments: Map<String, Value>,
+}
+
+impl Calls {
+    /// Begins a call.
+    pub(super) fn begin(
+        &mut self,
+        clock: Arc<dyn Clock>,
+        key: SessionKey,
+        record: &CallRecord,
+        begin: Begin,
+    ) {
+        let stop = CancellationToken::new();
+        self.stops.push((begin.traits.on_interrupt, stop.clone()));
+        let invocation = Invocation {
+            call_id: record.call_id.clone(),
+            arguments: begin.arguments,
+            session: key,
+            send_id: record.send_id,
+            attempt: record.attempt,
+            stop,
+        };
+        let (place, tool, traits) = (begin.place, begin.tool, begin.traits);
+        self.running.push(Box::pin(async move {
+            (place, run(clock, tool.as_ref(), traits, invocation).await)
+        }));
+    }
+
+    /// Whether none is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// The next call that is over; never, when none is under way.
+    pub(super) async fn next(&mut self) -> (usize, Over) {
+        match self.running.next().await {
+            Some(over) => over,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Tells all calls to stop, or those that an interruption may stop.
+    pub(super) fn stop(&self, all: bool) {
+        for (on_interrupt, stop) in &self.stops {
+            if all || *on_interrupt == OnInterrupt::Stop {
+                stop.cancel();
+            }
+        }
+    }
+}
+
+/// Makes a call within its time; asked to stop, it has its grace to say how far it came.
+async fn run(
+    clock: Arc<dyn Clock>,
+    tool: &dyn Tool,
+    traits: Traits,
+    invocation: Invocation,
+) -> Over {
+    let (call_id, stop) = (invocation.call_id.clone(), invocation.stop.clone());
+    let call = AssertUnwindSafe(tool.call(invocation)).catch_unwind();
+    tokio::pin!(call);
+    let why = tokio::select! {
+        biased;
+        given = &mut call => return over(given, &call_id, traits),
+        () = stop.cancelled() => (Code::ToolCancelled, "the call was stopped"),
+        () = clock.sleep(traits.timeout) => (Code::ToolTimeout, "the tool did not answer in time"),
+    };
+    stop.cancel();
+    let (code, text) = why;
+    tokio::select! {
+        biased;
+        given = &mut call => match over(given, &call_id, traits) {
+            // What it still said is worth more than that it was stopped, unless it failed for that.
+            Over::Result(result) if !result.failed && code == Code::ToolCancelled => {
+                Over::Result(result)
+            }
+            Over::Abort(message) => Over::Abort(message),
+            Over::Result(_) => Over::Result(ended(code, text, traits)),
+        },
+        () = clock.sleep(traits.grace) => Over::Result(ended(code, text, traits)),
+    }
+}
+
+fn ended(code: Code, text: &str, traits: Traits) -> CallResult {
+    let doubt = match traits.repeat {
+        Repeat::Safe => "",
+        Repeat::Keyed | Repeat::Once => "; whether it took effect is not known",
+    };
+    CallResult::error(code, format!("error: {text}{doubt}"))
+}
+
+type Given = std::thread::Result<Result<Output, ToolError>>;
+
+fn over(given: Given, call_id: &str, traits: Traits) -> Over {
+    let result = match given {
+        Ok(Ok(output)) => {
+            let empty = plain_text(&output.content).is_empty() && output.content.len() <= 1;
+            let content = if empty {
+                CallResult::text("(no output)").content
+            } else {
+                output.content
+            };
+            CallResult {
+                content,
+                value: output.value,
+                ..CallResult::text("")
+            }
+        }
+        Ok(Err(ToolError::Reply { code, message })) => {
+            CallResult::error(code, format!("error: {message}"))
+        }
+        Ok(Err(ToolError::Abort { message })) => return Over::Abort(message),
+        Err(_) => CallResult::error(Code::ToolFailed, "error: the tool broke off by a defect of its own"),
+    };
+    Over::Result(bounded(result, call_id, traits.output_chars_max))
+}

@@ -1,0 +1,115 @@
+//! Which calls run when, and what an open round still needs: functions of the calls' rows.
+
+use mainspring_shared::error::Code;
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::send::machine::Open;
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{CallRecord, CallResult, CallState, Repeat};
+
+use crate::tool::{Concurrency, Offers, Place};
+
+/// What the round still needs.
+pub(super) fn open(calls: &[CallRecord], now: Timestamp) -> Open {
+    let mut waits: Option<(WaitingOn, Option<Timestamp>)> = None;
+    for call in calls {
+        match call.state() {
+            CallState::Settled => {}
+            CallState::Requested | CallState::Started { .. } => return Open::Here,
+            // Too late: this worker settles it.
+            CallState::Waits(_) if call.deadline_at.is_some_and(|at| at <= now) => {
+                return Open::Here;
+            }
+            CallState::Waits(on) => {
+                let due = call.deadline_at;
+                waits = Some(match waits {
+                    None => (on, due),
+                    Some((other, before)) => (
+                        more_telling(on, other),
+                        [due, before].into_iter().flatten().min(),
+                    ),
+                });
+            }
+        }
+    }
+    match waits {
+        None => Open::Nothing,
+        Some((on, due)) => Open::Outside {
+            on,
+            within: due.map(|at| at.since(now)),
+        },
+    }
+}
+
+/// Of several that are waited for, the one that a reader should know of.
+fn more_telling(a: WaitingOn, b: WaitingOn) -> WaitingOn {
+    let rank = |on| match on {
+        WaitingOn::Human => 0,
+        WaitingOn::Tool => 1,
+        WaitingOn::Agent => 2,
+        WaitingOn::Run => 3,
+        WaitingOn::Timer | WaitingOn::Retry | WaitingOn::Recovery => 4,
+    };
+    if rank(a) <= rank(b) { a } else { b }
+}
+
+/// The places of the calls that run next: a row of parallel ones, or one that runs alone. Calls
+/// that are settled or wait outside are passed over.
+pub(super) fn first(calls: &[CallRecord], offers: &Offers) -> Vec<usize> {
+    let mut together = Vec::new();
+    for (place, call) in calls.iter().enumerate() {
+        if !matches!(
+            call.state(),
+            CallState::Requested | CallState::Started { .. }
+        ) {
+            continue;
+        }
+        let Some(offer) = offers.get(&call.name) else {
+            continue;
+        };
+        let Place::Here(_) = offer.place else {
+            continue;
+        };
+        match offer.traits.concurrency {
+            Concurrency::Parallel => together.push(place),
+            Concurrency::Exclusive if together.is_empty() => return vec![place],
+            Concurrency::Exclusive => return together,
+        }
+    }
+    together
+}
+
+/// What a call gets that this worker must not or cannot make, whatever its turn.
+pub(super) fn verdict(
+    call: &CallRecord,
+    offers: &Offers,
+    epoch: i64,
+    now: Timestamp,
+) -> Option<CallResult> {
+    match call.state() {
+        CallState::Settled => None,
+        CallState::Waits(_) => call.deadline_at.filter(|at| *at <= now).map(|_| {
+            CallResult::error(Code::ToolTimeout, "no result came in time")
+        }),
+        // Begun in an earlier life, and nobody knows how far it came.
+        CallState::Started { epoch: begun } if begun != epoch && call.repeat == Repeat::Once => {
+            Some(CallResult::error(
+                Code::ToolUnknownOutcome,
+                "the worker died while it made this call: whether it took effect is not known, and \
+                 it is not made again. Check before you repeat it.",
+            ))
+        }
+        CallState::Requested | CallState::Started { .. } => {
+            offers.get(&call.name).is_none().then(|| {
+                CallResult::error(
+                    Code::ToolNotFound,
+                    format!("there is no tool named {:?} any more", call.name),
+                )
+            })
+        }
+    }
+}
+
+/// Whether beginning this call has to be durable before it is made.
+pub(super) fn needs_mark(call: &CallRecord, epoch: i64) -> bool {
+    call.repeat != Repeat::Safe && call.started_epoch != Some(epoch)
+}

@@ -1,0 +1,245 @@
+//! Running a round's calls and settling them.
+
+use std::time::Duration;
+
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::event::LiveKind;
+use mainspring_shared::send::machine::{Event, Open};
+use mainspring_shared::store::{CallChange, CallStep};
+use mainspring_shared::tool::{CallResult, CallState, Repeat, answers, cancelled_call};
+
+use super::Run;
+use super::persist::Outage;
+use crate::send::calls::{Begin, Over};
+use crate::send::plan;
+use crate::tool::Place;
+
+/// How long a result waits for those of calls beside it before it is stored by itself.
+const FLUSH_AFTER: Duration = Duration::from_millis(500);
+
+impl Run<'_> {
+    /// Reads the open round's calls and says what they need; none when the database does not say.
+    pub(super) async fn read_round(&mut self, round: i32) -> Option<Open> {
+        let mut outage = Outage::default();
+        let send = self.send.record.id;
+        let records = loop {
+            match self.kernel.parts.store.read_round(self.key, send, round).await {
+                Ok(records) => break records,
+                Err(error) => {
+                    if !self.outlast(&error.into(), &mut outage).await {
+                        return None;
+                    }
+                }
+            }
+        };
+        // Results that are not stored yet are known better here.
+        for mut record in records {
+            match self.records.iter_mut().find(|r| r.place == record.place) {
+                Some(known) if known.result.is_some() => {}
+                Some(known) => *known = record,
+                None => {
+                    record.attempt = record.attempt.max(0);
+                    self.records.push(record);
+                }
+            }
+        }
+        self.records.sort_by_key(|record| record.place);
+        let open = self.open();
+        if open == Open::Nothing {
+            self.tell_results();
+        }
+        Some(open)
+    }
+
+    /// Begins the calls whose turn it is; settles those that nobody may make.
+    pub(super) async fn run_calls(&mut self) -> Option<Event> {
+        let now = self.now();
+        for place in 0..self.records.len() {
+            let record = &self.records[place];
+            if let Some(result) = plan::verdict(record, &self.offers, self.lease.epoch, now) {
+                self.settle(place, result);
+            }
+        }
+        self.begin_next().await
+    }
+
+    /// Begins the next calls, or says that all are over.
+    async fn begin_next(&mut self) -> Option<Event> {
+        loop {
+            let places = plan::first(&self.records, &self.offers);
+            if places.is_empty() {
+                return Some(self.calls_over());
+            }
+            let marks = self.mark(&places);
+            if !marks.is_empty()
+                && let Some(event) = self.store_changes(marks).await
+            {
+                return Some(event);
+            }
+            for place in places {
+                self.begin(place);
+            }
+            if !self.calls.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// Enters that calls begin in their rows as kept here; returns what of it has to be durable
+    /// before they are made.
+    fn mark(&mut self, places: &[usize]) -> Vec<CallChange> {
+        let epoch = self.lease.epoch;
+        let mut marks = Vec::new();
+        for place in places {
+            let record = &mut self.records[*place];
+            let durable = plan::needs_mark(record, epoch);
+            if record.started_epoch != Some(epoch) {
+                record.started_epoch = Some(epoch);
+                record.attempt += 1;
+            }
+            if durable {
+                marks.push(CallChange {
+                    call_id: record.call_id.clone(),
+                    change: CallStep::Started,
+                });
+            }
+        }
+        marks
+    }
+
+    fn begin(&mut self, place: usize) {
+        let record = self.records[place].clone();
+        let Some(offer) = self.offers.get(&record.name) else {
+            return;
+        };
+        let Place::Here(tool) = &offer.place else {
+            return;
+        };
+        // Agents may change between two lives of a send's worker; its pinned version does not.
+        let arguments = match offer.arguments(&record.arguments) {
+            Ok(arguments) => arguments,
+            Err(fault) => {
+                let result = CallResult::error(Code::ToolInvalidArguments, fault);
+                self.settle(place, result);
+                return;
+            }
+        };
+        let begin = Begin {
+            place,
+            tool: tool.clone(),
+            traits: offer.traits,
+            arguments,
+        };
+        self.live(LiveKind::ToolCallStarted {
+            id: record.call_id.clone(),
+            name: record.name.clone(),
+        });
+        let clock = self.kernel.parts.clock.clone();
+        self.calls.begin(clock, self.key, &record, begin);
+    }
+
+    /// Takes a result in; an event when all calls are over.
+    pub(super) async fn call_over(&mut self, place: usize, over: Over) -> Option<Event> {
+        match over {
+            Over::Abort(message) => {
+                let result = CallResult::error(Code::ToolFailed, format!("error: {message}"));
+                self.settle(place, result);
+                self.failure = Some(Failure::new(Code::ToolFailed, message));
+                self.calls = Default::default();
+                return Some(Event::CallsAborted);
+            }
+            Over::Result(result) => self.settle(place, result),
+        }
+        if !self.calls.is_empty() {
+            self.flush = self.flush.or(Some(FLUSH_AFTER));
+            return None;
+        }
+        self.flush = None;
+        if self.reach.cancel.is_cancelled() {
+            return Some(self.calls_over());
+        }
+        self.begin_next().await
+    }
+
+    /// Gives a call its result, which is not stored yet.
+    fn settle(&mut self, place: usize, result: CallResult) {
+        let now = self.now();
+        let record = &mut self.records[place];
+        if record.result.is_none() {
+            record.result = Some(result);
+            record.waits_on = None;
+            record.settled_at = Some(now);
+            self.fresh.push(place);
+        }
+    }
+
+    fn calls_over(&mut self) -> Event {
+        let open = self.open();
+        let may_ride = self
+            .fresh
+            .iter()
+            .all(|place| self.records[*place].repeat == Repeat::Safe);
+        if open == Open::Nothing && may_ride {
+            self.tell_results();
+        }
+        Event::CallsOver { open, may_ride }
+    }
+
+    /// What the rows of calls whose result is not stored have to get.
+    pub(super) fn fresh_changes(&mut self) -> Vec<CallChange> {
+        let fresh = std::mem::take(&mut self.fresh);
+        let changes = fresh.into_iter().filter_map(|place| {
+            let record = &self.records[place];
+            Some(CallChange {
+                call_id: record.call_id.clone(),
+                change: CallStep::Settled(record.result.clone()?),
+            })
+        });
+        changes.collect()
+    }
+
+    /// Puts the round's results among what the model is told next.
+    pub(super) fn tell_results(&mut self) {
+        let changes = self.fresh_changes();
+        if let Some(answers) = answers(&self.records) {
+            self.unsaid.answers(answers, changes);
+            self.records.clear();
+        }
+    }
+
+    /// An interruption came: calls that can stop do, those that did not begin are not made, and
+    /// nobody outside is waited for.
+    pub(super) fn interrupt_calls(&mut self) {
+        self.calls.stop(false);
+        self.interrupt_waiting(true);
+    }
+
+    /// Settles what is not under way here as interrupted.
+    pub(super) fn interrupt_waiting(&mut self, unbegun: bool) {
+        let epoch = self.lease.epoch;
+        for place in 0..self.records.len() {
+            let over = match self.records[place].state() {
+                CallState::Settled => false,
+                CallState::Waits(_) => true,
+                CallState::Requested => unbegun,
+                CallState::Started { epoch: begun } => unbegun && begun != epoch,
+            };
+            if over {
+                let text = "error: a message came in between; this call was not made or its result \
+                            is not waited for";
+                self.settle(place, CallResult::error(Code::ToolInterrupted, text));
+            }
+        }
+    }
+
+    /// Settles whatever is open, because the send ends, and puts the results among what is stored
+    /// with its end.
+    pub(super) fn end_calls(&mut self) {
+        for place in 0..self.records.len() {
+            self.settle(place, cancelled_call());
+        }
+        if !self.records.is_empty() {
+            self.tell_results();
+        }
+    }
+}

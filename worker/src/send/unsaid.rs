@@ -1,0 +1,117 @@
+//! What the model is told before the transcript has it: the send's input, the results of calls,
+//! items of the inbox. It is stored with the step that comes next.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::store::{CallChange, Delivery};
+
+/// Messages that the next step under the lease stores first, and what they settle.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Unsaid {
+    pub(super) messages: Vec<NewMessage>,
+    pub(super) changes: Vec<CallChange>,
+    pub(super) deliveries: Vec<Delivery>,
+}
+
+impl Unsaid {
+    /// Adds the input of the send.
+    pub(super) fn input(&mut self, input: NewMessage) {
+        self.messages.push(input);
+    }
+
+    /// Adds the answers to a round's calls, which come before everything else, and the changes of
+    /// rows that are stored with them.
+    pub(super) fn answers(&mut self, answers: Vec<NewMessage>, changes: Vec<CallChange>) {
+        let before = answers.len() as u32;
+        for delivery in &mut self.deliveries {
+            delivery.message += before;
+        }
+        self.messages.splice(0..0, answers);
+        self.changes.extend(changes);
+    }
+
+    /// Adds items of the inbox that are not here yet: in the first round before the input, so that
+    /// what happened meanwhile is told first, later behind the results.
+    pub(super) fn items(&mut self, items: Vec<InboxItem>, round: i32) {
+        let known = self.known();
+        let items = items.into_iter().filter(|item| !known.contains(&item.id));
+        for item in items.collect::<Vec<_>>() {
+            let at = if round == 0 {
+                self.deliveries.len()
+            } else {
+                self.messages.len()
+            };
+            self.messages.insert(at, NewMessage::user(item.content, round));
+            self.deliveries.push(Delivery {
+                item_id: item.id,
+                message: at as u32,
+            });
+        }
+    }
+
+    /// Whether one of these is not here yet.
+    pub(super) fn lacks(&self, items: &[InboxItem]) -> bool {
+        let known = self.known();
+        items.iter().any(|item| !known.contains(&item.id))
+    }
+
+    fn known(&self) -> BTreeSet<String> {
+        let ids = self.deliveries.iter().map(|d| d.item_id.clone());
+        ids.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_shared::agent::OnBusy;
+    use mainspring_shared::inbox::{Fate, ItemKind};
+    use mainspring_shared::message::{ContentPart, plain_text};
+    use mainspring_shared::time::Timestamp;
+
+    use super::*;
+
+    fn item(id: &str) -> InboxItem {
+        InboxItem {
+            id: id.into(),
+            n: 1,
+            kind: ItemKind::Message,
+            mode: OnBusy::Steer,
+            send_id: None,
+            content: vec![ContentPart::text(id)],
+            fate: Fate::Pending,
+            seq: None,
+            created_at: Timestamp(0),
+            settled_at: None,
+        }
+    }
+
+    fn said(unsaid: &Unsaid) -> Vec<String> {
+        let text = |message: &NewMessage| plain_text(&message.content);
+        unsaid.messages.iter().map(text).collect()
+    }
+
+    #[test]
+    fn each_delivery_points_at_its_message() {
+        let mut unsaid = Unsaid::default();
+        unsaid.items(vec![item("a"), item("b")], 1);
+        unsaid.items(vec![item("b"), item("c")], 1);
+        let result = NewMessage::user(vec![ContentPart::text("result")], 1);
+        unsaid.answers(vec![result], Vec::new());
+        assert_eq!(said(&unsaid), ["result", "a", "b", "c"]);
+        for delivery in &unsaid.deliveries {
+            let message = &unsaid.messages[delivery.message as usize];
+            assert_eq!(plain_text(&message.content), delivery.item_id);
+        }
+    }
+
+    #[test]
+    fn what_came_before_the_first_round_is_told_before_the_input() {
+        let mut unsaid = Unsaid::default();
+        unsaid.input(NewMessage::user(vec![ContentPart::text("input")], 0));
+        unsaid.items(vec![item("a"), item("b")], 0);
+        assert_eq!(said(&unsaid), ["a", "b", "input"]);
+        assert_eq!(unsaid.deliveries[1].message, 1);
+    }
+}

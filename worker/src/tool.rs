@@ -1,0 +1,176 @@
+//! The port to tools: what a tool says of itself, how it is called, and what may come back.
+//!
+//! | tools | module |
+//! |---|---|
+//! | those of an agent that name a URL | [`crate::tools::http`] |
+//! | those of MCP servers | [`crate::tools::mcp`] |
+//! | files, search, shell and more | [`crate::tools::builtin`] |
+//!
+//! A tool of one's own is an implementation of [`Tool`] given to [`Tools::insert`]. It then can be
+//! named by agents like a built-in one.
+
+mod offer;
+mod registry;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::tool::Repeat;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+pub use crate::llm::ToolSpec;
+
+pub(crate) use offer::{Offer, Offers, Place};
+pub(crate) use registry::outside;
+pub use registry::{Tools, ToolsError};
+
+/// How long a call may take unless its tool says otherwise.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_mins(2);
+
+/// Characters of an output that the model is shown unless the tool says otherwise.
+pub const OUTPUT_CHARS_DEFAULT: usize = 50_000;
+
+/// Which calls of a round may run beside each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Concurrency {
+    /// It may run beside other parallel calls.
+    #[default]
+    Parallel,
+    /// It runs alone: after the calls before it, before those behind it.
+    Exclusive,
+}
+
+/// What a message that interrupts does to a call under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnInterrupt {
+    /// It finishes.
+    #[default]
+    Finish,
+    /// It is told to stop; what it says then is its result.
+    Stop,
+}
+
+/// What a tool promises and needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traits {
+    /// What a second execution of the same call does.
+    pub repeat: Repeat,
+    /// How long one call may take.
+    pub timeout: Duration,
+    /// Beside which calls it may run.
+    pub concurrency: Concurrency,
+    /// What an interruption does to it.
+    pub on_interrupt: OnInterrupt,
+    /// How long it may take to stop once told to, before it is dropped.
+    pub grace: Duration,
+    /// Characters of its output that the model is shown: head and tail; the rest can be fetched.
+    pub output_chars_max: usize,
+}
+
+impl Traits {
+    /// Traits of a tool with this answer to a repeat, and the defaults for everything else.
+    pub const fn new(repeat: Repeat) -> Self {
+        Self {
+            repeat,
+            timeout: TIMEOUT_DEFAULT,
+            concurrency: Concurrency::Parallel,
+            on_interrupt: OnInterrupt::Finish,
+            grace: Duration::from_secs(5),
+            output_chars_max: OUTPUT_CHARS_DEFAULT,
+        }
+    }
+}
+
+/// One call to make.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// The call's id: the same whenever this call is repeated, never that of another.
+    pub call_id: String,
+    /// The arguments, which fit the tool's schema.
+    pub arguments: Map<String, Value>,
+    /// The session that asks.
+    pub session: SessionKey,
+    /// The send that asks.
+    pub send_id: SendId,
+    /// How often this call was begun, this time included.
+    pub attempt: i32,
+    /// Cancelled when the call is to stop. The tool may still say how far it came.
+    pub stop: CancellationToken,
+}
+
+/// What a tool gave.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Output {
+    /// For the model.
+    pub content: Vec<ContentPart>,
+    /// The same as a value, where the tool has one.
+    pub value: Option<Value>,
+}
+
+impl Output {
+    /// An output in words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            content: vec![ContentPart::text(text)],
+            value: None,
+        }
+    }
+
+    /// An output as a value, which the model reads as JSON.
+    pub fn json(value: Value) -> Self {
+        Self {
+            content: vec![ContentPart::text(value.to_string())],
+            value: Some(value),
+        }
+    }
+}
+
+/// Why a tool gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolError {
+    /// The model is told, and goes on.
+    #[error("{message}")]
+    Reply {
+        /// The kind of failure.
+        code: Code,
+        /// What the model is told.
+        message: String,
+    },
+    /// The send ends.
+    #[error("{message}")]
+    Abort {
+        /// What the client is told.
+        message: String,
+    },
+}
+
+impl ToolError {
+    /// A failure that the model is told.
+    pub fn reply(message: impl Into<String>) -> Self {
+        Self::Reply {
+            code: Code::ToolFailed,
+            message: message.into(),
+        }
+    }
+}
+
+/// A tool that workers run.
+#[async_trait]
+pub trait Tool: Send + Sync + Debug {
+    /// Its name, what the model is told of it, and the schema of its arguments. Always the same:
+    /// the prompt prefix that providers cache begins with it.
+    fn spec(&self) -> ToolSpec;
+
+    /// What it promises and needs.
+    fn traits(&self) -> Traits;
+
+    /// Makes the call. Arguments were checked against the schema. Called at most once per attempt;
+    /// after a worker's death once more if `repeat` allows. Dropping the future ends the call as
+    /// well as that is possible; a tool that starts processes ends them with it.
+    async fn call(&self, invocation: Invocation) -> Result<Output, ToolError>;
+}

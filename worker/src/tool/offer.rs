@@ -1,0 +1,91 @@
+//! What a model is offered in one send.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::tool::schema::Schema;
+use serde_json::{Map, Value};
+
+use super::{Tool, ToolSpec, Traits};
+
+/// A tool on offer.
+#[derive(Debug, Clone)]
+pub(crate) struct Offer {
+    pub(crate) spec: ToolSpec,
+    pub(crate) schema: Schema,
+    pub(crate) traits: Traits,
+    /// Whether a person is asked before each call.
+    pub(crate) approval: bool,
+    pub(crate) place: Place,
+}
+
+/// Where its calls are made.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// In this worker.
+    Here(Arc<dyn Tool>),
+    /// Outside: the call is a row until its result comes.
+    Outside {
+        /// Whom it waits for.
+        on: WaitingOn,
+        /// How long.
+        deadline: Option<Duration>,
+    },
+}
+
+/// Everything on offer, in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Offers {
+    list: Arc<[Offer]>,
+}
+
+impl Offers {
+    pub(crate) fn new(list: Vec<Offer>) -> Self {
+        Self { list: list.into() }
+    }
+
+    /// The tool with this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Offer> {
+        self.list.iter().find(|offer| offer.spec.name == name)
+    }
+
+    /// What the model is told.
+    pub(crate) fn specs(&self) -> Vec<ToolSpec> {
+        self.list.iter().map(|offer| offer.spec.clone()).collect()
+    }
+
+    /// What is on offer, for a model that asked for something else.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<&str> = self.list.iter().map(|o| o.spec.name.as_str()).collect();
+        if names.is_empty() {
+            "there are none".to_owned()
+        } else {
+            names.join(", ")
+        }
+    }
+}
+
+impl Offer {
+    /// The arguments as the tool takes them; what is wrong with them otherwise, for the model.
+    pub(crate) fn arguments(&self, given: &Value) -> Result<Map<String, Value>, String> {
+        let name = &self.spec.name;
+        let Value::Object(arguments) = given else {
+            return Err(match given {
+                Value::String(text) => match serde_json::from_str::<Value>(text) {
+                    Err(error) => format!("the arguments of {name} are not JSON: {error}"),
+                    Ok(_) => format!("the arguments of {name} are not an object"),
+                },
+                _ => format!("the arguments of {name} are not an object"),
+            });
+        };
+        let faults = self.schema.faults(given);
+        if faults.is_empty() {
+            return Ok(arguments.clone());
+        }
+        Err(format!(
+            "the arguments of {name} do not fit its schema: {}",
+            faults.join("; ")
+        ))
+    }
+}
