@@ -136,6 +136,7 @@ async fn insert(tx: &mut Tx, boot: BootId, session: Session, item: AcceptSend) -
         .bind(hot.pending)
         .bind(hot.ready_since.map(|at| at.0))
         .bind(priority_number(hot.priority))
+        .bind(item.reports_to)
         .execute(tx.conn())
         .await?;
     Ok(Accepted {
@@ -150,6 +151,7 @@ async fn insert(tx: &mut Tx, boot: BootId, session: Session, item: AcceptSend) -
 pub(crate) async fn create(tx: &mut Tx, new: &NewSession) -> Result<()> {
     let now = tx.now;
     let SessionKey { tenant, session } = new.key;
+    let parent = new.parent.as_ref();
     sqlx::query(include_str!("../sql/sessions/create.sql"))
         .bind(tenant.0)
         .bind(session.0)
@@ -158,6 +160,10 @@ pub(crate) async fn create(tx: &mut Tx, new: &NewSession) -> Result<()> {
         .bind(now.0)
         .bind(json(&new.agent)?)
         .bind(new.agent.pool().to_owned())
+        .bind(parent.map(|parent| parent.session.0))
+        .bind(parent.map(|parent| parent.call_id.clone()))
+        .bind(parent.map(|parent| parent.root.0))
+        .bind(parent.map(|parent| parent.depth))
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -3,12 +3,11 @@
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, WaitingOn};
 use mainspring_shared::session::SIGNAL_CANCEL;
-use mainspring_shared::store::CancelOutcome;
+use mainspring_shared::store::{CancelOutcome, ReadySession};
 
-use crate::claim;
 use crate::complete::{finish_queued, finish_unowned};
 use crate::fault::Result;
-use crate::hot;
+use crate::hot::{self, Hot};
 use crate::reads;
 use crate::writer::Tx;
 
@@ -78,19 +77,24 @@ fn ended(send: SendRecord, end: SendResult, tx: &Tx) -> SendRecord {
 
 /// Makes a session ready whose head waits for `recovery`; the claim takes it from there.
 pub(crate) async fn resume_recovery(tx: &mut Tx, key: SessionKey) -> Result<Option<SendId>> {
-    let now = tx.now;
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(None);
     };
     let mut hot = session.hot;
-    let head = claim::head(tx, key).await?.map(claim::Head::into_record);
+    let head = hot::head(tx, key).await?;
     let Some(send) = head.filter(|send| send.waiting_on == Some(WaitingOn::Recovery)) else {
         return Ok(None);
     };
-    hot.ready_since = Some(now);
+    wake(tx, &mut hot, &send).await?;
     hot.save(tx).await?;
-    set_alarm(tx, &send, send.position).await?;
     Ok(Some(send.id))
+}
+
+/// Lets a waiting send go on: its session is ready, and its next alarm is its deadline. The claim
+/// does the rest. Returns whom to ring for; the hot row is the caller's to save.
+pub(crate) async fn wake(tx: &mut Tx, hot: &mut Hot, send: &SendRecord) -> Result<ReadySession> {
+    set_alarm(tx, send, send.position).await?;
+    Ok(hot.wake(tx.now))
 }
 
 /// Leaves a send with its deadline as its alarm, in its place.

@@ -23,12 +23,6 @@ pub(crate) struct Head {
     version: i32,
 }
 
-impl Head {
-    pub(crate) fn into_record(self) -> SendRecord {
-        self.record
-    }
-}
-
 /// Claims sessions one after the other.
 pub(crate) async fn all(
     tx: &mut Tx,

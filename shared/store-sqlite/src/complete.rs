@@ -10,9 +10,11 @@ use mainspring_shared::store::{
     CompleteOutcome, CompleteSend, Completed, ReadySession, SendTotals, Then, UsageRow,
 };
 
+use crate::calls;
 use crate::claim;
 use crate::fault::Result;
 use crate::hot::{Author, Hot, NewStep};
+use crate::inbox;
 use crate::rounds::{Held, Stored, held, number, usage_rows};
 use crate::rows::json;
 use crate::writer::Tx;
@@ -31,13 +33,20 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
     let Some(Held { mut hot, .. }) = held(tx, item.key, item.lease, send).await? else {
         return Ok(CompleteOutcome::LeaseLost);
     };
-    let result = if hot.signals & SIGNAL_CANCEL == 0 {
-        item.result
-    } else {
+    let result = if hot.signals & SIGNAL_CANCEL != 0 {
         SendResult::cancelled()
+    } else if hot.signals & item.unless != 0 {
+        hot.signals = 0;
+        hot.save(tx).await?;
+        return Ok(CompleteOutcome::Undelivered);
+    } else {
+        item.result
     };
+    let author = Author::from(item.lease);
+    calls::change(tx, item.key, author, &item.changes).await?;
+    inbox::deliver(tx, item.key, send, &item.deliveries, hot.next_seq).await?;
     let goes_on = hot.pending > 0 && item.then == Then::Continue;
-    hot.signals = 0;
+    hot.keep_for_next();
     let ring = if goes_on { None } else { hot.give_back(tx.now) };
     let end = End {
         messages: &item.messages,
@@ -46,7 +55,7 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
         round: item.round,
         ..End::of(send, &result)
     };
-    let (stored, step) = finish(tx, &mut hot, Author::from(item.lease), end).await?;
+    let (stored, step) = finish(tx, &mut hot, author, end).await?;
     let mut next = None;
     if goes_on && let Some(head) = claim::head(tx, item.key).await? {
         let started = claim::go(tx, &mut hot, item.lease, head, false).await?;
@@ -160,7 +169,7 @@ pub(crate) async fn finish_queued(
 }
 
 /// Ends a started send that nobody runs, under a grant of its own. Its input becomes a message if
-/// nothing of the send is in the transcript yet.
+/// nothing of the send is in the transcript yet; calls that are open are ended and answered.
 pub(crate) async fn finish_unowned(
     tx: &mut Tx,
     hot: &mut Hot,
@@ -176,11 +185,12 @@ pub(crate) async fn finish_unowned(
         .bind(send.first_step)
         .fetch_one(tx.conn())
         .await?;
-    let mut unsaid = Vec::new();
-    if !spoke {
-        unsaid.push(NewMessage::user(send.input.clone(), 0));
-    }
-    hot.signals = 0;
+    let unsaid = if spoke {
+        calls::end_open_round(tx, hot, send.id).await?
+    } else {
+        vec![NewMessage::user(send.input.clone(), 0)]
+    };
+    hot.keep_for_next();
     let ring = hot.give_back(tx.now);
     let end = End {
         messages: &unsaid,

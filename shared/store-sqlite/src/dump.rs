@@ -33,8 +33,12 @@ pub(crate) async fn all(conn: &mut SqliteConnection) -> Result<Dump> {
         put(&mut sessions, key, |session| session.steps.push(step));
     }
     for row in fetch(conn, include_str!("../sql/calls/dump.sql")).await? {
-        let (key, call) = call(&row)?;
+        let (key, call) = rows::call(&row)?;
         put(&mut sessions, key, |session| session.calls.push(call));
+    }
+    for row in fetch(conn, include_str!("../sql/inbox/dump.sql")).await? {
+        let (key, item) = rows::item(&row)?;
+        put(&mut sessions, key, |session| session.inbox.push(item));
     }
     for row in fetch(conn, include_str!("../sql/usage/dump.sql")).await? {
         let (key, usage) = usage(&row)?;
@@ -78,6 +82,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
         pool: _,
         priority: _,
     } = hot::read(&mut cells)?;
+    let mut cells = cells.of("sessions");
     Ok(DumpSession {
         key,
         hot: DumpHot {
@@ -92,21 +97,15 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
             signals,
             ready_since,
         },
-        agent_version: cells.of("sessions").get("agent_version")?,
+        agent_version: cells.get("agent_version")?,
         sends: Vec::new(),
         messages: Vec::new(),
         steps: Vec::new(),
         calls: Vec::new(),
+        inbox: Vec::new(),
+        parent: rows::parent(&mut cells)?,
         usage: Vec::new(),
     })
-}
-
-fn call(row: &SqliteRow) -> Result<(SessionKey, (String, SendId, i32, bool))> {
-    let mut cells = Cells::new(row, "tool_calls");
-    let key = cells.key()?;
-    let id = cells.get("call_id")?;
-    let send = cells.send_id()?;
-    Ok((key, (id, send, cells.get("round")?, cells.get("result")?)))
 }
 
 fn usage(row: &SqliteRow) -> Result<(SessionKey, (SendId, i32, i32))> {

@@ -4,14 +4,14 @@
 use mainspring_shared::agent::Priority;
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
-use mainspring_shared::send::SendStatus;
-use mainspring_shared::session::Lifecycle;
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::{Lifecycle, SIGNAL_INBOX};
 use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{Counters, ReadySession};
 use mainspring_shared::time::Timestamp;
 
 use crate::fault::Result;
-use crate::rows::{Cells, json};
+use crate::rows::{self, Cells, json};
 use crate::writer::Tx;
 
 /// A row of `session_hot`.
@@ -151,6 +151,18 @@ pub(crate) async fn load(tx: &mut Tx, key: SessionKey) -> Result<Option<Session>
     }))
 }
 
+/// The first open send of a session that has its place: the active one, if there is any.
+pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<SendRecord>> {
+    let row = sqlx::query(include_str!("../sql/sends/head.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    let row = row.as_ref();
+    row.map(|row| rows::send(&mut Cells::new(row, "sends")))
+        .transpose()
+}
+
 impl Hot {
     /// Marks the session as having work; keeps the older moment. Returns whom to ring for when it
     /// had none before.
@@ -160,6 +172,13 @@ impl Hot {
         }
         self.ready_since = Some(now);
         Some(self.ring(now))
+    }
+
+    /// Makes a session ready as from now whose head waited: what it waited for has come. Returns
+    /// whom to ring for.
+    pub(crate) fn wake(&mut self, now: Timestamp) -> ReadySession {
+        self.ready_since = Some(now);
+        self.ring(now)
     }
 
     /// Takes a queued send that just got its place into account. Returns whom to ring for when the
@@ -197,6 +216,11 @@ impl Hot {
             boot,
             epoch: self.epoch,
         }
+    }
+
+    /// Lowers the signals that concern a send that ends. The next one finds the inbox.
+    pub(crate) fn keep_for_next(&mut self) {
+        self.signals &= SIGNAL_INBOX;
     }
 
     fn ring(&self, ready_since: Timestamp) -> ReadySession {

@@ -5,6 +5,7 @@ use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{ParkOutcome, ParkSend, ParkUntil, ReleaseSession};
 
+use crate::calls;
 use crate::complete::{End, finish};
 use crate::fault::Result;
 use crate::hot::{Author, NewStep};
@@ -33,16 +34,24 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
     } = held;
     let author = Author::from(item.lease);
     if hot.signals & SIGNAL_CANCEL != 0 {
-        hot.signals = 0;
+        let unsaid = calls::end_open_round(tx, &hot, send).await?;
+        hot.keep_for_next();
         let ring = hot.give_back(now);
         let result = SendResult::cancelled();
         let end = End {
+            messages: &unsaid,
             usage: &item.usage,
             totals: Some(&item.totals),
             ..End::of(send, &result)
         };
         let (_, step) = finish(tx, &mut hot, author, end).await?;
         return Ok(ParkOutcome::Cancelled { step, ring });
+    }
+    if hot.signals & item.unless != 0 {
+        let signals = hot.signals;
+        hot.signals = 0;
+        hot.save(tx).await?;
+        return Ok(ParkOutcome::Woken { signals });
     }
     let due = match item.until {
         ParkUntil::After(wait) => Some(now.after(wait)),

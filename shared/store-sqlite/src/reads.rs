@@ -201,6 +201,21 @@ pub(crate) async fn steps(
         .collect()
 }
 
+/// The sessions that one created as its children, oldest first.
+pub(crate) async fn children(
+    conn: &mut SqliteConnection,
+    key: SessionKey,
+) -> Result<Vec<SessionKey>> {
+    let rows = sqlx::query(include_str!("../sql/sessions/children.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_all(conn)
+        .await?;
+    rows.iter()
+        .map(|row| Cells::new(row, "sessions").key())
+        .collect()
+}
+
 /// How much waits and runs, by pool.
 pub(crate) async fn queue_stats(
     conn: &mut SqliteConnection,

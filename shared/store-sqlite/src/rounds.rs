@@ -1,15 +1,18 @@
-//! Work under a lease: whether it still holds, and what a round writes.
+//! Work under a lease: whether it still holds, and what a round, or a step of its calls, writes.
 
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::NewMessage;
+use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::step::{RoundRef, StepKind, StepRefs};
-use mainspring_shared::store::{AppendOutcome, AppendRound, CallRow, UsageRow};
+use mainspring_shared::store::{AppendOutcome, AppendRound, Counters, UsageRow};
 use mainspring_shared::time::Timestamp;
 use serde::Serialize;
 
+use crate::calls;
 use crate::fault::Result;
 use crate::hot::{self, Author, Hot, NewStep};
+use crate::inbox;
 use crate::rows::{Cells, json};
 use crate::writer::Tx;
 
@@ -54,20 +57,28 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
     let Some(Held { mut hot, .. }) = held(tx, item.key, item.lease, send).await? else {
         return Ok(AppendOutcome::LeaseLost);
     };
+    let author = Author::from(item.lease);
     let (stored, messages) = number(&mut hot, &item.messages)?;
-    let round = item.round.index;
-    let refs = stored.refs(Some(item.round));
+    calls::insert(tx, item.key, send, author, &item.calls).await?;
+    calls::change(tx, item.key, author, &item.changes).await?;
+    inbox::deliver(tx, item.key, send, &item.deliveries, stored.first_seq).await?;
+    let signals = hot.signals;
+    hot.signals &= SIGNAL_CANCEL;
+    let kind = match item.round {
+        Some(_) => StepKind::Round,
+        None => StepKind::Calls,
+    };
+    let refs = stored.refs(item.round);
     let step = NewStep {
-        author: Author::from(item.lease),
+        author,
         send,
-        kind: StepKind::Round,
+        kind,
         at: tx.now,
         refs: &refs,
     };
     let sql = concat!(
         include_str!("../sql/messages/insert.sql"),
         include_str!("../sql/usage/insert.sql"),
-        include_str!("../sql/calls/insert.sql"),
         include_str!("../sql/sends/round.sql"),
         include_str!("../sql/steps/write.sql"),
     );
@@ -78,15 +89,16 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
         .bind(json(&item.totals.usage)?)
         .bind(item.totals.rounds)
         .bind(item.totals.attempts)
-        .bind(call_rows(&item.calls)?)
-        .bind(round)
         .execute(tx.conn())
         .await?;
     Ok(AppendOutcome::Appended {
         first_seq: stored.first_seq,
         step,
         at: tx.now,
-        counters: hot.counters(),
+        counters: Counters {
+            signals,
+            ..hot.counters()
+        },
     })
 }
 
@@ -121,6 +133,7 @@ struct MessageRow<'m> {
     tool_calls: Option<String>,
     tool_call_id: Option<&'m str>,
     name: Option<&'m str>,
+    failed: i32,
     round: i32,
     asked_at_seq: Option<i64>,
 }
@@ -148,34 +161,10 @@ fn message_row(message: &NewMessage, seq: i64) -> Result<MessageRow<'_>> {
         tool_calls: (!calls.is_empty()).then(|| json(calls)).transpose()?,
         tool_call_id: message.tool_call_id.as_deref(),
         name: message.name.as_deref(),
+        failed: i32::from(message.failed),
         round: message.round,
         asked_at_seq: message.asked_back.map(|back| seq - i64::from(back)),
     })
-}
-
-/// A row of `tool_calls` on its way into the statement.
-#[derive(Debug, Serialize)]
-struct CallCells<'c> {
-    call_id: &'c str,
-    place: i32,
-    name: &'c str,
-    arguments: String,
-    result: Option<String>,
-    failed: i32,
-}
-
-fn call_rows(calls: &[CallRow]) -> Result<String> {
-    let rows = calls.iter().map(|call| {
-        Ok(CallCells {
-            call_id: &call.call_id,
-            place: call.index,
-            name: &call.name,
-            arguments: json(&call.arguments)?,
-            result: call.result.as_ref().map(json).transpose()?,
-            failed: i32::from(call.failed),
-        })
-    });
-    json(&rows.collect::<Result<Vec<_>>>()?)
 }
 
 /// A row of `usage_rows` on its way into the statement.

@@ -1,12 +1,15 @@
 //! Rows into the domain's types. Files that select from a table list its columns in one order,
 //! and the readers here follow it.
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::{Step, StepKind};
-use mainspring_shared::store::{self, BootRecord};
+use mainspring_shared::store::{self, BootRecord, Parent};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{Approval, CallRecord, Repeat};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
@@ -138,7 +141,7 @@ impl<'r> Cells<'r> {
 
 /// `tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
 /// agent_version, output_text, output, error, usage, rounds, attempts, crashes, cancel_requested,
-/// deadline_at, alarm_at, first_step, created_at, started_at, finished_at`
+/// reports_to, deadline_at, alarm_at, first_step, created_at, started_at, finished_at`
 pub(crate) fn send(cells: &mut Cells<'_>) -> Result<SendRecord> {
     let key = cells.key()?;
     let id = cells.send_id()?;
@@ -164,6 +167,7 @@ fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<Sen
         attempts: cells.get("attempts")?,
         crashes: cells.get("crashes")?,
         cancel_requested: cells.get("cancel_requested")?,
+        reports_to: cells.get("reports_to")?,
         deadline_at: cells.time_opt("deadline_at")?,
         alarm_at: cells.time_opt("alarm_at")?,
         first_step: cells.get("first_step")?,
@@ -173,7 +177,7 @@ fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<Sen
     })
 }
 
-/// `tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, round,
+/// `tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed, round,
 /// asked_at_seq, epoch, created_at`
 pub(crate) fn message(row: &SqliteRow) -> Result<(SessionKey, Message)> {
     let mut cells = Cells::new(row, "messages");
@@ -198,11 +202,102 @@ fn message_fields(cells: &mut Cells<'_>, seq: i64) -> Result<Message> {
         tool_calls: cells.json_opt("tool_calls")?.unwrap_or_default(),
         tool_call_id: cells.get("tool_call_id")?,
         name: cells.get("name")?,
+        failed: cells.get("failed")?,
         round: cells.get("round")?,
         asked_at_seq: cells.get("asked_at_seq")?,
         epoch: cells.get("epoch")?,
         created_at: cells.time("created_at")?,
     })
+}
+
+/// `tenant, session_id, call_id, send_id, round, place, name, arguments, repeat, waits_on, approval,
+/// started_epoch, attempt, deadline_at, result, requested_at, settled_at`
+pub(crate) fn call(row: &SqliteRow) -> Result<(SessionKey, CallRecord)> {
+    let mut cells = Cells::new(row, "tool_calls");
+    let key = cells.key()?;
+    let id: String = cells.get("call_id")?;
+    let call = call_fields(&mut cells, key, id.clone());
+    let call = call.map_err(|fault| fault.of_row(|| id))?;
+    Ok((key, call))
+}
+
+fn call_fields(cells: &mut Cells<'_>, key: SessionKey, call_id: String) -> Result<CallRecord> {
+    Ok(CallRecord {
+        call_id,
+        session: key.session,
+        send_id: cells.send_id()?,
+        round: cells.get("round")?,
+        place: cells.get("place")?,
+        name: cells.get("name")?,
+        arguments: cells.json("arguments")?,
+        repeat: cells.word("repeat", Repeat::parse)?,
+        waits_on: cells.word_opt("waits_on", WaitingOn::parse)?,
+        approval: cells.word("approval", Approval::parse)?,
+        started_epoch: cells.get("started_epoch")?,
+        attempt: cells.get("attempt")?,
+        deadline_at: cells.time_opt("deadline_at")?,
+        result: cells.json_opt("result")?,
+        requested_at: cells.time("requested_at")?,
+        settled_at: cells.time_opt("settled_at")?,
+    })
+}
+
+/// `tenant, session_id, item_id, n, kind, mode, send_id, content, fate, seq, created_at, settled_at`
+pub(crate) fn item(row: &SqliteRow) -> Result<(SessionKey, InboxItem)> {
+    let mut cells = Cells::new(row, "inbox");
+    let key = cells.key()?;
+    let id: String = cells.get("item_id")?;
+    let item = item_fields(&mut cells, id.clone());
+    let item = item.map_err(|fault| fault.of_row(|| format!("{key} {id}")))?;
+    Ok((key, item))
+}
+
+fn item_fields(cells: &mut Cells<'_>, id: String) -> Result<InboxItem> {
+    let mode = |text: &str| MODES.into_iter().find(|mode| mode_word(*mode) == text);
+    Ok(InboxItem {
+        id,
+        n: cells.get("n")?,
+        kind: cells.word("kind", ItemKind::parse)?,
+        mode: cells.word("mode", mode)?,
+        send_id: cells.get::<Option<Uuid>>("send_id")?.map(SendId),
+        content: cells.json("content")?,
+        fate: cells.word("fate", Fate::parse)?,
+        seq: cells.get("seq")?,
+        created_at: cells.time("created_at")?,
+        settled_at: cells.time_opt("settled_at")?,
+    })
+}
+
+const MODES: [OnBusy; 5] = [
+    OnBusy::Enqueue,
+    OnBusy::Coalesce,
+    OnBusy::Steer,
+    OnBusy::Interrupt,
+    OnBusy::Reject,
+];
+
+/// The word in the database.
+pub(crate) fn mode_word(mode: OnBusy) -> &'static str {
+    match mode {
+        OnBusy::Enqueue => "enqueue",
+        OnBusy::Coalesce => "coalesce",
+        OnBusy::Steer => "steer",
+        OnBusy::Interrupt => "interrupt",
+        OnBusy::Reject => "reject",
+    }
+}
+
+/// `parent_session, parent_call, root_session, depth`
+pub(crate) fn parent(cells: &mut Cells<'_>) -> Result<Option<Parent>> {
+    if cells.at_null()? {
+        return Ok(None);
+    }
+    Ok(Some(Parent {
+        session: SessionId(cells.get("parent_session")?),
+        call_id: cells.get("parent_call")?,
+        root: SessionId(cells.get("root_session")?),
+        depth: cells.get("depth")?,
+    }))
 }
 
 /// `tenant, session_id, n, send_id, kind, epoch, boot, at, refs`

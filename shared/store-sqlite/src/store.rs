@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -12,11 +13,13 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, Dump, Error, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
-    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
-    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ListSends,
+    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallRecord;
 use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
 
 use crate::fault::{self, Fault};
@@ -24,8 +27,8 @@ use crate::lock::DirLock;
 use crate::options::SqliteOptions;
 use crate::writer::{Commit, Tx, Writer, clock};
 use crate::{
-    accept, audit, boots, cancel, claim, complete, dump, migrate, park, reads, rounds, sessions,
-    sweep,
+    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, inbox, migrate, park,
+    post, reads, report, rounds, sessions, sweep,
 };
 
 /// The store port on one SQLite file. The data directory is held until the store is dropped and
@@ -202,6 +205,33 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn deliver_items(
+        &self,
+        at: Option<Timestamp>,
+        _boot: BootId,
+        items: Vec<DeliverItem>,
+    ) -> Result<Vec<DeliverOutcome>> {
+        self.write(at, |tx| Box::pin(deliver::all(tx, items))).await
+    }
+
+    async fn post_results(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<PostResult>,
+    ) -> Result<Vec<PostOutcome>> {
+        self.write(at, |tx| Box::pin(post::all(tx, items))).await
+    }
+
+    async fn report_children(
+        &self,
+        at: Option<Timestamp>,
+        sends: Option<Vec<(TenantId, SendId)>>,
+        limit: u32,
+    ) -> Result<Vec<ReportOutcome>> {
+        self.write(at, move |tx| Box::pin(report::all(tx, sends, limit)))
+            .await
+    }
+
     async fn resume_recovery(
         &self,
         at: Option<Timestamp>,
@@ -295,6 +325,30 @@ impl Store for SqliteStore {
 
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
         self.read(|conn| Box::pin(reads::list_sends(conn, query)))
+            .await
+    }
+
+    async fn read_round(
+        &self,
+        key: SessionKey,
+        send: SendId,
+        round: i32,
+    ) -> Result<Vec<CallRecord>> {
+        self.read(move |conn| Box::pin(calls::of_round(conn, key, send, round)))
+            .await
+    }
+
+    async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>> {
+        self.read(|conn| Box::pin(calls::by_id(conn, ids))).await
+    }
+
+    async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>> {
+        self.read(move |conn| Box::pin(inbox::read(conn, query)))
+            .await
+    }
+
+    async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>> {
+        self.read(move |conn| Box::pin(reads::children(conn, key)))
             .await
     }
 

@@ -9,7 +9,7 @@ use mainspring_shared::time::Timestamp;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
-use crate::cancel::set_alarm;
+use crate::cancel::{set_alarm, wake};
 use crate::complete::{finish_queued, finish_unowned, past_deadline};
 use crate::fault::Result;
 use crate::hot::{self, Hot, Session};
@@ -110,10 +110,8 @@ async fn serve(
                 .extend(take_place(tx, &mut hot, head, send).await?);
         }
         SendStatus::Running | SendStatus::Waiting => {
-            hot.ready_since = None;
-            sweep.ring.extend(hot.make_ready(now));
+            sweep.ring.push(wake(tx, &mut hot, send).await?);
             hot.save(tx).await?;
-            set_alarm(tx, send, send.position).await?;
         }
         // Nothing is left to do for it.
         SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => {

@@ -1,6 +1,6 @@
 -- A piece of a transcript behind $3, at most $4.
-SELECT tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, round,
-       asked_at_seq, epoch, created_at
+SELECT tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed,
+       round, asked_at_seq, epoch, created_at
 FROM messages
 WHERE tenant = $1 AND session_id = $2 AND seq > $3
 ORDER BY seq

@@ -1,6 +1,7 @@
 -- Every send, by session.
 SELECT tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
        agent_version, output_text, output, error, usage, rounds, attempts, crashes,
-       cancel_requested, deadline_at, alarm_at, first_step, created_at, started_at, finished_at
+       cancel_requested, reports_to, deadline_at, alarm_at, first_step, created_at, started_at,
+       finished_at
 FROM sends
 ORDER BY tenant, session_id, send_id;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_shared::invariants::INVARIANTS;
-use mainspring_shared::message::NewMessage;
-use mainspring_shared::message::{ContentPart, Role, ToolCall};
-use mainspring_shared::store::{AuditOptions, CallRow, Store, Then};
+use mainspring_shared::message::{ContentPart, NewMessage};
+use mainspring_shared::store::{AcceptSend, AuditOptions, CallBegin, Delivery, Store, Then};
+use mainspring_shared::tool::call_id;
 use mainspring_store_sqlite::SqliteStore;
-use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::file::beside;
@@ -36,6 +36,7 @@ const PLANTS: &[(&str, &str)] = &[
     ("session.steps_gap_free", "DELETE FROM steps WHERE n = 2"),
     ("session.positions_unique", "UPDATE sends SET position = 2 WHERE position = 1"),
     ("session.positions_unique", "UPDATE sends SET position = 9 WHERE position = 3"),
+    ("session.positions_unique", "UPDATE inbox SET n = 3 WHERE item_id = 'said'"),
     ("session.pending_matches", "UPDATE session_hot SET pending = 2"),
     (
         "session.ready_iff_work",
@@ -59,8 +60,28 @@ const PLANTS: &[(&str, &str)] = &[
     ("epoch.granted", "UPDATE steps SET epoch = 2 WHERE kind = 'finished'"),
     ("call.one_result", "UPDATE messages SET tool_call_id = NULL WHERE seq = 3"),
     ("call.one_result", "UPDATE messages SET tool_calls = NULL WHERE seq = 2"),
-    ("call.one_result", "UPDATE messages SET tool_call_id = 'c1' WHERE seq = 4"),
+    (
+        "call.one_result",
+        "UPDATE messages SET tool_call_id = (SELECT tool_call_id FROM messages WHERE seq = 3)
+         WHERE seq = 4",
+    ),
     ("call.one_result", "UPDATE messages SET send_id = x'02' WHERE seq = 3"),
+    ("call.one_result", "UPDATE tool_calls SET result = NULL, settled_at = NULL"),
+    ("call.one_result", "DELETE FROM tool_calls"),
+    ("call.settled_shape", "UPDATE tool_calls SET settled_at = NULL"),
+    ("call.settled_shape", "UPDATE tool_calls SET result = NULL"),
+    ("call.settled_shape", "UPDATE tool_calls SET waits_on = 'tool'"),
+    ("call.settled_shape", "UPDATE tool_calls SET started_epoch = NULL"),
+    ("inbox.one_fate", "UPDATE inbox SET settled_at = NULL WHERE item_id = 'said'"),
+    ("inbox.one_fate", "UPDATE inbox SET seq = NULL WHERE item_id = 'said'"),
+    ("inbox.one_fate", "UPDATE inbox SET seq = 9 WHERE item_id = 'said'"),
+    ("inbox.one_fate", "UPDATE inbox SET seq = 1 WHERE item_id = 'joined'"),
+    ("inbox.one_fate", "UPDATE inbox SET seq = 1 WHERE item_id = 'waits'"),
+    ("inbox.one_fate", "UPDATE inbox SET settled_at = 1 WHERE item_id = 'waits'"),
+    (
+        "child.reported",
+        "UPDATE sends SET reported_at = NULL, finished_at = 1 WHERE reports_to IS NOT NULL",
+    ),
     ("send.running_has_lease", "UPDATE boots SET lease_until = 0"),
     ("send.running_has_lease", "UPDATE boots SET dead_at = 0"),
     ("send.running_has_lease", "DELETE FROM boots"),
@@ -73,41 +94,40 @@ const PLANTS: &[(&str, &str)] = &[
     ("send.shape", "UPDATE sends SET alarm_at = 1 WHERE status = 'completed'"),
 ];
 
-/// A session with a completed send of two rounds, one of them with a tool (messages 1 to 5, steps
-/// up to 5); a second send that runs; and a third that is queued.
+/// A session with a completed send of two rounds, one of them with a call that a child answered
+/// (messages 1 to 5, steps up to 5); a second send that runs; and a third that is queued. Of its
+/// inbox one item was said, one joined the third send, and one waits.
 async fn healthy() -> Opened {
     let opened = open().await;
     let store = &opened.store;
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     accept(store, 12, sending(3, 1)).await;
-    let mut first = round(&claimed);
-    first.messages[1].tool_calls.push(ToolCall {
-        id: "c1".to_owned(),
-        name: "look".to_owned(),
-        arguments: Value::Null,
-    });
-    first.messages.push(NewMessage {
-        role: Role::Tool,
-        tool_call_id: Some("c1".to_owned()),
-        name: Some("look".to_owned()),
-        asked_back: Some(1),
-        ..NewMessage::user(vec![ContentPart::text("seen")], 0)
-    });
-    first.calls.push(CallRow {
-        call_id: "c1".to_owned(),
-        index: 0,
-        name: "look".to_owned(),
-        arguments: Value::Null,
-        result: Some(Value::from("seen")),
-        failed: false,
-    });
-    append(store, 20, first).await;
+    for (id, mode) in [
+        ("said", OnBusy::Steer),
+        ("joined", OnBusy::Coalesce),
+        ("waits", OnBusy::Steer),
+    ] {
+        deliver(store, 13, words(1, id, mode)).await;
+    }
+    append(store, 20, calling(&claimed, vec![CallBegin::Started])).await;
+    let child = AcceptSend {
+        reports_to: Some(call_id(send(1), 0, 0)),
+        ..opening(4, 2)
+    };
+    accept(store, 21, child).await;
+    cancel(store, 22, 4).await;
+    let reported = store.report_children(at(23), None, 10).await;
+    assert_eq!(reported.expect("answers").len(), 1);
     let mut end = ending(&claimed, &claimed.send.record, Then::Continue);
-    end.messages.remove(0);
-    end.messages[0].round = 1;
+    end.messages = answers(store, 1, 1).await;
+    end.messages.push(answer("done", 1));
     end.messages
         .push(NewMessage::user(vec![ContentPart::text("and so on")], 1));
+    end.deliveries.push(Delivery {
+        item_id: "said".to_owned(),
+        message: 2,
+    });
     end.usage[0].round = 1;
     complete(store, 30, end).await.next.expect("send 2 runs");
     opened

@@ -57,21 +57,39 @@ async fn every_statement_prepares() {
 
 #[tokio::test]
 async fn no_statement_of_the_hot_path_scans_a_table() {
-    const HOT: [&str; 17] = [
+    const HOT: [&str; 35] = [
         "boots/declare_dead",
         "boots/renew",
         "boots/signals",
+        "calls/any_waits",
+        "calls/change",
+        "calls/get",
+        "calls/settle",
+        "calls/settle_round",
+        "calls/settle_waiting",
         "claims/head",
         "idempotency/find",
+        "inbox/count_pending",
+        "inbox/deliver",
+        "inbox/find",
+        "inbox/read_pending",
+        "messages/open_round",
         "messages/window",
         "sends/due",
         "sends/finish",
         "sends/get",
+        "sends/head",
+        "sends/join",
+        "sends/last_queued",
+        "sends/reported",
         "sends/resume",
         "sends/start",
         "sends/list_of_session",
         "sends/next_alarm",
         "sends/others_placed",
+        "sends/unreported",
+        "sends/unreported_one",
+        "sessions/children",
         "sessions/held",
         "sessions/load",
         "sessions/ready",
@@ -92,11 +110,18 @@ async fn no_statement_of_the_hot_path_scans_a_table() {
             .expect("explains");
         for row in plan {
             let detail: String = row.get("detail");
-            let scans =
-                detail.starts_with("SCAN") && detail != "SCAN CONSTANT ROW" && detail != "SCAN w";
+            // A parameter's array, a row of none, and a part of the window's own statement.
+            let harmless = detail.contains(" VIRTUAL TABLE ")
+                || ["SCAN CONSTANT ROW", "SCAN w"].contains(&detail.as_str());
+            let scans = detail.starts_with("SCAN") && !harmless;
             assert!(
                 !scans || detail.contains("USING"),
                 "{}: {detail}",
+                path.display()
+            );
+            assert!(
+                !detail.ends_with("(tenant=?)"),
+                "{} reads a whole tenant: {detail}",
                 path.display()
             );
             assert!(

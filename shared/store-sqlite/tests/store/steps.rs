@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
-use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::agent::{AgentSpec, OnBusy, SendOptions};
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::message::{ContentPart, NewMessage, Role};
+use mainspring_shared::inbox::{InboxItem, ItemKind};
+use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
-use mainspring_shared::step::RoundRef;
+use mainspring_shared::step::{RoundRef, Step};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, AuditOptions, CancelOutcome,
-    ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed, NewBoot,
-    NewSession, ParkOutcome, ParkSend, ParkUntil, SendTotals, Store, Target, Then, UsageRow,
+    AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, AuditOptions, CallAnswer,
+    CallBegin, CallChange, CancelOutcome, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
+    CompleteSend, Completed, DeliverItem, DeliverOutcome, DumpHot, NewBoot, NewCall, NewSession,
+    ParkOutcome, ParkSend, ParkUntil, PostOutcome, PostResult, ReadInbox, ReadMessages, SendTotals,
+    Store, Target, Then, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{CallRecord, Repeat, call_id};
 use mainspring_shared::usage::Usage;
 use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
-use serde_json::Map;
+use serde_json::{Map, json};
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -71,6 +75,7 @@ pub(crate) fn new_session(n: u128) -> NewSession {
         key: key(n),
         agent: AgentSpec::default(),
         metadata: Map::new(),
+        parent: None,
     }
 }
 
@@ -80,6 +85,7 @@ pub(crate) fn sending(n: u128, session: u128) -> AcceptSend {
         target: Target::Existing(key(session)),
         input: vec![ContentPart::text(format!("words of {n}"))],
         options: SendOptions::default(),
+        reports_to: None,
         idempotency: None,
         queued_max: 100,
     }
@@ -101,7 +107,7 @@ pub(crate) fn claiming(session: u128, token: u128) -> ClaimSession {
     }
 }
 
-fn answer(text: &str, round: i32) -> NewMessage {
+pub(crate) fn answer(text: &str, round: i32) -> NewMessage {
     NewMessage {
         role: Role::Assistant,
         ..NewMessage::user(vec![ContentPart::text(text)], round)
@@ -136,14 +142,95 @@ pub(crate) fn round(claimed: &Claimed) -> AppendRound {
             answer("let me see", 0),
         ],
         calls: Vec::new(),
+        changes: Vec::new(),
+        deliveries: Vec::new(),
         usage: usage(0),
-        round: round_ref(0),
+        round: Some(round_ref(0)),
         totals: SendTotals {
             rounds: 1,
             attempts: 1,
             ..SendTotals::default()
         },
     }
+}
+
+/// A round of calls, the first of its send, each of which begins like this.
+pub(crate) fn calling(claimed: &Claimed, begins: Vec<CallBegin>) -> AppendRound {
+    let send = claimed.send.record.id;
+    let calls = begins
+        .into_iter()
+        .enumerate()
+        .map(|(place, begins)| NewCall {
+            call_id: call_id(send, 0, place),
+            round: 0,
+            place: i32::try_from(place).expect("few calls"),
+            name: format!("tool-{place}"),
+            arguments: json!({ "n": place }),
+            repeat: Repeat::Once,
+            begins,
+        });
+    let calls: Vec<NewCall> = calls.collect();
+    let mut item = round(claimed);
+    item.messages[1].tool_calls = calls
+        .iter()
+        .map(|call| ToolCall {
+            id: call.call_id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        })
+        .collect();
+    item.calls = calls;
+    item
+}
+
+/// A call that waits for someone, without end.
+pub(crate) fn waits(on: WaitingOn) -> CallBegin {
+    CallBegin::Waits {
+        on,
+        approval: false,
+        deadline: None,
+    }
+}
+
+/// A call that waits for permission.
+pub(crate) fn asks() -> CallBegin {
+    CallBegin::Waits {
+        on: WaitingOn::Human,
+        approval: true,
+        deadline: None,
+    }
+}
+
+/// A step of calls alone, behind a round.
+pub(crate) fn results(claimed: &Claimed, changes: Vec<CallChange>) -> AppendRound {
+    AppendRound {
+        messages: Vec::new(),
+        changes,
+        usage: Vec::new(),
+        round: None,
+        ..round(claimed)
+    }
+}
+
+/// The answers to a round's calls, to be written behind the message that asked.
+pub(crate) async fn answers(store: &SqliteStore, n: u128, session: u128) -> Vec<NewMessage> {
+    let calls = store.read_round(key(session), send(n), 0).await;
+    mainspring_shared::tool::answers(&calls.expect("answers")).expect("every call is settled")
+}
+
+/// Send 1 in session 1 as `running` leaves it, with a round of such calls stored at 20 and the send
+/// parked at 21.
+pub(crate) async fn waiting(store: &SqliteStore, begins: Vec<CallBegin>, on: WaitingOn) -> Claimed {
+    let claimed = running(store).await;
+    append(store, 20, calling(&claimed, begins)).await;
+    let parked = park(store, 21, &claimed, on, ParkUntil::Asked).await;
+    assert!(matches!(parked, ParkOutcome::Parked { .. }), "{parked:?}");
+    claimed
+}
+
+pub(crate) async fn call(store: &SqliteStore, n: u128, place: usize) -> CallRecord {
+    let ids = vec![(TenantId::DEFAULT, call_id(send(n), 0, place))];
+    one(store.get_calls(ids).await.expect("answers")).expect("the call exists")
 }
 
 /// The end of a send that runs under the lease of `claimed`, in its first round.
@@ -153,10 +240,13 @@ pub(crate) fn ending(claimed: &Claimed, record: &SendRecord, then: Then) -> Comp
         lease: claimed.lease,
         send_id: record.id,
         messages: vec![NewMessage::user(record.input.clone(), 0), answer("done", 0)],
+        changes: Vec::new(),
+        deliveries: Vec::new(),
         usage: usage(0),
         round: Some(round_ref(0)),
         totals: SendTotals::default(),
         result: SendResult::completed(StopReason::End, "done".to_owned()),
+        unless: 0,
         then,
     }
 }
@@ -238,7 +328,7 @@ pub(crate) async fn try_complete(
 pub(crate) async fn complete(store: &SqliteStore, ms: i64, item: CompleteSend) -> Completed {
     match try_complete(store, ms, item).await {
         CompleteOutcome::Completed(completed) => *completed,
-        CompleteOutcome::LeaseLost => panic!("the lease was expected to hold"),
+        other => panic!("a final send was expected: {other:?}"),
     }
 }
 
@@ -249,16 +339,92 @@ pub(crate) async fn park(
     on: WaitingOn,
     until: ParkUntil,
 ) -> ParkOutcome {
-    let item = ParkSend {
+    try_park(store, ms, parking(claimed, on, until)).await
+}
+
+/// A send that is to wait, whatever signals are raised.
+pub(crate) fn parking(claimed: &Claimed, on: WaitingOn, until: ParkUntil) -> ParkSend {
+    ParkSend {
         key: claimed.key,
         lease: claimed.lease,
         send_id: claimed.send.record.id,
         on,
         until,
+        unless: 0,
         usage: Vec::new(),
         totals: SendTotals::default(),
-    };
+    }
+}
+
+pub(crate) async fn try_park(store: &SqliteStore, ms: i64, item: ParkSend) -> ParkOutcome {
     one(store.park_sends(at(ms), vec![item]).await.expect("answers"))
+}
+
+/// Words for a session.
+pub(crate) fn words(session: u128, id: &str, mode: OnBusy) -> DeliverItem {
+    DeliverItem {
+        key: key(session),
+        item_id: id.to_owned(),
+        kind: ItemKind::Message,
+        mode,
+        content: vec![ContentPart::text(format!("words of {id}"))],
+        idempotency: None,
+        items_max: 10,
+    }
+}
+
+pub(crate) async fn deliver(store: &SqliteStore, ms: i64, item: DeliverItem) -> DeliverOutcome {
+    let outcomes = store.deliver_items(at(ms), SCHEDULER, vec![item]).await;
+    one(outcomes.expect("answers"))
+}
+
+/// Posts an answer to a call of send `n` in the name of a session.
+pub(crate) async fn post(
+    store: &SqliteStore,
+    ms: i64,
+    session: u128,
+    (n, place): (u128, usize),
+    answer: CallAnswer,
+) -> PostOutcome {
+    let item = PostResult {
+        key: key(session),
+        call_id: call_id(send(n), 0, place),
+        answer,
+    };
+    one(store
+        .post_results(at(ms), vec![item])
+        .await
+        .expect("answers"))
+}
+
+pub(crate) async fn inbox(store: &SqliteStore, session: u128) -> Vec<InboxItem> {
+    let query = ReadInbox {
+        key: key(session),
+        pending: false,
+        after: 0,
+        limit: 100,
+    };
+    store.read_inbox(query).await.expect("answers")
+}
+
+pub(crate) async fn transcript(store: &SqliteStore, session: u128) -> Vec<Message> {
+    let query = ReadMessages {
+        key: key(session),
+        after: 0,
+        limit: 100,
+    };
+    store.read_messages(query).await.expect("answers")
+}
+
+pub(crate) async fn last_step(store: &SqliteStore, session: u128) -> Step {
+    let steps = store.read_steps(key(session), 0, 100).await;
+    steps.expect("answers").pop().expect("steps")
+}
+
+pub(crate) async fn hot(store: &SqliteStore, session: u128) -> DumpHot {
+    let dump = store.dump().await.expect("answers");
+    let found = dump.sessions.into_iter().find(|s| s.key == key(session));
+    found.expect("the session exists").hot
 }
 
 pub(crate) async fn cancel(store: &SqliteStore, ms: i64, n: u128) -> CancelOutcome {

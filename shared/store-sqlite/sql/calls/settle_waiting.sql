@@ -1,0 +1,6 @@
+-- The calls of a send that wait for someone have the result $4. A range of the key: that of the send
+-- $3.
+UPDATE tool_calls SET result = $4, settled_at = $5, waits_on = NULL
+WHERE tenant = $1 AND session_id = $2
+  AND call_id >= 'call_' || lower(hex($3)) || '_' AND call_id < 'call_' || lower(hex($3)) || '`'
+  AND waits_on IS NOT NULL;

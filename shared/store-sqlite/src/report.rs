@@ -1,0 +1,125 @@
+//! The ends of children, told to their parents.
+
+use std::collections::BTreeMap;
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::store::ReportOutcome;
+use mainspring_shared::tool::{child_item, child_result};
+
+use crate::calls;
+use crate::fault::Result;
+use crate::hot::{self, Hot};
+use crate::inbox::{self, Told};
+use crate::post;
+use crate::rows::{self, Cells};
+use crate::writer::Tx;
+
+/// Reports final sends, oldest first.
+pub(crate) async fn all(
+    tx: &mut Tx,
+    sends: Option<Vec<(TenantId, SendId)>>,
+    limit: u32,
+) -> Result<Vec<ReportOutcome>> {
+    let ended = match sends {
+        Some(sends) => named(tx, sends, limit).await?,
+        None => oldest(tx, limit).await?,
+    };
+    let mut outcomes = Vec::with_capacity(ended.len());
+    for send in ended {
+        outcomes.extend(one(tx, &send).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn oldest(tx: &mut Tx, limit: u32) -> Result<Vec<SendRecord>> {
+    let rows = sqlx::query(include_str!("../sql/sends/unreported.sql"))
+        .bind(limit)
+        .fetch_all(tx.conn())
+        .await?;
+    rows.iter()
+        .map(|row| rows::send(&mut Cells::new(row, "sends")))
+        .collect()
+}
+
+/// Those of these sends that are to be reported, each once.
+async fn named(tx: &mut Tx, sends: Vec<(TenantId, SendId)>, limit: u32) -> Result<Vec<SendRecord>> {
+    let mut found = BTreeMap::new();
+    for (tenant, id) in sends {
+        let row = sqlx::query(include_str!("../sql/sends/unreported_one.sql"))
+            .bind(tenant.0)
+            .bind(id.0)
+            .fetch_optional(tx.conn())
+            .await?;
+        if let Some(row) = row {
+            let send = rows::send(&mut Cells::new(&row, "sends"))?;
+            found.insert((send.finished_at, id, tenant), send);
+        }
+    }
+    Ok(found.into_values().take(limit as usize).collect())
+}
+
+/// Reports a send. The parent is the session that made the call: it is known even when the child
+/// was deleted, and gone with the call.
+async fn one(tx: &mut Tx, send: &SendRecord) -> Result<Option<ReportOutcome>> {
+    let now = tx.now;
+    let tenant = send.key.tenant;
+    sqlx::query(include_str!("../sql/sends/reported.sql"))
+        .bind(tenant.0)
+        .bind(send.id.0)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    let Some(call_id) = &send.reports_to else {
+        return Ok(None);
+    };
+    let Some(call) = calls::get(tx.conn(), tenant, call_id).await? else {
+        return Ok(None);
+    };
+    let parent = SessionKey {
+        tenant,
+        session: call.session,
+    };
+    let Some(session) = hot::load(tx, parent).await? else {
+        return Ok(None);
+    };
+    let mut hot = session.hot;
+    let Told { ring, owner } = if call.result.is_none() {
+        calls::settle(tx, tenant, call_id, &child_result(send)).await?;
+        post::answered(tx, &mut hot, &call).await?
+    } else {
+        leave_word(tx, &mut hot, send, call_id).await?
+    };
+    Ok(Some(ReportOutcome {
+        send_id: send.id,
+        parent,
+        ring,
+        owner,
+    }))
+}
+
+/// Puts the end of a child into its parent's inbox, because the call that asked for it was settled
+/// before: the child worked in the background, or the parent was interrupted.
+async fn leave_word(tx: &mut Tx, hot: &mut Hot, send: &SendRecord, call_id: &str) -> Result<Told> {
+    let head = hot::head(tx, hot.key).await?;
+    let (id, content) = child_item(send, call_id);
+    let item = InboxItem {
+        id,
+        n: hot.next_position,
+        kind: ItemKind::Child,
+        mode: OnBusy::Steer,
+        send_id: head.as_ref().map(|head| head.id),
+        content,
+        fate: Fate::Pending,
+        seq: None,
+        created_at: tx.now,
+        settled_at: None,
+    };
+    hot.next_position += 1;
+    inbox::insert(tx, hot.key, &item).await?;
+    let told = inbox::tell(tx, hot, head.as_ref(), item.mode).await?;
+    hot.save(tx).await?;
+    Ok(told)
+}
