@@ -6,6 +6,7 @@
 
 mod faulty;
 mod script;
+mod tools;
 mod wires;
 
 use std::sync::Arc;
@@ -14,24 +15,29 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_runtime::Lifecycle;
-use mainspring_shared::agent::{AgentSpec, Priority, SendOptions};
+use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::queue::{Activation, Lane, Queue as _};
 use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AuditOptions, CancelOutcome, Dump, NewBoot, NewSession,
-    ReadySession, Role, Store, SweepReady, Target,
+    AcceptOutcome, AcceptSend, AuditOptions, CallAnswer, CancelOutcome, DeliverItem,
+    DeliverOutcome, Dump, NewBoot, NewSession, PostOutcome, PostResult, ReadySession, Role, Store,
+    SweepReady, Target,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;
 use mainspring_worker::llm::{Kind, ProviderSettings, Providers};
+use mainspring_worker::tool::Tools;
 use mainspring_worker::{Parts, WorkerConfig};
 use uuid::Uuid;
 
 pub use faulty::{Fault, FaultPlan, Faulty};
 pub use script::{Asked, Script};
+pub use tools::{Act, Acts};
 pub use wires::{Wire, WireBus};
 
 /// Tokio's clock, which stands still while anything can run.
@@ -91,6 +97,9 @@ pub struct World {
     pub store: Arc<ModelStore>,
     /// The models' script and ledger.
     pub script: Arc<Script>,
+    /// What the tools did.
+    pub acts: Arc<Acts>,
+    tools: Arc<Tools>,
     clock: Arc<dyn Clock>,
     entropy: Arc<CountingEntropy>,
     wire: Wire,
@@ -107,7 +116,10 @@ impl World {
         });
         let store = Arc::new(ModelStore::open(clock.clone()));
         let boot = BootId(Uuid::from_u128(0xb007));
+        let acts = Arc::new(Acts::default());
         let world = Self {
+            tools: Arc::new(tools::tools(&clock, &acts)),
+            acts,
             script: Arc::new(Script::new(clock.clone())),
             entropy: Arc::default(),
             wire: Wire::default(),
@@ -166,6 +178,7 @@ impl World {
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
             providers: Arc::new(providers),
+            tools: self.tools.clone(),
             config: Arc::new(config),
         };
         let lifecycle = Lifecycle::new();
@@ -189,6 +202,7 @@ impl World {
             key,
             agent,
             metadata: serde_json::Map::new(),
+            parent: None,
         };
         self.store
             .create_sessions(None, vec![(new, None)])
@@ -210,6 +224,7 @@ impl World {
             target: Target::Existing(key),
             input: vec![ContentPart::text(text)],
             options,
+            reports_to: None,
             idempotency: None,
             queued_max: 1000,
         };
@@ -234,12 +249,55 @@ impl World {
             .await
             .expect("never fails");
         match outcome.into_iter().next() {
-            Some(CancelOutcome::Signalled { .. }) => self.bus.signal(key),
+            Some(CancelOutcome::Signalled { .. }) => self.bus.signal(key, 0),
             Some(CancelOutcome::Cancelled {
                 ring: Some(ready), ..
             }) => self.ring(ready).await,
             Some(_) | None => {}
         }
+    }
+
+    /// Posts a result to a call, as a scheduler does.
+    pub async fn post(&self, key: SessionKey, call_id: &str, answer: CallAnswer) -> PostOutcome {
+        let item = PostResult {
+            key,
+            call_id: call_id.to_owned(),
+            answer,
+        };
+        let outcomes = self.store.post_results(None, vec![item]).await;
+        let outcome = outcomes.expect("never fails").pop().expect("one item");
+        if let PostOutcome::Accepted {
+            ring: Some(ready), ..
+        } = &outcome
+        {
+            self.ring(ready.clone()).await;
+        }
+        outcome
+    }
+
+    /// Brings words to a session that may be busy, as a scheduler does.
+    pub async fn deliver(&self, key: SessionKey, text: &str, mode: OnBusy) -> DeliverOutcome {
+        let item = DeliverItem {
+            key,
+            item_id: format!("itm_{}", self.entropy.ordered_id().simple()),
+            kind: ItemKind::Message,
+            mode,
+            content: vec![ContentPart::text(text)],
+            idempotency: None,
+            items_max: 1000,
+        };
+        let outcomes = self.store.deliver_items(None, self.boot, vec![item]).await;
+        let outcome = outcomes.expect("never fails").pop().expect("one item");
+        if let DeliverOutcome::Accepted { ring, owner, .. } = &outcome {
+            if let Some(ready) = ring {
+                self.ring(ready.clone()).await;
+            }
+            if owner.is_some() {
+                let interrupt = i32::from(mode == OnBusy::Interrupt) * SIGNAL_INTERRUPT;
+                self.bus.signal(key, SIGNAL_INBOX | interrupt);
+            }
+        }
+        outcome
     }
 
     /// Lets a send that waits for recovery go on, as a scheduler does; the sweep rings.

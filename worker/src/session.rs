@@ -185,6 +185,7 @@ async fn one(
     let reach = Reach {
         lost: lost.clone(),
         cancel: CancellationToken::new(),
+        news: Arc::default(),
         interrupt: Arc::default(),
     };
     let control = Control {

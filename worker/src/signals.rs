@@ -1,11 +1,12 @@
 //! What others want of a running send: heard over the bus, and at each renewal.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::StreamExt;
 use mainspring_shared::bus::{Notice, Topic};
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT};
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT};
 
 use crate::Kernel;
 
@@ -22,7 +23,7 @@ pub(crate) async fn listen(kernel: Arc<Kernel>) {
                 let raised: Vec<(SessionKey, i32)> =
                     serde_json::from_slice(&json).unwrap_or_default();
                 for (key, signals) in raised {
-                    if signals & SIGNAL_INTERRUPT != 0 {
+                    if signals != 0 {
                         obey(&kernel, &[(key, signals)]);
                     } else {
                         look(&kernel, key).await;
@@ -44,6 +45,9 @@ pub(crate) fn obey(kernel: &Kernel, signals: &[(SessionKey, i32)]) {
         };
         if signals & SIGNAL_CANCEL != 0 {
             control.reach.cancel.cancel();
+        }
+        if signals & SIGNAL_INBOX != 0 {
+            control.reach.news.store(true, Ordering::Relaxed);
         }
         if signals & SIGNAL_INTERRUPT != 0 {
             control.reach.interrupt.notify_one();

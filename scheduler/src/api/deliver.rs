@@ -70,8 +70,9 @@ pub(super) async fn to_busy(
             owner,
         } => {
             app.ringer.ring(ring);
-            if owner.is_some() && mode == OnBusy::Interrupt {
-                signal(app, *key, SIGNAL_INBOX | SIGNAL_INTERRUPT);
+            if owner.is_some() {
+                let interrupt = i32::from(mode == OnBusy::Interrupt) * SIGNAL_INTERRUPT;
+                signal(app, *key, SIGNAL_INBOX | interrupt);
             }
             let send = absorbing(app, key.tenant, send_id, wait).await?;
             answer(send, Some(*item), wait.is_some()).map(Some)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -13,11 +14,13 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, Dump, Error, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
-    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
-    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ListSends,
+    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallRecord;
 use tokio::sync::watch;
 
 /// What goes wrong at the chosen write.
@@ -172,6 +175,13 @@ forward! {
     write cancel_sends(
         at: Option<Timestamp>, boot: BootId, items: Vec<(TenantId, SendId)>
     ) -> Vec<CancelOutcome>;
+    write deliver_items(
+        at: Option<Timestamp>, boot: BootId, items: Vec<DeliverItem>
+    ) -> Vec<DeliverOutcome>;
+    write post_results(at: Option<Timestamp>, items: Vec<PostResult>) -> Vec<PostOutcome>;
+    write report_children(
+        at: Option<Timestamp>, sends: Option<Vec<(TenantId, SendId)>>, limit: u32
+    ) -> Vec<ReportOutcome>;
     write resume_recovery(
         at: Option<Timestamp>, boot: BootId, key: SessionKey
     ) -> Option<SendId>;
@@ -189,6 +199,10 @@ forward! {
     read get_session(key: SessionKey) -> Option<SessionRecord>;
     read list_sessions(query: ListSessions) -> Page<SessionRecord>;
     read list_sends(query: ListSends) -> Page<SendRecord>;
+    read read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord>;
+    read get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>>;
+    read read_inbox(query: ReadInbox) -> Vec<InboxItem>;
+    read list_children(key: SessionKey) -> Vec<SessionKey>;
     read read_messages(query: ReadMessages) -> Vec<Message>;
     read read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
     read queue_stats(at: Option<Timestamp>) -> Vec<QueueStats>;

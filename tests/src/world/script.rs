@@ -8,7 +8,7 @@ use mainspring_shared::message::{ContentPart, Role, ToolCall, plain_text};
 use mainspring_shared::time::Clock;
 use mainspring_shared::usage::Usage;
 use mainspring_worker::llm::{Chunk, Error, Finish, Model, Reply, Request};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// One call, as the model saw it.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,8 @@ pub struct Asked {
 
 /// The model. What it does is written in the user's text: `tools N` asks for tools in its first N
 /// rounds, `sleep MS` thinks so long, `fail N` fails the first N calls of this text, `fail-late N`
-/// asks to be called again a minute later, `empty` says nothing, `refuse` declines, `panic` is a
+/// asks to be called again a minute later, `plan ROUNDS` makes the calls of a JSON list of rounds, each a
+/// list of `[tool, arguments]`, `empty` says nothing, `refuse` declines, `panic` is a
 /// provider with a defect. Else it echoes.
 #[derive(Debug)]
 pub struct Script {
@@ -125,6 +126,19 @@ impl Model for Script {
                 };
                 let calls = vec![call("one"), call("two")];
                 return Ok(reply("calling", calls, Finish::ToolCalls));
+            }
+            "plan" => {
+                let plan: Vec<Vec<(String, Value)>> =
+                    serde_json::from_str(argument).expect("a plan is JSON");
+                if let Some(calls) = plan.get(rounds) {
+                    let call = |(name, arguments): &(String, Value)| ToolCall {
+                        id: "same".into(),
+                        name: name.clone(),
+                        arguments: arguments.clone(),
+                    };
+                    let calls = calls.iter().map(call).collect();
+                    return Ok(reply("calling", calls, Finish::ToolCalls));
+                }
             }
             _ => {}
         }

@@ -73,9 +73,9 @@ impl Default for WireBus {
 }
 
 impl WireBus {
-    /// Tells every worker to look at a session.
-    pub fn signal(&self, key: SessionKey) {
-        let json = serde_json::to_vec(&[key]).expect("keys are JSON");
+    /// Tells every worker of signals of a session, or to look at it.
+    pub fn signal(&self, key: SessionKey, signals: i32) {
+        let json = serde_json::to_vec(&[(key, signals)]).expect("keys are JSON");
         // Nobody listens while no worker runs.
         let _ = self.signals.send(Bytes::from(json));
     }

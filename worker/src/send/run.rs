@@ -6,6 +6,7 @@ mod persist;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -46,6 +47,8 @@ pub(crate) struct Reach {
     pub(crate) lost: CancellationToken,
     /// The send is to end.
     pub(crate) cancel: CancellationToken,
+    /// The inbox has something for the next round.
+    pub(crate) news: Arc<AtomicBool>,
     /// The inbox has something that does not wait.
     pub(crate) interrupt: Arc<Notify>,
 }
@@ -66,7 +69,7 @@ pub(crate) struct Run<'a> {
     offers: Offers,
     unsaid: Unsaid,
     /// Whether the inbox has to be read before the model is asked.
-    inbox: bool,
+    inbox: Inbox,
     totals: SendTotals,
     /// Responses that no transaction has stored yet.
     unpaid: Vec<UsageRow>,
@@ -75,7 +78,7 @@ pub(crate) struct Run<'a> {
     reply: Option<Reply>,
     /// The calls of the round that is open, as they are stored or will be.
     records: Vec<CallRecord>,
-    /// Places of calls whose result is not stored yet.
+    /// Places of calls that changed since they were stored.
     fresh: Vec<usize>,
     calls: Calls,
     /// When results that came are stored although others still run.
@@ -86,6 +89,18 @@ pub(crate) struct Run<'a> {
     reset: Option<&'static str>,
     left: Left,
     seen: Seen,
+}
+
+/// What this worker knows of the inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Inbox {
+    /// What was in it has been read.
+    Known,
+    /// It may have something; the signal is lowered.
+    Lowered,
+    /// It has something, and the signal is up: it has to be lowered before the inbox is read, so
+    /// that whatever comes later raises it again.
+    Raised,
 }
 
 /// What interrupts a send once, and was reported to its machine.
@@ -130,7 +145,13 @@ impl<'a> Run<'a> {
             offers: Offers::default(),
             unsaid,
             // Whoever had the send before may have lowered the signal and died.
-            inbox: signals & SIGNAL_INBOX != 0 || send.resumed,
+            inbox: if signals & SIGNAL_INBOX != 0 {
+                Inbox::Raised
+            } else if send.resumed {
+                Inbox::Lowered
+            } else {
+                Inbox::Known
+            },
             totals: SendTotals {
                 usage: record.usage,
                 rounds: record.rounds,

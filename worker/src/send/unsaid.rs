@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use mainspring_shared::id::SendId;
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::store::{CallChange, Delivery};
@@ -13,6 +14,8 @@ pub(super) struct Unsaid {
     pub(super) messages: Vec<NewMessage>,
     pub(super) changes: Vec<CallChange>,
     pub(super) deliveries: Vec<Delivery>,
+    /// Messages that stand before the input.
+    pub(super) earlier: usize,
 }
 
 impl Unsaid {
@@ -32,17 +35,22 @@ impl Unsaid {
         self.changes.extend(changes);
     }
 
-    /// Adds items of the inbox that are not here yet: in the first round before the input, so that
-    /// what happened meanwhile is told first, later behind the results.
-    pub(super) fn items(&mut self, items: Vec<InboxItem>, round: i32) {
+    /// Adds items of the inbox that are not here yet, behind everything else; but what came before
+    /// this send was accepted is told before its input.
+    pub(super) fn items(&mut self, items: Vec<InboxItem>, send: SendId, round: i32) {
         let known = self.known();
         let items = items.into_iter().filter(|item| !known.contains(&item.id));
         for item in items.collect::<Vec<_>>() {
-            let at = if round == 0 {
-                self.deliveries.len()
+            let earlier = round == 0 && item.send_id != Some(send);
+            let at = if earlier {
+                self.earlier
             } else {
                 self.messages.len()
             };
+            self.earlier += usize::from(earlier);
+            for delivery in &mut self.deliveries {
+                delivery.message += u32::from(delivery.message as usize >= at);
+            }
             self.messages.insert(at, NewMessage::user(item.content, round));
             self.deliveries.push(Delivery {
                 item_id: item.id,
@@ -72,13 +80,15 @@ mod tests {
 
     use super::*;
 
-    fn item(id: &str) -> InboxItem {
+    const SEND: SendId = SendId(uuid::Uuid::nil());
+
+    fn item(id: &str, send_id: Option<SendId>) -> InboxItem {
         InboxItem {
             id: id.into(),
             n: 1,
             kind: ItemKind::Message,
             mode: OnBusy::Steer,
-            send_id: None,
+            send_id,
             content: vec![ContentPart::text(id)],
             fate: Fate::Pending,
             seq: None,
@@ -95,8 +105,8 @@ mod tests {
     #[test]
     fn each_delivery_points_at_its_message() {
         let mut unsaid = Unsaid::default();
-        unsaid.items(vec![item("a"), item("b")], 1);
-        unsaid.items(vec![item("b"), item("c")], 1);
+        unsaid.items(vec![item("a", None), item("b", None)], SEND, 1);
+        unsaid.items(vec![item("b", None), item("c", Some(SEND))], SEND, 1);
         let result = NewMessage::user(vec![ContentPart::text("result")], 1);
         unsaid.answers(vec![result], Vec::new());
         assert_eq!(said(&unsaid), ["result", "a", "b", "c"]);
@@ -107,11 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_first_round_is_told_before_the_input() {
+    fn what_came_before_the_send_is_told_before_its_input() {
         let mut unsaid = Unsaid::default();
         unsaid.input(NewMessage::user(vec![ContentPart::text("input")], 0));
-        unsaid.items(vec![item("a"), item("b")], 0);
-        assert_eq!(said(&unsaid), ["a", "b", "input"]);
-        assert_eq!(unsaid.deliveries[1].message, 1);
+        unsaid.items(vec![item("c", Some(SEND)), item("a", None), item("b", None)], SEND, 0);
+        assert_eq!(said(&unsaid), ["a", "b", "input", "c"]);
+        for delivery in &unsaid.deliveries {
+            let message = &unsaid.messages[delivery.message as usize];
+            assert_eq!(plain_text(&message.content), delivery.item_id);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Asking the model, with everything that it has to be told.
 
+use std::sync::atomic::Ordering;
+
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
 use mainspring_shared::message::plain_text;
@@ -7,7 +9,7 @@ use mainspring_shared::send::machine::{Answer, Event};
 use mainspring_shared::store::{ReadInbox, UsageRow};
 
 use super::persist::Outage;
-use super::{Run, load};
+use super::{Inbox, Run, load};
 use crate::llm::{self, Chunk, Reply};
 use crate::metrics;
 use crate::send::settle;
@@ -18,7 +20,15 @@ const ITEMS_MAX: u32 = 64;
 impl Run<'_> {
     /// Begins a model call.
     pub(super) async fn ask(&mut self, round: i32, attempt: i32) -> Option<Event> {
-        if self.inbox && !self.gather(round).await {
+        if self.reach.news.swap(false, Ordering::Relaxed) {
+            self.inbox = Inbox::Raised;
+        }
+        if self.inbox == Inbox::Raised
+            && let Some(event) = self.store_changes(Vec::new()).await
+        {
+            return Some(event);
+        }
+        if self.inbox != Inbox::Known && !self.gather(round).await {
             return Some(self.release_as_lost().await);
         }
         let resolved = match self
@@ -93,7 +103,9 @@ impl Run<'_> {
         // Without an answer now, the next renewal brings the signal again.
         let items = read.await.unwrap_or_default();
         let news = self.unsaid.lacks(&items);
-        self.inbox |= news;
+        if news {
+            self.inbox = Inbox::Raised;
+        }
         news
     }
 
@@ -106,8 +118,12 @@ impl Run<'_> {
             match self.kernel.parts.store.read_inbox(query).await {
                 Ok(items) => {
                     // What did not fit comes with the next round.
-                    self.inbox = items.len() == ITEMS_MAX as usize;
-                    self.unsaid.items(items, round);
+                    self.inbox = if items.len() < ITEMS_MAX as usize {
+                        Inbox::Known
+                    } else {
+                        Inbox::Lowered
+                    };
+                    self.unsaid.items(items, self.send.record.id, round);
                     return true;
                 }
                 Err(error) => {

@@ -6,6 +6,7 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::store::{CallChange, CallStep};
+use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallResult, CallState, Repeat, answers, cancelled_call};
 
 use super::Run;
@@ -54,6 +55,7 @@ impl Run<'_> {
     /// Begins the calls whose turn it is; settles those that nobody may make.
     pub(super) async fn run_calls(&mut self) -> Option<Event> {
         let now = self.now();
+        self.move_outside(now);
         for place in 0..self.records.len() {
             let record = &self.records[place];
             if let Some(result) = plan::verdict(record, &self.offers, self.lease.epoch, now) {
@@ -61,6 +63,23 @@ impl Run<'_> {
             }
         }
         self.begin_next().await
+    }
+
+    /// Calls that a person has permitted and that are made outside wait for their results from now
+    /// on.
+    fn move_outside(&mut self, now: Timestamp) {
+        for (place, record) in self.records.iter_mut().enumerate() {
+            if record.state() != CallState::Requested {
+                continue;
+            }
+            if let Some(Place::Outside { on, deadline }) =
+                self.offers.get(&record.name).map(|offer| &offer.place)
+            {
+                record.waits_on = Some(*on);
+                record.deadline_at = deadline.map(|within| now.after(within));
+                self.fresh.push(place);
+            }
+        }
     }
 
     /// Begins the next calls, or says that all are over.
@@ -169,7 +188,9 @@ impl Run<'_> {
             record.result = Some(result);
             record.waits_on = None;
             record.settled_at = Some(now);
-            self.fresh.push(place);
+            if !self.fresh.contains(&place) {
+                self.fresh.push(place);
+            }
         }
     }
 
@@ -185,14 +206,23 @@ impl Run<'_> {
         Event::CallsOver { open, may_ride }
     }
 
-    /// What the rows of calls whose result is not stored have to get.
+    /// What the rows of calls get that changed since they were stored.
     pub(super) fn fresh_changes(&mut self) -> Vec<CallChange> {
+        let now = self.now();
         let fresh = std::mem::take(&mut self.fresh);
         let changes = fresh.into_iter().filter_map(|place| {
             let record = &self.records[place];
+            let change = match (&record.result, record.waits_on) {
+                (Some(result), _) => CallStep::Settled(result.clone()),
+                (None, Some(on)) => CallStep::Waits {
+                    on,
+                    deadline: record.deadline_at.map(|at| at.since(now)),
+                },
+                (None, None) => return None,
+            };
             Some(CallChange {
                 call_id: record.call_id.clone(),
-                change: CallStep::Settled(record.result.clone()?),
+                change,
             })
         });
         changes.collect()

@@ -16,7 +16,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 
-use super::{Left, Run};
+use super::{Inbox, Left, Run};
 use crate::metrics;
 use crate::send::settle;
 use crate::send::unsaid::Unsaid;
@@ -42,6 +42,7 @@ impl Run<'_> {
             mut messages,
             changes,
             deliveries,
+            ..
         } = std::mem::take(&mut self.unsaid);
         messages.extend(round.messages);
         let totals = SendTotals {
@@ -88,6 +89,7 @@ impl Run<'_> {
             messages,
             changes: told,
             deliveries,
+            ..
         } = std::mem::take(&mut self.unsaid);
         let item = AppendRound {
             messages,
@@ -144,7 +146,7 @@ impl Run<'_> {
 
     /// What the open round needs after a step that lowered these signals.
     async fn open_after(&mut self, signals: i32) -> Option<Open> {
-        self.inbox |= signals & SIGNAL_INBOX != 0;
+        self.lowered(signals);
         if signals & SIGNAL_RESULT != 0
             && let Some(round) = self.records.first().map(|record| record.round)
         {
@@ -158,6 +160,13 @@ impl Run<'_> {
             self.tell_results();
         }
         Some(open)
+    }
+
+    /// Takes note of signals that a step lowered.
+    fn lowered(&mut self, signals: i32) {
+        if self.inbox == Inbox::Raised || signals & SIGNAL_INBOX != 0 {
+            self.inbox = Inbox::Lowered;
+        }
     }
 
     /// Stores a step that does not end the send; returns the signals that it lowered.
@@ -177,7 +186,7 @@ impl Run<'_> {
                 }) => {
                     self.totals = item.totals;
                     self.unpaid.clear();
-                    self.inbox |= counters.signals & SIGNAL_INBOX != 0;
+                    self.lowered(counters.signals);
                     if !self.remember(item.messages, first_seq, at) {
                         return Err(self.release_as_lost().await);
                     }
@@ -265,10 +274,11 @@ impl Run<'_> {
             messages,
             changes: item.changes,
             deliveries: item.deliveries,
+            ..Unsaid::default()
         };
         self.unpaid = item.usage;
         self.totals.rounds -= 1;
-        self.inbox = true;
+        self.inbox = Inbox::Lowered;
         Event::Undelivered
     }
 
@@ -280,6 +290,7 @@ impl Run<'_> {
             mut messages,
             changes,
             deliveries,
+            ..
         } = std::mem::take(&mut self.unsaid);
         let answer = reply.as_ref().filter(|reply| !reply.content.is_empty());
         if let Some(reply) = answer {

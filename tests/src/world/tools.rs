@@ -1,0 +1,130 @@
+//! Tools that do nothing but remember that they were called.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::Repeat;
+use mainspring_shared::tool::schema::any_object;
+use mainspring_worker::tool::{
+    Concurrency, Invocation, OnInterrupt, Output, Tool, ToolError, ToolSpec, Tools, Traits,
+};
+
+/// One execution, as the world outside saw it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Act {
+    /// The tool.
+    pub tool: &'static str,
+    /// The call.
+    pub call_id: String,
+    /// The attempt that the tool was told.
+    pub attempt: i32,
+    /// When it began.
+    pub began: Duration,
+}
+
+/// What was done outside, in order.
+#[derive(Debug, Default)]
+pub struct Acts(Mutex<Vec<Act>>);
+
+impl Acts {
+    /// Every execution so far.
+    pub fn all(&self) -> Vec<Act> {
+        self.0.lock().expect("nobody panics under it").clone()
+    }
+
+    /// Executions of one tool.
+    pub fn of(&self, tool: &str) -> Vec<Act> {
+        self.all().into_iter().filter(|act| act.tool == tool).collect()
+    }
+}
+
+/// A tool that obeys its arguments: `ms` is how long it works, `fail` makes it fail, `abort` ends
+/// the send, `panic` is a defect of its own, `deaf` keeps it from stopping when it is told to.
+#[derive(Debug)]
+struct Fake {
+    name: &'static str,
+    traits: Traits,
+    clock: Arc<dyn Clock>,
+    acts: Arc<Acts>,
+}
+
+#[async_trait]
+impl Tool for Fake {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.name.into(),
+            description: format!("{:?}", self.traits.repeat),
+            parameters: any_object(),
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
+        self.acts.0.lock().expect("nobody panics under it").push(Act {
+            tool: self.name,
+            call_id: invocation.call_id.clone(),
+            attempt: invocation.attempt,
+            began: self.clock.monotonic(),
+        });
+        let number = |name: &str| invocation.arguments.get(name).and_then(|v| v.as_u64());
+        let asked = |name: &str| invocation.arguments.get(name).is_some_and(|v| v == true);
+        let work = self.clock.sleep(Duration::from_millis(number("ms").unwrap_or(0)));
+        if asked("deaf") {
+            work.await;
+        } else {
+            tokio::select! {
+                () = work => {}
+                () = invocation.stop.cancelled() => {
+                    return Err(ToolError::reply("stopped half way"));
+                }
+            }
+        }
+        assert!(!asked("panic"), "scripted");
+        if asked("abort") {
+            return Err(ToolError::Abort {
+                message: "the tool says that it makes no sense to go on".into(),
+            });
+        }
+        if asked("fail") {
+            return Err(ToolError::reply("scripted"));
+        }
+        let n = number("n").unwrap_or(0);
+        Ok(Output::text(format!("{} did {n}", self.name)))
+    }
+}
+
+/// `look` is safe, `put` is keyed, `act` may only be done once, `alone` is safe and runs alone,
+/// `slow` is safe and stops when it is interrupted.
+pub(super) fn tools(clock: &Arc<dyn Clock>, acts: &Arc<Acts>) -> Tools {
+    let mut tools = Tools::default();
+    let alone = Traits {
+        concurrency: Concurrency::Exclusive,
+        ..Traits::new(Repeat::Safe)
+    };
+    let slow = Traits {
+        on_interrupt: OnInterrupt::Stop,
+        ..Traits::new(Repeat::Safe)
+    };
+    let kinds = [
+        ("look", Traits::new(Repeat::Safe)),
+        ("put", Traits::new(Repeat::Keyed)),
+        ("act", Traits::new(Repeat::Once)),
+        ("alone", alone),
+        ("slow", slow),
+    ];
+    for (name, traits) in kinds {
+        let tool = Fake {
+            name,
+            traits,
+            clock: clock.clone(),
+            acts: acts.clone(),
+        };
+        tools.insert(Arc::new(tool)).expect("a new name");
+    }
+    tools
+}
