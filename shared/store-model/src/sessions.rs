@@ -118,6 +118,7 @@ pub(crate) fn record(state: &State, session: &Session, now: Timestamp) -> Option
         agent_version: cold.agent_version,
         metadata: cold.metadata.clone(),
         messages: session.hot.next_seq - 1,
+        parent: cold.parent.clone(),
         created_at: cold.created_at,
         updated_at: cold.updated_at,
     })

@@ -15,11 +15,16 @@ pub mod agreement;
 pub mod alarms;
 pub mod audit;
 pub mod boots;
+pub mod calls;
 pub mod cancel;
+pub mod children;
 pub mod claim;
 pub mod complete;
+pub mod deliveries;
 pub mod idempotency;
+pub mod inbox;
 pub mod park;
+pub mod posts;
 pub mod reads;
 pub mod ready;
 pub mod rounds;
@@ -35,11 +40,16 @@ const SOURCES: &[(&str, &str)] = &[
     ("alarms", include_str!("store/alarms.rs")),
     ("audit", include_str!("store/audit.rs")),
     ("boots", include_str!("store/boots.rs")),
+    ("calls", include_str!("store/calls.rs")),
     ("cancel", include_str!("store/cancel.rs")),
+    ("children", include_str!("store/children.rs")),
     ("claim", include_str!("store/claim.rs")),
     ("complete", include_str!("store/complete.rs")),
+    ("deliveries", include_str!("store/deliveries.rs")),
     ("idempotency", include_str!("store/idempotency.rs")),
+    ("inbox", include_str!("store/inbox.rs")),
     ("park", include_str!("store/park.rs")),
+    ("posts", include_str!("store/posts.rs")),
     ("reads", include_str!("store/reads.rs")),
     ("ready", include_str!("store/ready.rs")),
     ("rounds", include_str!("store/rounds.rs")),

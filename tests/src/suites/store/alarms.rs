@@ -1,10 +1,12 @@
 //! What happens when time passes.
 
-use mainspring_shared::agent::{Priority, SendOptions};
+use mainspring_shared::agent::{OnBusy, Priority, SendOptions};
 use mainspring_shared::error::Code;
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
+use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{AlarmSweep, ClaimOutcome, ParkUntil, Store};
+use mainspring_shared::tool::cancelled_call;
 
 use super::prelude::*;
 
@@ -169,6 +171,54 @@ pub async fn a_waiting_send_fails_at_its_deadline(store: &dyn Store) {
     assert_eq!((messages.len(), messages[0].epoch), (1, 2));
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.owner, hot.ready_since), (None, at(350)));
+}
+
+pub async fn a_send_that_waits_for_calls_fails_with_their_answers(store: &dyn Store) {
+    register(store, 1).await;
+    accept(store, 0, with(opening(1, 1), until(300))).await;
+    let claimed = claim(store, 10, 1, 1, 1).await;
+    let begins = vec![settled(), waits(WaitingOn::Agent)];
+    wait_for_calls(store, 20, &claimed, WaitingOn::Agent, begins).await;
+    delivered(store, 30, item("a", 1, OnBusy::Steer)).await;
+    let swept = sweep(store, 350).await;
+    assert_eq!(swept.finished, [(key(1), send(1), 4)]);
+    assert_failed(store, 350, 1).await;
+    let calls = calls_of(store, &claimed, 0).await;
+    assert_eq!(calls[1].result, Some(cancelled_call()));
+    let expected = answers_of(store, &claimed, 0).await.into_iter().zip(3..);
+    let expected: Vec<_> = expected
+        .map(|(message, seq)| message.at(seq, send(1), time(350), 2))
+        .collect();
+    assert_eq!(transcript(store, 1).await[2..], expected);
+    let refs = last_step(store, 1).await.refs;
+    assert_eq!((refs.first_seq, refs.messages), (Some(3), 2));
+    assert_eq!(signals(store, 1).await, SIGNAL_INBOX);
+}
+
+pub async fn a_send_that_waits_too_long_for_others_becomes_ready(store: &dyn Store) {
+    register(store, 1).await;
+    let others = [
+        WaitingOn::Tool,
+        WaitingOn::Human,
+        WaitingOn::Agent,
+        WaitingOn::Run,
+    ];
+    for (n, on) in (1..).zip(others) {
+        accept(store, 0, with(opening(n, n), until(9_000))).await;
+        let claimed = claim(store, 10, 1, n, n).await;
+        append(store, 15, asking(&claimed, 0, vec![waits(on)])).await;
+        let item = waiting(&claimed, on, ParkUntil::After(millis(100)));
+        park(store, 20, item).await;
+        assert_eq!(sweep(store, 119).await.served, 0);
+        let ring = one(sweep(store, 120).await.ring);
+        assert_eq!((ring.key, ring.ready_since), (key(n), time(120)), "{on:?}");
+        let found = call_of(store, &call(&claimed, 0, 0)).await;
+        assert_eq!((found.waits_on, found.result), (Some(on), None));
+        assert_eq!(stored(store, n).await.alarm_at, at(9_000));
+        claim(store, 130, 1, n, 10 + n).await;
+        let step = last_step(store, n).await;
+        assert_eq!(step.refs.reason.as_deref(), Some("result"));
+    }
 }
 
 pub async fn a_released_send_fails_at_its_deadline(store: &dyn Store) {

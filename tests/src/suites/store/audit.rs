@@ -1,8 +1,11 @@
 //! The invariants and the dump.
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::WaitingOn;
-use mainspring_shared::store::{AppendRound, AuditOptions, Dump, ParkUntil, Store, Then};
+use mainspring_shared::store::{
+    AppendRound, AuditOptions, CallBegin, Dump, ParkUntil, Store, Then,
+};
 
 use super::prelude::*;
 
@@ -69,6 +72,129 @@ pub async fn a_call_without_a_result_is_reported_once_the_next_round_came(store:
     append(store, 20, item).await;
     append(store, 30, round(&claimed, 1)).await;
     assert_eq!(violated(store, 31).await, ["call.one_result"]);
+}
+
+pub async fn an_open_round_is_reported_once_its_send_is_final(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 20, asking(&claimed, 0, vec![settled()])).await;
+    assert_eq!(violated(store, 21).await, Vec::<String>::new());
+    let mut item = ending(&claimed, Then::Release);
+    (item.messages, item.usage, item.round) = (Vec::new(), Vec::new(), None);
+    complete(store, 30, item).await;
+    assert_eq!(violated(store, 31).await, ["call.one_result"]);
+}
+
+pub async fn answers_in_another_order_are_reported(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 20, asking(&claimed, 0, vec![settled(), settled()])).await;
+    let mut item = changing(&claimed, 0, Vec::new());
+    item.messages = vec![
+        tool_result(&call(&claimed, 0, 1), 0, 1),
+        tool_result(&call(&claimed, 0, 0), 0, 2),
+    ];
+    append(store, 30, item).await;
+    assert_eq!(violated(store, 31).await, ["call.one_result"]);
+}
+
+pub async fn words_between_a_call_and_its_answer_are_reported(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 20, asking(&claimed, 0, vec![settled()])).await;
+    let words = mainspring_shared::message::NewMessage::user(words(9), 0);
+    let mut item = changing(&claimed, 0, Vec::new());
+    item.messages = vec![words, tool_result(&call(&claimed, 0, 0), 0, 2)];
+    append(store, 30, item).await;
+    assert_eq!(violated(store, 31).await, ["call.one_result"]);
+}
+
+pub async fn an_answer_to_a_call_that_is_open_is_reported(store: &dyn Store) {
+    let claimed = running(store).await;
+    let mut item = asking(&claimed, 0, vec![CallBegin::Started]);
+    item.messages.push(tool_result(&call(&claimed, 0, 0), 0, 1));
+    append(store, 20, item).await;
+    assert_eq!(violated(store, 21).await, ["call.one_result"]);
+    let changes = vec![settling(call(&claimed, 0, 0), "seen")];
+    append(store, 30, changing(&claimed, 0, changes)).await;
+    assert_eq!(violated(store, 31).await, Vec::<String>::new());
+}
+
+pub async fn a_delivery_without_its_message_is_reported(store: &dyn Store) {
+    let claimed = running(store).await;
+    delivered(store, 15, item("a", 1, OnBusy::Steer)).await;
+    let mut item = round(&claimed, 0);
+    item.deliveries = vec![delivery("a", 9)];
+    append(store, 20, item).await;
+    assert_eq!(violated(store, 21).await, ["inbox.one_fate"]);
+}
+
+pub async fn a_child_that_nobody_reports_is_reported_after_a_minute(store: &dyn Store) {
+    let claimed = running(store).await;
+    wait_for_calls(
+        store,
+        20,
+        &claimed,
+        WaitingOn::Agent,
+        vec![waits(WaitingOn::Agent)],
+    )
+    .await;
+    accept(store, 30, child(2, 2, 1, &call(&claimed, 0, 0))).await;
+    cancel(store, 40, 2).await;
+    let minute = 60_000;
+    assert_eq!(violated(store, 40 + minute).await, Vec::<String>::new());
+    assert_eq!(violated(store, 41 + minute).await, ["child.reported"]);
+    report(store, 42 + minute).await;
+    assert_eq!(violated(store, 43 + minute).await, Vec::<String>::new());
+}
+
+pub async fn a_child_without_its_parent_needs_no_report(store: &dyn Store) {
+    let claimed = running(store).await;
+    wait_for_calls(
+        store,
+        20,
+        &claimed,
+        WaitingOn::Agent,
+        vec![waits(WaitingOn::Agent)],
+    )
+    .await;
+    accept(store, 30, child(2, 2, 1, &call(&claimed, 0, 0))).await;
+    cancel(store, 40, 2).await;
+    let deleted = store.delete_session(at(50), key(1), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    assert_eq!(violated(store, 100_000).await, Vec::<String>::new());
+}
+
+pub async fn calls_words_and_children_leave_the_store_sound(store: &dyn Store) {
+    let claimed = running(store).await;
+    accept(store, 11, sending(2, 1)).await;
+    delivered(store, 12, item("a", 1, OnBusy::Coalesce)).await;
+    delivered(store, 13, item("b", 1, OnBusy::Steer)).await;
+    let begins = vec![waits(WaitingOn::Tool), asks(900), waits(WaitingOn::Agent)];
+    wait_for_calls(store, 14, &claimed, WaitingOn::Tool, begins).await;
+    assert_eq!(violated(store, 16).await, Vec::<String>::new());
+    post_text(store, 17, 1, &call(&claimed, 0, 0), "x").await;
+    accept(store, 18, child(3, 3, 1, &call(&claimed, 0, 2))).await;
+    cancel(store, 19, 3).await;
+    report(store, 20).await;
+    delivered(store, 21, item("c", 1, OnBusy::Interrupt)).await;
+    assert_eq!(violated(store, 22).await, Vec::<String>::new());
+    let again = claim(store, 30, 1, 1, 2).await;
+    let mut told = changing(&again, 0, Vec::new());
+    told.messages = answers_of(store, &again, 0).await;
+    for id in ["b", "c"] {
+        told.deliveries
+            .push(delivery(id, told.messages.len() as u32));
+        let words = mainspring_shared::message::NewMessage::user(news(id), 0);
+        told.messages.push(words);
+    }
+    append(store, 31, told).await;
+    assert_eq!(violated(store, 32).await, Vec::<String>::new());
+    append(store, 33, asking(&again, 1, vec![CallBegin::Started])).await;
+    release(store, 34, &again).await;
+    assert_eq!(violated(store, 35).await, Vec::<String>::new());
+    cancel(store, 36, 1).await;
+    assert_eq!(violated(store, 37).await, Vec::<String>::new());
+    let deleted = store.delete_session(at(40), key(1), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    assert_eq!(violated(store, 41).await, Vec::<String>::new());
 }
 
 pub async fn a_running_send_that_nobody_takes_over_is_reported(store: &dyn Store) {

@@ -1,12 +1,15 @@
 //! Asking sends to end.
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::message::Role;
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    CancelOutcome, ClaimOutcome, ParkUntil, ReadySession, Renewal, Store, Then,
+    CallBegin, CancelOutcome, ClaimOutcome, ParkUntil, ReadySession, Renewal, Store, Then,
 };
+use mainspring_shared::tool::cancelled_call;
 
 use super::prelude::*;
 
@@ -144,6 +147,74 @@ pub async fn an_input_that_was_said_is_not_said_again(store: &dyn Store) {
     assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3]);
     let refs = last_step(store, 1).await.refs;
     assert_eq!((refs.first_seq, refs.messages), (None, 0));
+}
+
+pub async fn a_send_that_waits_for_calls_ends_with_their_answers(store: &dyn Store) {
+    let claimed = running(store).await;
+    let begins = vec![waits(WaitingOn::Tool), settled(), CallBegin::Requested];
+    wait_for_calls(store, 15, &claimed, WaitingOn::Tool, begins).await;
+    let (_, step, _) = cancelled(store, 30, 1).await;
+    let calls = calls_of(store, &claimed, 0).await;
+    for (place, when) in [(0, 30), (1, 15), (2, 30)] {
+        let found = &calls[place];
+        assert_eq!((found.settled_at, found.waits_on), (at(when), None));
+        let is_ended = found.result == Some(cancelled_call());
+        assert_eq!(is_ended, when == 30, "call {place}");
+    }
+    let expected = answers_of(store, &claimed, 0).await.into_iter().zip(3..);
+    let expected: Vec<_> = expected
+        .map(|(message, seq)| message.at(seq, send(1), time(30), 2))
+        .collect();
+    let all = transcript(store, 1).await;
+    assert_eq!(all[2..], expected, "under the grant of the end");
+    let asked: Vec<_> = expected.iter().map(|m| m.asked_at_seq).collect();
+    assert_eq!(asked, [Some(2), Some(2), Some(2)]);
+    let last = last_step(store, 1).await;
+    assert_eq!((last.n, last.kind), (step, StepKind::Finished));
+    assert_eq!((last.refs.first_seq, last.refs.messages), (Some(3), 3));
+    assert_eq!(last.refs.round, None);
+}
+
+pub async fn a_released_send_ends_with_the_answers_of_its_calls(store: &dyn Store) {
+    let claimed = running(store).await;
+    let begins = vec![CallBegin::Started];
+    append(store, 15, asking(&claimed, 0, begins)).await;
+    release(store, 20, &claimed).await;
+    cancelled(store, 30, 1).await;
+    let calls = calls_of(store, &claimed, 0).await;
+    assert_eq!(calls[0].result, Some(cancelled_call()));
+    assert_eq!((calls[0].started_epoch, calls[0].attempt), (Some(1), 1));
+    assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3]);
+}
+
+pub async fn answered_calls_are_not_answered_again(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 15, asking(&claimed, 0, vec![settled()])).await;
+    let mut item = changing(&claimed, 0, Vec::new());
+    item.messages = answers_of(store, &claimed, 0).await;
+    append(store, 16, item).await;
+    release(store, 20, &claimed).await;
+    cancelled(store, 30, 1).await;
+    assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3]);
+    assert_eq!(last_step(store, 1).await.refs.messages, 0);
+}
+
+pub async fn the_inbox_outlives_a_cancelled_send(store: &dyn Store) {
+    let claimed = running(store).await;
+    let begins = vec![waits(WaitingOn::Tool), waits(WaitingOn::Human)];
+    wait_for_calls(store, 15, &claimed, WaitingOn::Tool, begins).await;
+    post_text(store, 20, 1, &call(&claimed, 0, 0), "x").await;
+    delivered(store, 21, item("a", 1, OnBusy::Steer)).await;
+    cancelled(store, 30, 1).await;
+    assert_eq!(signals(store, 1).await, SIGNAL_INBOX, "and nothing else");
+    assert_eq!(
+        dumped(store, 1).await.hot.ready_since,
+        None,
+        "words are no work"
+    );
+    accept(store, 40, sending(2, 1)).await;
+    let next = claim(store, 41, 1, 1, 2).await;
+    assert_eq!(next.counters.signals, SIGNAL_INBOX);
 }
 
 pub async fn the_end_of_a_waiting_send_frees_those_behind_it(store: &dyn Store) {

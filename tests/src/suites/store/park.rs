@@ -1,8 +1,11 @@
 //! Parking sends and giving leases back.
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
+use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{ParkOutcome, ParkSend, ParkUntil, SendTotals, Store};
+use mainspring_shared::tool::cancelled_call;
 
 use super::prelude::*;
 
@@ -100,6 +103,67 @@ pub async fn a_raised_cancel_ends_the_send_instead(store: &dyn Store) {
     assert_eq!((dump.hot.owner, dump.hot.signals), (None, 0));
     assert_eq!(dump.hot.ready_since, None);
     assert_eq!(dump.usage.len(), 1, "what was paid for stays");
+}
+
+pub async fn a_park_that_is_cancelled_answers_the_open_calls(store: &dyn Store) {
+    let claimed = running(store).await;
+    let begins = vec![waits(WaitingOn::Tool), settled()];
+    append(store, 15, asking(&claimed, 0, begins)).await;
+    delivered(store, 16, item("a", 1, OnBusy::Steer)).await;
+    cancel(store, 17, 1).await;
+    let mut item = waiting(&claimed, WaitingOn::Tool, ParkUntil::Asked);
+    item.unless = SIGNAL_INBOX;
+    let outcome = park(store, 20, item).await;
+    let expected = ParkOutcome::Cancelled {
+        step: 3,
+        ring: None,
+    };
+    assert_eq!(outcome, expected, "a cancel goes before the other signals");
+    let calls = calls_of(store, &claimed, 0).await;
+    assert_eq!(calls[0].result, Some(cancelled_call()));
+    assert_eq!((calls[0].settled_at, calls[0].waits_on), (at(20), None));
+    let expected = answers_of(store, &claimed, 0).await.into_iter().zip(3..);
+    let expected: Vec<_> = expected
+        .map(|(message, seq)| message.at(seq, send(1), time(20), 1))
+        .collect();
+    assert_eq!(transcript(store, 1).await[2..], expected);
+    let refs = last_step(store, 1).await.refs;
+    assert_eq!((refs.first_seq, refs.messages), (Some(3), 2));
+    assert_eq!(signals(store, 1).await, SIGNAL_INBOX);
+}
+
+pub async fn what_has_come_keeps_a_send_from_waiting(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 15, asking(&claimed, 0, vec![waits(WaitingOn::Tool)])).await;
+    delivered(store, 16, item("a", 1, OnBusy::Interrupt)).await;
+    let mut expected = store.dump().await.expect("the store answers");
+    let item = |unless| ParkSend {
+        unless,
+        usage: vec![usage_row(1, 7)],
+        ..waiting(&claimed, WaitingOn::Tool, ParkUntil::Asked)
+    };
+    let outcome = park(store, 20, item(SIGNAL_RESULT | SIGNAL_INTERRUPT)).await;
+    let signals = SIGNAL_INBOX | SIGNAL_INTERRUPT;
+    assert_eq!(outcome, ParkOutcome::Woken { signals });
+    expected.sessions[0].hot.signals = 0;
+    let message = "nothing else is written";
+    assert_eq!(
+        store.dump().await.expect("the store answers"),
+        expected,
+        "{message}"
+    );
+    let outcome = park(store, 30, item(SIGNAL_RESULT | SIGNAL_INTERRUPT)).await;
+    assert_eq!(outcome, ParkOutcome::Parked { step: 3 }, "they were told");
+}
+
+pub async fn signals_that_were_not_asked_for_let_a_send_wait(store: &dyn Store) {
+    let claimed = running(store).await;
+    delivered(store, 16, item("a", 1, OnBusy::Steer)).await;
+    let mut item = waiting(&claimed, WaitingOn::Tool, ParkUntil::Asked);
+    item.unless = SIGNAL_RESULT | SIGNAL_INTERRUPT;
+    let outcome = park(store, 20, item).await;
+    assert_eq!(outcome, ParkOutcome::Parked { step: 2 });
+    assert_eq!(signals(store, 1).await, SIGNAL_INBOX, "they stay raised");
 }
 
 pub async fn a_cancelled_park_rings_for_the_next_send(store: &dyn Store) {

@@ -1,5 +1,7 @@
 //! What cases are made of: small ids, a time line, and steps that must succeed.
 
+mod calls;
+
 use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, SendOptions};
@@ -8,15 +10,18 @@ use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCal
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
 use mainspring_shared::step::{RoundRef, Step};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, CallRow, CancelOutcome,
-    ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed, Counters,
-    DumpSession, NewBoot, NewSession, ParkOutcome, ParkSend, ParkUntil, ReadMessages,
-    ReleaseSession, SendTotals, Store, Target, Then, UsageRow,
+    AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, CancelOutcome, ClaimOutcome,
+    ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed, Counters, DumpSession,
+    NewBoot, NewSession, ParkOutcome, ParkSend, ParkUntil, ReadMessages, ReleaseSession,
+    SendTotals, Store, Target, Then, UsageRow,
 };
 use mainspring_shared::time::{Span, Timestamp};
+use mainspring_shared::tool::call_id;
 use mainspring_shared::usage::Usage;
 use serde_json::{Map, json};
 use uuid::Uuid;
+
+pub use calls::*;
 
 /// Where the time line of every case begins: far in the future, so that by the database's own
 /// clock no lease of a case has ended.
@@ -80,6 +85,7 @@ pub fn new_session(n: u128) -> NewSession {
             ..AgentSpec::default()
         },
         metadata: Map::new(),
+        parent: None,
     }
 }
 
@@ -95,6 +101,7 @@ pub fn sending(n: u128, session: u128) -> AcceptSend {
         target: Target::Existing(key(session)),
         input: words(n),
         options: SendOptions::default(),
+        reports_to: None,
         idempotency: None,
         queued_max: 100,
     }
@@ -154,18 +161,6 @@ pub fn tool_result(call: &str, round: i32, back: u32) -> NewMessage {
     }
 }
 
-/// The row of a call, settled.
-pub fn call_row(call: &str, index: i32) -> CallRow {
-    CallRow {
-        call_id: call.to_owned(),
-        index,
-        name: "look".to_owned(),
-        arguments: json!({ "at": call }),
-        result: Some(json!("seen")),
-        failed: false,
-    }
-}
-
 /// What a round costs.
 pub fn cost(tokens: u64) -> Usage {
     Usage {
@@ -208,7 +203,7 @@ pub fn totals(rounds: i32) -> SendTotals {
 
 /// The round `index` of a claimed send: the input in the first one, a call and its result.
 pub fn round(claimed: &Claimed, index: i32) -> AppendRound {
-    let id = format!("call-{}-{index}", claimed.send.record.id);
+    let id = call_id(claimed.send.record.id, index, 0);
     let mut messages = Vec::new();
     if index == 0 {
         let input = claimed.send.record.input.clone();
@@ -221,9 +216,11 @@ pub fn round(claimed: &Claimed, index: i32) -> AppendRound {
         lease: claimed.lease,
         send_id: claimed.send.record.id,
         messages,
-        calls: vec![call_row(&id, 0)],
+        calls: vec![new_call(claimed, index, 0, settled())],
+        changes: Vec::new(),
+        deliveries: Vec::new(),
         usage: vec![usage_row(index, index + 1)],
-        round: round_ref(index),
+        round: Some(round_ref(index)),
         totals: totals(index + 1),
     }
 }
@@ -243,10 +240,13 @@ pub fn ending_of(claimed: &Claimed, record: &SendRecord, then: Then) -> Complete
             NewMessage::user(record.input.clone(), 0),
             answer("done", 0, &[]),
         ],
+        changes: Vec::new(),
+        deliveries: Vec::new(),
         usage: vec![usage_row(0, 1)],
         round: Some(round_ref(0)),
         totals: totals(1),
         result: SendResult::completed(StopReason::End, "done".to_owned()),
+        unless: 0,
         then,
     }
 }
@@ -259,6 +259,7 @@ pub fn waiting(claimed: &Claimed, on: WaitingOn, until: ParkUntil) -> ParkSend {
         send_id: claimed.send.record.id,
         on,
         until,
+        unless: 0,
         usage: Vec::new(),
         totals: SendTotals {
             attempts: 1,
@@ -366,11 +367,16 @@ pub async fn append(store: &dyn Store, ms: i64, item: AppendRound) -> (i64, i64,
 
 /// Completes a send.
 pub async fn complete(store: &dyn Store, ms: i64, item: CompleteSend) -> Completed {
-    let outcomes = store.complete_sends(at(ms), vec![item]).await;
-    match one(outcomes.expect("the store answers")) {
+    match try_complete(store, ms, item).await {
         CompleteOutcome::Completed(completed) => *completed,
-        CompleteOutcome::LeaseLost => panic!("the lease was expected to hold"),
+        other => panic!("an end was expected: {other:?}"),
     }
+}
+
+/// Tries to complete a send.
+pub async fn try_complete(store: &dyn Store, ms: i64, item: CompleteSend) -> CompleteOutcome {
+    let outcomes = store.complete_sends(at(ms), vec![item]).await;
+    one(outcomes.expect("the store answers"))
 }
 
 /// Parks a send or finds it cancelled.

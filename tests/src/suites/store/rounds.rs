@@ -1,9 +1,11 @@
 //! Storing rounds.
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CallRow, Counters, SendTotals, Store, Then, UsageRow,
+    AppendOutcome, AppendRound, Counters, SendTotals, Store, Then, UsageRow,
 };
 use mainspring_shared::usage::Usage;
 use serde_json::json;
@@ -77,35 +79,32 @@ pub async fn a_round_sets_the_sums_of_its_send(store: &dyn Store) {
     assert_eq!((record.rounds, record.attempts), (2, 5));
 }
 
-pub async fn calls_and_usage_have_their_rows(store: &dyn Store) {
+pub async fn each_response_has_its_row_of_usage(store: &dyn Store) {
     let claimed = running(store).await;
-    let open = CallRow {
-        result: None,
-        ..call_row("open", 1)
-    };
-    let failed = CallRow {
-        failed: true,
-        ..call_row("failed", 2)
-    };
     let retried = UsageRow {
         attempt: 2,
         ..usage_row(0, 1)
     };
     let item = AppendRound {
-        calls: vec![call_row("settled", 0), open, failed],
         usage: vec![usage_row(0, 1), retried],
         ..round(&claimed, 0)
     };
     append(store, 20, item).await;
     let dump = dumped(store, 1).await;
-    let call = |id: &str, settled| (id.to_owned(), send(1), 0, settled);
-    let expected = [
-        call("failed", true),
-        call("open", false),
-        call("settled", true),
-    ];
-    assert_eq!(dump.calls, expected);
     assert_eq!(dump.usage, [(send(1), 0, 1), (send(1), 0, 2)]);
+}
+
+pub async fn a_failed_answer_reads_back_as_failed(store: &dyn Store) {
+    let claimed = running(store).await;
+    let mut item = round(&claimed, 0);
+    item.messages[2].failed = true;
+    append(store, 20, item).await;
+    let failed: Vec<bool> = transcript(store, 1)
+        .await
+        .iter()
+        .map(|m| m.failed)
+        .collect();
+    assert_eq!(failed, [false, false, true]);
 }
 
 pub async fn unusual_content_reads_back_as_it_was(store: &dyn Store) {
@@ -161,8 +160,18 @@ pub async fn a_round_tells_of_queued_sends_and_signals(store: &dyn Store) {
     accept(store, 11, sending(2, 1)).await;
     cancel(store, 12, 1).await;
     let (_, _, counters) = append(store, 20, round(&claimed, 0)).await;
-    assert_eq!((counters.pending, counters.signals), (1, 1));
-    assert_eq!(dumped(store, 1).await.hot.signals, 1, "they stay raised");
+    assert_eq!((counters.pending, counters.signals), (1, SIGNAL_CANCEL));
+    delivered(store, 30, item("a", 1, OnBusy::Interrupt)).await;
+    let (_, _, counters) = append(store, 40, round(&claimed, 1)).await;
+    let raised = SIGNAL_CANCEL | SIGNAL_INBOX | SIGNAL_INTERRUPT;
+    assert_eq!(counters.signals, raised, "as they were before it");
+    assert_eq!(
+        signals(store, 1).await,
+        SIGNAL_CANCEL,
+        "the others are told"
+    );
+    let (_, _, counters) = append(store, 50, round(&claimed, 2)).await;
+    assert_eq!(counters.signals, SIGNAL_CANCEL);
 }
 
 pub async fn messages_carry_the_epoch_of_their_grant(store: &dyn Store) {

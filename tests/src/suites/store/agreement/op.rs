@@ -1,6 +1,7 @@
 //! The steps that a sequence is made of. Their numbers are folded into what exists when a step
 //! runs, so every part of a sequence is a sequence too.
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::Then;
 use proptest::collection::vec;
@@ -19,14 +20,22 @@ pub(super) enum Op {
     /// Sends, and how many of a session may wait.
     Accept(Vec<Offer>, i64),
     Claim(u8, Vec<Claim>),
-    Append(Vec<u8>),
-    Complete(Vec<(u8, Outcome, Then)>),
-    Park(Vec<(u8, WaitingOn, Option<i64>)>),
+    /// A claim, a round whose calls wait, and the park, as workers do them one after the other.
+    Suspend(u8, Claim, Work, Wait),
+    /// A send for a call, and whether it is cancelled at once.
+    Child(Offer, bool),
+    Append(Vec<Work>),
+    Complete(Vec<End>),
+    Park(Vec<Wait>),
     Release(Vec<u8>),
     Cancel(Vec<u8>),
+    Deliver(Vec<Words>),
+    Post(Vec<Posted>),
+    /// The ends of children: these sends or all, and how many at most.
+    Report(Option<Vec<u8>>, u32),
     Resume(u8),
     Delete(u8),
-    Update(u8, Change),
+    Update(u8, Patch),
     SweepAlarms(u32),
     SweepReady {
         older_than_ms: i64,
@@ -54,6 +63,9 @@ pub(super) struct Offer {
     pub(super) deadline: Option<i64>,
     pub(super) low: bool,
     pub(super) reject: bool,
+    /// It is for this call: with `new` in a child of the session that asked, else in one that it
+    /// has.
+    pub(super) call: Option<u8>,
     /// An idempotency key and a body.
     pub(super) request: Option<(u8, u8)>,
 }
@@ -65,6 +77,86 @@ pub(super) struct Claim {
     pub(super) cached: Option<(u8, u8)>,
 }
 
+/// What a worker stores of a send and goes on.
+#[derive(Debug, Clone)]
+pub(super) struct Work {
+    pub(super) held: u8,
+    /// How the calls of a new round begin.
+    pub(super) begins: Vec<Begin>,
+    /// What becomes of the open calls, in turn.
+    pub(super) changes: Vec<Change>,
+    /// Whether answers are stored together with what follows, or calls with their answers.
+    pub(super) rides: bool,
+    /// Whether it says what the inbox has.
+    pub(super) reads: bool,
+}
+
+/// How a call begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Begin {
+    Started,
+    Requested,
+    Waits(WaitingOn, Option<i64>),
+    Asks(i64),
+    Settled,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Change {
+    Nothing,
+    Started,
+    Waits(WaitingOn, Option<i64>),
+    Settled,
+}
+
+/// The end of a send.
+#[derive(Debug, Clone)]
+pub(super) struct End {
+    pub(super) held: u8,
+    pub(super) outcome: Outcome,
+    pub(super) then: Then,
+    pub(super) unless: i32,
+    pub(super) reads: bool,
+}
+
+/// A park.
+#[derive(Debug, Clone)]
+pub(super) struct Wait {
+    pub(super) held: u8,
+    pub(super) on: WaitingOn,
+    pub(super) after: Option<i64>,
+    pub(super) unless: i32,
+}
+
+/// Words for a session that may be busy.
+#[derive(Debug, Clone)]
+pub(super) struct Words {
+    pub(super) session: u8,
+    pub(super) mode: OnBusy,
+    /// An item of before, again.
+    pub(super) repeats: Option<u8>,
+    pub(super) items_max: i64,
+    pub(super) request: Option<(u8, u8)>,
+}
+
+/// An answer from outside.
+#[derive(Debug, Clone)]
+pub(super) struct Posted {
+    pub(super) call: u8,
+    /// In the name of the session that asked, of its parent, or of another one.
+    pub(super) name: Name,
+    pub(super) approves: bool,
+}
+
+/// Who posts an answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Name {
+    Asking,
+    Parent,
+    Any(u8),
+}
+
 /// How a send ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Outcome {
@@ -74,20 +166,42 @@ pub(super) enum Outcome {
 
 /// A change of a session.
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+pub(super) enum Patch {
     Agent(Agent),
     Metadata(u8),
     Closed(bool),
+}
+
+/// What every sequence begins with: two sessions with two sends each.
+pub(super) fn opening() -> Op {
+    let offer = |session, agent| Offer {
+        session,
+        new: agent,
+        delay: None,
+        deadline: None,
+        low: false,
+        reject: false,
+        call: None,
+        request: None,
+    };
+    let agent = Agent {
+        gpu: false,
+        last_messages: None,
+    };
+    let new = || Some(agent.clone());
+    let offers = vec![
+        offer(0, new()),
+        offer(0, None),
+        offer(0, new()),
+        offer(1, None),
+    ];
+    Op::Accept(offers, 9)
 }
 
 /// Any step; ordinary ones are more likely than rare ones.
 pub(super) fn any() -> impl Strategy<Value = Op> {
     let few = || vec(proptest::num::u8::ANY, 1..4);
     let one = || proptest::num::u8::ANY;
-    let end = prop_oneof![4 => Just(Outcome::Answer), 1 => Just(Outcome::Failure)];
-    let then = prop_oneof![2 => Just(Then::Continue), 1 => Just(Then::Release)];
-    let wait = proptest::sample::select(WaitingOn::ALL);
-    let on = prop_oneof![2 => wait, 1 => Just(WaitingOn::Retry), 1 => Just(WaitingOn::Recovery)];
     let sweep = (moment(), 1u32..4, prop::bool::weighted(0.2));
     prop_oneof![
         8 => moment().prop_map(Op::Pass),
@@ -97,14 +211,20 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
         1 => agent().prop_map(Op::Create),
         12 => (vec(offer(), 1..5), 2i64..6).prop_map(|(offers, max)| Op::Accept(offers, max)),
         14 => (one(), vec(claim(), 1..4)).prop_map(|(boot, claims)| Op::Claim(boot, claims)),
-        6 => few().prop_map(Op::Append),
-        8 => vec((one(), end, then), 1..4).prop_map(Op::Complete),
-        6 => vec((one(), on, option::of(moment())), 1..3).prop_map(Op::Park),
+        8 => suspend(),
+        5 => child(),
+        12 => vec(work(), 1..4).prop_map(Op::Append),
+        7 => vec(end(), 1..4).prop_map(Op::Complete),
+        8 => vec(wait(), 1..3).prop_map(Op::Park),
         3 => few().prop_map(Op::Release),
         6 => few().prop_map(Op::Cancel),
+        7 => vec(words(), 1..4).prop_map(Op::Deliver),
+        8 => vec(posted(), 1..4).prop_map(Op::Post),
+        4 => (option::weighted(0.4, few()), 1u32..4)
+            .prop_map(|(sends, limit)| Op::Report(sends, limit)),
         3 => one().prop_map(Op::Resume),
         1 => one().prop_map(Op::Delete),
-        2 => (one(), change()).prop_map(|(session, change)| Op::Update(session, change)),
+        2 => (one(), patch()).prop_map(|(session, patch)| Op::Update(session, patch)),
         8 => (1u32..5).prop_map(Op::SweepAlarms),
         3 => sweep.prop_map(|(older_than_ms, limit, gpu)| Op::SweepReady {
             older_than_ms, limit, gpu,
@@ -132,16 +252,18 @@ fn offer() -> impl Strategy<Value = Offer> {
         option::weighted(0.3, moment()),
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.15),
-        option::weighted(0.3, (0u8..4, prop_oneof![5 => Just(0u8), 1 => Just(1)])),
+        option::weighted(0.25, proptest::num::u8::ANY),
+        request(),
     );
     fields.prop_map(
-        |(session, new, delay, deadline, low, reject, request)| Offer {
+        |(session, new, delay, deadline, low, reject, call, request)| Offer {
             session,
             new,
             delay,
             deadline,
             low,
             reject,
+            call,
             request,
         },
     )
@@ -153,10 +275,173 @@ fn claim() -> impl Strategy<Value = Claim> {
     fields.prop_map(|(session, cached)| Claim { session, cached })
 }
 
+fn patch() -> impl Strategy<Value = Patch> {
+    prop_oneof![
+        agent().prop_map(Patch::Agent),
+        proptest::num::u8::ANY.prop_map(Patch::Metadata),
+        prop::bool::weighted(0.4).prop_map(Patch::Closed),
+    ]
+}
+
+/// Whom a call or a send waits for; those outside are more likely.
+fn on() -> impl Strategy<Value = WaitingOn> {
+    prop_oneof![
+        2 => proptest::sample::select(WaitingOn::ALL),
+        3 => Just(WaitingOn::Tool),
+        2 => Just(WaitingOn::Agent),
+        1 => Just(WaitingOn::Human),
+    ]
+}
+
+fn begin() -> impl Strategy<Value = Begin> {
+    prop_oneof![
+        2 => Just(Begin::Started),
+        1 => Just(Begin::Requested),
+        4 => (on(), option::of(moment())).prop_map(|(on, deadline)| Begin::Waits(on, deadline)),
+        1 => moment().prop_map(Begin::Asks),
+        2 => Just(Begin::Settled),
+    ]
+}
+
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        agent().prop_map(Change::Agent),
-        proptest::num::u8::ANY.prop_map(Change::Metadata),
-        prop::bool::weighted(0.4).prop_map(Change::Closed),
+        2 => Just(Change::Nothing),
+        1 => Just(Change::Started),
+        1 => (on(), option::of(moment())).prop_map(|(on, deadline)| Change::Waits(on, deadline)),
+        4 => Just(Change::Settled),
     ]
+}
+
+fn work() -> impl Strategy<Value = Work> {
+    let fields = (
+        proptest::num::u8::ANY,
+        vec(begin(), 0..3),
+        vec(change(), 1..4),
+        proptest::bool::ANY,
+        proptest::bool::ANY,
+    );
+    fields.prop_map(|(held, begins, changes, rides, reads)| Work {
+        held,
+        begins,
+        changes,
+        rides,
+        reads,
+    })
+}
+
+fn suspend() -> impl Strategy<Value = Op> {
+    let on = || proptest::sample::select(&OUTSIDE[..]);
+    let waits = (on(), option::of(moment())).prop_map(|(on, within)| Begin::Waits(on, within));
+    let one = prop_oneof![5 => waits, 1 => begin()];
+    let begins = vec(one, 1..3);
+    let fields = (
+        proptest::num::u8::ANY,
+        claim(),
+        begins,
+        on(),
+        work(),
+        wait(),
+    );
+    fields.prop_map(|(boot, claim, begins, on, work, wait)| {
+        let work = Work {
+            begins,
+            changes: vec![Change::Settled],
+            ..work
+        };
+        Op::Suspend(boot, claim, work, Wait { on, ..wait })
+    })
+}
+
+fn child() -> impl Strategy<Value = Op> {
+    let fields = (
+        proptest::num::u8::ANY,
+        agent(),
+        offer(),
+        proptest::bool::ANY,
+    );
+    fields.prop_map(|(call, agent, offer, cancel)| {
+        let offer = Offer {
+            new: Some(agent),
+            call: Some(call),
+            ..offer
+        };
+        Op::Child(offer, cancel)
+    })
+}
+
+/// The signals that keep a send from ending or waiting: often those that workers give.
+fn unless() -> impl Strategy<Value = i32> {
+    prop_oneof![1 => Just(0), 1 => Just(6), 1 => Just(12), 1 => 0i32..16]
+}
+
+fn end() -> impl Strategy<Value = End> {
+    let outcome = prop_oneof![4 => Just(Outcome::Answer), 1 => Just(Outcome::Failure)];
+    let then = prop_oneof![2 => Just(Then::Continue), 1 => Just(Then::Release)];
+    let byte = proptest::num::u8::ANY;
+    let fields = (byte, outcome, then, unless(), proptest::bool::ANY);
+    fields.prop_map(|(held, outcome, then, unless, reads)| End {
+        held,
+        outcome,
+        then,
+        unless,
+        reads,
+    })
+}
+
+fn wait() -> impl Strategy<Value = Wait> {
+    let on = prop_oneof![4 => on(), 1 => Just(WaitingOn::Retry), 1 => Just(WaitingOn::Recovery)];
+    let fields = (
+        proptest::num::u8::ANY,
+        on,
+        option::of(moment()),
+        prop_oneof![2 => Just(0), 1 => unless()],
+    );
+    fields.prop_map(|(held, on, after, unless)| Wait {
+        held,
+        on,
+        after,
+        unless,
+    })
+}
+
+/// Whom a send waits for that waits for its calls.
+const OUTSIDE: [WaitingOn; 3] = [WaitingOn::Tool, WaitingOn::Human, WaitingOn::Agent];
+
+/// How words reach a busy session.
+const MODES: [OnBusy; 3] = [OnBusy::Coalesce, OnBusy::Steer, OnBusy::Interrupt];
+
+fn words() -> impl Strategy<Value = Words> {
+    let fields = (
+        proptest::num::u8::ANY,
+        proptest::sample::select(&MODES[..]),
+        option::weighted(0.15, proptest::num::u8::ANY),
+        prop_oneof![1 => Just(1i64), 3 => Just(9)],
+        request(),
+    );
+    fields.prop_map(|(session, mode, repeats, items_max, request)| Words {
+        session,
+        mode,
+        repeats,
+        items_max,
+        request,
+    })
+}
+
+fn posted() -> impl Strategy<Value = Posted> {
+    let name = prop_oneof![
+        4 => Just(Name::Asking),
+        2 => Just(Name::Parent),
+        1 => proptest::num::u8::ANY.prop_map(Name::Any),
+    ];
+    let fields = (proptest::num::u8::ANY, name, prop::bool::weighted(0.25));
+    fields.prop_map(|(call, name, approves)| Posted {
+        call,
+        name,
+        approves,
+    })
+}
+
+/// An idempotency key and a body.
+fn request() -> impl Strategy<Value = Option<(u8, u8)>> {
+    option::weighted(0.3, (0u8..4, prop_oneof![5 => Just(0u8), 1 => Just(1)]))
 }

@@ -2,28 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::future::Future;
 use std::sync::Arc;
 
 use mainspring_runtime::SystemClock;
 use mainspring_shared::agent::{OnBusy, Priority, SendOptions};
-use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
 use mainspring_shared::lease::Lease;
-use mainspring_shared::message::NewMessage;
-use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
-    AcceptSend, AppendOutcome, AppendRound, AuditOptions, ClaimOutcome, ClaimSession,
-    CompleteOutcome, CompleteSend, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession,
-    ParkSend, ParkUntil, ReadMessages, ReleaseSession, Result as StoreResult, Role, SendTotals,
-    Store, SweepReady, Target, Then, UsageRow, Violation,
+    AcceptSend, ClaimOutcome, ClaimSession, Dump, DumpSession, IdempotencyKey, NewBoot, NewSession,
+    Parent, ReleaseSession, Role, Store, Target,
 };
 use mainspring_shared::time::Timestamp;
-use mainspring_store_model::{ModelStore, audit};
+use mainspring_shared::tool::CallRecord;
+use mainspring_store_model::ModelStore;
 use serde_json::Map;
 
-use super::make::{cache, patch, spec};
-use super::op::{Agent, Claim, Offer, Op, Outcome};
+use super::make::{cache, spec};
+use super::op::{self, Agent, Claim, Offer, Op, Wait, Work};
 use crate::suites::store::prelude as small;
 
 /// A grant as its worker knows it. It may be lost without the worker knowing.
@@ -44,6 +41,8 @@ pub(super) struct World<'a> {
     sends: u128,
     tokens: u128,
     held: Vec<Held>,
+    /// Words that were brought, by session and item.
+    said: Vec<(SessionKey, String)>,
     /// Model calls begun, by send: no two rows of usage may be the same.
     attempts: BTreeMap<SendId, i32>,
 }
@@ -66,6 +65,10 @@ macro_rules! both {
     }};
 }
 
+mod checks;
+mod users;
+mod work;
+
 fn same<T: Debug + PartialEq>(what: &str, expected: &T, actual: &T) -> Result<(), String> {
     if expected == actual {
         return Ok(());
@@ -86,9 +89,10 @@ impl<'a> World<'a> {
             sends: 0,
             tokens: 0,
             held: Vec::new(),
+            said: Vec::new(),
             attempts: BTreeMap::new(),
         };
-        let begin = [Op::Register, Op::Register];
+        let begin = [Op::Register, Op::Register, op::opening()];
         let steps = begin.into_iter().chain(ops).chain([Op::Read]);
         for (n, op) in steps.enumerate() {
             let outcome = world.step(op.clone()).await;
@@ -98,7 +102,7 @@ impl<'a> World<'a> {
             };
             outcome.map_err(|why| format!("step {n} at {} ms, {op:?}: {why}", world.now))?;
         }
-        Ok(())
+        world.close().await
     }
 
     async fn step(&mut self, op: Op) -> Result<(), String> {
@@ -112,9 +116,10 @@ impl<'a> World<'a> {
                     .create_sessions(self.at(), vec![(new.clone(), None)]));
             }
             Op::Accept(offers, queued_max) => {
+                let known = self.known().await;
                 let items: Vec<_> = offers
                     .iter()
-                    .map(|offer| self.offer(offer, queued_max))
+                    .map(|offer| self.offer(&known, offer, queued_max))
                     .collect();
                 both!(self, |store| store.accept_sends(
                     self.at(),
@@ -123,9 +128,39 @@ impl<'a> World<'a> {
                 ));
             }
             Op::Claim(boot, claims) => self.claim(boot, claims).await?,
+            Op::Suspend(boot, claim, work, wait) => {
+                let before = self.held.len();
+                self.claim(boot, vec![claim]).await?;
+                if self.held.len() > before {
+                    // The latest grant is the first.
+                    self.append(vec![Work { held: 0, ..work }]).await?;
+                    self.park(vec![Wait { held: 0, ..wait }]).await?;
+                }
+            }
+            Op::Child(offer, cancel) => {
+                let known = self.known().await;
+                let item = self.offer(&known, &offer, 9);
+                let id = (TenantId::DEFAULT, item.id);
+                let scheduler = small::boot(small::SCHEDULER);
+                both!(self, |store| store.accept_sends(
+                    self.at(),
+                    scheduler,
+                    vec![item.clone()]
+                ));
+                if cancel {
+                    both!(self, |store| store.cancel_sends(
+                        self.at(),
+                        scheduler,
+                        vec![id]
+                    ));
+                }
+            }
             Op::Append(picks) => self.append(picks).await?,
             Op::Complete(picks) => self.complete(picks).await?,
             Op::Park(picks) => self.park(picks).await?,
+            Op::Deliver(words) => self.deliver(words).await?,
+            Op::Post(answers) => self.post(answers).await?,
+            Op::Report(sends, limit) => self.report(sends, limit).await?,
             Op::Release(picks) => {
                 let items = self.pick(picks, |pick| *pick);
                 let items: Vec<_> = items
@@ -159,8 +194,29 @@ impl<'a> World<'a> {
         small::boot(1 + u128::from(pick) % self.boots)
     }
 
+    /// What is stored, as the model has it.
+    async fn known(&self) -> Dump {
+        self.model.dump().await.unwrap_or_default()
+    }
+
     fn session(&self, pick: u8) -> SessionKey {
         small::key(1 + u128::from(pick) % self.sessions.max(1))
+    }
+
+    /// One of the sessions that are like this, or else any: mostly what is asked for has a chance.
+    fn session_like(&self, known: &Dump, pick: u8, like: fn(&DumpSession) -> bool) -> SessionKey {
+        let found = known.sessions.iter().filter(|session| like(session));
+        let found: Vec<_> = found.map(|session| session.key).collect();
+        let place = usize::from(pick / 4) % found.len().max(1);
+        match found.get(place) {
+            Some(key) if !pick.is_multiple_of(4) => *key,
+            _ => self.session(pick),
+        }
+    }
+
+    /// A grant that its worker has given back, or lost: it is not the first choice any more.
+    fn leave(&mut self, token: LeaseToken) {
+        self.held.sort_by_key(|held| held.lease.token != token);
     }
 
     /// The picked grants, the latest first, each once.
@@ -182,21 +238,48 @@ impl<'a> World<'a> {
             key: small::key(self.sessions),
             agent: spec(agent),
             metadata: Map::new(),
+            parent: None,
         }
     }
 
-    fn offer(&mut self, offer: &Offer, queued_max: i64) -> AcceptSend {
-        self.sends += 1;
-        let target = match &offer.new {
-            Some(agent) => Target::New(Box::new(self.new_session(agent))),
-            None => Target::Existing(self.session(offer.session)),
+    /// Where a send for a call goes, and whom it reports to.
+    fn for_call(&mut self, known: &Dump, offer: &Offer) -> Option<(Target, String)> {
+        let call = pick_call(known, offer.call?)?;
+        let id = call.call_id.clone();
+        let asking = known
+            .sessions
+            .iter()
+            .find(|session| session.key.session == call.session)?;
+        let Some(agent) = &offer.new else {
+            let mut sessions = known.sessions.iter();
+            let child = sessions.find(|session| {
+                let parent = session.parent.as_ref();
+                parent.is_some_and(|parent| parent.session == call.session)
+                    && session.hot.lifecycle == Lifecycle::Open
+            })?;
+            return Some((Target::Existing(child.key), id));
         };
-        let request = offer.request.map(|(key, body)| IdempotencyKey {
-            tenant: TenantId::DEFAULT,
-            route: "POST /v1/sends".to_owned(),
-            key: key.to_string(),
-            body_hash: [body; 32],
-        });
+        let above = asking.parent.as_ref();
+        let parent = Parent {
+            session: call.session,
+            call_id: id.clone(),
+            root: above.map_or(call.session, |above| above.root),
+            depth: above.map_or(1, |above| above.depth + 1),
+        };
+        let new = NewSession {
+            parent: Some(parent),
+            ..self.new_session(agent)
+        };
+        Some((Target::New(Box::new(new)), id))
+    }
+
+    fn offer(&mut self, known: &Dump, offer: &Offer, queued_max: i64) -> AcceptSend {
+        self.sends += 1;
+        let (target, reports_to) = match (self.for_call(known, offer), &offer.new) {
+            (Some((target, call)), _) => (target, Some(call)),
+            (None, Some(agent)) => (Target::New(Box::new(self.new_session(agent))), None),
+            (None, None) => (Target::Existing(self.session(offer.session)), None),
+        };
         AcceptSend {
             id: small::send(self.sends),
             target,
@@ -216,7 +299,8 @@ impl<'a> World<'a> {
                 },
                 ..SendOptions::default()
             },
-            idempotency: request,
+            reports_to,
+            idempotency: offer.request.map(request),
             queued_max,
         }
     }
@@ -261,11 +345,14 @@ impl<'a> World<'a> {
 
     async fn claim(&mut self, boot: u8, claims: Vec<Claim>) -> Result<(), String> {
         let boot = self.boot(boot);
-        let known = self.model.dump().await.unwrap_or_default();
+        let known = self.known().await;
         let mut items = Vec::new();
         for claim in claims {
             self.tokens += 1;
-            let key = self.session(claim.session);
+            let is_ready = |session: &DumpSession| {
+                session.hot.ready_since.is_some() && session.hot.owner.is_none()
+            };
+            let key = self.session_like(&known, claim.session, is_ready);
             let session = known.sessions.iter().find(|session| session.key == key);
             let (cached_from_seq, cached_next_seq) = match (session, claim.cached) {
                 (Some(session), Some((from, length))) => cache(session, from, length),
@@ -294,269 +381,28 @@ impl<'a> World<'a> {
         }
         Ok(())
     }
+}
 
-    /// The messages of a round, the first with the input before it.
-    fn messages(held: &Held, calls: &[&str]) -> Vec<NewMessage> {
-        let round = held.send.rounds;
-        let mut messages = Vec::new();
-        if round == 0 {
-            messages.push(NewMessage::user(held.send.input.clone(), 0));
-        }
-        messages.push(small::answer("so", round, calls));
-        for (back, call) in (1..).zip(calls) {
-            messages.push(small::tool_result(call, round, back));
-        }
-        messages
-    }
-
-    fn paid(&mut self, held: &Held) -> (Vec<UsageRow>, i32) {
-        let attempt = self.attempt(held.send.id);
-        (vec![small::usage_row(held.send.rounds, attempt)], attempt)
-    }
-
-    async fn append(&mut self, picks: Vec<u8>) -> Result<(), String> {
-        let picked = self.pick(picks, |pick| *pick);
-        let mut items = Vec::new();
-        for (held, pick) in &picked {
-            let (usage, attempts) = self.paid(held);
-            let calls: Vec<_> = (0..pick % 3)
-                .map(|n| format!("{}-{attempts}-{n}", held.send.id))
-                .collect();
-            let names: Vec<&str> = calls.iter().map(String::as_str).collect();
-            let rows = calls.iter().zip(0..);
-            items.push(AppendRound {
-                key: held.key,
-                lease: held.lease,
-                send_id: held.send.id,
-                messages: Self::messages(held, &names),
-                calls: rows.map(|(id, n)| small::call_row(id, n)).collect(),
-                usage,
-                round: small::round_ref(held.send.rounds),
-                totals: SendTotals {
-                    attempts,
-                    ..small::totals(held.send.rounds + 1)
-                },
-            });
-        }
-        let outcomes = both!(self, |store| store.append_rounds(self.at(), items.clone()));
-        for ((held, _), outcome) in picked.iter().zip(outcomes) {
-            if let AppendOutcome::Appended { .. } = outcome {
-                let grants = self.held.iter_mut();
-                for grant in grants.filter(|g| g.lease.token == held.lease.token) {
-                    grant.send.rounds += 1;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn complete(&mut self, picks: Vec<(u8, Outcome, Then)>) -> Result<(), String> {
-        let picked = self.pick(picks, |(pick, ..)| *pick);
-        let mut items = Vec::new();
-        for (held, (_, outcome, then)) in &picked {
-            let (usage, attempts) = self.paid(held);
-            let index = held.send.rounds;
-            let mut item = CompleteSend {
-                key: held.key,
-                lease: held.lease,
-                send_id: held.send.id,
-                messages: Self::messages(held, &[]),
-                usage,
-                round: Some(small::round_ref(index)),
-                totals: SendTotals {
-                    attempts,
-                    ..small::totals(index + 1)
-                },
-                result: SendResult::completed(StopReason::End, "so".to_owned()),
-                then: *then,
-            };
-            if let Outcome::Failure = outcome {
-                let failure = Failure::new(Code::LlmUnavailable, "the provider is away");
-                item.result = SendResult::failed(StopReason::ProviderError, failure);
-                item.messages.clear();
-                item.round = None;
-            }
-            items.push(item);
-        }
-        let outcomes = both!(self, |store| store.complete_sends(self.at(), items.clone()));
-        for ((held, _), outcome) in picked.iter().zip(outcomes) {
-            let CompleteOutcome::Completed(completed) = outcome else {
-                continue;
-            };
-            if let Some((next, _)) = completed.next {
-                let grants = self.held.iter_mut();
-                for grant in grants.filter(|g| g.lease.token == held.lease.token) {
-                    grant.send = next.record.clone();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn park(&mut self, picks: Vec<(u8, WaitingOn, Option<i64>)>) -> Result<(), String> {
-        let picked = self.pick(picks, |(pick, ..)| *pick);
-        let mut items = Vec::new();
-        for (held, (_, on, after)) in &picked {
-            let (usage, attempts) = self.paid(held);
-            items.push(ParkSend {
-                key: held.key,
-                lease: held.lease,
-                send_id: held.send.id,
-                on: *on,
-                until: after.map_or(ParkUntil::Asked, |ms| ParkUntil::After(small::millis(ms))),
-                usage,
-                totals: SendTotals {
-                    attempts,
-                    ..small::totals(held.send.rounds)
-                },
-            });
-        }
-        both!(self, |store| store.park_sends(self.at(), items.clone()));
-        Ok(())
-    }
-
-    async fn user_step(&mut self, op: Op) -> Result<(), String> {
-        let scheduler = small::boot(small::SCHEDULER);
-        match op {
-            Op::Cancel(picks) => {
-                let count = self.sends.max(1);
-                let ids: Vec<_> = picks
-                    .into_iter()
-                    .map(|pick| count - u128::from(pick) % count.min(9))
-                    .map(|n| (TenantId::DEFAULT, small::send(n)))
-                    .collect();
-                both!(self, |store| store.cancel_sends(
-                    self.at(),
-                    scheduler,
-                    ids.clone()
-                ));
-            }
-            Op::Resume(pick) => {
-                let key = self.session(pick);
-                both!(self, |store| store.resume_recovery(
-                    self.at(),
-                    scheduler,
-                    key
-                ));
-            }
-            Op::Delete(pick) => {
-                let key = self.session(pick);
-                both!(self, |store| store.delete_session(
-                    self.at(),
-                    key,
-                    scheduler
-                ));
-            }
-            Op::Update(pick, change) => {
-                let key = self.session(pick);
-                let patch = patch(&change);
-                both!(self, |store| store.update_session(
-                    self.at(),
-                    key,
-                    patch.clone()
-                ));
-            }
-            other => unreachable!("{other:?} is no step of a user"),
-        }
-        Ok(())
-    }
-
-    async fn sweep_step(&mut self, op: Op) -> Result<(), String> {
-        match op {
-            Op::SweepAlarms(limit) => {
-                let scheduler = small::boot(small::SCHEDULER);
-                both!(self, |store| store.sweep_alarms(
-                    self.at(),
-                    scheduler,
-                    limit
-                ));
-            }
-            Op::SweepReady {
-                older_than_ms,
-                limit,
-                gpu,
-            } => {
-                let mut query = SweepReady {
-                    pool: gpu.then(|| "gpu".to_owned()),
-                    older_than_ms,
-                    after: None,
-                    limit,
-                };
-                loop {
-                    let swept = both!(self, |store| store.sweep_ready(self.at(), query.clone()));
-                    query.after = swept.next;
-                    if swept.next.is_none() {
-                        break;
-                    }
-                }
-            }
-            Op::Retention(ms) => {
-                let keep = small::millis(ms);
-                while both!(self, |store| store.sweep_retention(self.at(), keep)) > 0 {}
-            }
-            other => unreachable!("{other:?} is no sweep"),
-        }
-        Ok(())
-    }
-
-    // Comparisons -------------------------------------------------------------------------------
-
-    /// Everything that is stored, and that it is sound.
-    async fn compare(&self) -> Result<(), String> {
-        let dump = both!(self, |store| store.dump());
-        let mut unsound = audit(&dump, small::time(self.now), AuditOptions::default());
-        // Time may pass here without anybody sweeping.
-        unsound.retain(|violation| violation.invariant != "send.running_has_lease");
-        same("audit", &Vec::new(), &unsound)
-    }
-
-    async fn read(&self) -> Result<(), String> {
-        let options = AuditOptions::default();
-        both!(self, |store| names(store.audit(self.at(), options)));
-        let ids: Vec<_> = (1..=self.sends + 1)
-            .map(|n| (TenantId::DEFAULT, small::send(n)))
-            .collect();
-        both!(self, |store| store.get_sends(ids.clone()));
-        let sends = ListSends {
-            tenant: TenantId::DEFAULT,
-            session: Some(SessionId(small::key(1).session.0)),
-            status: None,
-            before: Some(small::send(self.sends)),
-            limit: 5,
-        };
-        both!(self, |store| store.list_sends(sends.clone()));
-        let sessions = ListSessions {
-            tenant: TenantId::DEFAULT,
-            status: None,
-            agent: None,
-            metadata: BTreeMap::new(),
-            before: None,
-            limit: 5,
-        };
-        both!(self, |store| store.list_sessions(sessions.clone()));
-        for n in 1..=self.sessions {
-            let query = ReadMessages {
-                key: small::key(n),
-                after: 2,
-                limit: 4,
-            };
-            both!(self, |store| store.read_messages(query));
-            both!(self, |store| store.read_steps(small::key(n), 1, 5));
-            both!(self, |store| store.get_session(small::key(n)));
-        }
-        both!(self, |store| store.queue_stats(self.at()));
-        for pool in ["default", "gpu"] {
-            both!(self, |store| store.scaling(self.at(), pool));
-        }
-        both!(self, |store| store.list_boots(self.at()));
-        Ok(())
+/// An idempotency key; words and sends share them.
+fn request((key, body): (u8, u8)) -> IdempotencyKey {
+    IdempotencyKey {
+        tenant: TenantId::DEFAULT,
+        route: "POST /v1/sends".to_owned(),
+        key: key.to_string(),
+        body_hash: [body; 32],
     }
 }
 
-/// The violated invariants; how their rows are shown is a store's own.
-async fn names(
-    violations: impl Future<Output = StoreResult<Vec<Violation>>>,
-) -> StoreResult<Vec<String>> {
-    let violations = violations.await?;
-    Ok(violations.into_iter().map(|v| v.invariant).collect())
+/// One of the calls: mostly one that waits, where any does.
+fn pick_call(known: &Dump, pick: u8) -> Option<&CallRecord> {
+    let calls = known.sessions.iter().flat_map(|session| &session.calls);
+    let waiting = calls.clone().filter(|call| call.waits_on.is_some());
+    let waiting: Vec<_> = waiting.collect();
+    let calls: Vec<_> = match pick % 4 {
+        0 => calls.collect(),
+        _ if waiting.is_empty() => calls.collect(),
+        _ => waiting,
+    };
+    let back = usize::from(pick / 4) % calls.len().max(1);
+    calls.into_iter().rev().nth(back)
 }

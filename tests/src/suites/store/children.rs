@@ -1,0 +1,374 @@
+//! Sessions below sessions, and what a parent hears of them.
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
+use mainspring_shared::store::{
+    AcceptSend, CallBegin, Claimed, NewSession, Parent, ParkUntil, ReportOutcome, Store, Target,
+    Then,
+};
+use mainspring_shared::tool::{CallResult, child_item, child_result};
+
+use super::prelude::*;
+
+async fn children(store: &dyn Store, session: u128) -> Vec<SessionKey> {
+    let children = store.list_children(key(session)).await;
+    children.expect("the store answers")
+}
+
+/// Send 1 runs in session 1 and has asked for calls that begin so.
+async fn asked(store: &dyn Store, begins: Vec<CallBegin>) -> Claimed {
+    let claimed = running(store).await;
+    append(store, 12, asking(&claimed, 0, begins)).await;
+    claimed
+}
+
+/// Send 1 waits for children.
+async fn waits_for(store: &dyn Store, children: usize) -> Claimed {
+    let claimed = running(store).await;
+    let begins = (0..children).map(|_| waits(WaitingOn::Agent)).collect();
+    wait_for_calls(store, 12, &claimed, WaitingOn::Agent, begins).await;
+    claimed
+}
+
+/// The n-th send, for a call of session 1, runs in session `n` and answers at `ms`.
+async fn answers_at(store: &dyn Store, ms: i64, n: u128, call_id: &str) {
+    accept(store, 20, child(n, n, 1, call_id)).await;
+    let claimed = claim(store, 21, 1, n, n).await;
+    complete(store, ms, ending(&claimed, Then::Continue)).await;
+}
+
+pub async fn a_child_knows_its_parent(store: &dyn Store) {
+    let parent = Parent {
+        session: key(1).session,
+        call_id: "call_x".to_owned(),
+        root: key(7).session,
+        depth: 3,
+    };
+    let created = NewSession {
+        parent: Some(parent.clone()),
+        ..new_session(3)
+    };
+    let created = store.create_sessions(at(0), vec![(created, None)]).await;
+    created.expect("the store answers");
+    accept(store, 0, opening(1, 1)).await;
+    accept(store, 0, child(2, 2, 1, "call_y")).await;
+    accept(store, 0, child(4, 4, 2, "call_z")).await;
+    let read = store.get_session(key(3)).await.expect("the store answers");
+    assert_eq!(read.expect("it exists").parent, Some(parent.clone()));
+    assert_eq!(dumped(store, 3).await.parent, Some(parent));
+    let second = dumped(store, 2).await.parent.expect("it is a child");
+    assert_eq!((second.session, second.depth), (key(1).session, 1));
+    assert_eq!(second.call_id, "call_y");
+    assert_eq!(dumped(store, 1).await.parent, None);
+    assert_eq!(stored(store, 2).await.reports_to.as_deref(), Some("call_y"));
+    assert_eq!(stored(store, 1).await.reports_to, None);
+    assert_eq!(children(store, 1).await, [key(2), key(3)]);
+    assert_eq!(children(store, 2).await, [key(4)]);
+    assert_eq!(children(store, 4).await, []);
+    let foreign = SessionKey {
+        tenant: TenantId(2),
+        ..key(1)
+    };
+    let found = store.list_children(foreign).await;
+    assert_eq!(found.expect("the store answers"), []);
+    let deleted = store.delete_session(at(9), key(2), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    assert_eq!(children(store, 1).await, [key(3)]);
+    assert_eq!(
+        dumped(store, 2).await.parent,
+        None,
+        "it went with the session"
+    );
+}
+
+pub async fn the_end_of_a_child_is_the_result_of_its_call(store: &dyn Store) {
+    let parent = waits_for(store, 1).await;
+    let id = call(&parent, 0, 0);
+    answers_at(store, 30, 2, &id).await;
+    let record = stored(store, 2).await;
+    assert_eq!(
+        call_of(store, &id).await.result,
+        None,
+        "until it is reported"
+    );
+    let reported = one(report(store, 40).await);
+    assert_eq!((reported.send_id, reported.parent), (send(2), key(1)));
+    assert_eq!(
+        reported.ring.expect("the parent goes on").ready_since,
+        time(40)
+    );
+    assert_eq!(reported.owner, None);
+    let found = call_of(store, &id).await;
+    assert_eq!(found.result, Some(child_result(&record)));
+    assert_eq!((found.waits_on, found.settled_at), (None, at(40)));
+    assert_eq!(stored(store, 2).await, record, "the child stays as it is");
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.ready_since, hot.signals), (at(40), SIGNAL_RESULT));
+    assert_eq!(report(store, 50).await, [], "each is reported once");
+    let again = claim(store, 60, 1, 1, 9).await;
+    let step = last_step(store, 1).await;
+    assert_eq!(step.refs.reason.as_deref(), Some("result"));
+    assert_eq!(again.counters.signals, SIGNAL_RESULT);
+}
+
+pub async fn only_the_last_child_wakes_its_parent(store: &dyn Store) {
+    let parent = waits_for(store, 2).await;
+    answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
+    assert_eq!(one(report(store, 31).await).ring, None);
+    answers_at(store, 32, 3, &call(&parent, 0, 1)).await;
+    assert!(one(report(store, 33).await).ring.is_some());
+}
+
+pub async fn a_child_that_failed_is_an_error(store: &dyn Store) {
+    let parent = waits_for(store, 2).await;
+    accept(store, 20, child(2, 2, 1, &call(&parent, 0, 0))).await;
+    let claimed = claim(store, 21, 1, 2, 2).await;
+    let mut item = ending(&claimed, Then::Continue);
+    let failure = Failure::new(Code::LlmAuth, "the key is refused");
+    item.result = SendResult::failed(StopReason::ProviderError, failure);
+    complete(store, 30, item).await;
+    accept(store, 31, child(3, 3, 1, &call(&parent, 0, 1))).await;
+    cancel(store, 32, 3).await;
+    assert_eq!(report(store, 40).await.len(), 2);
+    let failed = call_of(store, &call(&parent, 0, 0)).await.result;
+    let text = "the child ended failed: provider_error: the key is refused";
+    assert_eq!(failed, Some(CallResult::error(Code::ToolFailed, text)));
+    let cancelled = call_of(store, &call(&parent, 0, 1)).await.result;
+    let text = "the child ended cancelled: cancelled";
+    assert_eq!(cancelled, Some(CallResult::error(Code::ToolFailed, text)));
+}
+
+pub async fn a_parent_that_runs_is_told(store: &dyn Store) {
+    let parent = asked(store, vec![CallBegin::Started]).await;
+    answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
+    let reported = one(report(store, 40).await);
+    assert_eq!((reported.ring, reported.owner), (None, Some(boot(1))));
+    assert_eq!(signals(store, 1).await, SIGNAL_RESULT);
+    let found = call_of(store, &call(&parent, 0, 0)).await;
+    assert!(found.result.is_some(), "before it was said to wait");
+}
+
+pub async fn a_child_in_the_background_reaches_the_inbox(store: &dyn Store) {
+    let parent = asked(store, vec![settled()]).await;
+    let id = call(&parent, 0, 0);
+    answers_at(store, 30, 2, &id).await;
+    let reported = one(report(store, 40).await);
+    let expected = ReportOutcome {
+        send_id: send(2),
+        parent: key(1),
+        ring: None,
+        owner: Some(boot(1)),
+    };
+    assert_eq!(reported, expected);
+    let (item_id, content) = child_item(&stored(store, 2).await, &id);
+    let expected = InboxItem {
+        id: item_id,
+        n: 2,
+        kind: ItemKind::Child,
+        mode: OnBusy::Steer,
+        send_id: Some(send(1)),
+        content,
+        fate: Fate::Pending,
+        seq: None,
+        created_at: time(40),
+        settled_at: None,
+    };
+    assert_eq!(inbox(store, 1).await, [expected]);
+    assert_eq!(signals(store, 1).await, SIGNAL_INBOX);
+    let result = call_of(store, &id).await.result;
+    assert_eq!(
+        result,
+        Some(CallResult::text("seen")),
+        "it keeps its result"
+    );
+}
+
+pub async fn news_of_a_child_wake_a_parent_that_waits_for_time(store: &dyn Store) {
+    for (n, on) in [
+        (1, WaitingOn::Retry),
+        (2, WaitingOn::Timer),
+        (3, WaitingOn::Tool),
+    ] {
+        register(store, 1).await;
+        accept(store, 0, opening(n, n)).await;
+        let claimed = claim(store, 10, 1, n, n).await;
+        let begins = vec![settled(), waits(WaitingOn::Tool)];
+        wait_for_calls(store, 12, &claimed, on, begins).await;
+        let sub = 10 + n;
+        accept(store, 20, child(sub, sub, n, &call(&claimed, 0, 0))).await;
+        cancel(store, 21, sub).await;
+        let reported = one(report(store, 30).await);
+        assert_eq!(reported.ring.is_some(), on != WaitingOn::Tool, "{on:?}");
+        let hot = dumped(store, n).await.hot;
+        assert_eq!(hot.ready_since.is_some(), on != WaitingOn::Tool);
+        assert_eq!(hot.signals, SIGNAL_INBOX);
+        assert_eq!(inbox(store, n).await[0].send_id, Some(send(n)));
+    }
+}
+
+pub async fn news_for_a_parent_at_rest_wait_for_its_next_send(store: &dyn Store) {
+    let parent = asked(store, vec![settled()]).await;
+    let mut item = ending(&parent, Then::Continue);
+    item.messages = answers_of(store, &parent, 0).await;
+    item.messages.push(answer("done", 1, &[]));
+    item.usage = vec![usage_row(1, 2)];
+    complete(store, 15, item).await;
+    answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
+    let reported = one(report(store, 40).await);
+    assert_eq!((reported.ring, reported.owner), (None, None));
+    assert_eq!(dumped(store, 1).await.hot.ready_since, None);
+    assert_eq!(inbox(store, 1).await[0].send_id, None);
+    accept(store, 50, sending(3, 1)).await;
+    let claimed = claim(store, 51, 1, 1, 9).await;
+    assert_eq!(claimed.counters.signals, SIGNAL_INBOX);
+    let items = inbox(store, 1).await;
+    let mut told = ending(&claimed, Then::Continue);
+    told.messages
+        .insert(1, NewMessage::user(items[0].content.clone(), 0));
+    told.deliveries = vec![delivery(&items[0].id, 1)];
+    complete(store, 60, told).await;
+    let items = inbox(store, 1).await;
+    assert_eq!((items[0].fate, items[0].seq), (Fate::Delivered, Some(6)));
+    assert_eq!(items[0].send_id, Some(send(3)), "which said it");
+}
+
+pub async fn an_interrupted_call_hears_of_its_child_through_the_inbox(store: &dyn Store) {
+    let parent = waits_for(store, 1).await;
+    delivered(store, 20, item("a", 1, OnBusy::Interrupt)).await;
+    answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
+    assert_eq!(report(store, 40).await.len(), 1);
+    let kinds: Vec<_> = inbox(store, 1).await.iter().map(|i| i.kind).collect();
+    assert_eq!(kinds, [ItemKind::Message, ItemKind::Child]);
+    let result = call_of(store, &call(&parent, 0, 0)).await.result;
+    assert_eq!(result.and_then(|r| r.code), Some(Code::ToolInterrupted));
+}
+
+pub async fn a_second_end_for_a_call_reaches_the_inbox(store: &dyn Store) {
+    let parent = waits_for(store, 1).await;
+    let id = call(&parent, 0, 0);
+    answers_at(store, 30, 2, &id).await;
+    let more = AcceptSend {
+        reports_to: Some(id.clone()),
+        ..sending(3, 2)
+    };
+    accept(store, 31, more).await;
+    let claimed = claim(store, 32, 1, 2, 9).await;
+    complete(store, 33, ending(&claimed, Then::Continue)).await;
+    let sends: Vec<_> = report(store, 40).await.iter().map(|r| r.send_id).collect();
+    assert_eq!(sends, [send(2), send(3)]);
+    let first = stored(store, 2).await;
+    assert_eq!(call_of(store, &id).await.result, Some(child_result(&first)));
+    let (item_id, _) = child_item(&stored(store, 3).await, &id);
+    let ids: Vec<_> = inbox(store, 1).await.into_iter().map(|i| i.id).collect();
+    assert_eq!(ids, [item_id]);
+}
+
+pub async fn the_oldest_ends_are_reported_first(store: &dyn Store) {
+    let parent = waits_for(store, 4).await;
+    for (n, ms) in [(2, 33), (3, 31), (5, 32), (4, 32)] {
+        let place = usize::try_from(n).expect("it is small") - 2;
+        answers_at(store, ms, n, &call(&parent, 0, place)).await;
+    }
+    let some = async |sends: Option<Vec<u128>>, limit| {
+        let named = |n| (TenantId::DEFAULT, send(n));
+        let sends = sends.map(|sends| sends.into_iter().map(named).collect());
+        let reported = store.report_children(at(40), sends, limit).await;
+        let reported = reported.expect("the store answers");
+        reported.iter().map(|r| r.send_id).collect::<Vec<_>>()
+    };
+    assert!(some(Some(Vec::new()), 9).await.is_empty());
+    assert!(some(Some(vec![1, 9]), 9).await.is_empty());
+    assert_eq!(some(Some(vec![5, 1, 9]), 9).await, [send(5)]);
+    assert_eq!(some(None, 2).await, [send(3), send(4)]);
+    assert_eq!(some(None, 2).await, [send(2)]);
+    assert!(some(None, 2).await.is_empty());
+}
+
+pub async fn an_open_send_is_not_reported(store: &dyn Store) {
+    let parent = waits_for(store, 1).await;
+    accept(store, 20, child(2, 2, 1, &call(&parent, 0, 0))).await;
+    assert_eq!(report(store, 21).await, []);
+    let claimed = claim(store, 22, 1, 2, 2).await;
+    assert_eq!(report(store, 23).await, []);
+    let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
+    park(store, 24, item).await;
+    let named = vec![(TenantId::DEFAULT, send(2))];
+    let reported = store.report_children(at(25), Some(named), 9).await;
+    assert_eq!(reported.expect("the store answers"), []);
+    cancel(store, 26, 1).await;
+    assert_eq!(report(store, 27).await, [], "send 1 has no parent");
+}
+
+pub async fn nobody_hears_of_a_child_whose_parent_is_gone(store: &dyn Store) {
+    let parent = waits_for(store, 1).await;
+    answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
+    let deleted = store.delete_session(at(40), key(1), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    let before = store.dump().await.expect("the store answers");
+    assert_eq!(report(store, 50).await, []);
+    assert_eq!(store.dump().await.expect("the store answers"), before);
+}
+
+pub async fn a_parent_hears_of_a_child_that_was_deleted(store: &dyn Store) {
+    let parent = waits_for(store, 1).await;
+    let id = call(&parent, 0, 0);
+    accept(store, 20, child(2, 2, 1, &id)).await;
+    let deleted = store.delete_session(at(30), key(2), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    let reported = one(report(store, 40).await);
+    assert!(reported.ring.is_some(), "it would wait for ever");
+    let record = stored(store, 2).await;
+    assert_eq!(record.status, SendStatus::Cancelled);
+    assert_eq!(
+        call_of(store, &id).await.result,
+        Some(child_result(&record))
+    );
+}
+
+pub async fn a_child_whose_parent_ended_reaches_the_inbox(store: &dyn Store) {
+    let parent = waits_for(store, 1).await;
+    let id = call(&parent, 0, 0);
+    answers_at(store, 30, 2, &id).await;
+    cancel(store, 35, 1).await;
+    let reported = one(report(store, 40).await);
+    assert_eq!((reported.ring, reported.owner), (None, None));
+    let result = call_of(store, &id).await.result;
+    assert_eq!(result.and_then(|r| r.code), Some(Code::ToolCancelled));
+    assert_eq!(inbox(store, 1).await.len(), 1);
+}
+
+pub async fn a_child_may_create_its_session_for_a_parent_of_its_own(store: &dyn Store) {
+    let parent = waits_for(store, 1).await;
+    let outer = call(&parent, 0, 0);
+    accept(store, 20, child(2, 2, 1, &outer)).await;
+    let middle = claim(store, 21, 1, 2, 2).await;
+    wait_for_calls(
+        store,
+        22,
+        &middle,
+        WaitingOn::Agent,
+        vec![waits(WaitingOn::Agent)],
+    )
+    .await;
+    let inner = call(&middle, 0, 0);
+    let mut item = child(3, 3, 2, &inner);
+    if let Target::New(new) = &mut item.target
+        && let Some(parent) = &mut new.parent
+    {
+        (parent.root, parent.depth) = (key(1).session, 2);
+    }
+    accept(store, 30, item).await;
+    let last = claim(store, 31, 1, 3, 3).await;
+    complete(store, 32, ending(&last, Then::Continue)).await;
+    let reported = one(report(store, 40).await);
+    assert_eq!(reported.parent, key(2), "the one that asked");
+    assert!(call_of(store, &inner).await.result.is_some());
+    assert_eq!(call_of(store, &outer).await.result, None);
+    let parent = dumped(store, 3).await.parent.expect("it is a child");
+    assert_eq!((parent.root, parent.depth), (key(1).session, 2));
+}

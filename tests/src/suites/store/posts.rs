@@ -1,0 +1,357 @@
+//! Results and permissions that come from outside.
+
+use mainspring_shared::agent::Priority;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::send::{SendStatus, WaitingOn};
+use mainspring_shared::session::SIGNAL_RESULT;
+use mainspring_shared::store::{
+    CallAnswer, CallBegin, Claimed, ParkUntil, PostOutcome, PostResult, ReadySession, Renewal,
+    Store,
+};
+use mainspring_shared::tool::{Approval, CallResult, CallState};
+
+use super::prelude::*;
+
+fn result(text: &str) -> CallAnswer {
+    CallAnswer::Result(CallResult::text(text))
+}
+
+/// Send 1 waits for the calls of its first round, which begin so.
+async fn parked(store: &dyn Store, on: WaitingOn, begins: Vec<CallBegin>) -> Claimed {
+    let claimed = running(store).await;
+    wait_for_calls(store, 20, &claimed, on, begins).await;
+    claimed
+}
+
+pub async fn a_posted_result_wakes_the_send_that_waits_for_it(store: &dyn Store) {
+    register(store, 1).await;
+    accept(store, 0, with(opening(1, 1), until(9_000))).await;
+    let claimed = claim(store, 10, 1, 1, 1).await;
+    wait_for_calls(
+        store,
+        20,
+        &claimed,
+        WaitingOn::Tool,
+        vec![waits(WaitingOn::Tool)],
+    )
+    .await;
+    let id = call(&claimed, 0, 0);
+    let outcome = post_text(store, 40, 1, &id, "found").await;
+    let ring = ReadySession {
+        key: key(1),
+        pool: "default".to_owned(),
+        priority: Priority::High,
+        ready_since: time(40),
+    };
+    let expected = PostOutcome::Accepted {
+        key: key(1),
+        send_id: send(1),
+        ring: Some(ring),
+        owner: None,
+    };
+    assert_eq!(outcome, expected);
+    let found = call_of(store, &id).await;
+    assert_eq!(found.result, Some(CallResult::text("found")));
+    assert_eq!((found.waits_on, found.settled_at), (None, at(40)));
+    let record = stored(store, 1).await;
+    assert_eq!(
+        (record.status, record.alarm_at),
+        (SendStatus::Waiting, at(9_000))
+    );
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.ready_since, hot.signals), (at(40), SIGNAL_RESULT));
+    assert_eq!(steps(store, 1).await.len(), 3, "an answer is no step");
+    let again = claim(store, 50, 1, 1, 2).await;
+    assert_eq!(again.counters.signals, SIGNAL_RESULT);
+    let step = last_step(store, 1).await;
+    assert_eq!(step.refs.reason.as_deref(), Some("result"));
+    let messages = answers_of(store, &again, 0).await;
+    let mut item = changing(&again, 0, Vec::new());
+    item.messages = messages;
+    let (first_seq, _, counters) = append(store, 60, item).await;
+    assert_eq!((first_seq, counters.signals), (3, SIGNAL_RESULT));
+    assert_eq!(signals(store, 1).await, 0, "the worker has read it");
+}
+
+pub async fn only_the_last_answer_of_a_round_wakes(store: &dyn Store) {
+    let begins = vec![
+        waits(WaitingOn::Tool),
+        settled(),
+        asks(900),
+        CallBegin::Requested,
+    ];
+    let claimed = parked(store, WaitingOn::Human, begins).await;
+    let first = post_text(store, 30, 1, &call(&claimed, 0, 0), "a").await;
+    assert_eq!(told(first), (None, None));
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.ready_since, hot.signals), (None, SIGNAL_RESULT));
+    let last = post(store, 40, 1, &call(&claimed, 0, 2), CallAnswer::Approve).await;
+    let (ring, owner) = told(last);
+    assert_eq!(ring.expect("nothing waits any more").ready_since, time(40));
+    assert_eq!(owner, None);
+}
+
+pub async fn answers_of_one_call_see_those_before_them(store: &dyn Store) {
+    let begins = vec![waits(WaitingOn::Tool), waits(WaitingOn::Human)];
+    let claimed = parked(store, WaitingOn::Tool, begins).await;
+    let item = |place, text| PostResult {
+        key: key(1),
+        call_id: call(&claimed, 0, place),
+        answer: result(text),
+    };
+    let unknown = PostResult {
+        call_id: "call_unknown".to_owned(),
+        ..item(0, "x")
+    };
+    let items = vec![item(1, "b"), item(1, "late"), unknown, item(0, "a")];
+    let outcomes = store.post_results(at(40), items).await;
+    let outcomes = outcomes.expect("the store answers");
+    let [b, late, unknown, a] = &outcomes[..] else {
+        panic!("four outcomes were expected: {outcomes:?}");
+    };
+    assert_eq!(told(b.clone()), (None, None));
+    assert_eq!(late, &PostOutcome::AlreadySettled);
+    assert_eq!(unknown, &PostOutcome::Unknown);
+    assert!(told(a.clone()).0.is_some());
+    let texts = calls_of(store, &claimed, 0).await.into_iter();
+    let texts: Vec<_> = texts.map(|c| c.result.map(|r| r.whole_text())).collect();
+    assert_eq!(texts, [Some("a".to_owned()), Some("b".to_owned())]);
+}
+
+pub async fn the_first_answer_counts(store: &dyn Store) {
+    let claimed = parked(store, WaitingOn::Tool, vec![waits(WaitingOn::Tool)]).await;
+    let id = call(&claimed, 0, 0);
+    post_text(store, 30, 1, &id, "first").await;
+    let before = store.dump().await.expect("the store answers");
+    for answer in [result("second"), CallAnswer::Approve] {
+        let outcome = post(store, 40, 1, &id, answer).await;
+        assert_eq!(outcome, PostOutcome::AlreadySettled);
+    }
+    assert_eq!(store.dump().await.expect("the store answers"), before);
+}
+
+pub async fn a_running_send_is_told_of_a_result(store: &dyn Store) {
+    let claimed = running(store).await;
+    let begins = vec![waits(WaitingOn::Tool), CallBegin::Started];
+    append(store, 20, asking(&claimed, 0, begins)).await;
+    let outcome = post_text(store, 30, 1, &call(&claimed, 0, 0), "found").await;
+    assert_eq!(told(outcome), (None, Some(boot(1))));
+    let renewal = store.renew_boot(at(40), boot(1), millis(TTL), 1).await;
+    let expected = Renewal::Renewed {
+        signals: vec![(key(1), SIGNAL_RESULT)],
+    };
+    assert_eq!(renewal.expect("the store answers"), expected);
+    let changes = vec![settling(call(&claimed, 0, 1), "done")];
+    let (_, _, counters) = append(store, 50, changing(&claimed, 0, changes)).await;
+    assert_eq!(counters.signals, SIGNAL_RESULT);
+    assert_eq!(signals(store, 1).await, 0);
+}
+
+pub async fn a_released_send_hears_of_a_result_when_it_is_claimed(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 20, asking(&claimed, 0, vec![waits(WaitingOn::Tool)])).await;
+    release(store, 25, &claimed).await;
+    let outcome = post_text(store, 30, 1, &call(&claimed, 0, 0), "found").await;
+    assert_eq!(told(outcome), (None, None));
+    let again = claim(store, 40, 1, 1, 2).await;
+    assert_eq!(again.counters.signals, SIGNAL_RESULT);
+}
+
+pub async fn a_send_that_waits_for_something_else_is_not_woken(store: &dyn Store) {
+    register(store, 1).await;
+    for (n, on) in [
+        (1, WaitingOn::Retry),
+        (2, WaitingOn::Recovery),
+        (3, WaitingOn::Timer),
+    ] {
+        accept(store, 0, opening(n, n)).await;
+        let claimed = claim(store, 10, 1, n, n).await;
+        wait_for_calls(store, 20, &claimed, on, vec![waits(WaitingOn::Tool)]).await;
+        let outcome = post_text(store, 30, n, &call(&claimed, 0, 0), "found").await;
+        assert_eq!(told(outcome), (None, None), "{on:?}");
+        let hot = dumped(store, n).await.hot;
+        assert_eq!((hot.ready_since, hot.signals), (None, SIGNAL_RESULT));
+    }
+}
+
+pub async fn a_call_that_waits_for_nothing_outside_takes_no_answer(store: &dyn Store) {
+    let begins = vec![
+        CallBegin::Requested,
+        CallBegin::Started,
+        waits(WaitingOn::Agent),
+        waits(WaitingOn::Run),
+        waits(WaitingOn::Timer),
+    ];
+    let claimed = parked(store, WaitingOn::Agent, begins).await;
+    let before = store.dump().await.expect("the store answers");
+    for place in 0..5 {
+        for answer in [result("x"), CallAnswer::Approve] {
+            let outcome = post(store, 30, 1, &call(&claimed, 0, place), answer).await;
+            assert_eq!(outcome, PostOutcome::NotWaiting, "call {place}");
+        }
+    }
+    assert_eq!(store.dump().await.expect("the store answers"), before);
+}
+
+pub async fn permission_lets_the_worker_run_the_call(store: &dyn Store) {
+    let claimed = parked(store, WaitingOn::Human, vec![asks(900)]).await;
+    let id = call(&claimed, 0, 0);
+    let (ring, _) = told(post(store, 30, 1, &id, CallAnswer::Approve).await);
+    assert_eq!(ring.expect("it can go on").ready_since, time(30));
+    let found = call_of(store, &id).await;
+    assert_eq!(found.approval, Approval::Given);
+    assert_eq!((found.waits_on, found.deadline_at), (None, None));
+    assert_eq!(found.state(), CallState::Requested);
+    for answer in [CallAnswer::Approve, result("no")] {
+        let again = post(store, 40, 1, &id, answer).await;
+        assert_eq!(again, PostOutcome::NotWaiting, "it is the worker's now");
+    }
+}
+
+pub async fn a_result_refuses_permission(store: &dyn Store) {
+    let claimed = parked(store, WaitingOn::Human, vec![asks(900)]).await;
+    let id = call(&claimed, 0, 0);
+    let refusal = CallResult::error(Code::ToolDenied, "not on a Sunday");
+    let answer = CallAnswer::Result(refusal.clone());
+    let (ring, _) = told(post(store, 30, 1, &id, answer).await);
+    assert!(ring.is_some());
+    let found = call_of(store, &id).await;
+    assert_eq!(found.approval, Approval::Asked);
+    assert_eq!((found.result, found.settled_at), (Some(refusal), at(30)));
+}
+
+pub async fn permission_is_only_for_those_who_ask(store: &dyn Store) {
+    let begins = vec![waits(WaitingOn::Human), waits(WaitingOn::Tool)];
+    let claimed = parked(store, WaitingOn::Human, begins).await;
+    for place in 0..2 {
+        let id = call(&claimed, 0, place);
+        let outcome = post(store, 30, 1, &id, CallAnswer::Approve).await;
+        assert_eq!(outcome, PostOutcome::NotWaiting);
+        assert_eq!(call_of(store, &id).await.approval, Approval::None);
+    }
+}
+
+pub async fn calls_of_others_are_unknown(store: &dyn Store) {
+    let claimed = parked(store, WaitingOn::Tool, vec![waits(WaitingOn::Tool)]).await;
+    accept(store, 25, opening(2, 2)).await;
+    let id = call(&claimed, 0, 0);
+    let before = store.dump().await.expect("the store answers");
+    for session in [2, 9] {
+        let outcome = post_text(store, 30, session, &id, "x").await;
+        assert_eq!(outcome, PostOutcome::Unknown, "session {session}");
+    }
+    assert_eq!(post_text(store, 30, 1, "", "x").await, PostOutcome::Unknown);
+    let foreign = PostResult {
+        key: SessionKey {
+            tenant: TenantId(2),
+            ..key(1)
+        },
+        call_id: id.clone(),
+        answer: result("x"),
+    };
+    let outcomes = store.post_results(at(30), vec![foreign]).await;
+    assert_eq!(outcomes.expect("the store answers"), [PostOutcome::Unknown]);
+    assert_eq!(store.dump().await.expect("the store answers"), before);
+    let deleted = store.delete_session(at(40), key(1), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    let outcome = post_text(store, 50, 1, &id, "x").await;
+    assert_eq!(outcome, PostOutcome::Unknown, "it went with its session");
+}
+
+/// Sessions 1, 2 and 3, each a child of the one before. The last one waits for two tools.
+async fn family(store: &dyn Store) -> Claimed {
+    let top = running(store).await;
+    let begins = vec![waits(WaitingOn::Agent), waits(WaitingOn::Tool)];
+    wait_for_calls(store, 20, &top, WaitingOn::Agent, begins).await;
+    accept(store, 30, child(2, 2, 1, &call(&top, 0, 0))).await;
+    let middle = claim(store, 31, 1, 2, 2).await;
+    wait_for_calls(
+        store,
+        32,
+        &middle,
+        WaitingOn::Agent,
+        vec![waits(WaitingOn::Agent)],
+    )
+    .await;
+    accept(store, 40, child(3, 3, 2, &call(&middle, 0, 0))).await;
+    let last = claim(store, 41, 1, 3, 3).await;
+    let begins = vec![waits(WaitingOn::Tool), waits(WaitingOn::Tool)];
+    wait_for_calls(store, 42, &last, WaitingOn::Tool, begins).await;
+    last
+}
+
+pub async fn an_ancestor_may_answer(store: &dyn Store) {
+    let last = family(store).await;
+    let middle = post_text(store, 50, 2, &call(&last, 0, 0), "from the middle").await;
+    assert_eq!(told(middle), (None, None));
+    let top = post_text(store, 51, 1, &call(&last, 0, 1), "from the top").await;
+    let PostOutcome::Accepted {
+        key: asked,
+        send_id,
+        ring,
+        ..
+    } = top
+    else {
+        panic!("an accepted answer was expected: {top:?}");
+    };
+    assert_eq!(
+        (asked, send_id),
+        (key(3), send(3)),
+        "the session that asked"
+    );
+    assert_eq!(ring.expect("nothing waits any more").key, key(3));
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!(
+        (hot.ready_since, hot.signals),
+        (None, 0),
+        "the top still waits"
+    );
+}
+
+pub async fn nobody_answers_for_a_session_above(store: &dyn Store) {
+    family(store).await;
+    let of_the_top = mainspring_shared::tool::call_id(send(1), 0, 1);
+    for session in [2, 3] {
+        let outcome = post_text(store, 50, session, &of_the_top, "x").await;
+        assert_eq!(outcome, PostOutcome::Unknown);
+    }
+    assert!(
+        told(post_text(store, 50, 1, &of_the_top, "x").await)
+            .0
+            .is_none()
+    );
+}
+
+pub async fn a_deleted_session_answers_for_nobody(store: &dyn Store) {
+    let last = family(store).await;
+    let deleted = store.delete_session(at(45), key(2), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    for session in [1, 2] {
+        let outcome = post_text(store, 50, session, &call(&last, 0, 0), "x").await;
+        assert_eq!(outcome, PostOutcome::Unknown, "session {session}");
+    }
+    told(post_text(store, 51, 3, &call(&last, 0, 0), "x").await);
+}
+
+pub async fn a_call_that_ended_with_its_send_is_settled(store: &dyn Store) {
+    let claimed = parked(store, WaitingOn::Tool, vec![waits(WaitingOn::Tool)]).await;
+    cancel(store, 30, 1).await;
+    let outcome = post_text(store, 40, 1, &call(&claimed, 0, 0), "late").await;
+    assert_eq!(outcome, PostOutcome::AlreadySettled);
+    assert_eq!(signals(store, 1).await, 0);
+}
+
+pub async fn an_answer_that_came_before_the_park_wakes_at_once(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 20, asking(&claimed, 0, vec![waits(WaitingOn::Tool)])).await;
+    post_text(store, 30, 1, &call(&claimed, 0, 0), "quick").await;
+    let mut item = waiting(&claimed, WaitingOn::Tool, ParkUntil::Asked);
+    item.unless = SIGNAL_RESULT;
+    let outcome = park(store, 40, item).await;
+    let expected = mainspring_shared::store::ParkOutcome::Woken {
+        signals: SIGNAL_RESULT,
+    };
+    assert_eq!(outcome, expected);
+    assert_eq!(stored(store, 1).await.status, SendStatus::Running);
+}

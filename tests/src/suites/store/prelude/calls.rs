@@ -1,0 +1,291 @@
+//! What cases about calls, the inbox and children are made of.
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{BootId, SendId, TenantId};
+use mainspring_shared::inbox::{InboxItem, ItemKind};
+use mainspring_shared::message::{ContentPart, NewMessage};
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::{
+    AcceptSend, AppendRound, CallAnswer, CallBegin, CallChange, CallStep, Claimed, DeliverItem,
+    DeliverOutcome, Delivery, NewCall, NewSession, Parent, ParkOutcome, ParkUntil, PostOutcome,
+    PostResult, ReadInbox, ReadySession, ReportOutcome, Store, Target,
+};
+use mainspring_shared::tool::{CallRecord, CallResult, Repeat, answers, call_id};
+use serde_json::json;
+
+use super::{
+    SCHEDULER, answer, append, at, boot, key, millis, new_session, one, park, round_ref, sending,
+    totals, usage_row, waiting,
+};
+
+/// The id of a call of a claimed send.
+pub fn call(claimed: &Claimed, round: i32, place: usize) -> String {
+    call_id(claimed.send.record.id, round, place)
+}
+
+/// How a call begins that is settled at once.
+pub fn settled() -> CallBegin {
+    CallBegin::Settled(CallResult::text("seen"))
+}
+
+/// How a call begins that waits for someone outside, without an end.
+pub fn waits(on: WaitingOn) -> CallBegin {
+    CallBegin::Waits {
+        on,
+        approval: false,
+        deadline: None,
+    }
+}
+
+/// How a call begins that waits for permission, at most this long.
+pub fn asks(ms: i64) -> CallBegin {
+    CallBegin::Waits {
+        on: WaitingOn::Human,
+        approval: true,
+        deadline: Some(millis(ms)),
+    }
+}
+
+/// The row of a call.
+pub fn new_call(claimed: &Claimed, round: i32, place: i32, begins: CallBegin) -> NewCall {
+    let call_id = call(claimed, round, place.unsigned_abs() as usize);
+    NewCall {
+        arguments: json!({ "at": call_id }),
+        call_id,
+        round,
+        place,
+        name: "look".to_owned(),
+        repeat: Repeat::Keyed,
+        begins,
+    }
+}
+
+/// The round `index` of a claimed send, whose calls begin so and have no answers yet.
+pub fn asking(claimed: &Claimed, index: i32, begins: Vec<CallBegin>) -> AppendRound {
+    let ids: Vec<_> = (0..begins.len()).map(|n| call(claimed, index, n)).collect();
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+    let mut messages = Vec::new();
+    if index == 0 {
+        let input = claimed.send.record.input.clone();
+        messages.push(NewMessage::user(input, 0));
+    }
+    messages.push(answer("let me look", index, &ids));
+    let calls = (0..).zip(begins);
+    AppendRound {
+        key: claimed.key,
+        lease: claimed.lease,
+        send_id: claimed.send.record.id,
+        messages,
+        calls: calls
+            .map(|(place, begins)| new_call(claimed, index, place, begins))
+            .collect(),
+        changes: Vec::new(),
+        deliveries: Vec::new(),
+        usage: vec![usage_row(index, index + 1)],
+        round: Some(round_ref(index)),
+        totals: totals(index + 1),
+    }
+}
+
+/// What became of the calls of the round `index`, without a round of its own.
+pub fn changing(claimed: &Claimed, index: i32, changes: Vec<CallChange>) -> AppendRound {
+    AppendRound {
+        messages: Vec::new(),
+        calls: Vec::new(),
+        changes,
+        usage: Vec::new(),
+        round: None,
+        ..asking(claimed, index, Vec::new())
+    }
+}
+
+/// What happens to a call.
+pub fn change(call_id: impl Into<String>, change: CallStep) -> CallChange {
+    CallChange {
+        call_id: call_id.into(),
+        change,
+    }
+}
+
+/// A call gets this result.
+pub fn settling(call_id: impl Into<String>, text: &str) -> CallChange {
+    change(call_id, CallStep::Settled(CallResult::text(text)))
+}
+
+/// The item that the message at this index says.
+pub fn delivery(item_id: &str, message: u32) -> Delivery {
+    Delivery {
+        item_id: item_id.to_owned(),
+        message,
+    }
+}
+
+/// The n-th send of a parent's call, in a session of its own, which is a child.
+pub fn child(n: u128, session: u128, parent: u128, call_id: &str) -> AcceptSend {
+    AcceptSend {
+        target: Target::New(Box::new(NewSession {
+            parent: Some(Parent {
+                session: key(parent).session,
+                call_id: call_id.to_owned(),
+                root: key(parent).session,
+                depth: 1,
+            }),
+            ..new_session(session)
+        })),
+        reports_to: Some(call_id.to_owned()),
+        ..sending(n, session)
+    }
+}
+
+/// What an item says.
+pub fn news(item_id: &str) -> Vec<ContentPart> {
+    vec![ContentPart::text(format!("news of {item_id}"))]
+}
+
+/// Words for a busy session.
+pub fn item(item_id: &str, session: u128, mode: OnBusy) -> DeliverItem {
+    DeliverItem {
+        key: key(session),
+        item_id: item_id.to_owned(),
+        kind: ItemKind::Message,
+        mode,
+        content: news(item_id),
+        idempotency: None,
+        items_max: 100,
+    }
+}
+
+// Steps that must succeed -----------------------------------------------------------------------
+
+/// Stores a round whose calls begin so at `ms`, and parks its send a millisecond later.
+pub async fn wait_for_calls(
+    store: &dyn Store,
+    ms: i64,
+    claimed: &Claimed,
+    on: WaitingOn,
+    begins: Vec<CallBegin>,
+) {
+    append(store, ms, asking(claimed, 0, begins)).await;
+    let mut item = waiting(claimed, on, ParkUntil::Asked);
+    item.totals = totals(1);
+    let parked = park(store, ms + 1, item).await;
+    assert!(matches!(parked, ParkOutcome::Parked { .. }), "{parked:?}");
+}
+
+/// Posts one answer in a session's name.
+pub async fn post(
+    store: &dyn Store,
+    ms: i64,
+    session: u128,
+    call_id: &str,
+    answer: CallAnswer,
+) -> PostOutcome {
+    let item = PostResult {
+        key: key(session),
+        call_id: call_id.to_owned(),
+        answer,
+    };
+    let outcomes = store.post_results(at(ms), vec![item]).await;
+    one(outcomes.expect("the store answers"))
+}
+
+/// Posts a result in a session's name.
+pub async fn post_text(
+    store: &dyn Store,
+    ms: i64,
+    session: u128,
+    call_id: &str,
+    text: &str,
+) -> PostOutcome {
+    let answer = CallAnswer::Result(CallResult::text(text));
+    post(store, ms, session, call_id, answer).await
+}
+
+/// Who is to hear of an accepted answer.
+pub fn told(outcome: PostOutcome) -> (Option<ReadySession>, Option<BootId>) {
+    match outcome {
+        PostOutcome::Accepted { ring, owner, .. } => (ring, owner),
+        other => panic!("an accepted answer was expected: {other:?}"),
+    }
+}
+
+/// Brings words to a session.
+pub async fn deliver(store: &dyn Store, ms: i64, item: DeliverItem) -> DeliverOutcome {
+    let outcomes = store.deliver_items(at(ms), boot(SCHEDULER), vec![item]);
+    one(outcomes.await.expect("the store answers"))
+}
+
+/// Words that were taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    /// The send that absorbs them.
+    pub send_id: SendId,
+    /// The item.
+    pub item: InboxItem,
+    /// Who is to ring.
+    pub ring: Option<ReadySession>,
+    /// Who is to be told.
+    pub owner: Option<BootId>,
+}
+
+/// Brings words to a session that takes them.
+pub async fn delivered(store: &dyn Store, ms: i64, item: DeliverItem) -> Taken {
+    match deliver(store, ms, item).await {
+        DeliverOutcome::Accepted {
+            send_id,
+            item,
+            ring,
+            owner,
+        } => Taken {
+            send_id,
+            item: *item,
+            ring,
+            owner,
+        },
+        other => panic!("words were expected to be taken: {other:?}"),
+    }
+}
+
+/// Reports the children that ended.
+pub async fn report(store: &dyn Store, ms: i64) -> Vec<ReportOutcome> {
+    let reported = store.report_children(at(ms), None, 100).await;
+    reported.expect("the store answers")
+}
+
+// What is stored --------------------------------------------------------------------------------
+
+/// A call of the default tenant.
+pub async fn call_of(store: &dyn Store, call_id: &str) -> CallRecord {
+    let ids = vec![(TenantId::DEFAULT, call_id.to_owned())];
+    let found = store.get_calls(ids).await.expect("the store answers");
+    one(found).expect("the call exists")
+}
+
+/// The calls of a round.
+pub async fn calls_of(store: &dyn Store, claimed: &Claimed, round: i32) -> Vec<CallRecord> {
+    let id = claimed.send.record.id;
+    let calls = store.read_round(claimed.key, id, round).await;
+    calls.expect("the store answers")
+}
+
+/// The messages that answer a round, every call of which is settled.
+pub async fn answers_of(store: &dyn Store, claimed: &Claimed, round: i32) -> Vec<NewMessage> {
+    let calls = calls_of(store, claimed, round).await;
+    answers(&calls).expect("every call is settled")
+}
+
+/// The inbox of a session.
+pub async fn inbox(store: &dyn Store, session: u128) -> Vec<InboxItem> {
+    let query = ReadInbox {
+        key: key(session),
+        pending: false,
+        after: 0,
+        limit: 1_000,
+    };
+    store.read_inbox(query).await.expect("the store answers")
+}
+
+/// The raised signals of a session.
+pub async fn signals(store: &dyn Store, session: u128) -> i32 {
+    super::dumped(store, session).await.hot.signals
+}
