@@ -189,12 +189,12 @@ pub async fn a_child_in_the_background_reaches_the_inbox(store: &dyn Store) {
 }
 
 pub async fn news_of_a_child_wake_a_parent_that_waits_for_time(store: &dyn Store) {
+    register(store, 1).await;
     for (n, on) in [
         (1, WaitingOn::Retry),
         (2, WaitingOn::Timer),
         (3, WaitingOn::Tool),
     ] {
-        register(store, 1).await;
         accept(store, 0, opening(n, n)).await;
         let claimed = claim(store, 10, 1, n, n).await;
         let begins = vec![settled(), waits(WaitingOn::Tool)];

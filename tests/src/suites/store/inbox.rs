@@ -111,10 +111,10 @@ pub async fn places_are_drawn_with_those_of_sends(store: &dyn Store) {
 }
 
 pub async fn words_wake_a_send_that_waits_for_time(store: &dyn Store) {
+    register(store, 1).await;
     for on in [WaitingOn::Retry, WaitingOn::Timer] {
         for mode in [OnBusy::Steer, OnBusy::Interrupt] {
             let n = 1 + 2 * u128::from(on == WaitingOn::Timer) + u128::from(mode == OnBusy::Steer);
-            register(store, 1).await;
             accept(store, 0, with(opening(n, n), until(9_000))).await;
             let claimed = claim(store, 10, 1, n, n).await;
             let park_item = waiting(&claimed, on, ParkUntil::After(millis(5_000)));
