@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mainspring_runtime::Group;
 use mainspring_shared::bus::{Bus, StepNotice, Topic};
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::store::{AcceptOutcome, AcceptSend};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -125,5 +126,14 @@ pub(crate) fn publish_steps(bus: &dyn Bus, notices: &[StepNotice]) {
     match serde_json::to_vec(notices) {
         Ok(json) => bus.publish(Topic::Steps, Bytes::from(json)),
         Err(error) => tracing::error!(error = %error, "notices could not be written"),
+    }
+}
+
+/// Tells the workers that something about this session concerns whoever runs it: these signals, or
+/// what the database says when there are none.
+pub(crate) fn signal(app: &App, key: SessionKey, signals: i32) {
+    match serde_json::to_vec(&[(key, signals)]) {
+        Ok(json) => app.bus.publish(Topic::Signals, Bytes::from(json)),
+        Err(error) => tracing::error!(error = %error, "a signal could not be written"),
     }
 }

@@ -32,6 +32,9 @@ pub struct AgentSpec {
     /// Tools on offer: presets and names of tools that the workers have, and tools declared here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolEntry>,
+    /// Narrows the tools to those with these names: a child gets no more than its parent has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
     /// Model calls that one send may make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,

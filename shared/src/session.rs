@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::agent::AgentSpec;
 use crate::id::{SessionId, SessionKey};
+use crate::store::Parent;
 use crate::time::Timestamp;
 
 /// Where a session stands. Derived from its hot row and its sends, never stored.
@@ -123,6 +124,8 @@ pub struct SessionRecord {
     pub metadata: Map<String, Value>,
     /// Messages in the transcript.
     pub messages: i64,
+    /// Whose child it is.
+    pub parent: Option<Parent>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its agent, metadata or lifecycle last changed.
@@ -146,6 +149,9 @@ pub struct SessionView {
     pub metadata: Map<String, Value>,
     /// Messages in the transcript.
     pub messages: i64,
+    /// The session that created it as its child.
+    #[schema(value_type = Option<String>)]
+    pub parent_id: Option<SessionId>,
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -163,6 +169,7 @@ impl From<SessionRecord> for SessionView {
             agent_version: record.agent_version,
             metadata: record.metadata,
             messages: record.messages,
+            parent_id: record.parent.map(|parent| parent.session),
             created_at: record.created_at,
             updated_at: record.updated_at,
         }

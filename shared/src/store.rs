@@ -12,6 +12,7 @@ mod reads;
 mod sends;
 mod sessions;
 mod sweeps;
+mod tree;
 
 use std::fmt;
 use std::time::Duration;
@@ -45,6 +46,7 @@ pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, RefuseReason, Target,
 };
 pub use sessions::{CreateOutcome, DeleteOutcome, NewSession, SessionPatch, UpdateOutcome};
+pub use tree::cancel_below;
 pub use sweeps::{AlarmSweep, ReadySession, SweepReady, Swept};
 
 /// A failure of the database, as the rest of the system sees it.

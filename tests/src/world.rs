@@ -393,6 +393,8 @@ async fn sweep(
             .sweep_alarms(None, boot, 100)
             .await
             .expect("never fails");
+        let reported = store.report_children(None, None, 100).await;
+        let reported = reported.expect("never fails");
         let query = SweepReady {
             pool: None,
             older_than_ms: 1000,
@@ -400,7 +402,8 @@ async fn sweep(
             limit: 1000,
         };
         let swept = store.sweep_ready(None, query).await.expect("never fails");
-        for ready in alarms.ring.into_iter().chain(swept.sessions) {
+        let told = reported.into_iter().filter_map(|told| told.ring);
+        for ready in alarms.ring.into_iter().chain(told).chain(swept.sessions) {
             let lane = Lane {
                 pool: ready.pool,
                 priority: Priority::High,

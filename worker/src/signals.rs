@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use mainspring_shared::bus::{Notice, Topic};
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT};
 
-use crate::Kernel;
+use crate::{Kernel, Parts};
 
 /// Listens until the worker has nothing left to do.
 pub(crate) async fn listen(kernel: Arc<Kernel>) {
@@ -71,5 +72,13 @@ async fn look(kernel: &Kernel, key: SessionKey) {
         Ok(Some(_)) => {}
         Ok(None) => control.reach.lost.cancel(),
         Err(error) => tracing::debug!(%error, "a signal's reason could not be read"),
+    }
+}
+
+/// Tells whichever worker runs a session of its signals.
+pub(crate) fn publish(parts: &Parts, key: SessionKey, signals: i32) {
+    match serde_json::to_vec(&[(key, signals)]) {
+        Ok(json) => parts.bus.publish(Topic::Signals, Bytes::from(json)),
+        Err(error) => tracing::error!(%error, "a signal cannot be written as JSON"),
     }
 }

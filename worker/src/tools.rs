@@ -10,7 +10,10 @@ use serde_json::json;
 use crate::tool::{Offer, ToolSpec, outside as outside_offer};
 
 /// Names of tools that are done outside, which no other tool may have.
-pub(crate) const RESERVED: &[&str] = &[ASK_PERSON];
+pub(crate) const RESERVED: &[&str] = &[ASK_PERSON, SPAWN_AGENT];
+
+/// Hands a task to another agent.
+pub(crate) const SPAWN_AGENT: &str = "spawn_agent";
 
 /// Asks whoever works with the agent.
 const ASK_PERSON: &str = "ask_person";
@@ -27,15 +30,48 @@ pub(crate) fn preset(name: &str) -> Option<&'static [&'static str]> {
 
 /// A built-in tool that is done outside.
 pub(crate) fn outside(name: &str) -> Option<Option<Offer>> {
-    (name == ASK_PERSON).then(ask_person)
+    match name {
+        ASK_PERSON => Some(ask_person()),
+        SPAWN_AGENT => Some(spawn_agent()),
+        _ => None,
+    }
+}
+
+fn spawn_agent() -> Option<Offer> {
+    let spec = ToolSpec {
+        name: SPAWN_AGENT.into(),
+        description: "Hands a task to another agent that works with the tools you name (all of yours \
+                      unless you name some) and answers with its result. Say all it has to know: it \
+                      sees nothing of this conversation. With `background` you get a receipt at once \
+                      and are told the result later; with `session_id` an agent that you made before \
+                      goes on with a further task."
+            .into(),
+        parameters: json!({
+            "type": "object",
+            "required": ["task"],
+            "additionalProperties": false,
+            "properties": {
+                "task": {"type": "string", "minLength": 1},
+                "name": {"type": "string", "minLength": 1, "maxLength": 64},
+                "system_prompt": {"type": "string", "minLength": 1},
+                "tools": {"type": "array", "items": {"type": "string"}},
+                "max_rounds": {"type": "integer", "minimum": 1, "maximum": 50},
+                "model": {"type": "string", "minLength": 1},
+                "background": {"type": "boolean"},
+                "session_id": {"type": "string"},
+            },
+        }),
+    };
+    outside_offer(spec, WaitingOn::Agent, None, false)
 }
 
 fn ask_person() -> Option<Offer> {
     let spec = ToolSpec {
         name: ASK_PERSON.into(),
-        description: "Asks the person you work for and waits for the answer, however long it takes. \
+        description:
+            "Asks the person you work for and waits for the answer, however long it takes. \
                       Ask only what you cannot find out yourself."
-            .into(),
+                .into(),
         parameters: json!({
             "type": "object",
             "required": ["question"],

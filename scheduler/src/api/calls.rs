@@ -19,8 +19,8 @@ use serde_json::Value;
 use super::extract::{Params, SessionPath, json_body, parse};
 use super::problem::Problem;
 use super::respond;
-use super::sessions::signal;
 use super::validate::Checks;
+use crate::accept::signal;
 use crate::app::App;
 
 /// Results of one request.

@@ -21,7 +21,7 @@ use super::extract::{Params, SessionPath, parameter};
 use super::problem::Problem;
 use super::respond::{self, List};
 use super::sends::watched;
-use super::sessions::signal;
+use crate::accept::signal;
 use crate::app::App;
 
 /// Undelivered items that one session may have: a conversation, not a feed.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::problem::Problem;
-use super::{batch, operations, problem, respond, validate};
+use super::{batch, calls, operations, problem, respond, validate};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -18,12 +18,15 @@ use super::{batch, operations, problem, respond, validate};
         description = "Durable, distributed work of LLM agents: sessions, sends and their events.",
     ),
     components(schemas(
+        mainspring_shared::inbox::InboxItem,
         mainspring_shared::message::Message,
         mainspring_shared::send::SendView,
         mainspring_shared::session::SessionView,
         mainspring_shared::store::QueueStats,
         mainspring_shared::store::ScalingStats,
         batch::ResultsShape,
+        calls::PostedResults,
+        calls::ResultsBody,
         operations::PoolView,
         operations::WorkerView,
         problem::ProblemDocument,
@@ -73,6 +76,7 @@ const PARAMETERS: &[(&str, &str, &str)] = &[
         "How long to wait for the end, such as `30s`.",
     ),
     ("status", "query", "Only those with this status."),
+    ("fate", "query", "`pending`: only what was not delivered yet."),
     ("agent", "query", "Only those whose agent has this name."),
     (
         "metadata",
@@ -118,6 +122,12 @@ const OPERATIONS: &[Operation] = &[
         takes: &["wait", "Idempotency-Key"], body: Some("SendBody"), answers: &[200, 202], holds: Holds::One("SendView") },
     Operation { method: "get", path: "/v1/sessions/{id}/events", id: "streamSession", says: "The session's events, for ever",
         takes: &["after", "Last-Event-ID"], body: None, answers: &[200], holds: Holds::Events },
+    Operation { method: "post", path: "/v1/sessions/{id}/tool-results", id: "postToolResults", says: "Answers external tools, and people's questions and permissions; the first answer counts",
+        takes: &[], body: Some("ResultsBody"), answers: &[200], holds: Holds::One("PostedResults") },
+    Operation { method: "get", path: "/v1/sessions/{id}/calls/{call_id}/output", id: "getCallOutput", says: "The whole output of a tool call",
+        takes: &[], body: None, answers: &[200], holds: Holds::Text },
+    Operation { method: "get", path: "/v1/sessions/{id}/inbox", id: "listInbox", says: "What reached the session while it worked, and what became of it",
+        takes: &["limit", "cursor", "fate"], body: None, answers: &[200], holds: Holds::Many("InboxItem") },
     Operation { method: "post", path: "/v1/sessions/{id}/resume", id: "resumeSession", says: "Lets a send that waits for recovery go on",
         takes: &[], body: None, answers: &[202], holds: Holds::One("SendView") },
     Operation { method: "post", path: "/v1/sessions/{id}/abort", id: "abortSession", says: "Ends a send that waits for recovery",

@@ -13,6 +13,7 @@ use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendStatus, SendView};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, ListSends, Target,
+    cancel_below,
 };
 use mainspring_shared::usage::Usage;
 
@@ -22,9 +23,9 @@ use super::extract::{
 use super::{deliver, idempotency};
 use super::problem::Problem;
 use super::respond::{self, List};
-use super::sessions::{new_session, signal};
+use super::sessions::new_session;
 use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
-use crate::accept::publish_steps;
+use crate::accept::{publish_steps, signal};
 use crate::app::App;
 use crate::watch::{Watching, wait_for};
 
@@ -303,6 +304,7 @@ pub(super) async fn cancel_one(
                 settled: true,
             };
             publish_steps(app.bus.as_ref(), &[notice]);
+            end_below(app, send.key, id).await?;
             answer(*send)
         }
         Some(CancelOutcome::Signalled { send, .. }) => {
@@ -324,4 +326,26 @@ pub(super) async fn cancel_one(
         Some(CancelOutcome::NotFound) => Err(Problem::send_not_found()),
         None => Err(Problem::internal()),
     }
+}
+
+/// Ends what works for a send that ended without a worker.
+pub(super) async fn end_below(app: &App, key: SessionKey, send: SendId) -> Result<(), Problem> {
+    let below = cancel_below(app.store.as_ref(), app.boot_id()?, key, send);
+    for outcome in below.await? {
+        match outcome {
+            CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
+            CancelOutcome::Cancelled { send, step, ring } => {
+                app.ringer.ring(ring);
+                let notice = StepNotice {
+                    key: send.key,
+                    send: send.id,
+                    n: step,
+                    settled: true,
+                };
+                publish_steps(app.bus.as_ref(), &[notice]);
+            }
+            CancelOutcome::AlreadyFinal(_) | CancelOutcome::NotFound => {}
+        }
+    }
+    Ok(())
 }

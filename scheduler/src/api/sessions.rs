@@ -6,8 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use mainspring_shared::bus::{StepNotice, Topic};
+use mainspring_shared::bus::StepNotice;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::{SendStatus, SendView, WaitingOn};
@@ -22,7 +21,7 @@ use super::problem::Problem;
 use super::respond::{self, List};
 use super::validate::{Checks, NewSessionBody, SessionChangeBody};
 use super::{idempotency, sends};
-use crate::accept::publish_steps;
+use crate::accept::{publish_steps, signal};
 use crate::app::App;
 
 /// `POST /v1/sessions`
@@ -191,6 +190,21 @@ pub(super) async fn remove(
 ) -> Result<Response, Problem> {
     params.finish()?;
     no_body(&app, &headers, body).await?;
+    if !erase(&app, key).await? {
+        return Err(Problem::session_not_found());
+    }
+    // From the top down, so that nothing new is begun below what is gone. One that is left behind by
+    // a crash in between is deleted by its own id.
+    let mut below = app.store.list_children(key).await?;
+    while let Some(child) = below.pop() {
+        below.extend(app.store.list_children(child).await?);
+        erase(&app, child).await?;
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Deletes one session; false when there is none.
+async fn erase(app: &App, key: SessionKey) -> Result<bool, Problem> {
     match app.store.delete_session(None, key, app.boot_id()?).await? {
         DeleteOutcome::Deleted {
             cancelled,
@@ -198,7 +212,7 @@ pub(super) async fn remove(
             last_step,
         } => {
             if owner.is_some() {
-                signal(&app, key, 0);
+                signal(app, key, 0);
             }
             let ended = |send: SendId| StepNotice {
                 key,
@@ -210,18 +224,9 @@ pub(super) async fn remove(
                 app.bus.as_ref(),
                 &cancelled.into_iter().map(ended).collect::<Vec<_>>(),
             );
-            Ok(StatusCode::NO_CONTENT.into_response())
+            Ok(true)
         }
-        DeleteOutcome::NotFound => Err(Problem::session_not_found()),
-    }
-}
-
-/// Tells the workers that something about this session concerns whoever runs it: these signals, or
-/// what the database says when there are none.
-pub(super) fn signal(app: &App, key: SessionKey, signals: i32) {
-    match serde_json::to_vec(&[(key, signals)]) {
-        Ok(json) => app.bus.publish(Topic::Signals, Bytes::from(json)),
-        Err(error) => tracing::error!(error = %error, "a signal could not be written"),
+        DeleteOutcome::NotFound => Ok(false),
     }
 }
 

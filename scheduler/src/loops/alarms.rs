@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use mainspring_shared::bus::StepNotice;
+use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store;
 
 use super::{Health, pause};
-use crate::accept::publish_steps;
+use crate::accept::{publish_steps, signal};
 use crate::app::App;
 use crate::metrics::ALARMS;
 
@@ -51,6 +52,10 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
         })
         .collect();
     publish_steps(app.bus.as_ref(), &notices);
+    let reported = report(app).await?;
+    if reported >= LIMIT as usize {
+        return Ok(PAUSE_MIN);
+    }
     if swept.served >= LIMIT {
         return Ok(PAUSE_MIN);
     }
@@ -58,4 +63,17 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
     Ok(until
         .unwrap_or(Duration::MAX)
         .clamp(PAUSE_MIN, app.config.alarm_interval.max(PAUSE_MIN)))
+}
+
+/// Tells parents of children whose worker died before it could.
+async fn report(app: &App) -> Result<usize, store::Error> {
+    let reported = app.store.report_children(None, None, LIMIT).await?;
+    let count = reported.len();
+    for outcome in reported {
+        app.ringer.ring(outcome.ring);
+        if outcome.owner.is_some() {
+            signal(app, outcome.parent, SIGNAL_INBOX);
+        }
+    }
+    Ok(count)
 }

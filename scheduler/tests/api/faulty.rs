@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -13,11 +14,13 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, Dump, Error, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
-    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
-    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ListSends,
+    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallRecord;
 
 /// Passes everything on, unless it is away.
 #[derive(Debug)]
@@ -74,6 +77,11 @@ pass_on! {
     accept_sends(at: At, boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;
     cancel_sends(at: At, boot: BootId, items: Vec<(TenantId, SendId)>) -> Vec<CancelOutcome>;
     resume_recovery(at: At, boot: BootId, key: SessionKey) -> Option<SendId>;
+    deliver_items(at: At, boot: BootId, items: Vec<DeliverItem>) -> Vec<DeliverOutcome>;
+    post_results(at: At, items: Vec<PostResult>) -> Vec<PostOutcome>;
+    report_children(
+        at: At, sends: Option<Vec<(TenantId, SendId)>>, limit: u32
+    ) -> Vec<ReportOutcome>;
     claim_sessions(at: At, boot: BootId, items: Vec<ClaimSession>) -> Vec<ClaimOutcome>;
     append_rounds(at: At, items: Vec<AppendRound>) -> Vec<AppendOutcome>;
     complete_sends(at: At, items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
@@ -86,6 +94,10 @@ pass_on! {
     get_session(key: SessionKey) -> Option<SessionRecord>;
     list_sessions(query: ListSessions) -> Page<SessionRecord>;
     list_sends(query: ListSends) -> Page<SendRecord>;
+    read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord>;
+    get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>>;
+    read_inbox(query: ReadInbox) -> Vec<InboxItem>;
+    list_children(key: SessionKey) -> Vec<SessionKey>;
     read_messages(query: ReadMessages) -> Vec<Message>;
     read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
     queue_stats(at: At) -> Vec<QueueStats>;

@@ -17,7 +17,8 @@ const BODIES: &[(&str, &str, Option<&str>)] = &[
     (SENDS, r#"{"input":"hi","options":{"model":"a\u0000"}}"#, Some("/options/model")),
     (SENDS, r#"{"input":"hi","options":{"system_prompt":"\u0000"}}"#, Some("/options/system_prompt")),
     (SENDS, r#"{"input":"hi","options":{"output_schema":{}}}"#, Some("/options/output_schema")),
-    (SENDS, r#"{"input":"hi","options":{"on_busy":"interrupt"}}"#, Some("/options/on_busy")),
+    (SENDS, r#"{"input":"hi","options":{"on_busy":"shout"}}"#, Some("/options/on_busy")),
+    (SENDS, r#"{"input":"hi","options":{"tools":[{}]}}"#, Some("/options/tools/0")),
     (SENDS, r#"{"input":"hi","options":{"deadline":"1y"}}"#, Some("/options/deadline")),
     (SENDS, r#"{"input":"hi","session_id":"x"}"#, Some("/session_id")),
     ("/v1/sends", r#"{"input":"hi","idempotency_key":"a"}"#, Some("/idempotency_key")),
@@ -31,7 +32,10 @@ const BODIES: &[(&str, &str, Option<&str>)] = &[
     ("/v1/sessions", r#"{"agent":{"context":{"last_messages":0}}}"#, Some("/agent/context/last_messages")),
     ("/v1/sessions", r#"{"agent":{"context":{"first":1}}}"#, Some("/agent/context/first")),
     ("/v1/sessions", r#"{"agent":{"recovery":"maybe"}}"#, Some("/agent/recovery")),
-    ("/v1/sessions", r#"{"agent":{"tools":["core"]}}"#, Some("/agent/tools")),
+    ("/v1/sessions", r#"{"agent":{"tools":["no such name!"]}}"#, Some("/agent/tools/0")),
+    ("/v1/sessions", r#"{"agent":{"tools":[{"type":"http","name":"a","url":"file:///etc/passwd"}]}}"#, Some("/agent/tools/0/url")),
+    ("/v1/sessions", r#"{"agent":{"tools":[{"type":"external","name":"a","parameters":{"type":"nonsense"}}]}}"#, Some("/agent/tools/0/parameters")),
+    ("/v1/sessions", r#"{"agent":{"tools":["core","core"]}}"#, Some("/agent/tools/1")),
     ("/v1/sessions", r#"{"agent":{"budget":{"usd":1}}}"#, Some("/agent/budget")),
     ("/v1/sessions", r#"{"agent":{"pool":"GPU"}}"#, Some("/agent/pool")),
     ("/v1/sessions", r#"{"agent":{"name":""}}"#, Some("/agent/name")),
@@ -91,7 +95,7 @@ async fn bodies_that_make_no_sense_are_refused() {
 async fn every_fault_is_named_at_once() {
     let world = World::new().await;
     let api = world.ready().await;
-    let body = json!({ "agent": { "temperature": 9, "pool": "A B", "tools": [1] } });
+    let body = json!({ "agent": { "temperature": 9, "pool": "A B", "tools": ["a b"] } });
     let problem = api
         .post("/v1/sessions", &body)
         .await

@@ -7,6 +7,7 @@ mod world;
 
 mod batch;
 mod bounds;
+mod calls;
 mod events;
 mod idempotency;
 mod invalid;

@@ -155,7 +155,7 @@ async fn a_queued_send_is_cancelled_at_once_and_a_running_one_by_its_worker() {
     let heard = futures::StreamExt::next(&mut signals)
         .await
         .expect("a signal");
-    let payload = serde_json::to_vec(&[claimed.key]).expect("json");
+    let payload = serde_json::to_vec(&[(claimed.key, 0)]).expect("json");
     assert_eq!(
         heard,
         mainspring_shared::bus::Notice::Payload(payload.into())

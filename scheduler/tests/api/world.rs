@@ -12,13 +12,13 @@ use mainspring_shared::bus::{Bus, StepNotice, Topic};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
 use mainspring_shared::id::{BootId, LeaseToken, SessionId, SessionKey, TenantId};
-use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker};
+use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker, ToolCall};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    NewBoot, ParkOutcome, ParkSend, ParkUntil, Role, SendTotals, Store, Then, UsageRow,
+    AppendOutcome, AppendRound, CallBegin, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil, Role, SendTotals, Store, Then, UsageRow,
 };
+use mainspring_shared::tool::{Repeat, call_id};
 use mainspring_shared::usage::Usage;
 use mainspring_store_model::ModelStore;
 use serde_json::Value;
@@ -151,8 +151,10 @@ impl World {
             send_id: claimed.send.record.id,
             messages: written(claimed, round, text),
             calls: Vec::new(),
+            changes: Vec::new(),
+            deliveries: Vec::new(),
             usage: vec![paid(round)],
-            round: round_ref(round),
+            round: Some(round_ref(round)),
             totals: totals(round + 1),
         };
         let mut outcomes = self
@@ -164,6 +166,48 @@ impl World {
             Some(AppendOutcome::Appended { step, .. }) => self.publish(claimed, step, false),
             other => panic!("not appended: {other:?}"),
         }
+    }
+
+    /// Stores a first round that asks for one call, which waits outside, and parks the send.
+    pub(crate) async fn ask(&self, claimed: &Claimed, on: WaitingOn, approval: bool) -> String {
+        let id = call_id(claimed.send.record.id, 0, 0);
+        let mut messages = written(claimed, 0, "calling");
+        messages[1].tool_calls.push(ToolCall {
+            id: id.clone(),
+            name: "outside".to_owned(),
+            arguments: serde_json::json!({}),
+        });
+        let append = AppendRound {
+            key: claimed.key,
+            lease: claimed.lease,
+            send_id: claimed.send.record.id,
+            messages,
+            calls: vec![NewCall {
+                call_id: id.clone(),
+                round: 0,
+                place: 0,
+                name: "outside".to_owned(),
+                arguments: serde_json::json!({}),
+                repeat: Repeat::Keyed,
+                begins: CallBegin::Waits {
+                    on,
+                    approval,
+                    deadline: None,
+                },
+            }],
+            changes: Vec::new(),
+            deliveries: Vec::new(),
+            usage: vec![paid(0)],
+            round: Some(round_ref(0)),
+            totals: totals(1),
+        };
+        let appended = self.store.append_rounds(None, vec![append]).await;
+        assert!(matches!(
+            appended.expect("appends").pop(),
+            Some(AppendOutcome::Appended { .. })
+        ));
+        self.park(claimed, on).await;
+        id
     }
 
     /// Ends the send with an answer, and tells everyone.
@@ -185,9 +229,12 @@ impl World {
             lease: claimed.lease,
             send_id: claimed.send.record.id,
             messages: written(claimed, round, text),
+            changes: Vec::new(),
+            deliveries: Vec::new(),
             usage: vec![paid(round)],
             round: Some(round_ref(round)),
             totals: totals(round + 1),
+            unless: 0,
             result: SendResult::completed(StopReason::End, text.to_owned()),
             then: Then::Release,
         };
@@ -210,6 +257,7 @@ impl World {
             send_id: claimed.send.record.id,
             on,
             until: ParkUntil::Asked,
+            unless: 0,
             usage: Vec::new(),
             totals: SendTotals::default(),
         };
@@ -248,6 +296,7 @@ fn written(claimed: &Claimed, round: i32, text: &str) -> Vec<NewMessage> {
         tool_calls: Vec::new(),
         tool_call_id: None,
         name: None,
+        failed: false,
         round,
         asked_back: None,
     });

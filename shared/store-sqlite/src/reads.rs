@@ -82,7 +82,8 @@ pub(crate) async fn session_at(
     row.as_ref().map(session_record).transpose()
 }
 
-/// `tenant, session_id, status, agent_version, metadata, created_at, updated_at, messages, spec`
+/// `tenant, session_id, status, agent_version, metadata, created_at, updated_at, messages,
+/// spec, parent_session, parent_call, root_session, depth`
 fn session_record(row: &SqliteRow) -> Result<SessionRecord> {
     let mut cells = Cells::new(row, "sessions");
     let key = cells.key()?;
@@ -96,13 +97,17 @@ fn session_fields(mut cells: Cells<'_>, key: SessionKey) -> Result<SessionRecord
     let created_at = cells.time("created_at")?;
     let updated_at = cells.time("updated_at")?;
     let messages = cells.get("messages")?;
+    let mut cells = cells.of("agents");
+    let agent = cells.json("spec")?;
+    let parent = rows::parent(&mut cells.of("sessions"))?;
     Ok(SessionRecord {
         key,
         status,
-        agent: cells.of("agents").json("spec")?,
+        agent,
         agent_version,
         metadata,
         messages,
+        parent,
         created_at,
         updated_at,
     })

@@ -290,6 +290,7 @@ pub(crate) fn mode_word(mode: OnBusy) -> &'static str {
 /// `parent_session, parent_call, root_session, depth`
 pub(crate) fn parent(cells: &mut Cells<'_>) -> Result<Option<Parent>> {
     if cells.at_null()? {
+        cells.next += 4;
         return Ok(None);
     }
     Ok(Some(Parent {

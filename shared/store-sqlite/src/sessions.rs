@@ -49,6 +49,7 @@ async fn create_one(
         agent_version: 1,
         metadata: new.metadata,
         messages: 0,
+        parent: new.parent,
         created_at: tx.now,
         updated_at: tx.now,
     })))

@@ -150,7 +150,10 @@ fn over(given: Given, call_id: &str, traits: Traits) -> Over {
             CallResult::error(code, format!("error: {message}"))
         }
         Ok(Err(ToolError::Abort { message })) => return Over::Abort(message),
-        Err(_) => CallResult::error(Code::ToolFailed, "error: the tool broke off by a defect of its own"),
+        Err(_) => CallResult::error(
+            Code::ToolFailed,
+            "error: the tool broke off by a defect of its own",
+        ),
     };
     Over::Result(bounded(result, call_id, traits.output_chars_max))
 }

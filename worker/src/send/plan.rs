@@ -87,9 +87,10 @@ pub(super) fn verdict(
 ) -> Option<CallResult> {
     match call.state() {
         CallState::Settled => None,
-        CallState::Waits(_) => call.deadline_at.filter(|at| *at <= now).map(|_| {
-            CallResult::error(Code::ToolTimeout, "no result came in time")
-        }),
+        CallState::Waits(_) => call
+            .deadline_at
+            .filter(|at| *at <= now)
+            .map(|_| CallResult::error(Code::ToolTimeout, "no result came in time")),
         // Begun in an earlier life, and nobody knows how far it came.
         CallState::Started { epoch: begun } if begun != epoch && call.repeat == Repeat::Once => {
             Some(CallResult::error(

@@ -2,6 +2,7 @@
 
 mod asking;
 mod calling;
+mod delegating;
 mod persist;
 
 use std::pin::pin;
@@ -176,8 +177,11 @@ impl<'a> Run<'a> {
     /// Runs the machine until the send is left.
     pub(crate) async fn drive(mut self) -> Left {
         self.live(LiveKind::SendStarted);
-        let Some(open) = self.prepare().await else {
-            self.release().await;
+        let Ok(open) = self.prepare().await else {
+            if matches!(self.left, Left::Lost) {
+                self.release().await;
+                self.left = Left::Lost;
+            }
             return self.left;
         };
         let mut state = State::Taken {
@@ -213,9 +217,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Looks what the model is offered and what the last round's calls still need. None when the
-    /// database does not say.
-    async fn prepare(&mut self) -> Option<Open> {
+    /// Looks what the model is offered and what the last round's calls still need. Fails when the
+    /// session was given back because the database does not say.
+    async fn prepare(&mut self) -> Result<Open, Event> {
         if !self.send.agent.tools.is_empty() {
             let only = self.send.record.options.tools.as_deref();
             let tools = &self.kernel.parts.tools;
@@ -226,9 +230,15 @@ impl<'a> Run<'a> {
             (asks && last.send_id == self.send.record.id).then_some(last.round)
         });
         let Some(round) = open_round else {
-            return Some(Open::Nothing);
+            return Ok(Open::Nothing);
         };
-        self.read_round(round).await
+        if !self.read_round(round).await {
+            return Err(self.release_as_lost().await);
+        }
+        if let Some(event) = self.spawn_children().await {
+            return Err(event);
+        }
+        Ok(self.look())
     }
 
     /// Does what the machine says; an event when that is already over.
@@ -344,6 +354,15 @@ impl<'a> Run<'a> {
     /// What the open round's calls need.
     fn open(&self) -> Open {
         plan::open(&self.records, self.now())
+    }
+
+    /// The same; when it is nothing, their results are told to the model next.
+    fn look(&mut self) -> Open {
+        let open = self.open();
+        if open == Open::Nothing && !self.records.is_empty() {
+            self.tell_results();
+        }
+        open
     }
 
     fn live(&self, kind: LiveKind) {

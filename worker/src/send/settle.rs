@@ -159,7 +159,8 @@ fn check(place: usize, call: &ToolCall, offers: &Offers) -> (Value, Option<CallR
     };
     if bytes > ARGUMENTS_BYTES_MAX {
         let note = format!("[{bytes} bytes of arguments left out]");
-        let fault = format!("arguments have at most {ARGUMENTS_BYTES_MAX} bytes, these had {bytes}");
+        let fault =
+            format!("arguments have at most {ARGUMENTS_BYTES_MAX} bytes, these had {bytes}");
         return (Value::String(note), Some(invalid(fault)));
     }
     let kept = call.arguments.clone();

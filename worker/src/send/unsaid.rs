@@ -51,7 +51,8 @@ impl Unsaid {
             for delivery in &mut self.deliveries {
                 delivery.message += u32::from(delivery.message as usize >= at);
             }
-            self.messages.insert(at, NewMessage::user(item.content, round));
+            self.messages
+                .insert(at, NewMessage::user(item.content, round));
             self.deliveries.push(Delivery {
                 item_id: item.id,
                 message: at as u32,
@@ -120,7 +121,11 @@ mod tests {
     fn what_came_before_the_send_is_told_before_its_input() {
         let mut unsaid = Unsaid::default();
         unsaid.input(NewMessage::user(vec![ContentPart::text("input")], 0));
-        unsaid.items(vec![item("c", Some(SEND)), item("a", None), item("b", None)], SEND, 0);
+        unsaid.items(
+            vec![item("c", Some(SEND)), item("a", None), item("b", None)],
+            SEND,
+            0,
+        );
         assert_eq!(said(&unsaid), ["a", "b", "input", "c"]);
         for delivery in &unsaid.deliveries {
             let message = &unsaid.messages[delivery.message as usize];

@@ -50,6 +50,11 @@ impl Offers {
         self.list.iter().find(|offer| offer.spec.name == name)
     }
 
+    /// All of them.
+    pub(crate) fn list(&self) -> &[Offer] {
+        &self.list
+    }
+
     /// What the model is told.
     pub(crate) fn specs(&self) -> Vec<ToolSpec> {
         self.list.iter().map(|offer| offer.spec.clone()).collect()

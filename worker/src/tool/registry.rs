@@ -38,6 +38,12 @@ pub enum ToolsError {
         /// What is wrong.
         detail: String,
     },
+    /// The settings of the built-in tools ask for what cannot be.
+    #[error("the built-in tools: {detail}")]
+    Settings {
+        /// What cannot be.
+        detail: String,
+    },
 }
 
 impl Tools {
@@ -88,7 +94,7 @@ impl Tools {
                 ToolEntry::Declared(declared) => self.declared(&mut offers, declared).await,
             }
         }
-        if let Some(only) = only {
+        for only in [agent.allow.as_deref(), only].into_iter().flatten() {
             offers.list.retain(|offer| only.contains(&offer.spec.name));
         }
         Offers::new(offers.list)

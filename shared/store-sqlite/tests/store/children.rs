@@ -246,7 +246,11 @@ async fn children_are_known_by_their_parent() {
     let dump = store.dump().await.expect("answers");
     let parents: Vec<_> = dump.sessions.iter().map(|s| s.parent.clone()).collect();
     let known = Some(parent_of(0));
-    assert_eq!(parents, [None, known.clone(), known.clone(), known]);
+    assert_eq!(parents, [None, known.clone(), known.clone(), known.clone()]);
+    for (n, parent) in [(1, None), (2, known)] {
+        let record = store.get_session(key(n)).await.expect("answers");
+        assert_eq!(record.expect("it exists").parent, parent);
+    }
     let reports_to = stored(&store, 2).await.reports_to;
     assert_eq!(reports_to, Some(call_id(send(1), 0, 0)));
     let deleted = store.delete_session(at(32), key(3), SCHEDULER).await;

@@ -31,12 +31,7 @@ impl Run<'_> {
         if self.inbox != Inbox::Known && !self.gather(round).await {
             return Some(self.release_as_lost().await);
         }
-        let resolved = match self
-            .kernel
-            .parts
-            .providers
-            .resolve(load::model(&self.send))
-        {
+        let resolved = match self.kernel.parts.providers.resolve(load::model(&self.send)) {
             Ok(resolved) => resolved,
             Err(error) => return Some(self.failed(&error)),
         };

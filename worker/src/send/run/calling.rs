@@ -14,42 +14,42 @@ use super::persist::Outage;
 use crate::send::calls::{Begin, Over};
 use crate::send::plan;
 use crate::tool::Place;
+use crate::tools::SPAWN_AGENT;
 
 /// How long a result waits for those of calls beside it before it is stored by itself.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
 
 impl Run<'_> {
-    /// Reads the open round's calls and says what they need; none when the database does not say.
-    pub(super) async fn read_round(&mut self, round: i32) -> Option<Open> {
+    /// Reads the open round's calls. False when the database does not say.
+    pub(super) async fn read_round(&mut self, round: i32) -> bool {
         let mut outage = Outage::default();
         let send = self.send.record.id;
         let records = loop {
-            match self.kernel.parts.store.read_round(self.key, send, round).await {
+            match self
+                .kernel
+                .parts
+                .store
+                .read_round(self.key, send, round)
+                .await
+            {
                 Ok(records) => break records,
                 Err(error) => {
                     if !self.outlast(&error.into(), &mut outage).await {
-                        return None;
+                        return false;
                     }
                 }
             }
         };
         // Results that are not stored yet are known better here.
-        for mut record in records {
+        for record in records {
             match self.records.iter_mut().find(|r| r.place == record.place) {
                 Some(known) if known.result.is_some() => {}
                 Some(known) => *known = record,
-                None => {
-                    record.attempt = record.attempt.max(0);
-                    self.records.push(record);
-                }
+                None => self.records.push(record),
             }
         }
         self.records.sort_by_key(|record| record.place);
-        let open = self.open();
-        if open == Open::Nothing {
-            self.tell_results();
-        }
-        Some(open)
+        true
     }
 
     /// Begins the calls whose turn it is; settles those that nobody may make.
@@ -181,7 +181,7 @@ impl Run<'_> {
     }
 
     /// Gives a call its result, which is not stored yet.
-    fn settle(&mut self, place: usize, result: CallResult) {
+    pub(super) fn settle(&mut self, place: usize, result: CallResult) {
         let now = self.now();
         let record = &mut self.records[place];
         if record.result.is_none() {
@@ -233,7 +233,11 @@ impl Run<'_> {
         let changes = self.fresh_changes();
         if let Some(answers) = answers(&self.records) {
             self.unsaid.answers(answers, changes);
-            self.records.clear();
+            for record in std::mem::take(&mut self.records) {
+                if let Some(result) = record.result.filter(|_| record.name == SPAWN_AGENT) {
+                    self.roll_up(&result);
+                }
+            }
         }
     }
 

@@ -11,15 +11,15 @@ use mainspring_shared::send::machine::{End, Event, Open};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CallChange, CompleteOutcome, CompleteSend, Error as StoreError, ParkOutcome,
-    ParkSend, ParkUntil, ReadySession, ReleaseSession, SendTotals, Then,
+    AppendOutcome, AppendRound, CallChange, CompleteOutcome, CompleteSend, Error as StoreError,
+    ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, SendTotals, Then,
 };
 use mainspring_shared::time::Timestamp;
 
 use super::{Inbox, Left, Run};
 use crate::metrics;
-use crate::send::settle;
 use crate::send::unsaid::Unsaid;
+use crate::send::{plan, settle};
 use crate::writes::{self, SharedError};
 
 impl Run<'_> {
@@ -44,6 +44,8 @@ impl Run<'_> {
             deliveries,
             ..
         } = std::mem::take(&mut self.unsaid);
+        // Calls that are all refused have their answers in the round's own transaction.
+        let answered = plan::open(&round.records, self.now()) == Open::Nothing;
         messages.extend(round.messages);
         let totals = SendTotals {
             usage: self.totals.usage,
@@ -64,12 +66,13 @@ impl Run<'_> {
         };
         match self.append(item).await {
             Ok(signals) => {
-                self.records = round.records;
-                let open = self.open();
-                if open == Open::Nothing {
-                    // The answers went with the round.
-                    self.records.clear();
+                if !answered {
+                    self.records = round.records;
                 }
+                if let Some(event) = self.spawn_children().await {
+                    return event;
+                }
+                let open = self.look();
                 Event::RoundStored {
                     cancelled: signals & SIGNAL_CANCEL != 0,
                     open,
@@ -149,17 +152,14 @@ impl Run<'_> {
         self.lowered(signals);
         if signals & SIGNAL_RESULT != 0
             && let Some(round) = self.records.first().map(|record| record.round)
+            && !self.read_round(round).await
         {
-            self.read_round(round).await?;
+            return None;
         }
         if signals & SIGNAL_INTERRUPT != 0 {
             self.interrupt_waiting(false);
         }
-        let open = self.open();
-        if open == Open::Nothing {
-            self.tell_results();
-        }
-        Some(open)
+        Some(self.look())
     }
 
     /// Takes note of signals that a step lowered.
@@ -232,6 +232,10 @@ impl Run<'_> {
             match self.kernel.writes.complete(item.clone()).await {
                 Ok(CompleteOutcome::Completed(completed)) => {
                     metrics::send_ended(completed.status);
+                    self.report().await;
+                    if completed.status != SendStatus::Completed {
+                        self.end_children().await;
+                    }
                     let kept = self.remember(item.messages, completed.first_seq, completed.at);
                     if let Some(ready) = completed.ring {
                         writes::ring(&self.kernel.parts, ready);

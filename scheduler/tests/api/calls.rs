@@ -1,0 +1,139 @@
+//! Results, answers and permissions from outside; words for busy sessions; the inbox.
+
+use mainspring_shared::send::WaitingOn;
+use serde_json::{Value, json};
+
+use crate::world::{Scheduler, World, nothing};
+
+fn results(session: &str) -> String {
+    format!("/v1/sessions/{session}/tool-results")
+}
+
+async fn status(api: &Scheduler, session: &str, body: &Value) -> Vec<Value> {
+    let posted = api.post(&results(session), body).await.ok(200);
+    let results = posted["results"].as_array().expect("a list");
+    results.iter().map(|r| r["status"].clone()).collect()
+}
+
+#[tokio::test]
+async fn the_first_result_counts_and_wakes_the_send() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let send = api.send(&session, "go").await;
+    let claimed = world.claim(&session).await;
+    let call = world.ask(&claimed, WaitingOn::Tool, false).await;
+    let shown = api.get(&format!("/v1/sends/{send}")).await.ok(200);
+    assert_eq!((&shown["status"], &shown["waiting_on"]), (&json!("waiting"), &json!("tool")));
+    let body = json!({ "results": [
+        { "call_id": call, "output": { "n": 1 } },
+        { "call_id": call, "output": "late" },
+        { "call_id": "call_x", "error": "no" },
+    ]});
+    let said = status(&api, &session, &body).await;
+    assert_eq!(said, ["accepted", "already_settled", "unknown"]);
+    assert_eq!(status(&api, &session, &body).await[0], "already_settled");
+    let shown = api.get(&format!("/v1/sessions/{session}")).await.ok(200);
+    assert_eq!(shown["status"], "queued");
+    let output = api.get(&format!("/v1/sessions/{session}/calls/{call}/output")).await;
+    assert_eq!((output.status, output.text.as_str()), (200, r#"{"n":1}"#));
+    let other = api.session().await;
+    for path in [
+        format!("/v1/sessions/{other}/calls/{call}/output"),
+        format!("/v1/sessions/{session}/calls/call_x/output"),
+    ] {
+        api.get(&path).await.problem(404, "call.not_found");
+    }
+    assert_eq!(status(&api, &other, &body).await[0], "unknown");
+}
+
+#[tokio::test]
+async fn permission_is_given_or_refused_in_so_many_words() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    for (answer, expected) in [(json!({ "approved": true }), 0), (json!({ "approved": false, "note": "not today" }), 1)] {
+        let session = api.session().await;
+        api.send(&session, "go").await;
+        let claimed = world.claim(&session).await;
+        let call = world.ask(&claimed, WaitingOn::Human, true).await;
+        let maybe = json!({ "results": [{ "call_id": call, "output": "maybe" }] });
+        let problem = api.post(&results(&session), &maybe).await.problem(400, "request.invalid");
+        assert_eq!(problem["errors"][0]["pointer"], "/results/0/output");
+        let body = json!({ "results": [{ "call_id": call, "output": answer }] });
+        assert_eq!(status(&api, &session, &body).await, ["accepted"]);
+        let output = api.get(&format!("/v1/sessions/{session}/calls/{call}/output")).await;
+        if expected == 0 {
+            // It may run now; it has no result yet.
+            output.problem(404, "call.not_found");
+        } else {
+            assert!(output.text.contains("not today"), "{}", output.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_that_make_no_sense_change_nothing() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    for (body, pointer) in [
+        (json!({ "results": [] }), "/results"),
+        (json!({ "results": [{ "call_id": "a" }] }), "/results/0"),
+        (json!({ "results": [{ "call_id": "a", "output": 1, "error": "b" }] }), "/results/0"),
+        (json!({ "results": [{ "call_id": "a", "error": "\u{0}" }] }), "/results/0"),
+        (json!({ "results": [{ "call_id": "a", "output": null, "x": 1 }] }), "/results/0/x"),
+    ] {
+        let problem = api.post(&results(&session), &body).await.problem(400, "request.invalid");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+    }
+    let body = json!({ "results": [{ "call_id": "a", "output": null }] });
+    api.post(&results(&nothing("ses_")), &body).await.problem(404, "session.not_found");
+}
+
+#[tokio::test]
+async fn words_for_a_busy_session_are_absorbed_and_shown_in_its_inbox() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let sends = format!("/v1/sessions/{session}/sends");
+    let words = |text: &str, mode: &str| json!({ "input": text, "options": { "on_busy": mode } });
+    // Idle: it is a send like any other.
+    let first = api.post(&sends, &words("one", "steer")).await.ok(202);
+    assert_eq!(first["inbox_item"], Value::Null);
+    let joined = api.post(&sends, &words("two", "coalesce")).await.ok(202);
+    assert_eq!(joined["id"], first["id"]);
+    assert_eq!(joined["inbox_item"]["fate"], "delivered");
+    let claimed = world.claim(&session).await;
+    let steered = api.post(&sends, &words("three", "steer")).await.ok(202);
+    assert_eq!(steered["id"], first["id"]);
+    assert_eq!(steered["inbox_item"]["fate"], "pending");
+    let inbox = format!("/v1/sessions/{session}/inbox");
+    let all = api.get(&inbox).await.ok(200);
+    assert_eq!(all["data"].as_array().map(Vec::len), Some(2));
+    let pending = api.get(&format!("{inbox}?fate=pending")).await.ok(200);
+    assert_eq!(pending["data"][0]["content"][0]["text"], "three");
+    let page = api.get(&format!("{inbox}?limit=1")).await.ok(200);
+    let cursor = page["next_cursor"].as_str().expect("more");
+    let rest = api.get(&format!("{inbox}?cursor={cursor}")).await.ok(200);
+    assert_eq!(rest["data"].as_array().map(Vec::len), Some(1));
+    api.get(&format!("{inbox}?fate=x")).await.problem(400, "request.invalid");
+    drop(claimed);
+}
+
+#[tokio::test]
+async fn words_with_a_key_are_absorbed_once() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let id = api.send(&session, "one").await;
+    let sends = format!("/v1/sessions/{session}/sends");
+    let body = json!({ "input": "two", "options": { "on_busy": "interrupt" } });
+    for replayed in [None, Some("true")] {
+        let request = api.call("POST", &sends).header("idempotency-key", "k");
+        let answer = request.json(&body).send().await;
+        assert_eq!(answer.header("idempotency-replayed"), replayed);
+        assert_eq!(answer.ok(202)["id"], id.as_str());
+    }
+    let inbox = api.get(&format!("/v1/sessions/{session}/inbox")).await.ok(200);
+    assert_eq!(inbox["data"].as_array().map(Vec::len), Some(1));
+}

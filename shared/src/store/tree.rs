@@ -1,0 +1,48 @@
+//! What concerns a whole tree of sessions, one step of the store at a time.
+
+use super::{CancelOutcome, ListSends, Result, Store};
+use crate::id::{BootId, SendId, SessionKey};
+
+/// Open sends of one session that are looked at.
+const SENDS_MAX: u32 = 200;
+
+/// Asks everything to end that works below a session for one of its sends: its children, and what
+/// works for them. Begins at the top, so that nothing new is begun below what has ended. A repeat
+/// asks again.
+pub async fn cancel_below(
+    store: &dyn Store,
+    boot: BootId,
+    key: SessionKey,
+    send: SendId,
+) -> Result<Vec<CancelOutcome>> {
+    let mut outcomes = Vec::new();
+    let mut asking = vec![(key, Some(send))];
+    while let Some((parent, only)) = asking.pop() {
+        for child in store.list_children(parent).await? {
+            let mut open = Vec::new();
+            let query = ListSends {
+                tenant: child.tenant,
+                session: Some(child.session),
+                status: None,
+                before: None,
+                limit: SENDS_MAX,
+            };
+            for record in store.list_sends(query).await?.data {
+                let calls = only.map(|send| format!("call_{}_", send.0.simple()));
+                let concerned = match (&calls, &record.reports_to) {
+                    (None, _) => true,
+                    (Some(prefix), Some(call)) => call.starts_with(prefix.as_str()),
+                    (Some(_), None) => false,
+                };
+                if concerned && !record.status.is_final() {
+                    open.push((child.tenant, record.id));
+                }
+            }
+            if !open.is_empty() {
+                outcomes.extend(store.cancel_sends(None, boot, open).await?);
+                asking.push((child, None));
+            }
+        }
+    }
+    Ok(outcomes)
+}

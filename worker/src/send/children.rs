@@ -1,0 +1,216 @@
+//! Children: sessions that a call creates, whose send settles the call when it ends.
+//!
+//! A child's ids are made of the call's, so that a call that is looked at again after a crash finds
+//! the child that it made.
+
+use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionId, SessionKey};
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::store::{
+    AcceptSend, IdempotencyKey, NewSession, Parent, StartedSend, Target,
+};
+use mainspring_shared::tool::{CallRecord, CallResult};
+use serde::Deserialize;
+use serde_json::{Map, json};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::tool::Offers;
+
+/// Rounds of a child unless its parent says otherwise.
+const MAX_ROUNDS: u32 = 20;
+
+/// What a child is told unless its parent says otherwise.
+const PROMPT: &str = "You do one task for another agent. Do it with the tools you have, then answer \
+                      with the result alone: whoever reads it sees nothing else of your work.";
+
+/// Steps below the root that a child may stand.
+pub(super) const DEPTH_MAX: i32 = 3;
+
+/// Children that one session may have.
+pub(super) const CHILDREN_MAX: usize = 100;
+
+/// Sends that may wait in a child.
+const QUEUED_MAX: i64 = 100;
+
+/// What a parent says of its child.
+#[derive(Debug, Deserialize)]
+struct Task {
+    task: String,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    system_prompt: Option<String>,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    max_rounds: Option<u32>,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    session_id: Option<String>,
+}
+
+/// A child to accept.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) item: AcceptSend,
+    /// Set when the parent names a child that it should have already.
+    pub(super) existing: Option<SessionKey>,
+}
+
+/// Whether the caller goes on without the child's result.
+pub(super) fn is_background(call: &CallRecord) -> bool {
+    call.arguments.get("background") == Some(&json!(true))
+}
+
+/// The send of a child's that a call makes.
+pub(super) fn send_id(call: &CallRecord) -> SendId {
+    SendId(derived(call, "send"))
+}
+
+/// An id made of a call's: its time is that of the asking send, so that lists keep their order.
+fn derived(call: &CallRecord, what: &str) -> Uuid {
+    let hash = Sha256::digest(format!("{what} {}", call.call_id));
+    let mut bytes = *call.send_id.0.as_bytes();
+    for (byte, drawn) in bytes.iter_mut().skip(6).zip(hash.iter()) {
+        *byte = *drawn;
+    }
+    uuid::Builder::from_bytes(bytes)
+        .with_version(uuid::Version::SortRand)
+        .with_variant(uuid::Variant::RFC4122)
+        .into_uuid()
+}
+
+/// The child that a call asks for. `above` says whose child the asking session is itself.
+pub(super) fn child(
+    call: &CallRecord,
+    key: SessionKey,
+    above: Option<&Parent>,
+    send: &StartedSend,
+    offers: &Offers,
+) -> Result<Child, CallResult> {
+    let refuse = |code, text: String| CallResult::error(code, format!("error: {text}"));
+    let invalid = |text: String| refuse(Code::ToolInvalidArguments, text);
+    let task: Task = serde_json::from_value(call.arguments.clone())
+        .map_err(|error| invalid(error.to_string()))?;
+    let depth = above.map_or(0, |parent| parent.depth) + 1;
+    if depth > DEPTH_MAX {
+        let text = format!("agents may stand {DEPTH_MAX} steps below the first one, not more");
+        return Err(refuse(Code::LimitExceeded, text));
+    }
+    let (target, existing) = match &task.session_id {
+        Some(text) => {
+            let session: SessionId = text
+                .parse()
+                .map_err(|_| invalid(format!("{text:?} is no session id")))?;
+            let child = SessionKey { session, ..key };
+            (Target::Existing(child), Some(child))
+        }
+        None => {
+            let new = NewSession {
+                key: SessionKey {
+                    session: SessionId(derived(call, "session")),
+                    ..key
+                },
+                agent: agent(&task, send, offers),
+                metadata: Map::from_iter([("spawned_by".to_owned(), json!(call.call_id))]),
+                parent: Some(Parent {
+                    session: key.session,
+                    call_id: call.call_id.clone(),
+                    root: above.map_or(key.session, |parent| parent.root),
+                    depth,
+                }),
+            };
+            (Target::New(Box::new(new)), None)
+        }
+    };
+    let options = SendOptions {
+        priority: send.record.options.priority,
+        ..SendOptions::default()
+    };
+    let item = AcceptSend {
+        id: send_id(call),
+        target,
+        input: vec![ContentPart::text(task.task)],
+        options,
+        reports_to: Some(call.call_id.clone()),
+        idempotency: Some(IdempotencyKey {
+            tenant: key.tenant,
+            route: "spawn".to_owned(),
+            key: call.call_id.clone(),
+            body_hash: [0; 32],
+        }),
+        queued_max: QUEUED_MAX,
+    };
+    Ok(Child { item, existing })
+}
+
+/// A child's agent: what its parent may, or less of it.
+fn agent(task: &Task, send: &StartedSend, offers: &Offers) -> AgentSpec {
+    let parent = &send.agent;
+    let granted: Vec<String> = offers
+        .list()
+        .iter()
+        .map(|offer| offer.spec.name.clone())
+        .filter(|name| {
+            task.tools
+                .as_ref()
+                .is_none_or(|wanted| wanted.contains(name))
+        })
+        .collect();
+    AgentSpec {
+        name: Some(task.name.clone().unwrap_or_else(|| "delegate".to_owned())),
+        system_prompt: Some(
+            task.system_prompt
+                .clone()
+                .unwrap_or_else(|| PROMPT.to_owned()),
+        ),
+        model: task
+            .model
+            .clone()
+            .or_else(|| send.record.options.model.clone())
+            .or_else(|| parent.model.clone()),
+        tools: parent.tools.clone(),
+        allow: Some(granted),
+        max_rounds: Some(task.max_rounds.unwrap_or(MAX_ROUNDS)),
+        ..parent.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_shared::tool::{Approval, Repeat};
+
+    use super::*;
+
+    #[test]
+    fn ids_follow_from_the_call_and_keep_the_time_of_its_send() {
+        let send = SendId(Uuid::from_u128(0x0199_aaaa_bbbb_7ccc_8ddd_eeee_ffff_0000));
+        let call = |place: i32| CallRecord {
+            call_id: mainspring_shared::tool::call_id(send, 0, place as usize),
+            session: SessionId(Uuid::nil()),
+            send_id: send,
+            round: 0,
+            place,
+            name: "spawn_agent".into(),
+            arguments: json!({}),
+            repeat: Repeat::Keyed,
+            waits_on: None,
+            approval: Approval::None,
+            started_epoch: None,
+            attempt: 0,
+            deadline_at: None,
+            result: None,
+            requested_at: mainspring_shared::time::Timestamp(0),
+            settled_at: None,
+        };
+        assert_eq!(send_id(&call(0)), send_id(&call(0)));
+        assert_ne!(send_id(&call(0)), send_id(&call(1)));
+        assert_ne!(send_id(&call(0)).0, derived(&call(0), "session"));
+        let made = send_id(&call(0)).0;
+        assert_eq!(made.as_bytes()[..6], send.0.as_bytes()[..6]);
+        assert_eq!(made.get_version_num(), 7);
+    }
+}

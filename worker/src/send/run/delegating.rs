@@ -1,0 +1,225 @@
+//! Children of a send: made by its calls, reported by their ends, ended with it.
+
+use mainspring_shared::error::Code;
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::send::machine::Event;
+use mainspring_shared::session::SIGNAL_INBOX;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, CancelOutcome, RefuseReason, cancel_below,
+};
+use mainspring_shared::tool::{CallResult, CallState};
+use serde_json::json;
+
+use super::Run;
+use super::persist::Outage;
+use crate::send::children::{self, CHILDREN_MAX};
+use crate::tools::SPAWN_AGENT;
+use crate::{signals, writes};
+
+type StoreResult<T> = Result<T, mainspring_shared::store::Error>;
+
+/// What is to be done for a call, or what it is refused with.
+type Granted<T> = Result<T, CallResult>;
+
+impl Run<'_> {
+    /// Makes the children that the open round's calls ask for, where they do not exist yet. An event
+    /// when that did not work.
+    pub(super) async fn spawn_children(&mut self) -> Option<Event> {
+        for place in 0..self.records.len() {
+            let record = &self.records[place];
+            if record.name != SPAWN_AGENT || record.waits_on == Some(WaitingOn::Human) {
+                continue;
+            }
+            let background = children::is_background(record);
+            let waits = record.state() == CallState::Waits(WaitingOn::Agent);
+            // A receipt that is stored does not say that the child was made.
+            if !waits && !(background && record.result.as_ref().is_some_and(|r| !r.failed)) {
+                continue;
+            }
+            let child = match self.prepare_child(place).await {
+                Some(Ok(child)) => child,
+                Some(Err(refused)) => {
+                    self.settle(place, refused);
+                    continue;
+                }
+                None => return Some(self.release_as_lost().await),
+            };
+            if background && waits {
+                // Settled before the child exists: its end is to reach the inbox, however soon.
+                let receipt = self.receipt(place);
+                self.settle(place, receipt);
+                let changes = self.fresh_changes();
+                if let Some(event) = self.store_changes(changes).await {
+                    return Some(event);
+                }
+            }
+            match self.accept_child(&child).await {
+                Some(Ok(())) => {}
+                Some(Err(refused)) => self.settle(place, refused),
+                None => return Some(self.release_as_lost().await),
+            }
+        }
+        None
+    }
+
+    /// The child that a call asks for; none when the database does not say.
+    async fn prepare_child(&mut self, place: usize) -> Option<Granted<AcceptSend>> {
+        let mut outage = Outage::default();
+        loop {
+            match self.try_prepare(place).await {
+                Ok(prepared) => return Some(prepared),
+                Err(error) => {
+                    if !self.outlast(&error.into(), &mut outage).await {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Accepts a child's send; none when the database does not say.
+    async fn accept_child(&mut self, item: &AcceptSend) -> Option<Granted<()>> {
+        let mut outage = Outage::default();
+        loop {
+            match self.try_accept(item.clone()).await {
+                Ok(accepted) => return Some(accepted),
+                Err(error) => {
+                    if !self.outlast(&error.into(), &mut outage).await {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The child that a call asks for, if it may have one.
+    async fn try_prepare(&mut self, place: usize) -> StoreResult<Granted<AcceptSend>> {
+        let store = self.kernel.parts.store.clone();
+        let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
+        let above = store.get_session(self.key).await?;
+        let above = above.and_then(|session| session.parent);
+        let record = &self.records[place];
+        let child = children::child(record, self.key, above.as_ref(), &self.send, &self.offers);
+        let child = match child {
+            Ok(child) => child,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let siblings = store.list_children(self.key).await?;
+        let named = child.existing;
+        if named.is_some_and(|named| !siblings.contains(&named)) {
+            return refuse(
+                Code::SessionNotFound,
+                "that session is no child of this one",
+            );
+        }
+        let known = siblings.contains(&child.item.target.key());
+        if siblings.len() >= CHILDREN_MAX && !known {
+            return refuse(
+                Code::LimitExceeded,
+                "this session has too many children already",
+            );
+        }
+        Ok(Ok(child.item))
+    }
+
+    /// Accepts a child's send; one that a crash left behind is found again by its key.
+    async fn try_accept(&mut self, item: AcceptSend) -> StoreResult<Granted<()>> {
+        let store = self.kernel.parts.store.clone();
+        let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
+        let mut outcomes = store
+            .accept_sends(None, self.lease.boot, vec![item])
+            .await?;
+        match outcomes.pop() {
+            Some(AcceptOutcome::Accepted(accepted)) => {
+                if let Some(ready) = accepted.ring {
+                    writes::ring(&self.kernel.parts, ready);
+                }
+                Ok(Ok(()))
+            }
+            Some(AcceptOutcome::Replayed(_)) => Ok(Ok(())),
+            Some(AcceptOutcome::Refused(RefuseReason::QueueFull)) => refuse(
+                Code::LimitExceeded,
+                "too much waits in that session already",
+            ),
+            Some(AcceptOutcome::Mismatch | AcceptOutcome::Refused(_)) | None => {
+                refuse(Code::SessionNotFound, "that session takes no more work")
+            }
+        }
+    }
+
+    /// Adds what finished children cost to this send's sums.
+    pub(super) fn roll_up(&mut self, result: &CallResult) {
+        let usage = result.value.as_ref().and_then(|value| value.get("usage"));
+        let usage = usage.and_then(|usage| serde_json::from_value(usage.clone()).ok());
+        if let Some(usage) = usage {
+            self.totals.usage.add(&usage);
+        }
+    }
+
+    /// Ends what this send's children still do, because it ends itself without their results.
+    /// What fails here is left running: it reports to a call that is settled.
+    pub(super) async fn end_children(&mut self) {
+        let parts = &self.kernel.parts;
+        let below = cancel_below(
+            parts.store.as_ref(),
+            self.lease.boot,
+            self.key,
+            self.send.record.id,
+        );
+        match below.await {
+            Ok(outcomes) => {
+                for outcome in outcomes {
+                    match outcome {
+                        CancelOutcome::Signalled { send, .. } => {
+                            signals::publish(parts, send.key, 0)
+                        }
+                        CancelOutcome::Cancelled {
+                            ring: Some(ready), ..
+                        } => writes::ring(parts, ready),
+                        CancelOutcome::Cancelled { ring: None, .. }
+                        | CancelOutcome::AlreadyFinal(_)
+                        | CancelOutcome::NotFound => {}
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(send.id = %self.send.record.id, %error, "children go on"),
+        }
+    }
+
+    /// Tells the parent that this send is final. The schedulers do so for whatever dies before it
+    /// does.
+    pub(super) async fn report(&mut self) {
+        if self.send.record.reports_to.is_none() {
+            return;
+        }
+        let parts = &self.kernel.parts;
+        let ids = vec![(self.key.tenant, self.send.record.id)];
+        match parts.store.report_children(None, Some(ids), 1).await {
+            Ok(reported) => {
+                for outcome in reported {
+                    if let Some(ready) = outcome.ring {
+                        writes::ring(parts, ready);
+                    }
+                    if outcome.owner.is_some() {
+                        signals::publish(parts, outcome.parent, SIGNAL_INBOX);
+                    }
+                }
+            }
+            Err(error) => tracing::debug!(%error, "not reported; the sweep tries on"),
+        }
+    }
+
+    /// The receipt of a child that works in the background.
+    pub(super) fn receipt(&self, place: usize) -> CallResult {
+        let record = &self.records[place];
+        let send = children::send_id(record);
+        let value = json!({ "send_id": send, "status": "accepted" });
+        CallResult {
+            value: Some(value),
+            ..CallResult::text(format!(
+                "The agent works in the background as {send}. Its result will be told to you when it \
+                 is there; go on with something else, or end your turn."
+            ))
+        }
+    }
+}
