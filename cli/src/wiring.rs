@@ -1,11 +1,13 @@
 //! The parts list, and the only place that names backends.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
 use mainspring_runtime::{
-    Backend, Config, Migrate, OsEntropy, Provider, ProviderKind, SystemClock,
+    Backend, Config, Environment, Migrate, OsEntropy, Provider, ProviderKind, ShellKind,
+    SystemClock,
 };
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::bus::Bus;
@@ -19,6 +21,10 @@ use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings};
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions, SqliteStore};
 use mainspring_worker::WorkerConfig;
 use mainspring_worker::llm::{Kind, ProviderSettings, Providers, Secret};
+use mainspring_worker::tool::Tools;
+use mainspring_worker::tools::builtin;
+use mainspring_worker::tools::http::{Caller, CallerSettings};
+use mainspring_worker::tools::mcp::{Pool, ServerSettings, Transport};
 
 use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage, usage_text};
 
@@ -232,6 +238,100 @@ fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
     }
 }
 
+// Tools ------------------------------------------------------------------------------------------
+
+/// Everything that agents may name, and how the tools that they declare are called.
+pub(crate) fn tools(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Tools, Failure> {
+    let secret = |secret: &mainspring_runtime::Secret| Secret::new(secret.reveal());
+    let settings = &config.tools;
+    let signing = settings.signing_secret.iter();
+    let signing = signing.flat_map(|secrets| secrets.reveal().split_whitespace());
+    let caller = CallerSettings {
+        signing_secrets: signing.map(Secret::new).collect(),
+        allow_private: settings.allow_private.clone(),
+        timeout: settings.timeout.0,
+        ..CallerSettings::default()
+    };
+    let caller = Caller::new(&caller, clock.clone(), entropy.clone()).map_err(usage)?;
+    let mut servers = BTreeMap::new();
+    for (name, server) in &config.mcp {
+        let transport = match (&server.command, &server.url) {
+            (Some(command), None) => Transport::Stdio {
+                command: command.clone(),
+                args: server.args.clone(),
+                env: server
+                    .env
+                    .iter()
+                    .map(|(name, value)| (name.clone(), secret(value)))
+                    .collect(),
+            },
+            (None, Some(url)) => Transport::Http {
+                url: url.clone(),
+                headers: server
+                    .headers
+                    .iter()
+                    .map(|(name, value)| (name.clone(), secret(value)))
+                    .collect(),
+            },
+            _ => {
+                let message = format!("[mcp.{name}] has to say how the server is reached");
+                return Err(usage_text(message, "give either command or url"));
+            }
+        };
+        let base = ServerSettings::new(transport);
+        let server = ServerSettings {
+            timeout: server.timeout.map_or(base.timeout, |span| span.0),
+            start_timeout: server
+                .start_timeout
+                .map_or(base.start_timeout, |span| span.0),
+            ..base
+        };
+        servers.insert(name.clone(), server);
+    }
+    let pool = Pool::new(servers, clock).map_err(usage)?;
+    let mut tools = Tools::new(caller, pool);
+    builtin::register(
+        builtin_settings(config, &Environment::read()),
+        clock.clone(),
+        &mut tools,
+    )
+    .map_err(usage)?;
+    Ok(tools)
+}
+
+fn builtin_settings(config: &Config, environment: &Environment) -> builtin::Settings {
+    let settings = &config.tools;
+    // On one machine files have a place without being asked for.
+    let embedded = config.redis_url.is_none();
+    let root = settings.workspace.clone();
+    let root = root.or_else(|| embedded.then(|| config.data_dir.join("workspaces")));
+    let workspace = root.map(|root| {
+        if settings.workspace_shared {
+            builtin::WorkspaceSettings::shared(root)
+        } else {
+            builtin::WorkspaceSettings::per_session(root)
+        }
+    });
+    let names = settings.shell_environment.iter().map(String::as_str);
+    builtin::Settings {
+        workspace,
+        shell: match settings.shell {
+            ShellKind::Off => builtin::Shell::Off,
+            ShellKind::Local => builtin::Shell::Local,
+            ShellKind::Template => builtin::Shell::Template(builtin::Template {
+                argv: settings.shell_template.clone(),
+                cleanup: settings.shell_cleanup.clone(),
+            }),
+        },
+        environment: builtin::allowed(environment, names),
+        ..builtin::Settings::default()
+    }
+}
+
 // Bounds -----------------------------------------------------------------------------------------
 
 pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
@@ -289,7 +389,7 @@ pub(crate) fn label(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mainspring_runtime::{Environment, Sources};
+    use mainspring_runtime::Sources;
 
     use super::*;
 

@@ -133,6 +133,7 @@ impl Base {
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
             providers: Arc::new(wiring::providers(config, &self.clock)?),
+            tools: Arc::new(wiring::tools(config, &self.clock, &self.entropy)?),
             config: Arc::new(wiring::worker_config(config)),
         };
         let running = mainspring_worker::run(parts, self.lifecycle.clone());

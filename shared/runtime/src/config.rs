@@ -11,6 +11,7 @@ mod layers;
 mod print;
 mod provider;
 mod secret;
+mod tools;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub use environment::Environment;
 pub use layers::Sources;
 pub use provider::{Provider, ProviderKind};
 pub use secret::Secret;
+pub use tools::{McpServer, ShellKind, ToolsConfig};
 pub use validate::{Backend, Purpose};
 
 /// Everything that a user can decide about a process, checked.
@@ -78,6 +80,11 @@ pub struct Config {
     /// Further providers by name, for models named `NAME/model`.
     #[serde(default)]
     pub providers: BTreeMap<String, Provider>,
+    /// What tools may use.
+    pub tools: ToolsConfig,
+    /// MCP servers by name.
+    #[serde(default)]
+    pub mcp: BTreeMap<String, McpServer>,
     /// What [`print`](Self::print) shows.
     #[serde(skip)]
     printed: String,

@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Url(&'static [&'static str]),
     /// `HOST:PORT`.
     Address,
+    /// A list of texts; spelled with commas between them.
+    List,
     Switch,
     Integer {
         min: i64,
@@ -77,7 +79,7 @@ const fn integer(min: i64, max: i64) -> Kind {
 
 const HTTP: Kind = Kind::Url(&["http", "https"]);
 
-/// Every key but those of `[providers.NAME]`.
+/// Every key but those of `[providers.NAME]` and `[mcp.NAME]`.
 pub(super) const KEYS: &[Key] = &[
     Key::new("server", HTTP),
     Key::or("database_url", DATABASE, &["DATABASE_URL"]),
@@ -147,7 +149,28 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("llm.first_byte_timeout", TIMEOUT),
     Key::new("llm.idle_timeout", TIMEOUT),
     Key::new("llm.attempt_timeout", TIMEOUT),
+    Key::new("tools.workspace", Kind::Text),
+    Key::new("tools.workspace_shared", Kind::Switch),
+    Key::new("tools.shell", Kind::Choice(&["off", "local", "template"])),
+    Key::new("tools.shell_template", Kind::List),
+    Key::new("tools.shell_cleanup", Kind::List),
+    Key::new("tools.shell_environment", Kind::List),
+    Key::new("tools.allow_private", Kind::List),
+    Key::new("tools.signing_secret", Kind::Secret),
+    Key::new("tools.timeout", TIMEOUT),
 ];
+
+/// What `[mcp.NAME]` takes.
+const MCP: &[Key] = &[
+    Key::new("mcp.command", Kind::Text),
+    Key::new("mcp.args", Kind::List),
+    Key::new("mcp.url", HTTP),
+    Key::new("mcp.timeout", TIMEOUT),
+    Key::new("mcp.start_timeout", TIMEOUT),
+];
+
+/// Variables and headers of an MCP server: any name, and values that may be secrets.
+const MCP_VALUE: Key = Key::new("mcp.env", Kind::Secret);
 
 const DATABASE: Kind = Kind::Url(&["postgres", "postgresql", "sqlite", "mysql"]);
 const PROVIDER: Kind = Kind::Choice(&["openai", "anthropic", "demo"]);
@@ -156,9 +179,22 @@ const TIMEOUT: Kind = span(MS, Duration::from_hours(24));
 /// Headers of a provider: any name, and values that may be secrets.
 const HEADER: Key = Key::new("llm.headers", Kind::Secret);
 
+/// The key at this path of `[mcp.NAME]`.
+fn find_mcp(rest: &str) -> Option<Key> {
+    let (_, field) = rest.split_once('.')?;
+    if let Some((table, name)) = field.split_once('.') {
+        return (matches!(table, "env" | "headers") && !name.is_empty()).then_some(MCP_VALUE);
+    }
+    let wanted = format!("mcp.{field}");
+    MCP.iter().copied().find(|key| key.path == wanted)
+}
+
 /// The key at this path: one of the table, or a field of `[providers.NAME]`, which takes what the
 /// same field of `[llm]` takes.
 pub(super) fn find(path: &str) -> Option<Key> {
+    if let Some(rest) = path.strip_prefix("mcp.") {
+        return find_mcp(rest);
+    }
     let wanted = match path.strip_prefix("providers.") {
         Some(rest) => format!("llm.{}", rest.split_once('.')?.1),
         None => path.to_owned(),
@@ -206,6 +242,14 @@ impl Kind {
                 "false" | "0" | "no" | "off" => Some(Value::Boolean(false)),
                 _ => None,
             },
+            Self::List => {
+                let items = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|item| !item.is_empty());
+                let items = items.map(|item| Value::String(item.to_owned()));
+                Some(Value::Array(items.collect()))
+            }
             _ => Some(Value::String(text.to_owned())),
         };
         self.check(value.ok_or_else(|| self.wants())?)
@@ -224,6 +268,7 @@ impl Kind {
             (Self::Address, Value::String(text)) => text
                 .rsplit_once(':')
                 .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()),
+            (Self::List, Value::Array(items)) => items.iter().all(Value::is_str),
             (Self::Switch, Value::Boolean(_)) => true,
             (Self::Integer { min, max }, Value::Integer(number)) => (min..=max).contains(&number),
             (Self::Span { min, max }, Value::String(text)) => text
@@ -244,6 +289,7 @@ impl Kind {
                 schemes.join(":// or ")
             ),
             Self::Address => "takes HOST:PORT, like 127.0.0.1:7464".to_owned(),
+            Self::List => "takes a list of texts, like [\"a\", \"b\"]".to_owned(),
             Self::Switch => "takes true or false".to_owned(),
             Self::Integer { min, max } => format!("takes a whole number from {min} to {max}"),
             Self::Span { min, max } => format!(
