@@ -18,7 +18,7 @@ mod demo;
 mod error;
 mod estimate;
 mod http;
-mod json;
+pub(crate) mod json;
 mod openai;
 mod providers;
 mod secret;
@@ -32,6 +32,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use mainspring_shared::agent::OutputSpec;
 use mainspring_shared::message::{ContentPart, Message, ToolCall};
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
@@ -42,6 +43,8 @@ pub use self::estimate::{estimate_message_tokens, estimate_request_tokens, estim
 pub use self::providers::{Providers, Resolved, SetupError};
 pub use self::secret::Secret;
 pub use self::settings::{ANTHROPIC_BASE_URL, Kind, OPENAI_BASE_URL, ProviderSettings};
+
+pub(crate) use self::status::retry_after;
 
 /// A tool on offer.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +72,9 @@ pub struct Request {
     pub temperature: Option<f64>,
     /// The tools on offer, in the order in which the model sees them.
     pub tools: Vec<ToolSpec>,
+    /// The shape of the final answer. Unless [`Model::native_schema`] says otherwise it is in the
+    /// system prompt, too, and a transport need not do anything about it.
+    pub output: Option<Arc<OutputSpec>>,
 }
 
 /// A piece of an answer while it arrives. Pieces of one kind, joined, are the text of the reply.
@@ -126,4 +132,10 @@ pub trait Model: Send + Sync + Debug {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error>;
+
+    /// Whether the provider holds the model to [`Request::output`], so that no words about it are
+    /// needed. Answers are checked either way.
+    fn native_schema(&self) -> bool {
+        false
+    }
 }

@@ -199,9 +199,9 @@ pub(super) fn classify_inside(refusal: &Refusal) -> Error {
     }
 }
 
-/// How long the provider asks us to wait. A date is read against the answer's own `Date`, so that
+/// How long the other side asks us to wait. A date is read against the answer's own `Date`, so that
 /// neither clock has to be right; `now` stands in where the answer has none.
-pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(millis) = text("retry-after-ms").and_then(positive) {
         return Some(duration(millis / 1000.0));

@@ -1,0 +1,229 @@
+//! One connection to an MCP server, from its start to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation,
+    JsonObject, MetaObject, PaginatedRequestParams, ProtocolVersion, RequestMetaObject, Tool,
+};
+use rmcp::service::{NotificationContext, RunningService};
+use rmcp::transport::IntoTransport;
+use rmcp::{ClientCacheConfig, ClientHandler, RoleClient, serve_client};
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::fault::{Fault, describe};
+use super::process::Process;
+use super::settings::{ServerSettings, Transport};
+use super::{Error, http};
+
+/// Tools of one server, and pages that they come in: more than any model can tell apart.
+const TOOLS_MAX: usize = 1_000;
+const PAGES_MAX: usize = 100;
+
+/// How long an agent waits to hear of changed tools before it gets those that are known.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Calls in a row without an answer after which a connection is given up.
+const SILENCES_MAX: u32 = 3;
+
+/// Where the call's id is, for a server that wants to know a call that is repeated.
+const CALL_ID: &str = "mainspring/call-id";
+
+/// The tools of a server, by name.
+pub(super) type Listing = Arc<[Tool]>;
+
+/// An open connection. Dropping it closes it and kills the server if that is a child.
+#[derive(Debug)]
+pub(super) struct Connection {
+    service: RunningService<RoleClient, Client>,
+    /// The tools, and how many changes the server had told of when it was asked for them.
+    listing: Mutex<(Listing, u64)>,
+    silences: AtomicU32,
+    /// Whether it was ever of use.
+    proven: AtomicBool,
+    born: Duration,
+    _process: Option<Process>,
+}
+
+/// Our side of the protocol: it offers servers nothing, and hears that their tools have changed.
+#[derive(Debug, Clone, Default)]
+struct Client {
+    changes: Arc<AtomicU64>,
+}
+
+impl ClientHandler for Client {
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let us = Implementation::new("mainspring", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), us)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}
+
+type Service = RunningService<RoleClient, Client>;
+
+impl Connection {
+    /// Starts or reaches a server and asks for its tools. `now` is the monotonic clock's reading.
+    pub(super) async fn open(
+        server: &str,
+        settings: &ServerSettings,
+        now: Duration,
+    ) -> Result<Self, Error> {
+        let limit = settings.start_timeout;
+        let (service, listing, process) = match &settings.transport {
+            Transport::Stdio { command, args, env } => {
+                let started = Process::start(server, command, args, env);
+                let (process, pipes) = started.map_err(|error| Error::Start {
+                    server: server.to_owned(),
+                    detail: format!("{command:?} does not start: {error}"),
+                })?;
+                match timeout(limit, begin(pipes)).await {
+                    Ok(Ok((service, listing))) => (service, listing, Some(process)),
+                    Ok(Err(detail)) => {
+                        let detail = detail + &process.last_words().await;
+                        return Err(failed(server, detail));
+                    }
+                    Err(_) => {
+                        let detail = process.last_words().await;
+                        return Err(slow(server, limit, detail));
+                    }
+                }
+            }
+            Transport::Http { url, headers } => {
+                let transport =
+                    http::transport(url, headers).map_err(|detail| failed(server, detail))?;
+                match timeout(limit, begin(transport)).await {
+                    Ok(Ok((service, listing))) => (service, listing, None),
+                    Ok(Err(detail)) => return Err(failed(server, detail)),
+                    Err(_) => return Err(slow(server, limit, String::new())),
+                }
+            }
+        };
+        Ok(Self {
+            service,
+            listing: Mutex::new((listing, 0)),
+            silences: AtomicU32::new(0),
+            proven: AtomicBool::new(false),
+            born: now,
+            _process: process,
+        })
+    }
+
+    /// Whether nothing speaks against using it.
+    pub(super) fn is_open(&self) -> bool {
+        !self.service.peer().is_transport_closed() && !self.service.is_closed()
+    }
+
+    /// Whether it was of use, or lived long enough for that.
+    pub(super) fn proved_itself(&self, now: Duration, stable: Duration) -> bool {
+        self.proven.load(Ordering::SeqCst) || now.saturating_sub(self.born) >= stable
+    }
+
+    /// The server's tools; asked for again once the server said that they changed. While it does
+    /// not answer that, they are what they were.
+    pub(super) async fn listing(&self) -> Listing {
+        let mut listing = self.listing.lock().await;
+        // Read before asking: a change in between is asked for the next time.
+        let changes = self.service.service().changes.load(Ordering::SeqCst);
+        if listing.1 != changes {
+            match timeout(REFRESH_TIMEOUT, list(&self.service)).await {
+                Ok(Ok(new)) => *listing = (new, changes),
+                failed => {
+                    tracing::warn!(?failed, "an MCP server's changed tools are not known yet");
+                }
+            }
+        }
+        listing.0.clone()
+    }
+
+    /// Makes a call. Dropping the future tells the server that nobody waits for it any more.
+    pub(super) async fn call(
+        &self,
+        tool: String,
+        call_id: &str,
+        arguments: JsonObject,
+    ) -> Result<CallToolResponse, Fault> {
+        let mut params = CallToolRequestParams::new(tool).with_arguments(arguments);
+        let mut meta = JsonObject::new();
+        meta.insert(CALL_ID.to_owned(), Value::from(call_id));
+        params.meta = Some(RequestMetaObject(MetaObject(meta)));
+        let answer = self.service.peer().call_tool_once(params).await;
+        let answer = answer.map_err(Fault::of);
+        if matches!(answer, Ok(_) | Err(Fault::Refused(..))) {
+            self.silences.store(0, Ordering::SeqCst);
+            self.proven.store(true, Ordering::SeqCst);
+        }
+        answer
+    }
+
+    /// Notes that a call got no answer in time; tells whether that was once too often.
+    pub(super) fn was_silent(&self) -> bool {
+        self.silences.fetch_add(1, Ordering::SeqCst) + 1 >= SILENCES_MAX
+    }
+}
+
+fn failed(server: &str, detail: String) -> Error {
+    Error::Start {
+        server: server.to_owned(),
+        detail,
+    }
+}
+
+fn slow(server: &str, limit: Duration, detail: String) -> Error {
+    Error::Slow {
+        server: server.to_owned(),
+        limit,
+        detail,
+    }
+}
+
+async fn begin<T, E, A>(transport: T) -> Result<(Service, Listing), String>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let service = serve_client(Client::default(), transport).await;
+    let service = service.map_err(|error| describe(&error))?;
+    // Ours is kept as long as the server does not say that it changed.
+    let peer = service.peer();
+    peer.set_response_cache_config(ClientCacheConfig::disabled())
+        .await;
+    let listing = list(&service).await.map_err(|fault| match fault {
+        Fault::Unreached(said) | Fault::Broken(said) | Fault::Failed(said) => said,
+        Fault::Refused(_, said) => format!("it does not tell its tools: {said}"),
+    })?;
+    Ok((service, listing))
+}
+
+async fn list(service: &Service) -> Result<Listing, Fault> {
+    let offered = service.peer().peer_info();
+    if offered.is_some_and(|info| info.capabilities.tools.is_none()) {
+        return Ok(Listing::default());
+    }
+    let mut tools = Vec::new();
+    let mut cursor = None;
+    for _ in 0..PAGES_MAX {
+        let page = PaginatedRequestParams::default().with_cursor(cursor.take());
+        let page = service
+            .peer()
+            .list_tools(Some(page))
+            .await
+            .map_err(Fault::of)?;
+        tools.extend(page.tools);
+        cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
+        if cursor.is_none() || tools.len() >= TOOLS_MAX {
+            break;
+        }
+    }
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools.dedup_by(|a, b| a.name == b.name);
+    tools.truncate(TOOLS_MAX);
+    Ok(tools.into())
+}

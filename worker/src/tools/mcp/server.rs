@@ -1,0 +1,150 @@
+//! One MCP server as the pool knows it: its connection, and its past failures.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use mainspring_shared::time::Clock;
+use tokio::sync::Mutex;
+
+use super::Error;
+use super::connection::{Connection, Listing};
+use super::settings::ServerSettings;
+
+/// The wait after the first failure; doubles with each further one in a row.
+const WAIT_BASE: Duration = Duration::from_millis(500);
+
+/// The longest wait.
+const WAIT_MAX: Duration = Duration::from_mins(1);
+
+/// A wait of which no more than this is left is sat out: shorter than anybody's patience.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A connection that lived so long was a good one, whatever ended it.
+const STABLE: Duration = Duration::from_secs(30);
+
+/// A server.
+#[derive(Debug)]
+pub(super) struct Server {
+    name: String,
+    pub(super) settings: ServerSettings,
+    clock: Arc<dyn Clock>,
+    /// Held while a connection is opened: whoever wants it too waits for the same one.
+    link: Mutex<Link>,
+    /// What it had on offer when that was last known.
+    known: std::sync::Mutex<Option<Listing>>,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    open: Option<Arc<Connection>>,
+    /// Failures in a row.
+    failures: u32,
+    /// Not tried before this reading of the monotonic clock.
+    not_before: Duration,
+}
+
+impl Server {
+    pub(super) fn new(name: String, settings: ServerSettings, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            name,
+            settings,
+            clock,
+            link: Mutex::default(),
+            known: std::sync::Mutex::default(),
+        }
+    }
+
+    /// The server's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its tools: what they are, or what they were when it was last there.
+    pub(super) async fn listing(&self) -> Result<Listing, Error> {
+        let listing = match self.connection().await {
+            Ok(connection) => connection.listing().await,
+            Err(error) => {
+                let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(known) = known.as_ref() else {
+                    return Err(error);
+                };
+                tracing::warn!(mcp.server = self.name, %error, "its tools stay on offer");
+                return Ok(known.clone());
+            }
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(listing.clone());
+        Ok(listing)
+    }
+
+    /// The connection; opened if there is none and the last failure is long enough ago.
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
+        let mut link = self.link.lock().await;
+        if let Some(open) = &link.open {
+            if open.is_open() {
+                return Ok(open.clone());
+            }
+            self.close(&mut link);
+        }
+        let wait = link.not_before.saturating_sub(self.clock.monotonic());
+        if wait > PATIENCE {
+            return Err(Error::Away {
+                server: self.name.clone(),
+                failures: link.failures,
+                wait,
+            });
+        }
+        if !wait.is_zero() {
+            self.clock.sleep(wait).await;
+        }
+        let now = self.clock.monotonic();
+        match Connection::open(&self.name, &self.settings, now).await {
+            Ok(connection) => {
+                tracing::info!(mcp.server = self.name, "an MCP server is connected");
+                let connection = Arc::new(connection);
+                link.open = Some(connection.clone());
+                Ok(connection)
+            }
+            Err(error) => {
+                self.failed(&mut link);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives up a connection that turned out to be of no use. Calls that are still under way over
+    /// it keep it until they end.
+    pub(super) async fn give_up(&self, connection: &Arc<Connection>) {
+        let mut link = self.link.lock().await;
+        let is_it = |open: &Arc<Connection>| Arc::ptr_eq(open, connection);
+        if link.open.as_ref().is_some_and(is_it) {
+            self.close(&mut link);
+        }
+    }
+
+    fn close(&self, link: &mut Link) {
+        let now = self.clock.monotonic();
+        let closed = link.open.take();
+        if closed.is_some_and(|connection| connection.proved_itself(now, STABLE)) {
+            link.failures = 0;
+            link.not_before = now;
+            tracing::warn!(mcp.server = self.name, "an MCP server is gone");
+        } else {
+            self.failed(link);
+        }
+    }
+
+    fn failed(&self, link: &mut Link) {
+        let doublings = link.failures.min(16);
+        let wait = WAIT_BASE.saturating_mul(1 << doublings).min(WAIT_MAX);
+        link.failures = link.failures.saturating_add(1);
+        link.not_before = self.clock.monotonic().saturating_add(wait);
+        let failures = link.failures;
+        tracing::warn!(
+            mcp.server = self.name,
+            failures,
+            ?wait,
+            "an MCP server fails"
+        );
+    }
+}
