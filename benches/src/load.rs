@@ -42,6 +42,18 @@ pub async fn closed_loop(
     clients: usize,
     time: Duration,
 ) -> Result<Done> {
+    let body = Bytes::from(format!("{{\"input\":\"{}\"}}", "u".repeat(100)));
+    closed_loop_of(base, sessions, clients, time, &body).await
+}
+
+/// The same with a body of one's own.
+pub async fn closed_loop_of(
+    base: &str,
+    sessions: &[String],
+    clients: usize,
+    time: Duration,
+    body: &Bytes,
+) -> Result<Done> {
     let sends = Arc::new(AtomicU64::new(0));
     let start = now();
     let mut tasks = Vec::new();
@@ -52,11 +64,10 @@ pub async fn closed_loop(
             .step_by(clients)
             .cloned()
             .collect();
-        let (base, sends) = (base.to_owned(), sends.clone());
+        let (base, sends, body) = (base.to_owned(), sends.clone(), body.clone());
         tasks.push(tokio::spawn(async move {
             let mut client = Client::connect(&base).await?;
             let mut latencies = Vec::new();
-            let body = Bytes::from(format!("{{\"input\":\"{}\"}}", "u".repeat(100)));
             for session in mine.iter().cycle() {
                 if start.elapsed() >= time {
                     break;

@@ -8,6 +8,8 @@ mod memory;
 mod streams;
 mod takeover;
 mod throughput;
+mod tools;
+mod waits;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -44,6 +46,14 @@ pub const WORKLOADS: &[(&str, &str)] = &[
         "redis-memory",
         "Redis' memory after many sends against after few",
     ),
+    (
+        "tools",
+        "sends of three rounds with two calls against the ceiling; engine time; parallel calls",
+    ),
+    (
+        "waits",
+        "ten thousand suspended sends, going on after an answer, cancel during a stream",
+    ),
     ("start", "start of dev to accepting"),
 ];
 
@@ -57,6 +67,8 @@ pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> 
         "history" => history::run(options, emit).await,
         "takeover" => takeover::run(options, emit).await,
         "redis-memory" => memory::run(options, emit).await,
+        "tools" => tools::run(options, emit).await,
+        "waits" => waits::run(options, emit).await,
         "start" => fresh::run(options, emit).await,
         other => bail!("there is no workload {other}; see `mainspring bench --help`"),
     }

@@ -29,7 +29,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     let (mut rates, mut ceilings, mut shares, mut writes) = (vec![], vec![], vec![], vec![]);
     let mut cpu = Vec::new();
     for _ in 0..options.runs {
-        let ceiling = ceiling(&stand, &ceiling_dir, options.seconds(30, 2))?;
+        let ceiling = ceiling(&stand, &ceiling_dir, "send.sql", options.seconds(30, 2))?;
         let before = Counters::read(&stand)?;
         let done = closed_loop(&base, &ids, CLIENTS, options.seconds(15, 2)).await?;
         let after = Counters::read(&stand)?;
@@ -84,10 +84,9 @@ struct Counters {
 
 impl Counters {
     fn read(stand: &Stand) -> Result<Self> {
-        let sql = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
         let postmaster = stand.postgres.postmaster().context("postgres runs")?;
         Ok(Self {
-            transactions: stand.number(sql)?,
+            transactions: transactions(stand)?,
             cpu: [
                 stand.scheduler.cpu()?,
                 stand
@@ -108,9 +107,17 @@ impl Counters {
     }
 }
 
-fn prepare_ceiling(stand: &Stand, dir: &Path) -> Result<()> {
+/// Write transactions so far: those that got a transaction id.
+pub(super) fn transactions(stand: &Stand) -> Result<i64> {
+    stand.number("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+}
+
+/// Makes the schema that the ceilings are measured on.
+pub(super) fn prepare_ceiling(stand: &Stand, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     std::fs::write(dir.join("send.sql"), include_str!("../../ceiling/send.sql"))?;
+    let tools = include_str!("../../ceiling/tools.sql");
+    std::fs::write(dir.join("tools.sql"), tools)?;
     stand.postgres.create_database("ceiling")?;
     stand
         .postgres
@@ -120,7 +127,7 @@ fn prepare_ceiling(stand: &Stand, dir: &Path) -> Result<()> {
 }
 
 /// Transactions per second that pgbench reaches with the least that a send could write.
-fn ceiling(stand: &Stand, dir: &Path, time: Duration) -> Result<f64> {
+pub(super) fn ceiling(stand: &Stand, dir: &Path, script: &str, time: Duration) -> Result<f64> {
     let port = stand.postgres.port().to_string();
     let seconds = time.as_secs().to_string();
     let output = Command::new(find_program("pgbench")?)
@@ -128,7 +135,7 @@ fn ceiling(stand: &Stand, dir: &Path, time: Duration) -> Result<f64> {
             "-n", "-M", "prepared", "-c", "64", "-j", "2", "-T", &seconds,
         ])
         .args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-f"])
-        .arg(dir.join("send.sql"))
+        .arg(dir.join(script))
         .arg("ceiling")
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

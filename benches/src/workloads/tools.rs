@@ -1,0 +1,175 @@
+//! Sends that call tools: three rounds against what Postgres alone can do, engine time when idle, and
+//! a round of parallel calls.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::throughput::{ceiling, prepare_ceiling, transactions};
+use crate::load::{closed_loop_of, send_and_wait};
+use crate::stand::{Options, Stand, sessions};
+use crate::stats::{measurement, millis, percentile};
+
+const CLIENTS: usize = 64;
+const SESSIONS: usize = 256;
+
+/// Calls in the parallel round, and how long each takes.
+const PARALLEL: usize = 8;
+const TOOL_TIME: Duration = Duration::from_millis(200);
+
+pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let stand = Stand::start(
+        options,
+        1,
+        &[("MAINSPRING_TOOLS_ALLOW_PRIVATE", "127.0.0.0/8")],
+    )?;
+    throughput(options, &stand, emit).await?;
+    idle(options, &stand, emit).await?;
+    parallel(options, &stand, emit).await?;
+    stand.audit()
+}
+
+/// Three rounds: two that call a `safe` tool, and the answer.
+fn three_rounds() -> Bytes {
+    let call = "!tool current_time {}";
+    let input = format!("{} {call} !then {call}", "u".repeat(100));
+    Bytes::from(json!({ "input": input }).to_string())
+}
+
+async fn throughput(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let dir = stand.dir.path().join("ceiling");
+    prepare_ceiling(stand, &dir)?;
+    let agent = json!({ "context": { "last_messages": 50 }, "tools": ["current_time"] });
+    let ids = sessions(&mut stand.client().await?, SESSIONS, &agent).await?;
+    let base = stand.scheduler.url();
+    let body = three_rounds();
+    closed_loop_of(&base, &ids, CLIENTS, options.seconds(5, 1), &body).await?;
+    let (mut rates, mut ceilings, mut shares, mut writes) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..options.runs {
+        let most = ceiling(stand, &dir, "tools.sql", options.seconds(30, 2))?;
+        let before = transactions(stand)?;
+        let done = closed_loop_of(&base, &ids, CLIENTS, options.seconds(15, 2), &body).await?;
+        let after = transactions(stand)?;
+        rates.push(done.rate());
+        ceilings.push(most);
+        shares.push(done.rate() / most);
+        writes.push((after - before) as f64 / done.sends as f64);
+    }
+    let calls = stand.number("SELECT count(*) FROM tool_calls WHERE settled_at IS NOT NULL")?;
+    let sends = stand.number("SELECT count(*) FROM sends WHERE status = 'completed'")?;
+    ensure!(calls == 2 * sends, "{calls} calls in {sends} sends");
+    emit(measurement(
+        "tools.ceiling",
+        "sends/s",
+        &ceilings,
+        "reference",
+    ));
+    emit(measurement("tools.sends", "sends/s", &rates, "reference"));
+    emit(measurement(
+        "tools.share_of_ceiling",
+        "ratio",
+        &shares,
+        ">= 0.35",
+    ));
+    emit(measurement(
+        "tools.write_transactions",
+        "per send",
+        &writes,
+        "reference",
+    ));
+    Ok(())
+}
+
+async fn idle(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let mut client = stand.client().await?;
+    let agent = json!({ "context": { "last_messages": 50 }, "tools": ["current_time"] });
+    let ids = sessions(&mut client, 16, &agent).await?;
+    let (mut p50, mut p99) = (Vec::new(), Vec::new());
+    for _ in 0..options.runs {
+        let mut samples = Vec::new();
+        for n in 0..options.size(1_000, 50) {
+            let id = &ids[n % ids.len()];
+            samples.push(send_and_wait(&mut client, id, three_rounds()).await?);
+        }
+        p50.push(millis(percentile(&mut samples, 50.0)));
+        p99.push(millis(percentile(&mut samples, 99.0)));
+    }
+    // The model and the tool are instant: all of it is the engine's.
+    emit(measurement("tools.engine.p50", "ms", &p50, "<= 12"));
+    emit(measurement("tools.engine.p99", "ms", &p99, "<= 40"));
+    Ok(())
+}
+
+async fn parallel(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/", listener.local_addr()?);
+    tokio::spawn(serve(listener));
+    let tool = json!({ "type": "http", "name": "slow", "url": url, "repeat": "safe" });
+    let mut client = stand.client().await?;
+    let ids = sessions(&mut client, 1, &json!({ "tools": [tool] })).await?;
+    let input = "!tool slow {} ".repeat(PARALLEL);
+    let body = Bytes::from(json!({ "input": input }).to_string());
+    let mut rounds = Vec::new();
+    for _ in 0..options.runs {
+        let mut samples = Vec::new();
+        for _ in 0..options.size(40, 3) {
+            samples.push(send_and_wait(&mut client, &ids[0], body.clone()).await?);
+        }
+        // The whole send: the round with the calls, and everything around it.
+        rounds.push(millis(percentile(&mut samples, 50.0)));
+    }
+    emit(measurement("tools.parallel_round", "ms", &rounds, "<= 230"));
+    Ok(())
+}
+
+/// A tool that takes its time.
+async fn serve(listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            // Ends when the other side closes.
+            let _ = answer(stream).await;
+        });
+    }
+}
+
+async fn answer(mut stream: TcpStream) -> Result<()> {
+    let mut read = Vec::new();
+    loop {
+        let (head, length) = loop {
+            if let Some(found) = request(&read) {
+                break found;
+            }
+            if stream.read_buf(&mut read).await? == 0 {
+                return Ok(());
+            }
+        };
+        while read.len() < head + length {
+            if stream.read_buf(&mut read).await? == 0 {
+                return Ok(());
+            }
+        }
+        read.drain(..head + length);
+        pause(TOOL_TIME).await;
+        let answer = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 4\r\n\r\ndone";
+        stream.write_all(answer.as_bytes()).await?;
+    }
+}
+
+/// Where a request's body begins, and how long it is.
+fn request(read: &[u8]) -> Option<(usize, usize)> {
+    let head = read.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
+    let text = String::from_utf8_lossy(&read[..head]).to_ascii_lowercase();
+    let length = text
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    Some((head, length.unwrap_or(0)))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
