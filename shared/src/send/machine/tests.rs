@@ -353,7 +353,15 @@ impl Watch {
             Event::Woken { .. } | Event::Undelivered => self.ends -= 1,
             Event::Interrupted => self.interrupts += 1,
             Event::LeaseLost => self.lost = true,
-            _ => {}
+            Event::Begun
+            | Event::BackoffOver
+            | Event::RoundStored { .. }
+            | Event::ResultsStored { .. }
+            | Event::Stored
+            | Event::CancelRaised
+            | Event::DeadlinePassed
+            | Event::DrainAsked
+            | Event::DrainOver => {}
         }
     }
 
