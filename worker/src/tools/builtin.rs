@@ -1,0 +1,156 @@
+//! Tools that work in the session's workspace, and a clock.
+//!
+//! | tools | need |
+//! |---|---|
+//! | `apply_patch`, `edit_file`, `write_file` | a workspace; change only what the session has read as it now is |
+//! | `glob`, `grep`, `list_dir`, `read_file` | a workspace |
+//! | `shell` | a workspace and a way to run commands |
+//! | `current_time` | nothing |
+//!
+//! [`register`] enters those that the settings allow. No path that a model gives leads out of its
+//! session's directory, whatever links say. Commands are another matter: what they can reach is what
+//! the way in which they run lets them reach, see [`Shell`].
+
+mod apply_patch;
+mod change;
+mod current_time;
+mod diff;
+mod edit_file;
+mod glob;
+mod grep;
+mod list_dir;
+mod page;
+mod read_file;
+mod settings;
+mod shell;
+mod stamps;
+mod text;
+mod walk;
+mod work;
+mod workspace;
+mod write_file;
+
+use std::sync::Arc;
+
+use mainspring_shared::time::Clock;
+
+pub use self::settings::{
+    ENVIRONMENT_DEFAULT, Limits, Settings, Shell, Template, WorkspaceSettings, allowed,
+};
+pub use self::shell::{Launch, ShellBackend, ShellCommand};
+
+use self::shell::{Local, Templated};
+use self::workspace::Workspace;
+use crate::tool::{Tool, Tools, ToolsError};
+
+/// Reads and changes files, runs commands, asks.
+pub(crate) const CORE: &[&str] = &[
+    "read_file",
+    "write_file",
+    "edit_file",
+    "apply_patch",
+    "list_dir",
+    "glob",
+    "grep",
+    "shell",
+    "ask_person",
+];
+
+/// Only reads.
+pub(crate) const EXPLORE: &[&str] = &["read_file", "list_dir", "glob", "grep", "ask_person"];
+
+/// Everything.
+pub(crate) const FULL: &[&str] = &[
+    "read_file",
+    "write_file",
+    "edit_file",
+    "apply_patch",
+    "list_dir",
+    "glob",
+    "grep",
+    "shell",
+    "current_time",
+    "ask_person",
+    "spawn_agent",
+];
+
+/// Enters the tools that the settings allow. What the settings name must be there: a worker that
+/// cannot sandbox commands as it was told to does not start.
+pub fn register(
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    tools: &mut Tools,
+) -> Result<(), ToolsError> {
+    tools.insert(Arc::new(current_time::CurrentTime {
+        clock: clock.clone(),
+    }))?;
+    let backend = backend(&settings)?;
+    let Some(place) = settings.workspace else {
+        return match backend {
+            None => Ok(()),
+            Some(_) => Err(refused("the shell needs a workspace")),
+        };
+    };
+    let workspace = Workspace::open(&place, settings.limits);
+    let workspace = workspace
+        .map_err(|error| refused(format!("the workspace {}: {error}", place.root.display())))?;
+    let workspace = Arc::new(workspace);
+    for tool in files(&workspace, &clock) {
+        tools.insert(tool)?;
+    }
+    if let Some(backend) = backend {
+        tools.insert(Arc::new(shell::Shell::new(workspace, backend, clock)))?;
+    }
+    Ok(())
+}
+
+fn files(workspace: &Arc<Workspace>, clock: &Arc<dyn Clock>) -> [Arc<dyn Tool>; 7] {
+    let (workspace, clock) = (|| workspace.clone(), || clock.clone());
+    [
+        Arc::new(apply_patch::ApplyPatch {
+            workspace: workspace(),
+        }),
+        Arc::new(edit_file::EditFile {
+            workspace: workspace(),
+        }),
+        Arc::new(glob::Glob {
+            workspace: workspace(),
+            clock: clock(),
+        }),
+        Arc::new(grep::Grep {
+            workspace: workspace(),
+            clock: clock(),
+        }),
+        Arc::new(list_dir::ListDir {
+            workspace: workspace(),
+        }),
+        Arc::new(read_file::ReadFile {
+            workspace: workspace(),
+        }),
+        Arc::new(write_file::WriteFile {
+            workspace: workspace(),
+        }),
+    ]
+}
+
+fn backend(settings: &Settings) -> Result<Option<Arc<dyn ShellBackend>>, ToolsError> {
+    let environment = &settings.environment;
+    let backend: Arc<dyn ShellBackend> = match &settings.shell {
+        Shell::Off => return Ok(None),
+        Shell::Local => Arc::new(Local::new(environment).map_err(refused)?),
+        Shell::Template(template) => {
+            Arc::new(Templated::new(template, environment).map_err(refused)?)
+        }
+        Shell::Backend(backend) => backend.clone(),
+    };
+    Ok(Some(backend))
+}
+
+fn refused(detail: impl Into<String>) -> ToolsError {
+    ToolsError::Settings {
+        detail: detail.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,9 @@
+mod bed;
+mod change;
+mod escape;
+mod offered;
+mod race;
+mod read;
+mod search;
+mod shell;
+mod shell_end;
