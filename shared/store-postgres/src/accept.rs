@@ -12,7 +12,7 @@ use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::columns::{KeyColumns, json, metadata, text};
+use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
 use crate::retry::{Fault, PgQuery, Pool, sql};
 use crate::rows::{Fields, priority_number};
@@ -218,23 +218,28 @@ fn bind(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
     bind_new(keys.bind(query), items)
 }
 
-/// The columns of the sessions that are created with their sends.
+/// The columns of parents, and of the sessions that are created with their sends.
 fn bind_new(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
     let mut agents: Vec<Option<String>> = Vec::new();
     let mut names: Vec<Option<String>> = Vec::new();
     let mut data: Vec<Option<String>> = Vec::new();
     let mut pools: Vec<Option<String>> = Vec::new();
+    let mut reports: Vec<Option<String>> = Vec::new();
+    let mut parents = ParentColumns::default();
     for item in items {
         let new = match &item.target {
             Target::New(new) => Some(new),
             Target::Existing(_) => None,
         };
         agents.push(new.map(|new| json(&new.agent)));
-        names.push(new.and_then(|new| Some(text(new.agent.name.as_deref()?).into_owned())));
+        names.push(new.and_then(|new| maybe_text(new.agent.name.as_deref())));
         data.push(new.map(|new| metadata(&new.metadata)));
         pools.push(new.map(|new| text(new.agent.pool()).into_owned()));
+        reports.push(maybe_text(item.reports_to.as_deref()));
+        parents.push(new.and_then(|new| new.parent.as_ref()));
     }
-    query.bind(agents).bind(names).bind(data).bind(pools)
+    let query = query.bind(agents).bind(names).bind(data).bind(pools);
+    parents.bind(query.bind(reports))
 }
 
 /// Looks up what the idempotency keys of some items stand for.

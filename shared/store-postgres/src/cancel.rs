@@ -46,7 +46,7 @@ async fn cancel_once(
     let keys = homes(&mut tx, items).await?;
     let mut ledger = Ledger::lock(&mut tx, at, boot, keys).await?;
     ledger.read_sends(&mut tx, items.iter().copied()).await?;
-    ledger.read_speakers(&mut tx).await?;
+    ledger.read_last(&mut tx).await?;
     let ours = if was_lost {
         finished_by(&mut tx, items, boot).await?
     } else {
@@ -174,10 +174,7 @@ async fn resume_once(
         tx.rollback().await?;
         return Ok(None);
     };
-    ledger.change(key.tenant, id, |send| send.alarm_at = send.deadline_at);
-    if let Some(hot) = ledger.hot.get_mut(&key) {
-        hot.ready_since = Some(ledger.now);
-    }
+    ledger.wake(key, id);
     ledger.write(&mut tx).await?;
     tx.commit().await?;
     Ok(Some(id))

@@ -1,17 +1,21 @@
 //! Words into columns: the arrays that a group's items are bound as.
 
+mod calls;
+
 use std::borrow::Cow;
 
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::step::RoundRef;
-use mainspring_shared::store::{CallRow, IdempotencyKey, SendTotals, UsageRow};
+use mainspring_shared::store::{IdempotencyKey, Parent, SendTotals, UsageRow};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::retry::PgQuery;
+
+pub(crate) use calls::{CallColumns, ChangeColumns, DeliveryColumns};
 
 /// JSON text of a stored word.
 pub(crate) fn json(value: &impl Serialize) -> String {
@@ -25,6 +29,11 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(text)
     }
+}
+
+/// The same for text that may be absent.
+pub(crate) fn maybe_text(value: Option<&str>) -> Option<String> {
+    value.map(|value| text(value).into_owned())
 }
 
 /// Metadata for a JSONB column, which takes U+0000 neither in names nor in texts.
@@ -141,13 +150,13 @@ pub(crate) struct MessageColumns {
     tool_calls: Vec<Option<String>>,
     call_ids: Vec<Option<String>>,
     names: Vec<Option<String>>,
+    failed: Vec<bool>,
     rounds: Vec<i32>,
     asked_back: Vec<Option<i64>>,
 }
 
 impl MessageColumns {
     pub(crate) fn push(&mut self, ord: i64, messages: &[NewMessage]) {
-        let maybe_text = |value: &Option<String>| value.as_deref().map(|v| text(v).into_owned());
         for (place, message) in (0..).zip(messages) {
             self.ords.push(ord);
             self.places.push(place);
@@ -156,8 +165,10 @@ impl MessageColumns {
             let calls = &message.tool_calls;
             self.tool_calls
                 .push((!calls.is_empty()).then(|| json(calls)));
-            self.call_ids.push(maybe_text(&message.tool_call_id));
-            self.names.push(maybe_text(&message.name));
+            self.call_ids
+                .push(maybe_text(message.tool_call_id.as_deref()));
+            self.names.push(maybe_text(message.name.as_deref()));
+            self.failed.push(message.failed);
             self.rounds.push(message.round);
             self.asked_back.push(message.asked_back.map(i64::from));
         }
@@ -172,6 +183,7 @@ impl MessageColumns {
             .bind(self.tool_calls)
             .bind(self.call_ids)
             .bind(self.names)
+            .bind(self.failed)
             .bind(self.rounds)
             .bind(self.asked_back)
     }
@@ -208,43 +220,30 @@ impl UsageColumns {
     }
 }
 
-/// Tool calls of several items.
+/// Whose children sessions are.
 #[derive(Debug, Default)]
-pub(crate) struct CallColumns {
-    ords: Vec<i64>,
-    ids: Vec<String>,
-    rounds: Vec<i32>,
-    places: Vec<i32>,
-    names: Vec<String>,
-    arguments: Vec<String>,
-    results: Vec<Option<String>>,
-    failed: Vec<bool>,
+pub(crate) struct ParentColumns {
+    sessions: Vec<Option<Uuid>>,
+    calls: Vec<Option<String>>,
+    roots: Vec<Option<Uuid>>,
+    depths: Vec<Option<i32>>,
 }
 
-impl CallColumns {
-    pub(crate) fn push(&mut self, ord: i64, round: i32, calls: &[CallRow]) {
-        for call in calls {
-            self.ords.push(ord);
-            self.ids.push(text(&call.call_id).into_owned());
-            self.rounds.push(round);
-            self.places.push(call.index);
-            self.names.push(text(&call.name).into_owned());
-            self.arguments.push(json(&call.arguments));
-            self.results.push(call.result.as_ref().map(json));
-            self.failed.push(call.failed);
-        }
+impl ParentColumns {
+    pub(crate) fn push(&mut self, parent: Option<&Parent>) {
+        self.sessions.push(parent.map(|parent| parent.session.0));
+        self.calls
+            .push(parent.map(|parent| text(&parent.call_id).into_owned()));
+        self.roots.push(parent.map(|parent| parent.root.0));
+        self.depths.push(parent.map(|parent| parent.depth));
     }
 
     pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
         query
-            .bind(self.ords)
-            .bind(self.ids)
-            .bind(self.rounds)
-            .bind(self.places)
-            .bind(self.names)
-            .bind(self.arguments)
-            .bind(self.results)
-            .bind(self.failed)
+            .bind(self.sessions)
+            .bind(self.calls)
+            .bind(self.roots)
+            .bind(self.depths)
     }
 }
 

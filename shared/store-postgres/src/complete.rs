@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::SendStatus;
+use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{
     CompleteOutcome, CompleteSend, Completed, Counters, ReadySession, Result, StartedSend, Then,
@@ -14,7 +15,8 @@ use uuid::Uuid;
 
 use crate::claim::started;
 use crate::columns::{
-    LeaseColumns, MessageColumns, TotalColumns, UsageColumns, json, ord, ref_members, text,
+    ChangeColumns, DeliveryColumns, LeaseColumns, MessageColumns, TotalColumns, UsageColumns, json,
+    maybe_text, ord, ref_members,
 };
 use crate::group::{Group, drive};
 use crate::park::{Written, read_written};
@@ -47,14 +49,18 @@ impl Group for Complete {
         connection: &mut PgConnection,
         items: &[&CompleteSend],
     ) -> std::result::Result<Vec<Option<CompleteOutcome>>, Fault> {
-        let query = sql!("leases/complete").bind(self.at.map(|at| at.0));
-        let rows = bind(query, items).fetch_all(&mut *connection).await?;
+        let rows = bind(self.at, items).fetch_all(&mut *connection).await?;
         let mut completed: Vec<Option<Box<Completed>>> = items.iter().map(|_| None).collect();
+        let mut outcomes: Vec<CompleteOutcome> =
+            items.iter().map(|_| CompleteOutcome::LeaseLost).collect();
         let mut unseen = Vec::new();
         for row in &rows {
             let mut fields = Fields::new(row, "sends");
             let ord = fields.ord()?;
-            let (made, kept) = read(&mut fields, items[ord].key)?;
+            let Some((made, kept)) = read(&mut fields, items[ord].key)? else {
+                outcomes[ord] = CompleteOutcome::Undelivered;
+                continue;
+            };
             if kept && made.next.is_none() {
                 unseen.push(ord);
             }
@@ -62,14 +68,14 @@ impl Group for Complete {
         }
         self.look_again(connection, items, &unseen, &mut completed)
             .await?;
-        let outcomes = completed.into_iter().map(|made| {
-            let lost = CompleteOutcome::LeaseLost;
-            Some(made.map_or(lost, CompleteOutcome::Completed))
-        });
+        let outcomes = outcomes.into_iter().zip(completed);
+        let outcomes =
+            outcomes.map(|(other, made)| Some(made.map_or(other, CompleteOutcome::Completed)));
         Ok(outcomes.collect())
     }
 
-    /// The send is final when its last step under this grant says so.
+    /// The send is final when its last step under this grant says so. An answer that kept it from
+    /// ending lowered the signals that it told of: what lies in the inbox is told again.
     async fn read_back(
         &self,
         connection: &mut PgConnection,
@@ -89,7 +95,7 @@ impl Group for Complete {
                 .as_ref()
                 .filter(|step| step.kind == StepKind::Finished);
             let Some(step) = final_step else {
-                outcomes.push((!written.held).then_some(CompleteOutcome::LeaseLost));
+                outcomes.push(unfinished(&written, item));
                 continue;
             };
             let mut made = completed_as(step, item.result.status);
@@ -156,7 +162,8 @@ impl Complete {
     }
 }
 
-fn bind(query: PgQuery, items: &[&CompleteSend]) -> PgQuery {
+/// The statement with its arguments. That with the calls is for items that have something for them.
+fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
     let mut leases = LeaseColumns::default();
     let mut counts: Vec<i64> = Vec::new();
     let mut refs: Vec<String> = Vec::new();
@@ -165,6 +172,9 @@ fn bind(query: PgQuery, items: &[&CompleteSend]) -> PgQuery {
     let mut releases: Vec<bool> = Vec::new();
     let mut messages = MessageColumns::default();
     let mut usage = UsageColumns::default();
+    let mut unless: Vec<i32> = Vec::new();
+    let mut changes = ChangeColumns::default();
+    let mut deliveries = DeliveryColumns::default();
     for (index, item) in items.iter().enumerate() {
         let ord = ord(index);
         leases.push(item.key, item.lease, item.send_id);
@@ -179,10 +189,24 @@ fn bind(query: PgQuery, items: &[&CompleteSend]) -> PgQuery {
         releases.push(item.then == Then::Release);
         messages.push(ord, &item.messages);
         usage.push(ord, &item.usage);
+        unless.push(item.unless);
+        changes.push(ord, &item.changes);
+        deliveries.push(ord, &item.deliveries);
     }
-    let query = totals.bind(leases.bind(query).bind(counts).bind(refs));
-    let query = results.bind(query).bind(releases);
-    usage.bind(messages.bind(query))
+    let alone = changes.is_empty() && deliveries.is_empty();
+    let query = if alone {
+        sql!("leases/complete")
+    } else {
+        sql!("leases/complete_calls")
+    };
+    let query = leases.bind(query.bind(at.map(|at| at.0)));
+    let query = results.bind(totals.bind(query.bind(counts).bind(refs)));
+    let query = usage.bind(messages.bind(query.bind(releases).bind(unless)));
+    if alone {
+        query
+    } else {
+        deliveries.bind(changes.bind(query))
+    }
 }
 
 /// How sends end.
@@ -200,8 +224,7 @@ impl ResultColumns {
         let result = &item.result;
         self.statuses.push(result.status.as_str());
         self.reasons.push(result.stop_reason.as_str());
-        let output_text = result.output_text.as_deref();
-        self.texts.push(output_text.map(|t| text(t).into_owned()));
+        self.texts.push(maybe_text(result.output_text.as_deref()));
         self.outputs.push(result.output.as_ref().map(json));
         self.errors.push(result.error.as_ref().map(json));
     }
@@ -216,9 +239,27 @@ impl ResultColumns {
     }
 }
 
-/// A completed item, and whether the lease was kept for a next send.
-fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<(Completed, bool)> {
+/// What follows from where a send stands that is not final after an answer was lost. None where it
+/// has to be asked for again.
+fn unfinished(written: &Written, item: &CompleteSend) -> Option<CompleteOutcome> {
+    let cancelled = written.counters.signals & SIGNAL_CANCEL != 0;
+    if !written.held {
+        Some(CompleteOutcome::LeaseLost)
+    } else if !cancelled && written.for_items & item.unless != 0 {
+        Some(CompleteOutcome::Undelivered)
+    } else {
+        None
+    }
+}
+
+/// A completed item, and whether the lease was kept for a next send. None where a signal kept it
+/// from ending.
+fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<(Completed, bool)>> {
     let next = next(fields)?;
+    let undelivered: bool = fields.take("undelivered")?;
+    if undelivered {
+        return Ok(None);
+    }
     let status = fields.name("stored_status", SendStatus::parse)?;
     let first_seq = fields.take("first_seq")?;
     let step = fields.take("step")?;
@@ -233,20 +274,23 @@ fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<(Completed, bool)> {
         next,
         ring,
     };
-    Ok((completed, kept))
+    Ok(Some((completed, kept)))
 }
 
-/// The columns of a next send, from `tenant` to `pending`.
+/// The columns of a next send, from `tenant` to `signals`.
 fn next(fields: &mut Fields<'_>) -> Result<Option<(StartedSend, Counters)>> {
     let record = fields.maybe_send()?;
     let agent = fields.maybe_agent()?;
-    let counters = Counters {
-        next_seq: fields.take("next_seq")?,
-        pending: fields.take("pending")?,
-        signals: 0,
-    };
+    let next_seq: Option<i64> = fields.take("next_seq")?;
+    let pending: Option<i64> = fields.take("pending")?;
+    let signals: Option<i32> = fields.take("signals")?;
     let Some(record) = record else {
         return Ok(None);
+    };
+    let counters = Counters {
+        next_seq: next_seq.unwrap_or_default(),
+        pending: pending.unwrap_or_default(),
+        signals: signals.unwrap_or_default(),
     };
     Ok(Some((started(fields, record, agent, false)?, counters)))
 }

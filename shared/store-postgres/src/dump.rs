@@ -55,12 +55,12 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
     })?;
     let rows = sql!("reads/dump_calls").fetch_all(&mut *tx).await?;
     each(&mut sessions, &rows, "tool_calls", |session, fields| {
-        session.calls.push((
-            fields.take("call_id")?,
-            SendId(fields.take("send_id")?),
-            fields.take("round")?,
-            fields.take("settled")?,
-        ));
+        session.calls.push(fields.call()?);
+        Ok(())
+    })?;
+    let rows = sql!("reads/dump_inbox").fetch_all(&mut *tx).await?;
+    each(&mut sessions, &rows, "inbox", |session, fields| {
+        session.inbox.push(fields.item()?);
         Ok(())
     })?;
     let rows = sql!("reads/dump_usage").fetch_all(&mut *tx).await?;
@@ -96,10 +96,12 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
             ready_since: hot.ready_since,
         },
         agent_version: fields.take("agent_version")?,
+        parent: fields.maybe_parent()?,
         sends: Vec::new(),
         messages: Vec::new(),
         steps: Vec::new(),
         calls: Vec::new(),
+        inbox: Vec::new(),
         usage: Vec::new(),
     })
 }

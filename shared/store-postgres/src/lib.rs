@@ -8,11 +8,14 @@ mod store;
 // The domain steps, by noun.
 mod accept;
 mod boots;
+mod calls;
 mod cancel;
 mod claim;
 mod complete;
+mod deliver;
 mod park;
 mod reads;
+mod report;
 mod rounds;
 mod sessions;
 mod sweep;

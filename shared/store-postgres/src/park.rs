@@ -1,10 +1,13 @@
 //! Giving leases back with a send that waits or goes on elsewhere, and what became of writes under
 //! leases whose answer was lost.
 
+mod end;
+
 use std::collections::BTreeSet;
 
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_RESULT};
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{
     Counters, ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, Result,
@@ -14,25 +17,50 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::columns::{LeaseColumns, TotalColumns, UsageColumns, ord};
-use crate::group::{Group, drive};
+use crate::group::{Effect, Group, drive};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 
+use end::end;
+
+/// Parks sends, and ends those whose cancel was raised.
 pub(crate) async fn park(
     pool: &Pool,
     at: Option<Timestamp>,
     items: Vec<ParkSend>,
 ) -> Result<Vec<ParkOutcome>> {
-    drive(pool, &Park { at }, &items).await
+    let answered = drive(pool, &Park { at }, &items).await?;
+    let cancelled = answered.iter().zip(&items);
+    let cancelled = cancelled.filter(|(answer, _)| matches!(answer, Answer::Cancelled));
+    let cancelled: Vec<ParkSend> = cancelled.map(|(_, item)| item.clone()).collect();
+    let mut ended = end(pool, at, cancelled).await?.into_iter();
+    let outcomes = answered.into_iter().map(|answer| match answer {
+        Answer::Done(outcome) => outcome,
+        Answer::Cancelled => ended.next().unwrap_or(ParkOutcome::LeaseLost),
+    });
+    Ok(outcomes.collect())
 }
 
 struct Park {
     at: Option<Timestamp>,
 }
 
+/// What a park comes to.
+enum Answer {
+    Done(ParkOutcome),
+    /// A cancel was raised. Nothing was written: the send has to be ended.
+    Cancelled,
+}
+
+impl Effect for Answer {
+    fn took_effect(&self) -> bool {
+        !matches!(self, Self::Done(ParkOutcome::LeaseLost))
+    }
+}
+
 impl Group for Park {
     type Item = ParkSend;
-    type Outcome = ParkOutcome;
+    type Outcome = Answer;
     type Seen = BTreeSet<SessionKey>;
 
     fn clashes(&self, item: &ParkSend, seen: &mut BTreeSet<SessionKey>) -> bool {
@@ -43,10 +71,11 @@ impl Group for Park {
         &self,
         connection: &mut PgConnection,
         items: &[&ParkSend],
-    ) -> std::result::Result<Vec<Option<ParkOutcome>>, Fault> {
+    ) -> std::result::Result<Vec<Option<Answer>>, Fault> {
         let mut leases = LeaseColumns::default();
         let mut reasons: Vec<&'static str> = Vec::new();
         let mut waits: Vec<Option<i64>> = Vec::new();
+        let mut unless: Vec<i32> = Vec::new();
         let mut totals = TotalColumns::default();
         let mut usage = UsageColumns::default();
         for (index, item) in items.iter().enumerate() {
@@ -56,58 +85,66 @@ impl Group for Park {
                 ParkUntil::After(wait) => Some(wait.as_millis() as i64),
                 ParkUntil::Asked => None,
             });
+            unless.push(item.unless);
             totals.push(&item.totals);
             usage.push(ord(index), &item.usage);
         }
         let query = leases.bind(sql!("leases/park").bind(self.at.map(|at| at.0)));
-        let query = usage.bind(totals.bind(query.bind(reasons).bind(waits)));
-        let rows = query.fetch_all(connection).await?;
-        let mut outcomes: Vec<_> = items.iter().map(|_| Some(ParkOutcome::LeaseLost)).collect();
+        let query = query.bind(reasons).bind(waits).bind(unless);
+        let rows = usage.bind(totals.bind(query)).fetch_all(connection).await?;
+        let lost = || Some(Answer::Done(ParkOutcome::LeaseLost));
+        let mut answers: Vec<_> = items.iter().map(|_| lost()).collect();
         for row in &rows {
             let mut fields = Fields::new(row, "session_hot");
             let ord = fields.ord()?;
-            let step = fields.take("step")?;
-            let cancelled = fields.take("cancelled")?;
-            let ring = fields.ring(items[ord].key)?;
-            outcomes[ord] = Some(if cancelled {
-                ParkOutcome::Cancelled { step, ring }
-            } else {
-                ParkOutcome::Parked { step }
+            let state: &str = fields.take("state")?;
+            let step: Option<i64> = fields.take("step")?;
+            let signals: i32 = fields.take("signals")?;
+            answers[ord] = Some(match (state, step) {
+                (_, Some(step)) => Answer::Done(ParkOutcome::Parked { step }),
+                ("cancelled", None) => Answer::Cancelled,
+                _ => Answer::Done(ParkOutcome::Woken { signals }),
             });
         }
-        Ok(outcomes)
+        Ok(answers)
     }
 
-    /// A park gives its lease back, so what this grant last wrote on the send tells.
+    /// A park gives its lease back, so what this grant last wrote on the send tells. A lost answer
+    /// that woke the send lowered the signals that it told of: those of the inbox are read from it,
+    /// and who is told of a result that is none looks once too often.
     async fn read_back(
         &self,
         connection: &mut PgConnection,
         items: &[&ParkSend],
-    ) -> std::result::Result<Vec<Option<ParkOutcome>>, Fault> {
-        let asked = items
-            .iter()
-            .map(|item| (item.key, item.lease, item.send_id));
-        let written = read_written(connection, asked).await?;
-        let outcomes = written.into_iter().map(|written| {
+    ) -> std::result::Result<Vec<Option<Answer>>, Fault> {
+        let written = read_written(connection, items.iter().map(|item| asked(item))).await?;
+        let answers = written.into_iter().zip(items).map(|(written, item)| {
             let written = written.unwrap_or_default();
-            match written.step {
+            let signals = written.counters.signals;
+            let woken = (written.for_items | SIGNAL_RESULT) & item.unless;
+            let outcome = match &written.step {
                 Some(step) if step.kind == StepKind::Waiting => {
-                    Some(ParkOutcome::Parked { step: step.n })
+                    ParkOutcome::Parked { step: step.n }
                 }
-                Some(step) if step.kind == StepKind::Finished => Some(ParkOutcome::Cancelled {
-                    step: step.n,
-                    ring: written.ring,
-                }),
-                _ if written.held => None,
-                _ => Some(ParkOutcome::LeaseLost),
-            }
+                _ if !written.held => ParkOutcome::LeaseLost,
+                _ if signals & SIGNAL_CANCEL == 0 && woken != 0 => ParkOutcome::Woken {
+                    signals: signals | woken,
+                },
+                _ => return None,
+            };
+            Some(Answer::Done(outcome))
         });
-        Ok(outcomes.collect())
+        Ok(answers.collect())
     }
 
-    fn unsettled(&self, _: &ParkSend) -> Result<ParkOutcome> {
-        Ok(ParkOutcome::LeaseLost)
+    fn unsettled(&self, _: &ParkSend) -> Result<Answer> {
+        Ok(Answer::Done(ParkOutcome::LeaseLost))
     }
+}
+
+/// What tells of a park whose answer was lost.
+fn asked(item: &ParkSend) -> (SessionKey, Lease, SendId) {
+    (item.key, item.lease, item.send_id)
 }
 
 /// Gives leases back. After a commit whose answer was lost, an absent lease counts as given back.
@@ -146,6 +183,8 @@ pub(crate) struct Written {
     pub(crate) held: bool,
     /// The hot row's numbers.
     pub(crate) counters: Counters,
+    /// The signals that stand for what lies in the inbox.
+    pub(crate) for_items: i32,
     /// Whether a send is begun.
     pub(crate) is_active: bool,
     /// Set when the session is ready.
@@ -164,6 +203,7 @@ impl Default for Written {
                 pending: 0,
                 signals: 0,
             },
+            for_items: 0,
             is_active: false,
             ring: None,
             step: None,
@@ -210,6 +250,7 @@ fn written(
         pending: fields.take("pending")?,
         signals: fields.take("signals")?,
     };
+    let for_items = fields.take("for_items")?;
     let active: i16 = fields.take("active")?;
     let ring = fields.ring(key)?;
     let n: Option<i64> = fields.take("n")?;
@@ -228,6 +269,7 @@ fn written(
     Ok(Written {
         held,
         counters,
+        for_items,
         is_active: active != 0,
         ring,
         step,

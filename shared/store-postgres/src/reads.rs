@@ -1,20 +1,24 @@
 //! Reads.
 
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    ListSends, ListSessions, Page, QueueStats, ReadMessages, Result, ScalingStats, ServerInfo,
+    ListSends, ListSessions, Page, QueueStats, ReadInbox, ReadMessages, Result, ScalingStats,
+    ServerInfo,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallRecord;
 use serde_json::{Map, Value};
 
 use crate::columns::{metadata, text};
+use crate::ledger::RoundKey;
 use crate::migrate::compare;
 use crate::retry::{Pool, fetch, sql};
-use crate::rows::{Fields, send_columns, sends_in_order};
+use crate::rows::{Fields, calls_in_order, send_columns, sends_in_order};
 
 pub(crate) async fn now(pool: &Pool) -> Result<Timestamp> {
     Ok(server(pool, 0).await?.now)
@@ -160,6 +164,87 @@ pub(crate) async fn steps(
     .await?;
     rows.iter()
         .map(|row| Fields::new(row, "steps").step())
+        .collect()
+}
+
+/// The calls of a round, by their places.
+pub(crate) async fn round(
+    pool: &Pool,
+    key: SessionKey,
+    send: SendId,
+    round: i32,
+) -> Result<Vec<CallRecord>> {
+    let tenant = key.tenant;
+    let (first, behind) = RoundKey {
+        tenant,
+        send,
+        round,
+    }
+    .bounds();
+    let rows = fetch(pool, || {
+        sql!("calls/rounds")
+            .bind(vec![tenant.0])
+            .bind(vec![first.clone()])
+            .bind(vec![behind.clone()])
+    })
+    .await?;
+    let calls = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "tool_calls");
+        fields.ord()?;
+        fields.call()
+    });
+    let mut calls = calls.collect::<Result<Vec<_>>>()?;
+    calls.retain(|call| call.session == key.session);
+    Ok(calls)
+}
+
+pub(crate) async fn calls(
+    pool: &Pool,
+    ids: &[(TenantId, String)],
+) -> Result<Vec<Option<CallRecord>>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = fetch(pool, || {
+        let tenants: Vec<i32> = ids.iter().map(|(tenant, _)| tenant.0).collect();
+        let texts = ids.iter().map(|(_, id)| text(id).into_owned());
+        sql!("calls/get")
+            .bind(tenants)
+            .bind(texts.collect::<Vec<_>>())
+    })
+    .await?;
+    calls_in_order(&rows, ids.len())
+}
+
+/// What is pending has an index of its own.
+pub(crate) async fn inbox(pool: &Pool, query: ReadInbox) -> Result<Vec<InboxItem>> {
+    let rows = fetch(pool, || {
+        let statement = if query.pending {
+            sql!("inbox/pending")
+        } else {
+            sql!("inbox/all")
+        };
+        statement
+            .bind(query.key.tenant.0)
+            .bind(query.key.session.0)
+            .bind(query.after)
+            .bind(i64::from(query.limit))
+    })
+    .await?;
+    rows.iter()
+        .map(|row| Fields::new(row, "inbox").item())
+        .collect()
+}
+
+pub(crate) async fn children(pool: &Pool, key: SessionKey) -> Result<Vec<SessionKey>> {
+    let rows = fetch(pool, || {
+        sql!("sessions/children")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+    })
+    .await?;
+    rows.iter()
+        .map(|row| Fields::new(row, "sessions").key())
         .collect()
 }
 

@@ -15,7 +15,12 @@ pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
 /// A statement from `sql/`.
 macro_rules! sql {
     ($name:literal) => {
-        sqlx::query(include_str!(concat!("../sql/", $name, ".sql")))
+        sqlx::query(include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/sql/",
+            $name,
+            ".sql"
+        )))
     };
 }
 pub(crate) use sql;

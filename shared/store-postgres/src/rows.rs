@@ -1,6 +1,8 @@
 //! Rows into words. A row that cannot be read is `Corrupt`, with its table, column and key.
 
-use mainspring_shared::agent::{AgentSpec, Priority};
+mod calls;
+
+use mainspring_shared::agent::{AgentSpec, OnBusy, Priority};
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
@@ -12,6 +14,8 @@ use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
 use uuid::Uuid;
+
+pub(crate) use calls::calls_in_order;
 
 /// A row's columns, read from left to right.
 pub(crate) struct Fields<'r> {
@@ -156,6 +160,7 @@ impl<'r> Fields<'r> {
             attempts: self.take("attempts")?,
             crashes: self.take("crashes")?,
             cancel_requested: self.take("cancel_requested")?,
+            reports_to: self.take("reports_to")?,
             deadline_at: self.maybe_time("deadline_at")?,
             alarm_at: self.maybe_time("alarm_at")?,
             first_step: self.take("first_step")?,
@@ -186,6 +191,7 @@ impl<'r> Fields<'r> {
             },
             tool_call_id: self.take("tool_call_id")?,
             name: self.take("name")?,
+            failed: self.take("failed")?,
             round: self.take("round")?,
             asked_at_seq: self.take("asked_at_seq")?,
             epoch: self.take("epoch")?,
@@ -218,6 +224,7 @@ impl<'r> Fields<'r> {
             agent_version: self.take("agent_version")?,
             metadata: self.json("metadata")?,
             messages: self.take("messages")?,
+            parent: self.maybe_parent()?,
             created_at: self.time("created_at")?,
             updated_at: self.time("updated_at")?,
             status: self.name("status", SessionStatus::parse)?,
@@ -283,7 +290,7 @@ impl<'r> Fields<'r> {
 }
 
 /// Columns of a send, from `tenant` to `finished_at`.
-const SEND_COLUMNS: usize = 24;
+const SEND_COLUMNS: usize = 25;
 
 fn role(text: &str) -> Option<Role> {
     let mut roles = [Role::User, Role::Assistant, Role::Tool].into_iter();
@@ -305,6 +312,29 @@ pub(crate) fn priority_of(number: i16) -> Priority {
     } else {
         Priority::Low
     }
+}
+
+/// A mode's name in the database.
+pub(crate) fn mode_name(mode: OnBusy) -> &'static str {
+    match mode {
+        OnBusy::Enqueue => "enqueue",
+        OnBusy::Coalesce => "coalesce",
+        OnBusy::Steer => "steer",
+        OnBusy::Interrupt => "interrupt",
+        OnBusy::Reject => "reject",
+    }
+}
+
+/// The mode with this name.
+fn mode_of(text: &str) -> Option<OnBusy> {
+    let modes = [
+        OnBusy::Enqueue,
+        OnBusy::Coalesce,
+        OnBusy::Steer,
+        OnBusy::Interrupt,
+        OnBusy::Reject,
+    ];
+    modes.into_iter().find(|mode| mode_name(*mode) == text)
 }
 
 /// Puts the records that a statement returned, each behind its item's place, into their items'

@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::accept::lookup;
-use crate::columns::{KeyColumns, json, metadata, text};
+use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
 use crate::ledger::{Active, Ledger};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
@@ -103,12 +103,11 @@ impl Create {
         connection: &mut PgConnection,
         items: &[&(NewSession, Option<IdempotencyKey>)],
     ) -> std::result::Result<Vec<Option<Timestamp>>, Fault> {
-        let agent = |item: &&(NewSession, _)| item.0.agent.clone();
         let (tenants, sessions) = key_columns(items.iter().map(|(new, _)| new.key));
         let specs: Vec<String> = items.iter().map(|(new, _)| json(&new.agent)).collect();
         let names = items
             .iter()
-            .map(|item| agent(item).name.map(|name| text(&name).into_owned()));
+            .map(|(new, _)| maybe_text(new.agent.name.as_deref()));
         let data: Vec<String> = items
             .iter()
             .map(|(new, _)| metadata(&new.metadata))
@@ -116,8 +115,10 @@ impl Create {
         let pools = items
             .iter()
             .map(|(new, _)| text(new.agent.pool()).into_owned());
+        let mut parents = ParentColumns::default();
         let mut keys = KeyColumns::default();
-        for (_, key) in items {
+        for (new, key) in items {
+            parents.push(new.parent.as_ref());
             keys.push(key.as_ref());
         }
         let query = sql!("sessions/create")
@@ -128,7 +129,8 @@ impl Create {
             .bind(names.collect::<Vec<_>>())
             .bind(data)
             .bind(pools.collect::<Vec<_>>());
-        let rows = keys.bind(query).fetch_all(connection).await?;
+        let query = keys.bind(parents.bind(query));
+        let rows = query.fetch_all(connection).await?;
         let mut created = vec![None; items.len()];
         for row in &rows {
             let mut fields = Fields::new(row, "sessions");
@@ -147,6 +149,7 @@ fn created_as(new: &NewSession, now: Timestamp) -> CreateOutcome {
         agent_version: 1,
         metadata: new.metadata.clone(),
         messages: 0,
+        parent: new.parent.clone(),
         created_at: now,
         updated_at: now,
     }))
@@ -299,10 +302,10 @@ async fn delete_once(
 
 /// Ends open sends under one grant and leaves the hot row as a tombstone.
 fn end_all(ledger: &mut Ledger, key: SessionKey, open: &[SendId]) {
-    let epoch = ledger.grant(key);
+    let writer = ledger.grant(key);
     for id in open {
         let end = SendResult::cancelled();
-        ledger.finish(key, *id, end, epoch, StepRefs::default());
+        ledger.finish(key, *id, end, writer, StepRefs::default());
     }
     if let Some(hot) = ledger.hot.get_mut(&key) {
         hot.lifecycle = Lifecycle::Deleted;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -12,17 +13,19 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, Dump, IdempotencyKey, ListSends, ListSessions, NewBoot, NewSession, Page,
-    ParkOutcome, ParkSend, QueueStats, ReadMessages, ReleaseSession, Renewal, Result, ScalingStats,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, IdempotencyKey, ListSends, ListSessions,
+    NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
+    ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result, ScalingStats,
     ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallRecord;
 
 use crate::claim::Doubtful;
 use crate::settings::{Pools, Settings, pools};
 use crate::{
-    accept, audit, boots, cancel, claim, complete, dump, migrate, park, reads, rounds, sessions,
-    sweep,
+    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, migrate, park, reads,
+    report, rounds, sessions, sweep,
 };
 
 /// The store port on Postgres. Its futures are to be polled to completion: one that is dropped may
@@ -144,6 +147,32 @@ impl Store for PostgresStore {
         cancel::cancel(&self.pools.writers, at, boot, &items).await
     }
 
+    async fn deliver_items(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<DeliverItem>,
+    ) -> Result<Vec<DeliverOutcome>> {
+        deliver::deliver(&self.pools.writers, at, boot, &items).await
+    }
+
+    async fn post_results(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<PostResult>,
+    ) -> Result<Vec<PostOutcome>> {
+        calls::post(&self.pools.writers, at, &items).await
+    }
+
+    async fn report_children(
+        &self,
+        at: Option<Timestamp>,
+        sends: Option<Vec<(TenantId, SendId)>>,
+        limit: u32,
+    ) -> Result<Vec<ReportOutcome>> {
+        report::report(&self.pools.writers, at, sends.as_deref(), limit).await
+    }
+
     async fn resume_recovery(
         &self,
         at: Option<Timestamp>,
@@ -225,6 +254,27 @@ impl Store for PostgresStore {
 
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
         reads::list_sends(&self.pools.readers, &query).await
+    }
+
+    async fn read_round(
+        &self,
+        key: SessionKey,
+        send: SendId,
+        round: i32,
+    ) -> Result<Vec<CallRecord>> {
+        reads::round(&self.pools.claimers, key, send, round).await
+    }
+
+    async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>> {
+        reads::calls(&self.pools.claimers, &ids).await
+    }
+
+    async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>> {
+        reads::inbox(&self.pools.claimers, query).await
+    }
+
+    async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>> {
+        reads::children(&self.pools.claimers, key).await
     }
 
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {

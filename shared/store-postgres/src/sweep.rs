@@ -90,7 +90,7 @@ async fn alarms_once(
         let mut ledger = Ledger::lock(&mut tx, Some(now), boot, keys).await?;
         let ids = due.iter().map(|(key, id)| (key.tenant, *id));
         ledger.read_sends(&mut tx, ids).await?;
-        ledger.read_speakers(&mut tx).await?;
+        ledger.read_last(&mut tx).await?;
         for (key, id) in due {
             serve(&mut ledger, key, id, &mut sweep);
         }
@@ -160,13 +160,7 @@ fn serve(ledger: &mut Ledger, key: SessionKey, id: SendId, sweep: &mut AlarmSwee
                 send.alarm_at = send.deadline_at;
             });
         }
-        SendStatus::Running | SendStatus::Waiting => {
-            if let Some(hot) = ledger.hot.get_mut(&key) {
-                hot.ready_since = Some(now);
-                sweep.ring.extend(hot.ring());
-            }
-            ledger.change(tenant, id, |send| send.alarm_at = send.deadline_at);
-        }
+        SendStatus::Running | SendStatus::Waiting => sweep.ring.extend(ledger.wake(key, id).ring),
         // A final send has no alarm.
         SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => {}
     }

@@ -1,5 +1,7 @@
--- A tool call has exactly one result, after it, in the same send, before the next round. While its
--- round is the last one of an open send, the result may still come.
+-- A message with tool calls is followed directly by one message per call, in order and in the same
+-- send, and each of these calls is settled; and nothing else answers a call. The last message of
+-- the active send may have open calls. Copied messages, of epoch 0, come without the rows of their
+-- calls.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
@@ -7,47 +9,48 @@ WITH bound AS MATERIALIZED (
 ),
 asking AS MATERIALIZED (
     SELECT
-        m.tenant, m.session_id, m.send_id, m.seq, m.tool_calls,
-        lead(m.seq) OVER (PARTITION BY m.tenant, m.session_id ORDER BY m.seq) AS next_round
-    FROM messages m WHERE m.role = 'assistant'
+        m.tenant, m.session_id, m.send_id, m.seq, m.epoch, m.tool_calls,
+        m.seq = h.next_seq - 1 AND s.status IN ('running', 'waiting') AS may_be_open
+    FROM messages m
+    JOIN session_hot h ON h.tenant = m.tenant AND h.session_id = m.session_id
+    LEFT JOIN sends s ON s.tenant = m.tenant AND s.send_id = m.send_id
+    WHERE m.tool_calls IS NOT NULL
 ),
 call AS MATERIALIZED (
     SELECT
-        a.tenant, a.session_id, a.send_id, a.seq, a.next_round, c.value ->> 'id' AS call_id,
-        a.next_round IS NOT NULL OR s.finished_at IS NOT NULL AS over
+        a.tenant, a.session_id, a.send_id, a.seq, a.epoch, a.may_be_open, a.seq + c.place AS due,
+        c.value ->> 'id' AS call_id
     FROM asking a
-    CROSS JOIN LATERAL json_array_elements(a.tool_calls::json) AS c (value)
-    LEFT JOIN sends s ON s.tenant = a.tenant AND s.send_id = a.send_id
-    WHERE a.tool_calls IS NOT NULL
+    CROSS JOIN LATERAL json_array_elements(a.tool_calls::json) WITH ORDINALITY AS c (value, place)
 ),
 answer AS MATERIALIZED (
     SELECT m.tenant, m.session_id, m.send_id, m.seq, m.tool_call_id
-    FROM messages m WHERE m.tool_call_id IS NOT NULL
+    FROM messages m WHERE m.tool_call_id IS NOT NULL OR m.role = 'tool'
 )
 SELECT v.row FROM (
     SELECT
         c.tenant, c.session_id, c.seq,
         json_build_object(
-            'session', c.session_id, 'call', c.call_id, 'seq', c.seq, 'results', count(a.seq)
+            'session', c.session_id, 'call', c.call_id, 'seq', c.seq, 'answered_at', a.seq,
+            'settled', t.settled_at IS NOT NULL
         )::text AS row
     FROM call c
     LEFT JOIN answer a
-        ON a.tenant = c.tenant AND a.session_id = c.session_id AND a.tool_call_id = c.call_id
-    GROUP BY c.tenant, c.session_id, c.seq, c.call_id, c.over
-    HAVING count(a.seq) > 1
-        OR (c.over AND count(a.seq) = 0)
-        OR bool_or(
-            a.seq < c.seq OR a.seq > c.next_round OR a.send_id <> c.send_id
-        )
+        ON a.tenant = c.tenant AND a.session_id = c.session_id AND a.seq = c.due
+        AND a.tool_call_id = c.call_id AND a.send_id = c.send_id
+    LEFT JOIN tool_calls t ON t.tenant = c.tenant AND t.call_id = c.call_id
+    WHERE c.may_be_open IS NOT TRUE
+      AND (a.seq IS NULL OR (c.epoch > 0 AND t.settled_at IS NULL))
     UNION ALL
     SELECT
         a.tenant, a.session_id, a.seq,
         json_build_object(
-            'session', a.session_id, 'call', a.tool_call_id, 'seq', a.seq, 'results', 1
+            'session', a.session_id, 'call', a.tool_call_id, 'seq', a.seq
         )::text
     FROM answer a
     LEFT JOIN call c
-        ON c.tenant = a.tenant AND c.session_id = a.session_id AND c.call_id = a.tool_call_id
+        ON c.tenant = a.tenant AND c.session_id = a.session_id AND c.due = a.seq
+        AND c.call_id = a.tool_call_id
     WHERE c.call_id IS NULL
 ) v
 ORDER BY v.tenant, v.session_id, v.seq

@@ -1,25 +1,28 @@
--- Stores rounds under their leases: messages, calls, usage, step, sums; one statement. The token on
--- the hot row, locked in key order, is the fence: an item without a row in the answer lost its lease
--- and changed nothing.
--- Index: session_hot_pkey, sends_pkey.
+-- Stores rounds, or what became of their calls, under their leases: messages, calls, usage, step,
+-- sums; one statement. The token on the hot row, locked in key order, is the fence: an item without
+-- a row in the answer lost its lease and changed nothing. Answers the signals as they were on that
+-- locked row and lowers them but for a cancel, so that none is overlooked.
+-- A call that someone outside settled while this statement waited stays as it is: its update looks
+-- at the newest version of the row.
+-- Index: session_hot_pkey, sends_pkey; tool_calls_pkey and inbox_pkey for what changes there.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
 item AS MATERIALIZED (
     SELECT
-        i.tenant, i.session_id, i.boot, i.token, i.send_id, i.messages, i.refs, i.usage, i.rounds,
-        i.attempts, i.ord
+        i.tenant, i.session_id, i.boot, i.token, i.send_id, i.messages, i.kind, i.refs, i.usage,
+        i.rounds, i.attempts, i.ord
     FROM unnest(
         $2::integer[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::bigint[], $8::text[],
-        $9::text[], $10::integer[], $11::integer[]
+        $9::text[], $10::text[], $11::integer[], $12::integer[]
     ) WITH ORDINALITY AS i (
-        tenant, session_id, boot, token, send_id, messages, refs, usage, rounds,
-        attempts, ord
+        tenant, session_id, boot, token, send_id, messages, kind, refs, usage,
+        rounds, attempts, ord
     )
 ),
 hot AS MATERIALIZED (
     SELECT
-        i.ord, i.boot, i.send_id, i.messages, i.refs, i.usage, i.rounds, i.attempts,
+        i.ord, i.boot, i.send_id, i.messages, i.kind, i.refs, i.usage, i.rounds, i.attempts,
         h.tenant, h.session_id, h.epoch, h.next_seq, h.next_step, h.pending, h.signals
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
@@ -34,19 +37,19 @@ told AS (
     WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
       AND s.status = 'running'
     RETURNING
-        h.ord, h.boot, h.send_id, h.messages, h.refs, h.tenant, h.session_id, h.epoch, h.next_seq,
-        h.next_step, h.pending, h.signals, c.now
+        h.ord, h.boot, h.send_id, h.messages, h.kind, h.refs, h.tenant, h.session_id, h.epoch,
+        h.next_seq, h.next_step, h.pending, h.signals, c.now
 ),
 moved AS (
     UPDATE session_hot h SET
-        next_seq = t.next_seq + t.messages, next_step = t.next_step + 1
+        next_seq = t.next_seq + t.messages, next_step = t.next_step + 1, signals = t.signals & 1
     FROM told t
     WHERE h.tenant = t.tenant AND h.session_id = t.session_id
 ),
 new_step AS (
     INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
     SELECT
-        t.tenant, t.session_id, t.next_step, t.send_id, 'round', t.epoch, t.boot, t.now,
+        t.tenant, t.session_id, t.next_step, t.send_id, t.kind, t.epoch, t.boot, t.now,
         CASE
             WHEN t.messages > 0 THEN '{"first_seq":' || t.next_seq || ','
             ELSE '{'
@@ -55,37 +58,78 @@ new_step AS (
 ),
 new_message AS (
     INSERT INTO messages (
-        tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, round,
-        asked_at_seq, epoch, created_at
+        tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed,
+        round, asked_at_seq, epoch, created_at
     )
     SELECT
         t.tenant, t.session_id, t.next_seq + m.k, t.send_id, m.role, m.content, m.tool_calls,
-        m.tool_call_id, m.name, m.round, t.next_seq + m.k - m.asked_back, t.epoch, t.now
+        m.tool_call_id, m.name, m.failed, m.round, t.next_seq + m.k - m.asked_back, t.epoch, t.now
     FROM unnest(
-        $12::bigint[], $13::bigint[], $14::text[], $15::text[], $16::text[], $17::text[],
-        $18::text[], $19::integer[], $20::bigint[]
-    ) AS m (ord, k, role, content, tool_calls, tool_call_id, name, round, asked_back)
+        $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[],
+        $19::text[], $20::boolean[], $21::integer[], $22::bigint[]
+    ) AS m (ord, k, role, content, tool_calls, tool_call_id, name, failed, round, asked_back)
     JOIN told t ON t.ord = m.ord
 ),
 new_usage AS (
     INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
     SELECT t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now
-    FROM unnest($21::bigint[], $22::integer[], $23::integer[], $24::text[], $25::text[])
+    FROM unnest($23::bigint[], $24::integer[], $25::integer[], $26::text[], $27::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord
 ),
+-- Each of these is one table, so that the whole key is looked up and not only its beginning.
+change AS MATERIALIZED (
+    SELECT
+        t.tenant, t.session_id, t.epoch, t.now, g.call_id, g.starts, g.waits_on, g.waited,
+        g.deadline_ms, g.result
+    FROM unnest(
+        $28::bigint[], $29::text[], $30::integer[], $31::text[], $32::boolean[], $33::bigint[],
+        $34::text[]
+    ) AS g (ord, call_id, starts, waits_on, waited, deadline_ms, result)
+    JOIN told t ON t.ord = g.ord
+),
+changed AS (
+    UPDATE tool_calls l SET
+        started_epoch = CASE WHEN g.starts > 0 THEN g.epoch ELSE l.started_epoch END,
+        attempt = l.attempt + g.starts,
+        waits_on = g.waits_on,
+        deadline_at = CASE WHEN g.waited THEN g.now + g.deadline_ms ELSE l.deadline_at END,
+        result = g.result,
+        settled_at = CASE WHEN g.result IS NOT NULL THEN g.now END
+    FROM change g
+    WHERE l.tenant = g.tenant AND l.call_id = g.call_id AND l.session_id = g.session_id
+      AND l.settled_at IS NULL
+),
+delivery AS MATERIALIZED (
+    SELECT
+        t.tenant, t.session_id, t.send_id, t.now, d.item_id, t.next_seq + d.message AS seq
+    FROM unnest($35::bigint[], $36::text[], $37::bigint[]) AS d (ord, item_id, message)
+    JOIN told t ON t.ord = d.ord
+),
+delivered AS (
+    UPDATE inbox n SET
+        fate = 'delivered', seq = d.seq, settled_at = d.now,
+        send_id = coalesce(n.send_id, d.send_id)
+    FROM delivery d
+    WHERE n.tenant = d.tenant AND n.session_id = d.session_id AND n.item_id = d.item_id
+      AND n.fate = 'pending'
+),
 new_call AS (
     INSERT INTO tool_calls (
-        tenant, session_id, call_id, send_id, round, place, name, arguments, result, failed,
-        settled_at
+        tenant, call_id, session_id, send_id, round, place, name, arguments, repeat, waits_on,
+        approval, started_epoch, attempt, deadline_at, result, requested_at, settled_at
     )
     SELECT
-        t.tenant, t.session_id, l.call_id, t.send_id, l.round, l.place, l.name, l.arguments,
-        l.result, l.failed, CASE WHEN l.result IS NOT NULL THEN t.now END
+        t.tenant, l.call_id, t.session_id, t.send_id, l.round, l.place, l.name, l.arguments,
+        l.repeat, l.waits_on, l.approval, CASE WHEN l.starts > 0 THEN t.epoch END, l.starts,
+        t.now + l.deadline_ms, l.result, t.now, CASE WHEN l.result IS NOT NULL THEN t.now END
     FROM unnest(
-        $26::bigint[], $27::text[], $28::integer[], $29::integer[], $30::text[], $31::text[],
-        $32::text[], $33::boolean[]
-    ) AS l (ord, call_id, round, place, name, arguments, result, failed)
+        $38::bigint[], $39::text[], $40::integer[], $41::integer[], $42::text[], $43::text[],
+        $44::text[], $45::text[], $46::integer[], $47::text[], $48::bigint[], $49::text[]
+    ) AS l (
+        ord, call_id, round, place, name, arguments, repeat, approval, starts, waits_on,
+        deadline_ms, result
+    )
     JOIN told t ON t.ord = l.ord
 )
 SELECT

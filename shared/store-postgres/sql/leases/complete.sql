@@ -1,6 +1,9 @@
 -- Makes sends final under their leases and moves their sessions on: one statement. An item without
 -- a row in the answer lost its lease and changed nothing. A cancel on the locked hot row wins over
--- the result; the messages and the usage are stored either way.
+-- the result; the messages and the usage are stored either way. Any other of the signals that keep
+-- a send from ending keeps it running (`undelivered`): then the signals are lowered, and nothing
+-- else happens; its row is written as it is, which tells that it still runs. The inbox' signal
+-- outlives a send: the next one looks there.
 -- No wake-up is lost: whether the lease is given back follows from `pending` on the locked hot row.
 -- The next send is looked up in the snapshot, which may not show it yet when this statement had to
 -- wait for the lock; then the lease is kept (`kept` without a send) and take_next.sql looks again.
@@ -11,14 +14,15 @@ WITH clock AS MATERIALIZED (
 item AS MATERIALIZED (
     SELECT
         i.tenant, i.session_id, i.boot, i.token, i.send_id, i.messages, i.refs, i.usage, i.rounds,
-        i.attempts, i.status, i.stop_reason, i.output_text, i.output, i.error, i.releases, i.ord
+        i.attempts, i.status, i.stop_reason, i.output_text, i.output, i.error, i.releases,
+        i.unless, i.ord
     FROM unnest(
         $2::integer[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::bigint[], $8::text[],
         $9::text[], $10::integer[], $11::integer[], $12::text[], $13::text[], $14::text[],
-        $15::text[], $16::text[], $17::boolean[]
+        $15::text[], $16::text[], $17::boolean[], $18::integer[]
     ) WITH ORDINALITY AS i (
         tenant, session_id, boot, token, send_id, messages, refs, usage, rounds,
-        attempts, status, stop_reason, output_text, output, error, releases, ord
+        attempts, status, stop_reason, output_text, output, error, releases, unless, ord
     )
 ),
 hot AS MATERIALIZED (
@@ -26,7 +30,8 @@ hot AS MATERIALIZED (
         i.ord, i.boot, i.send_id, i.messages, i.refs, i.usage, i.rounds, i.attempts, i.status,
         i.stop_reason, i.output_text, i.output, i.error, i.releases,
         h.tenant, h.session_id, h.epoch, h.next_seq, h.next_step, h.pending, h.ready_since, h.pool,
-        h.priority, h.signals & 1 = 1 AS cancelled
+        h.priority, h.signals, h.signals & 1 = 1 AS cancelled,
+        h.signals & 1 = 0 AND h.signals & i.unless <> 0 AS undelivered
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
     WHERE h.token = i.token AND h.owner_boot = i.boot
@@ -35,21 +40,32 @@ hot AS MATERIALIZED (
 ),
 ended AS (
     UPDATE sends s SET
-        status = CASE WHEN h.cancelled THEN 'cancelled' ELSE h.status END,
-        stop_reason = CASE WHEN h.cancelled THEN 'cancelled' ELSE h.stop_reason END,
-        output_text = CASE WHEN NOT h.cancelled THEN h.output_text END,
-        output = CASE WHEN NOT h.cancelled THEN h.output END,
-        error = CASE WHEN NOT h.cancelled THEN h.error END,
-        usage = h.usage, rounds = h.rounds, attempts = h.attempts,
-        alarm_at = NULL,
-        finished_at = c.now
+        status = CASE
+            WHEN h.undelivered THEN s.status
+            WHEN h.cancelled THEN 'cancelled'
+            ELSE h.status
+        END,
+        stop_reason = CASE
+            WHEN h.cancelled THEN 'cancelled'
+            WHEN NOT h.undelivered THEN h.stop_reason
+        END,
+        output_text = CASE WHEN NOT (h.cancelled OR h.undelivered) THEN h.output_text END,
+        output = CASE WHEN NOT (h.cancelled OR h.undelivered) THEN h.output END,
+        error = CASE WHEN NOT (h.cancelled OR h.undelivered) THEN h.error END,
+        usage = CASE WHEN h.undelivered THEN s.usage ELSE h.usage END,
+        rounds = CASE WHEN h.undelivered THEN s.rounds ELSE h.rounds END,
+        attempts = CASE WHEN h.undelivered THEN s.attempts ELSE h.attempts END,
+        alarm_at = CASE WHEN h.undelivered THEN s.alarm_at END,
+        finished_at = CASE WHEN NOT h.undelivered THEN c.now END
     FROM hot h CROSS JOIN clock c
     WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
       AND s.status = 'running'
     RETURNING
-        h.ord, h.boot, h.send_id, h.messages, h.refs, h.tenant, h.session_id, h.epoch, h.next_seq,
-        h.next_step, h.pending, h.ready_since, h.pool, h.priority,
-        h.pending > 0 AND NOT h.releases AS kept,
+        h.ord, h.boot, h.send_id, h.refs, h.tenant, h.session_id, h.epoch, h.next_seq,
+        h.next_step, h.pending, h.ready_since, h.pool, h.priority, h.undelivered,
+        CASE WHEN h.undelivered THEN 0 ELSE h.messages END AS messages,
+        CASE WHEN h.undelivered THEN 0 ELSE h.signals & 2 END AS signals,
+        h.undelivered OR (h.pending > 0 AND NOT h.releases) AS kept,
         s.status, s.stop_reason, s.position, c.now
 ),
 head AS MATERIALIZED (
@@ -62,7 +78,7 @@ head AS MATERIALIZED (
         ORDER BY s.position
         LIMIT 1
     ) n
-    WHERE e.kept
+    WHERE e.kept AND NOT e.undelivered
 ),
 started AS (
     UPDATE sends s SET
@@ -80,18 +96,18 @@ started AS (
         k.ord,
         s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,
         s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage, s.rounds,
-        s.attempts, s.crashes, s.cancel_requested, s.deadline_at, s.alarm_at, s.first_step,
-        s.created_at, s.started_at, s.finished_at
+        s.attempts, s.crashes, s.cancel_requested, s.reports_to, s.deadline_at, s.alarm_at,
+        s.first_step, s.created_at, s.started_at, s.finished_at
 ),
 moved AS (
     UPDATE session_hot h SET
         owner_boot = CASE WHEN e.kept THEN h.owner_boot END,
         token = CASE WHEN e.kept THEN h.token END,
         next_seq = e.next_seq + e.messages,
-        next_step = e.next_step + 1,
+        next_step = e.next_step + (NOT e.undelivered)::integer,
         pending = CASE WHEN t.ord IS NULL THEN e.pending ELSE e.pending - 1 END,
-        active = CASE WHEN t.ord IS NULL THEN 0 ELSE 1 END,
-        signals = 0,
+        active = CASE WHEN t.ord IS NULL AND NOT e.undelivered THEN 0 ELSE 1 END,
+        signals = e.signals,
         ready_since = CASE WHEN e.kept THEN e.ready_since WHEN e.pending > 0 THEN e.now END
     FROM ended e LEFT JOIN started t ON t.ord = e.ord
     WHERE h.tenant = e.tenant AND h.session_id = e.session_id
@@ -102,40 +118,40 @@ new_step AS (
         e.tenant, e.session_id, e.next_step, e.send_id, 'finished', e.epoch, e.boot, e.now,
         CASE WHEN e.messages > 0 THEN '{"first_seq":' || e.next_seq || ',' ELSE '{' END
             || e.refs || '"reason":"' || e.stop_reason || '","status":"' || e.status || '"}'
-    FROM ended e
+    FROM ended e WHERE NOT e.undelivered
 ),
 new_message AS (
     INSERT INTO messages (
-        tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, round,
-        asked_at_seq, epoch, created_at
+        tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed,
+        round, asked_at_seq, epoch, created_at
     )
     SELECT
         e.tenant, e.session_id, e.next_seq + m.k, e.send_id, m.role, m.content, m.tool_calls,
-        m.tool_call_id, m.name, m.round, e.next_seq + m.k - m.asked_back, e.epoch, e.now
+        m.tool_call_id, m.name, m.failed, m.round, e.next_seq + m.k - m.asked_back, e.epoch, e.now
     FROM unnest(
-        $18::bigint[], $19::bigint[], $20::text[], $21::text[], $22::text[], $23::text[],
-        $24::text[], $25::integer[], $26::bigint[]
-    ) AS m (ord, k, role, content, tool_calls, tool_call_id, name, round, asked_back)
-    JOIN ended e ON e.ord = m.ord
+        $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::text[], $24::text[],
+        $25::text[], $26::boolean[], $27::integer[], $28::bigint[]
+    ) AS m (ord, k, role, content, tool_calls, tool_call_id, name, failed, round, asked_back)
+    JOIN ended e ON e.ord = m.ord AND NOT e.undelivered
 ),
 new_usage AS (
     INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
     SELECT e.tenant, e.session_id, e.send_id, u.round, u.attempt, u.model, u.usage, e.now
-    FROM unnest($27::bigint[], $28::integer[], $29::integer[], $30::text[], $31::text[])
+    FROM unnest($29::bigint[], $30::integer[], $31::integer[], $32::text[], $33::text[])
         AS u (ord, round, attempt, model, usage)
-    JOIN ended e ON e.ord = u.ord
+    JOIN ended e ON e.ord = u.ord AND NOT e.undelivered
 )
 SELECT
     e.ord, t.tenant, t.send_id, t.session_id, t.position, t.status, t.waiting_on, t.stop_reason,
     t.input, t.options, t.agent_version, t.output_text, t.output, t.error, t.usage, t.rounds,
-    t.attempts, t.crashes, t.cancel_requested, t.deadline_at, t.alarm_at, t.first_step,
-    t.created_at, t.started_at, t.finished_at,
+    t.attempts, t.crashes, t.cancel_requested, t.reports_to, t.deadline_at, t.alarm_at,
+    t.first_step, t.created_at, t.started_at, t.finished_at,
     (
         SELECT a.spec FROM agents a
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
     ) AS spec,
     e.next_seq + e.messages AS next_seq,
-    e.pending - (t.ord IS NOT NULL)::integer AS pending,
+    e.pending - (t.ord IS NOT NULL)::integer AS pending, e.signals, e.undelivered,
     e.status AS stored_status, e.next_seq AS first_seq, e.next_step AS step, e.now, e.kept,
     CASE WHEN NOT e.kept AND e.pending > 0 THEN e.now END AS ready_since, e.pool, e.priority
 FROM ended e LEFT JOIN started t ON t.ord = e.ord

@@ -7,7 +7,8 @@ WITH clock AS MATERIALIZED (
 ),
 hot AS MATERIALIZED (
     SELECT
-        i.ord, h.tenant, h.session_id, h.next_seq, h.pending, h.pool, h.priority
+        i.ord, h.tenant, h.session_id, h.next_seq, h.pending, h.signals, h.pool,
+        h.priority
     FROM unnest($2::integer[], $3::uuid[], $4::uuid[], $5::uuid[])
         WITH ORDINALITY AS i (tenant, session_id, boot, token, ord)
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
@@ -43,8 +44,8 @@ started AS (
         k.ord,
         s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,
         s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage, s.rounds,
-        s.attempts, s.crashes, s.cancel_requested, s.deadline_at, s.alarm_at, s.first_step,
-        s.created_at, s.started_at, s.finished_at
+        s.attempts, s.crashes, s.cancel_requested, s.reports_to, s.deadline_at, s.alarm_at,
+        s.first_step, s.created_at, s.started_at, s.finished_at
 ),
 moved AS (
     UPDATE session_hot h SET
@@ -62,12 +63,12 @@ moved AS (
 SELECT
     o.ord, t.tenant, t.send_id, t.session_id, t.position, t.status, t.waiting_on, t.stop_reason,
     t.input, t.options, t.agent_version, t.output_text, t.output, t.error, t.usage, t.rounds,
-    t.attempts, t.crashes, t.cancel_requested, t.deadline_at, t.alarm_at, t.first_step,
-    t.created_at, t.started_at, t.finished_at,
+    t.attempts, t.crashes, t.cancel_requested, t.reports_to, t.deadline_at, t.alarm_at,
+    t.first_step, t.created_at, t.started_at, t.finished_at,
     (
         SELECT a.spec FROM agents a
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
     ) AS spec,
-    o.next_seq, o.pending - (t.ord IS NOT NULL)::integer AS pending,
+    o.next_seq, o.pending - (t.ord IS NOT NULL)::integer AS pending, o.signals,
     CASE WHEN t.ord IS NULL AND o.pending > 0 THEN c.now END AS ready_since, o.pool, o.priority
 FROM hot o LEFT JOIN started t ON t.ord = o.ord CROSS JOIN clock c

@@ -5,14 +5,15 @@ WITH clock AS MATERIALIZED (
 ),
 item AS MATERIALIZED (
     SELECT
-        i.tenant, i.session_id, i.spec, i.agent_name, i.metadata, i.pool, i.key_tenant, i.route,
-        i.key, i.body_hash, i.ord
+        i.tenant, i.session_id, i.spec, i.agent_name, i.metadata, i.pool, i.parent_session,
+        i.parent_call, i.root_session, i.depth, i.key_tenant, i.route, i.key, i.body_hash, i.ord
     FROM unnest(
-        $2::integer[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[],
-        $9::text[], $10::text[], $11::bytea[]
+        $2::integer[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::uuid[],
+        $9::text[], $10::uuid[], $11::integer[], $12::integer[], $13::text[], $14::text[],
+        $15::bytea[]
     ) WITH ORDINALITY AS i (
-        tenant, session_id, spec, agent_name, metadata, pool, key_tenant, route, key, body_hash,
-        ord
+        tenant, session_id, spec, agent_name, metadata, pool, parent_session, parent_call,
+        root_session, depth, key_tenant, route, key, body_hash, ord
     )
 ),
 keyed AS (
@@ -26,14 +27,19 @@ keyed AS (
 ),
 stored AS MATERIALIZED (
     SELECT
-        i.tenant, i.session_id, i.spec, i.agent_name, i.metadata, i.pool, i.ord, c.now
+        i.tenant, i.session_id, i.spec, i.agent_name, i.metadata, i.pool, i.parent_session,
+        i.parent_call, i.root_session, i.depth, i.ord, c.now
     FROM item i CROSS JOIN clock c
     WHERE i.key IS NULL OR i.session_id IN (SELECT k.resource FROM keyed k)
 ),
 new_session AS (
-    INSERT INTO sessions
-        (tenant, session_id, agent_version, agent_name, metadata, created_at, updated_at)
-    SELECT s.tenant, s.session_id, 1, s.agent_name, s.metadata::jsonb, s.now, s.now
+    INSERT INTO sessions (
+        tenant, session_id, agent_version, agent_name, metadata, parent_session, parent_call,
+        root_session, depth, created_at, updated_at
+    )
+    SELECT
+        s.tenant, s.session_id, 1, s.agent_name, s.metadata::jsonb, s.parent_session, s.parent_call,
+        s.root_session, s.depth, s.now, s.now
     FROM stored s
 ),
 new_agent AS (

@@ -2,7 +2,7 @@
 -- Index: sessions_pkey, agents_pkey, session_hot_pkey, boots_pkey.
 SELECT
     s.tenant, s.session_id, a.spec, s.agent_version, s.metadata::text, h.next_seq - 1 AS messages,
-    s.created_at, s.updated_at,
+    s.parent_session, s.parent_call, s.root_session, s.depth, s.created_at, s.updated_at,
     CASE
         WHEN h.lifecycle = 1 THEN 'closed'
         WHEN b.boot_id IS NOT NULL THEN 'running'

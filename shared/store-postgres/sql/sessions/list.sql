@@ -1,12 +1,13 @@
 -- Reads a page of a tenant's sessions, newest first.
 -- Index: sessions_pkey backwards, or sessions_metadata; then the keys of what is joined.
 SELECT
-    l.tenant, l.session_id, l.spec, l.agent_version, l.metadata, l.messages, l.created_at,
-    l.updated_at, l.status
+    l.tenant, l.session_id, l.spec, l.agent_version, l.metadata, l.messages, l.parent_session,
+    l.parent_call, l.root_session, l.depth, l.created_at, l.updated_at, l.status
 FROM (
     SELECT
         s.tenant, s.session_id, a.spec, s.agent_version, s.metadata::text AS metadata,
-        h.next_seq - 1 AS messages, s.created_at, s.updated_at,
+        h.next_seq - 1 AS messages, s.parent_session, s.parent_call, s.root_session, s.depth,
+        s.created_at, s.updated_at,
         CASE
             WHEN h.lifecycle = 1 THEN 'closed'
             WHEN b.boot_id IS NOT NULL THEN 'running'

@@ -74,6 +74,7 @@ async fn a_parked_retry_is_ready_when_it_is_due_and_resumes() {
             send_id: send,
             on: WaitingOn::Retry,
             until: ParkUntil::After(Duration::from_secs(6)),
+            unless: 0,
             usage: Vec::new(),
             totals: totals(0),
         };
@@ -124,6 +125,7 @@ async fn deadlines_end_what_nobody_runs_and_leave_the_rest_to_its_worker() {
             send_id: waits,
             on: WaitingOn::Retry,
             until: ParkUntil::After(Duration::from_mins(1)),
+            unless: 0,
             usage: Vec::new(),
             totals: totals(0),
         };

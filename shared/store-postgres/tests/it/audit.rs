@@ -2,12 +2,13 @@
 //! would not let it in, the constraint is dropped first: the audit does not lean on it.
 
 use mainspring_shared::invariants::INVARIANTS;
-use mainspring_shared::message::{NewMessage, Role, ToolCall};
-use mainspring_shared::store::{AuditOptions, CallRow, Store, Then};
-use serde_json::{Value, json};
+use mainspring_shared::message::Role;
+use mainspring_shared::store::{AuditOptions, CallBegin, Store, Then};
+use mainspring_shared::tool::CallResult;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-use crate::world::{World, answer, first_round, says, to, with_world};
+use crate::tools::{answered, asking};
+use crate::world::{World, answer, says, to, with_world};
 
 /// A sound history: one session with a finished send that asked a tool, one that runs, one queued
 /// behind it, and an idle session.
@@ -19,26 +20,8 @@ async fn history(world: &World) {
         world.send(1, to(key)).await;
     }
     let claimed = world.claim(2, worker, key).await;
-    let mut round = first_round(&claimed);
-    round.messages[1].tool_calls.push(ToolCall {
-        id: "c1".to_owned(),
-        name: "look".to_owned(),
-        arguments: json!({}),
-    });
-    round.messages.push(NewMessage {
-        tool_call_id: Some("c1".to_owned()),
-        name: Some("look".to_owned()),
-        asked_back: Some(1),
-        ..says(Role::Tool, "seen", 0)
-    });
-    round.calls.push(CallRow {
-        call_id: "c1".to_owned(),
-        index: 0,
-        name: "look".to_owned(),
-        arguments: json!({}),
-        result: Some(Value::Null),
-        failed: false,
-    });
+    let mut round = asking(&claimed, [CallBegin::Settled(CallResult::text("seen"))]);
+    round.messages.extend(answered(&round.messages[1]));
     let appended = world.store.append_rounds(world.at(3), vec![round]).await;
     appended.expect("appends");
     let mut last = answer(&claimed, Then::Continue);
@@ -99,6 +82,12 @@ const MESSAGE_BEHIND: &str = "WITH h AS (
     SELECT h.tenant, h.session_id, h.seq, t.send_id, 'user', '[]', 0, t.epoch, 0
     FROM h JOIN steps t ON t.session_id = h.session_id AND t.kind = 'finished'";
 
+/// An item whose message nobody wrote.
+const ITEM_UNSAID: &str = "INSERT INTO inbox
+        (tenant, session_id, item_id, n, kind, mode, content, fate, seq, created_at, settled_at)
+    SELECT tenant, session_id, 'i', 9, 'message', 'steer', '[]', 'delivered', next_seq, 0, 0
+    FROM session_hot WHERE next_seq > 1";
+
 /// What each invariant has to report, and what is planted for it.
 const PLANTED: &[(&str, &[&str])] = &[
     ("send.one_final_step", &[FINAL_AGAIN]),
@@ -147,6 +136,18 @@ const PLANTED: &[(&str, &[&str])] = &[
         &["UPDATE messages SET tool_call_id = 'c2' WHERE role = 'tool'"],
     ),
     (
+        "call.settled_shape",
+        &["UPDATE tool_calls SET attempt = 1 WHERE started_epoch IS NULL"],
+    ),
+    ("inbox.one_fate", &[ITEM_UNSAID]),
+    (
+        "child.reported",
+        &[
+            "UPDATE sends SET finished_at = 0, reports_to = (SELECT call_id FROM tool_calls)
+           WHERE finished_at IS NOT NULL",
+        ],
+    ),
+    (
         "send.running_has_lease",
         &["UPDATE boots SET lease_until = 0"],
     ),
@@ -171,6 +172,48 @@ async fn each_invariant_reports_its_planted_violation() {
             history(world).await;
             let found = reported(world, statements).await;
             assert!(found.contains(&(*name).to_owned()), "{name}: {found:?}");
+        })
+        .await;
+    }
+}
+
+/// Further violations of invariants that are planted above.
+const PLANTED_TOO: &[(&str, &str)] = &[
+    (
+        "call.one_result",
+        "UPDATE tool_calls SET result = NULL, settled_at = NULL",
+    ),
+    (
+        "call.one_result",
+        "UPDATE messages SET send_id = gen_random_uuid() WHERE role = 'tool'",
+    ),
+    (
+        "call.one_result",
+        "UPDATE messages SET seq = seq + 5 WHERE role = 'tool'",
+    ),
+    (
+        "call.one_result",
+        "UPDATE messages SET tool_call_id = 'c2', role = 'tool' WHERE role = 'user'",
+    ),
+    (
+        "inbox.one_fate",
+        "INSERT INTO inbox
+             (tenant, session_id, item_id, n, kind, mode, content, fate, seq, created_at, settled_at)
+         SELECT tenant, session_id, 'i', 9, 'message', 'coalesce', '[]', 'delivered', 1, 0, 0
+         FROM session_hot WHERE next_seq > 1",
+    ),
+];
+
+#[tokio::test]
+async fn a_broken_answer_is_reported_whatever_is_broken() {
+    for (n, (name, statement)) in PLANTED_TOO.iter().enumerate() {
+        with_world(&format!("audit_too_{n}"), async |world| {
+            history(world).await;
+            let found = reported(world, &[statement]).await;
+            assert!(
+                found.contains(&(*name).to_owned()),
+                "{statement}: {found:?}"
+            );
         })
         .await;
     }

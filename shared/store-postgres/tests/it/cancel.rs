@@ -128,6 +128,7 @@ async fn a_waiting_send_ends_and_lets_the_next_go_on() {
             send_id: first,
             on: WaitingOn::Retry,
             until: ParkUntil::After(std::time::Duration::from_secs(9)),
+            unless: 0,
             usage: Vec::new(),
             totals: totals(0),
         };
@@ -163,6 +164,7 @@ async fn a_cancel_before_the_park_ends_the_send_instead() {
             send_id: first,
             on: WaitingOn::Retry,
             until: ParkUntil::Asked,
+            unless: 0,
             usage: Vec::new(),
             totals: totals(0),
         };

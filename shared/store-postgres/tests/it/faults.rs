@@ -1,10 +1,17 @@
 //! Connections that break, answers that get lost.
 
+use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::message::{NewMessage, Role};
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AcceptOutcome, ClaimOutcome, CompleteOutcome, ReleaseSession, Store, Then,
+    AcceptOutcome, CallBegin, CallChange, CallStep, ClaimOutcome, CompleteOutcome, Error,
+    ParkOutcome, PostOutcome, ReleaseSession, Store, Then,
 };
+use mainspring_shared::tool::CallResult;
 use sqlx::{Connection, Executor, PgConnection};
 
+use crate::tools::{answered, asking, ids, only_calls, outside, park_on, result};
 use crate::world::{World, answer, cold, first_round, to, with_world};
 
 /// Breaks every connection of the store, as a restart of the server does.
@@ -64,7 +71,7 @@ async fn broken_connections_are_replaced_unnoticed() {
                 [CompleteOutcome::Completed(_)]
             ));
             break_connections(world).await;
-            assert_eq!(world.store.check().await.expect("is there").schema, 1);
+            assert_eq!(world.store.check().await.expect("is there").schema, 2);
             break_connections(world).await;
             world.store.dump().await.expect("dumps");
         }
@@ -205,6 +212,121 @@ async fn a_grant_whose_claim_failed_is_given_back_with_the_next_renewal() {
             again.expect("claims")[..],
             [ClaimOutcome::Claimed(_)]
         ));
+    })
+    .await;
+}
+
+/// Asks again until there is an answer.
+async fn until_answered<T, F>(ask: impl Fn() -> F) -> T
+where
+    F: Future<Output = mainspring_shared::store::Result<Vec<T>>>,
+{
+    loop {
+        if let Ok(mut outcomes) = ask().await {
+            return outcomes.remove(0);
+        }
+    }
+}
+
+/// One send that asks for two calls, of which one is answered from outside while it is parked.
+async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
+    let store = &world.store;
+    let item = to(key);
+    // A repeat after a failure finds the send there, which the database refuses.
+    while !matches!(
+        store.accept_sends(None, worker, vec![item.clone()]).await,
+        Ok(_) | Err(Error::Refused { .. })
+    ) {}
+    let claimed = loop {
+        let claim = until_answered(|| store.claim_sessions(None, worker, vec![cold(key)])).await;
+        if let ClaimOutcome::Claimed(claimed) = claim {
+            break claimed;
+        }
+        // The grant of a claim that failed is given back with a renewal.
+        let _ = store.renew_boot(None, worker, crate::world::TTL, 0).await;
+    };
+    let calls = ids(&claimed, 2);
+    let round = asking(&claimed, [CallBegin::Started, outside()]);
+    while !matches!(
+        store.append_rounds(None, vec![round.clone()]).await,
+        Ok(_) | Err(Error::Refused { .. })
+    ) {}
+    let mut step = only_calls(&claimed);
+    step.changes.push(CallChange {
+        call_id: calls[0].clone(),
+        change: CallStep::Settled(CallResult::text("ours")),
+    });
+    until_answered(|| store.append_rounds(None, vec![step.clone()])).await;
+
+    let mut park = park_on(&claimed, WaitingOn::Tool);
+    park.unless = SIGNAL_RESULT | SIGNAL_INBOX;
+    let answer_of = result(key, &calls[1], "theirs");
+    let (parked, posted) = futures::future::join(
+        until_answered(|| store.park_sends(None, vec![park.clone()])),
+        until_answered(|| store.post_results(None, vec![answer_of.clone()])),
+    )
+    .await;
+    assert!(
+        matches!(
+            posted,
+            PostOutcome::Accepted { .. } | PostOutcome::AlreadySettled
+        ),
+        "{posted:?}"
+    );
+    let claimed = if matches!(parked, ParkOutcome::Woken { .. }) {
+        claimed
+    } else {
+        // It waits, so the answer made it ready, and whoever sweeps finds it.
+        loop {
+            let claim = store.claim_sessions(None, worker, vec![cold(key)]).await;
+            match claim.map(|mut outcomes| outcomes.remove(0)) {
+                Ok(ClaimOutcome::Claimed(claimed)) => break claimed,
+                Ok(ClaimOutcome::Idle) => panic!("nobody wakes the send: {parked:?}"),
+                Ok(ClaimOutcome::Busy) | Err(_) => {
+                    let _ = store.renew_boot(None, worker, crate::world::TTL, 0).await;
+                }
+            }
+        }
+    };
+    let mut last = answer(&claimed, Then::Release);
+    last.messages = answered(&round.messages[1]);
+    last.messages.push(NewMessage {
+        role: Role::Assistant,
+        ..NewMessage::user(Vec::new(), 1)
+    });
+    last.usage[0].round = 1;
+    until_answered(|| store.complete_sends(None, vec![last.clone()])).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_breaks_calls_are_answered_once_and_nobody_waits_for_ever() {
+    with_world("breaking_calls", async |world| {
+        const TURNS: usize = 12;
+        let worker = world.boot_now().await;
+        let key = world.session().await;
+        let work = async {
+            for _ in 0..TURNS {
+                one_turn(world, worker, key).await;
+            }
+        };
+        while_breaking(world, work).await;
+        let dump = world.store.dump().await.expect("dumps");
+        let session = &dump.sessions[0];
+        assert_eq!(session.messages.len(), TURNS * 5);
+        let texts = session.calls.iter().map(|call| {
+            let result = call.result.as_ref().expect("is settled");
+            (call.attempt, result.whole_text())
+        });
+        let texts: Vec<(i32, String)> = texts.collect();
+        assert_eq!(texts.len(), TURNS * 2);
+        for pair in texts.chunks(2) {
+            assert_eq!(pair[0], (1, "ours".to_owned()));
+            assert_eq!(pair[1], (0, "theirs".to_owned()));
+        }
+        let found = world
+            .store
+            .audit(None, mainspring_shared::store::AuditOptions::default());
+        assert_eq!(found.await.expect("audits"), []);
     })
     .await;
 }

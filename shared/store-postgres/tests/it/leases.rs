@@ -5,11 +5,13 @@ use mainspring_shared::message::{NewMessage, Role, ToolCall};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, CallRow, ClaimOutcome, ClaimSession, CompleteOutcome, ParkOutcome, ParkSend,
+    AppendOutcome, CallBegin, ClaimOutcome, ClaimSession, CompleteOutcome, ParkOutcome, ParkSend,
     ParkUntil, ReleaseSession, Renewal, Store, SweepReady, Then,
 };
-use serde_json::{Value, json};
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, Repeat};
+use serde_json::json;
 
+use crate::tools::asking;
 use crate::world::{World, answer, cold, first_round, forgetful, says, to, totals, with_world};
 
 async fn reasons(world: &World, key: mainspring_shared::id::SessionKey) -> Vec<Option<String>> {
@@ -197,26 +199,14 @@ async fn a_round_stores_messages_calls_and_references() {
         let key = world.session().await;
         let (send, _) = world.send(1, to(key)).await;
         let claimed = world.claim(2, worker, key).await;
-        let mut round = first_round(&claimed);
-        let call = ToolCall {
-            id: "c1".to_owned(),
-            name: "look".to_owned(),
-            arguments: json!({ "at": "it" }),
-        };
-        round.messages[1].tool_calls.push(call.clone());
+        let mut round = asking(&claimed, [CallBegin::Settled(CallResult::text("seen"))]);
+        let call = round.messages[1].tool_calls[0].clone();
         round.messages.push(NewMessage {
-            tool_call_id: Some("c1".to_owned()),
+            tool_call_id: Some(call.id.clone()),
             name: Some("look".to_owned()),
+            failed: true,
             asked_back: Some(1),
             ..says(Role::Tool, "seen", 0)
-        });
-        round.calls.push(CallRow {
-            call_id: call.id.clone(),
-            index: 0,
-            name: call.name.clone(),
-            arguments: call.arguments.clone(),
-            result: Some(Value::Null),
-            failed: false,
         });
         let asked = round.round.clone();
         let appended = world.store.append_rounds(world.at(3), vec![round]).await;
@@ -227,14 +217,33 @@ async fn a_round_stores_messages_calls_and_references() {
         assert_eq!(counters.next_seq, 4);
         let dump = world.store.dump().await.expect("dumps");
         let session = &dump.sessions[0];
-        assert_eq!(session.messages[1].tool_calls, [call]);
+        assert_eq!(session.messages[1].tool_calls, std::slice::from_ref(&call));
         assert_eq!(session.messages[2].asked_at_seq, Some(2));
-        assert_eq!(session.calls, [("c1".to_owned(), send, 0, true)]);
+        assert!(session.messages[2].failed && !session.messages[1].failed);
+        let stored = CallRecord {
+            call_id: call.id,
+            session: key.session,
+            send_id: send,
+            round: 0,
+            place: 0,
+            name: "look".to_owned(),
+            arguments: json!({ "at": 0 }),
+            repeat: Repeat::Safe,
+            waits_on: None,
+            approval: Approval::None,
+            started_epoch: None,
+            attempt: 0,
+            deadline_at: None,
+            result: Some(CallResult::text("seen")),
+            requested_at: world.time(3),
+            settled_at: world.at(3),
+        };
+        assert_eq!(session.calls, [stored]);
         assert_eq!(session.usage, [(send, 0, 1)]);
         let refs = StepRefs {
             first_seq: Some(1),
             messages: 3,
-            round: Some(asked),
+            round: asked,
             ..StepRefs::default()
         };
         assert_eq!(session.steps[1].refs, refs);
@@ -336,6 +345,7 @@ async fn a_parked_send_blocks_the_next_ones_and_holds_nothing() {
             send_id: send,
             on: WaitingOn::Recovery,
             until: ParkUntil::Asked,
+            unless: 0,
             usage: Vec::new(),
             totals: totals(0),
         };

@@ -5,10 +5,14 @@
 mod accept;
 mod alarms;
 mod audit;
+mod calls;
 mod cancel;
+mod children;
 mod faults;
+mod inbox;
 mod leases;
 mod schema;
 mod sessions;
+mod tools;
 mod traffic;
 mod world;

@@ -89,6 +89,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                         send_id: claimed.send.record.id,
                         on: mainspring_shared::send::WaitingOn::Retry,
                         until: ParkUntil::After(std::time::Duration::ZERO),
+                        unless: 0,
                         usage: Vec::new(),
                         totals: totals(claimed.send.record.rounds),
                     };
@@ -124,7 +125,9 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                         }
                         None => break,
                     },
-                    CompleteOutcome::LeaseLost => panic!("nobody takes leases of live boots"),
+                    other @ (CompleteOutcome::Undelivered | CompleteOutcome::LeaseLost) => {
+                        panic!("nobody takes leases of live boots: {other:?}")
+                    }
                 }
             }
         }

@@ -104,6 +104,11 @@ impl World {
         Some(Timestamp(self.t0.0 + millis))
     }
 
+    /// The same, as it is stored.
+    pub(crate) fn time(&self, millis: i64) -> Timestamp {
+        Timestamp(self.t0.0 + millis)
+    }
+
     pub(crate) async fn boot(&self, at: i64) -> BootId {
         let id = BootId(id());
         let boot = NewBoot {
@@ -176,7 +181,9 @@ impl World {
     pub(crate) async fn complete(&self, at: i64, item: CompleteSend) -> Completed {
         match self.try_complete(at, item).await {
             CompleteOutcome::Completed(completed) => *completed,
-            CompleteOutcome::LeaseLost => panic!("the lease was lost"),
+            other @ (CompleteOutcome::Undelivered | CompleteOutcome::LeaseLost) => {
+                panic!("not completed: {other:?}")
+            }
         }
     }
 
@@ -200,6 +207,7 @@ pub(crate) fn new_session(agent: AgentSpec) -> NewSession {
         },
         agent,
         metadata: Map::new(),
+        parent: None,
     }
 }
 
@@ -223,6 +231,7 @@ pub(crate) fn to_target(target: Target) -> AcceptSend {
         target,
         input: vec![ContentPart::text("hello")],
         options: SendOptions::default(),
+        reports_to: None,
         idempotency: None,
         queued_max: 100,
     }
@@ -241,12 +250,7 @@ pub(crate) fn cold(key: SessionKey) -> ClaimSession {
 pub(crate) fn says(role: Role, text: &str, round: i32) -> NewMessage {
     NewMessage {
         role,
-        content: vec![ContentPart::text(text)],
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-        name: None,
-        round,
-        asked_back: None,
+        ..NewMessage::user(vec![ContentPart::text(text)], round)
     }
 }
 
@@ -294,6 +298,8 @@ pub(crate) fn answer(claimed: &Claimed, then: Then) -> CompleteSend {
             NewMessage::user(record.input.clone(), 0),
             says(Role::Assistant, "hi", 0),
         ],
+        changes: Vec::new(),
+        deliveries: Vec::new(),
         usage: vec![usage_row(0)],
         round: Some(round_ref(0)),
         totals: totals(1),
@@ -304,6 +310,7 @@ pub(crate) fn answer(claimed: &Claimed, then: Then) -> CompleteSend {
             output: None,
             error: None,
         },
+        unless: 0,
         then,
     }
 }
@@ -320,8 +327,10 @@ pub(crate) fn first_round(claimed: &Claimed) -> AppendRound {
             says(Role::Assistant, "thinking", 0),
         ],
         calls: Vec::new(),
+        changes: Vec::new(),
+        deliveries: Vec::new(),
         usage: vec![usage_row(0)],
-        round: round_ref(0),
+        round: Some(round_ref(0)),
         totals: totals(1),
     }
 }

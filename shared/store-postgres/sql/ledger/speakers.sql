@@ -1,6 +1,0 @@
--- Reads which sends wrote the last messages of transcripts: as only one send of a session is active
--- at a time, an active send has messages exactly when it wrote the last one.
--- Index: messages_pkey.
-SELECT m.tenant, m.session_id, m.send_id
-FROM unnest($1::integer[], $2::uuid[], $3::bigint[]) AS i (tenant, session_id, seq)
-JOIN messages m ON m.tenant = i.tenant AND m.session_id = i.session_id AND m.seq = i.seq

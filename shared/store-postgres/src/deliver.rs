@@ -1,0 +1,281 @@
+//! Words for sessions that may be busy.
+
+use std::collections::BTreeMap;
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::inbox::{Fate, InboxItem};
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::store::{DeliverItem, DeliverOutcome, Error, IdempotencyKey, Result};
+use mainspring_shared::time::Timestamp;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::accept::{Known, lookup};
+use crate::columns::text;
+use crate::ledger::{Ledger, NewItem, Told};
+use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::rows::{Fields, key_columns};
+
+/// How often a call begins anew because an idempotency key of its items was taken meanwhile.
+const TAKEN_MAX: u32 = 8;
+
+pub(crate) async fn deliver(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    boot: BootId,
+    items: &[DeliverItem],
+) -> Result<Vec<DeliverOutcome>> {
+    let mut attempts = Attempts::default();
+    let mut taken = 0;
+    loop {
+        let was_lost = attempts.any_lost();
+        let delivered = attempts.on(pool, async |connection| {
+            deliver_once(connection, at, boot, items, was_lost).await
+        });
+        match delivered.await {
+            Ok(Some(outcomes)) => return Ok(outcomes),
+            Ok(None) if taken < TAKEN_MAX => taken += 1,
+            Ok(None) => {
+                return Err(Error::Unavailable {
+                    source: "an idempotency key was taken and freed again and again".into(),
+                });
+            }
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+/// None when someone else took an idempotency key meanwhile: then nothing was written.
+async fn deliver_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    boot: BootId,
+    items: &[DeliverItem],
+    was_lost: bool,
+) -> std::result::Result<Option<Vec<DeliverOutcome>>, Fault> {
+    let mut tx = connection.begin().await?;
+    let keys = items.iter().map(|item| item.key);
+    let mut ledger = Ledger::lock(&mut tx, at, boot, keys).await?;
+    let mut desk = Desk::open(&mut tx, &mut ledger, items, was_lost).await?;
+    let outcomes: Vec<DeliverOutcome> = items
+        .iter()
+        .enumerate()
+        .map(|(index, item)| desk.take(&mut ledger, index, item))
+        .collect();
+    let now = ledger.now;
+    if !write_keys(&mut tx, now, &desk.keyed).await? {
+        tx.rollback().await?;
+        return Ok(None);
+    }
+    ledger.write(&mut tx).await?;
+    tx.commit().await?;
+    Ok(Some(outcomes))
+}
+
+type KeyText = (i32, String, String);
+
+fn key_text(key: &IdempotencyKey) -> KeyText {
+    let (route, name) = (text(&key.route), text(&key.key));
+    (key.tenant.0, route.into_owned(), name.into_owned())
+}
+
+/// What is known beside the ledger, and grows item by item.
+struct Desk {
+    /// An earlier attempt may have been committed.
+    was_lost: bool,
+    /// What the idempotency keys stand for, by item.
+    seen: BTreeMap<usize, Known>,
+    /// The keys that this call takes.
+    keyed: BTreeMap<KeyText, ([u8; 32], SendId)>,
+    stored: BTreeMap<(SessionKey, String), InboxItem>,
+    pending: BTreeMap<SessionKey, i64>,
+}
+
+impl Desk {
+    async fn open(
+        connection: &mut PgConnection,
+        ledger: &mut Ledger,
+        items: &[DeliverItem],
+        was_lost: bool,
+    ) -> std::result::Result<Self, Fault> {
+        ledger.read_heads(connection).await?;
+        if items.iter().any(|item| item.mode == OnBusy::Interrupt) {
+            ledger.read_last(connection).await?;
+        }
+        let keys = items.iter().enumerate();
+        let keys = keys.filter_map(|(index, item)| Some((index, item.idempotency.as_ref()?)));
+        let seen = lookup(connection, keys.collect()).await?;
+        Ok(Self {
+            was_lost,
+            seen: seen.into_iter().collect(),
+            keyed: BTreeMap::new(),
+            stored: stored(connection, items).await?,
+            pending: pending(connection, ledger).await?,
+        })
+    }
+
+    fn take(&mut self, ledger: &mut Ledger, index: usize, item: &DeliverItem) -> DeliverOutcome {
+        let name = (item.key, text(&item.item_id).into_owned());
+        // After a lost answer the key tells only that it was used; the item is what it was used for.
+        if self.was_lost
+            && let Some(known) = self.stored.get(&name)
+            && let Some(send_id) = known.send_id
+        {
+            return accepted(send_id, known.clone(), ledger.told_before(item.key));
+        }
+        if let Some(outcome) = self.known(index, item) {
+            return outcome;
+        }
+        match ledger.hot.get(&item.key).map(|hot| hot.lifecycle) {
+            None | Some(Lifecycle::Deleted) => return DeliverOutcome::NotFound,
+            Some(Lifecycle::Closed) => return DeliverOutcome::Closed,
+            Some(Lifecycle::Open) => {}
+        }
+        let outcome = self.put(ledger, name, item);
+        if let (Some(key), DeliverOutcome::Accepted { send_id, .. }) = (&item.idempotency, &outcome)
+        {
+            self.keyed.insert(key_text(key), (key.body_hash, *send_id));
+        }
+        outcome
+    }
+
+    /// What the item's idempotency key stands for, where it was used before.
+    fn known(&self, index: usize, item: &DeliverItem) -> Option<DeliverOutcome> {
+        let key = item.idempotency.as_ref()?;
+        let (same_request, send_id) = if let Some(known) = self.seen.get(&index) {
+            (known.same_request, SendId(known.resource))
+        } else {
+            let (hash, send_id) = self.keyed.get(&key_text(key))?;
+            (*hash == key.body_hash, *send_id)
+        };
+        Some(if same_request {
+            DeliverOutcome::Replayed(send_id)
+        } else {
+            DeliverOutcome::Mismatch
+        })
+    }
+
+    fn put(
+        &mut self,
+        ledger: &mut Ledger,
+        name: (SessionKey, String),
+        item: &DeliverItem,
+    ) -> DeliverOutcome {
+        if let Some(known) = self.stored.get(&name)
+            && let Some(send_id) = known.send_id
+        {
+            return accepted(send_id, known.clone(), Told::default());
+        }
+        let pending = self.pending.entry(item.key).or_default();
+        if *pending >= item.items_max {
+            return DeliverOutcome::Full;
+        }
+        let send = match item.mode {
+            OnBusy::Coalesce => ledger.last_queued(item.key),
+            OnBusy::Steer | OnBusy::Interrupt => ledger.absorbing(item.key),
+            // These make sends, never items.
+            OnBusy::Enqueue | OnBusy::Reject => None,
+        };
+        let Some(send_id) = send.map(|send| send.id) else {
+            return DeliverOutcome::Idle;
+        };
+        let new = NewItem {
+            id: name.1.clone(),
+            kind: item.kind,
+            mode: item.mode,
+            send_id: Some(send_id),
+            content: item.content.clone(),
+        };
+        let (stored, told) = if item.mode == OnBusy::Coalesce {
+            ledger.join(item.key, send_id, &item.content);
+            let stored = ledger.store_item(item.key, new, Fate::Delivered);
+            (stored, Told::default())
+        } else {
+            *pending += 1;
+            let stored = ledger.store_item(item.key, new, Fate::Pending);
+            (stored, ledger.tell_of_item(item.key, item.mode))
+        };
+        self.stored.insert(name, stored.clone());
+        accepted(send_id, stored, told)
+    }
+}
+
+fn accepted(send_id: SendId, item: InboxItem, told: Told) -> DeliverOutcome {
+    DeliverOutcome::Accepted {
+        send_id,
+        item: Box::new(item),
+        ring: told.ring,
+        owner: told.owner,
+    }
+}
+
+/// The items that exist already, by session and id.
+async fn stored(
+    connection: &mut PgConnection,
+    items: &[DeliverItem],
+) -> std::result::Result<BTreeMap<(SessionKey, String), InboxItem>, Fault> {
+    let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
+    let ids = items.iter().map(|item| text(&item.item_id).into_owned());
+    let rows = sql!("inbox/get")
+        .bind(tenants)
+        .bind(sessions)
+        .bind(ids.collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    let mut stored = BTreeMap::new();
+    for row in &rows {
+        let mut fields = Fields::new(row, "inbox");
+        let key = items[fields.ord()?].key;
+        let item = fields.item()?;
+        stored.insert((key, item.id.clone()), item);
+    }
+    Ok(stored)
+}
+
+/// How many undelivered items the locked sessions have; those that have none are left out.
+async fn pending(
+    connection: &mut PgConnection,
+    ledger: &Ledger,
+) -> std::result::Result<BTreeMap<SessionKey, i64>, Fault> {
+    let (tenants, sessions) = key_columns(ledger.hot.keys().copied());
+    let rows = sql!("inbox/count")
+        .bind(tenants)
+        .bind(sessions)
+        .fetch_all(connection)
+        .await?;
+    let counts = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "inbox");
+        Ok((fields.key()?, fields.take("items")?))
+    });
+    Ok(counts.collect::<Result<_>>()?)
+}
+
+/// Takes idempotency keys for the sends that absorbed items. False when one is taken already.
+async fn write_keys(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    keyed: &BTreeMap<KeyText, ([u8; 32], SendId)>,
+) -> std::result::Result<bool, Fault> {
+    if keyed.is_empty() {
+        return Ok(true);
+    }
+    let tenants: Vec<i32> = keyed.keys().map(|(tenant, ..)| *tenant).collect();
+    let routes: Vec<String> = keyed.keys().map(|(_, route, _)| route.clone()).collect();
+    let names: Vec<String> = keyed.keys().map(|(.., name)| name.clone()).collect();
+    let hashes: Vec<Vec<u8>> = keyed.values().map(|(hash, _)| hash.to_vec()).collect();
+    let sends: Vec<Uuid> = keyed.values().map(|(_, send)| send.0).collect();
+    let rows = sql!("ledger/write_keys")
+        .bind(now.0)
+        .bind(tenants)
+        .bind(routes)
+        .bind(names)
+        .bind(hashes)
+        .bind(sends)
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.len() == keyed.len())
+}

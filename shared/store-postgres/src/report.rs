@@ -1,0 +1,198 @@
+//! Telling parents how their children ended.
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, ItemKind};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::store::{ReportOutcome, Result};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{child_item, child_result};
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::ledger::{Ledger, NewItem, RoundKey, Told};
+use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::rows::{Fields, send_columns};
+
+pub(crate) async fn report(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    named: Option<&[(TenantId, SendId)]>,
+    limit: u32,
+) -> Result<Vec<ReportOutcome>> {
+    let mut attempts = Attempts::default();
+    // What attempts were about to commit, in case that one did although its answer was lost.
+    let mut hoped: Vec<ReportOutcome> = Vec::new();
+    loop {
+        let was_lost = attempts.any_lost();
+        let reported = attempts.on(pool, async |connection| {
+            if !was_lost {
+                hoped.clear();
+            }
+            let mut outcomes = confirmed(connection, &hoped).await?;
+            hoped.clone_from(&outcomes);
+            let found = report_once(connection, at, named, limit, &mut hoped).await?;
+            outcomes.extend(found);
+            Ok(outcomes)
+        });
+        match reported.await {
+            Ok(outcomes) => return Ok(outcomes),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+/// Those outcomes of an earlier attempt that were committed.
+async fn confirmed(
+    connection: &mut PgConnection,
+    hoped: &[ReportOutcome],
+) -> std::result::Result<Vec<ReportOutcome>, Fault> {
+    if hoped.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids = hoped.iter().map(|told| (told.parent.tenant, told.send_id));
+    let (tenants, ids) = send_columns(ids);
+    let rows = sql!("sends/reported")
+        .bind(tenants)
+        .bind(ids)
+        .fetch_all(connection)
+        .await?;
+    let confirmed = rows.iter().map(|row| {
+        let ord = Fields::new(row, "sends").ord()?;
+        Ok(hoped[ord].clone())
+    });
+    Ok(confirmed.collect::<Result<_>>()?)
+}
+
+/// A final send to report, and the call that it settles.
+struct Due {
+    send: SendRecord,
+    parent: Option<(SessionKey, RoundKey)>,
+}
+
+impl Due {
+    fn read(row: &PgRow) -> Result<Self> {
+        let mut fields = Fields::new(row, "sends");
+        let _: i64 = fields.take("ord")?;
+        let send = fields.send()?;
+        let session: Option<Uuid> = fields.take("parent_session")?;
+        let asked: Option<Uuid> = fields.take("parent_send")?;
+        let round: Option<i32> = fields.take("parent_round")?;
+        let tenant = send.key.tenant;
+        let parent = session.zip(asked).zip(round);
+        let parent = parent.map(|((session, asked), round)| {
+            let session = SessionId(session);
+            let send = SendId(asked);
+            let round = RoundKey {
+                tenant,
+                send,
+                round,
+            };
+            (SessionKey { tenant, session }, round)
+        });
+        Ok(Self { send, parent })
+    }
+}
+
+async fn report_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    named: Option<&[(TenantId, SendId)]>,
+    limit: u32,
+    hoped: &mut Vec<ReportOutcome>,
+) -> std::result::Result<Vec<ReportOutcome>, Fault> {
+    let mut tx = connection.begin().await?;
+    // The sends are locked before their parents, and by nobody who waits for a parent with his own
+    // lock on one: whoever finds one locked passes it over.
+    let due = due(&mut tx, named, limit).await?;
+    if due.is_empty() {
+        tx.rollback().await?;
+        return Ok(Vec::new());
+    }
+    // No step is written, so no process has to stand for one.
+    let nobody = BootId(Uuid::nil());
+    let parents = || due.iter().filter_map(|due| due.parent);
+    let keys = parents().map(|(key, _)| key);
+    let mut ledger = Ledger::lock(&mut tx, at, nobody, keys).await?;
+    ledger.read_heads(&mut tx).await?;
+    let rounds = parents().map(|(_, round)| round);
+    ledger.read_rounds(&mut tx, rounds).await?;
+    let outcomes: Vec<ReportOutcome> = due
+        .iter()
+        .filter_map(|due| tell_parent(&mut ledger, due))
+        .collect();
+    let now = ledger.now;
+    ledger.write(&mut tx).await?;
+    let ids = due.iter().map(|due| (due.send.key.tenant, due.send.id));
+    let (tenants, ids) = send_columns(ids);
+    sql!("sends/report")
+        .bind(now.0)
+        .bind(tenants)
+        .bind(ids)
+        .execute(&mut *tx)
+        .await?;
+    hoped.extend_from_slice(&outcomes);
+    tx.commit().await?;
+    Ok(outcomes)
+}
+
+async fn due(
+    connection: &mut PgConnection,
+    named: Option<&[(TenantId, SendId)]>,
+    limit: u32,
+) -> std::result::Result<Vec<Due>, Fault> {
+    let limit = i64::from(limit);
+    let query = match named {
+        None => sql!("sends/unreported").bind(limit),
+        Some(named) => {
+            let (tenants, ids) = send_columns(named.iter().copied());
+            sql!("sends/unreported_of")
+                .bind(limit)
+                .bind(tenants)
+                .bind(ids)
+        }
+    };
+    let rows = query.fetch_all(connection).await?;
+    Ok(rows.iter().map(Due::read).collect::<Result<_>>()?)
+}
+
+/// None when the parent is gone, and its call with it.
+fn tell_parent(ledger: &mut Ledger, due: &Due) -> Option<ReportOutcome> {
+    let (parent, round) = due.parent?;
+    let hot = ledger.hot.get(&parent)?;
+    if hot.lifecycle == Lifecycle::Deleted {
+        return None;
+    }
+    let call_id = due.send.reports_to.as_deref()?;
+    let is_open = ledger.call(round, call_id)?.result.is_none();
+    let told = if is_open {
+        ledger.settle_call(parent, round, call_id, child_result(&due.send))
+    } else {
+        bring(ledger, parent, &due.send, call_id)
+    };
+    Some(ReportOutcome {
+        send_id: due.send.id,
+        parent,
+        ring: told.ring,
+        owner: told.owner,
+    })
+}
+
+/// The call was settled before: the news come as an inbox item.
+fn bring(ledger: &mut Ledger, parent: SessionKey, send: &SendRecord, call_id: &str) -> Told {
+    let (id, content) = child_item(send, call_id);
+    let item = NewItem {
+        id,
+        kind: ItemKind::Child,
+        mode: OnBusy::Steer,
+        send_id: ledger.absorbing(parent).map(|send| send.id),
+        content,
+    };
+    ledger.store_item(parent, item, Fate::Pending);
+    ledger.tell_of_item(parent, OnBusy::Steer)
+}
