@@ -1,10 +1,14 @@
 //! How a session's model is asked.
 
+mod output;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::time::Span;
 use crate::tool::ToolEntry;
+
+pub use self::output::{OutputFault, OutputSpec};
 
 /// The pool that agents and workers are in unless they say otherwise.
 pub const DEFAULT_POOL: &str = "default";
@@ -48,6 +52,10 @@ pub struct AgentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub budget: Option<Value>,
+    /// The shape of final answers: a JSON Schema, or `{name, schema, strict}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub output_schema: Option<Value>,
     /// What the model sees of the transcript.
     #[serde(default)]
     pub context: ContextSpec,
@@ -106,7 +114,7 @@ pub struct SendOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub budget: Option<Value>,
-    /// The shape of the answer. Refused until structured output exists.
+    /// Replaces the agent's shape of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub output_schema: Option<Value>,

@@ -165,9 +165,9 @@ impl World {
     /// Starts a worker with other bounds.
     pub fn worker_with(&self, config: WorkerConfig, store: Arc<dyn Store>) -> Lifecycle {
         // The name is taken by a provider that ships, and then given to the script.
-        let taken = ProviderSettings::new("script", Kind::Demo);
+        let settings = ["script", "demo"].map(|name| ProviderSettings::new(name, Kind::Demo));
         let mut providers =
-            Providers::new(&[taken], "script", &self.clock).expect("the settings are complete");
+            Providers::new(&settings, "script", &self.clock).expect("the settings are complete");
         providers
             .insert("script", self.script.clone(), "model")
             .expect("a good name");

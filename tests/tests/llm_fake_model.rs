@@ -65,6 +65,7 @@ fn request(news: Vec<NewMessage>) -> Request {
         max_tokens: 9,
         temperature: None,
         tools: vec![],
+        output: None,
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
+use mainspring_shared::agent::{AgentSpec, OnBusy, OutputSpec, Priority, SendOptions};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::time::Span;
 use mainspring_shared::tool;
@@ -126,7 +126,7 @@ pub(super) struct Options {
     /// Refused until budgets exist.
     #[schema(value_type = Option<Object>)]
     budget: Option<Value>,
-    /// Refused until structured output exists.
+    /// The shape of the answer: a JSON Schema, or `{name, schema, strict}`. Replaces the agent's.
     #[schema(value_type = Option<Object>)]
     output_schema: Option<Value>,
     /// `high` (the default) or `low`; a number from -100 to 100 is read as `low` below 0.
@@ -360,6 +360,10 @@ impl Checks {
         if agent.budget.is_some() {
             self.refuse(&format!("{member}/budget"), "budgets are not supported yet");
         }
+        self.output(
+            &format!("{member}/output_schema"),
+            agent.output_schema.as_ref(),
+        );
         self.within(
             &format!("{member}/max_rounds"),
             agent.max_rounds,
@@ -417,12 +421,7 @@ impl Checks {
         if options.budget.is_some() {
             self.refuse("/options/budget", "budgets are not supported yet");
         }
-        if options.output_schema.is_some() {
-            self.refuse(
-                "/options/output_schema",
-                "structured output is not supported yet",
-            );
-        }
+        self.output("/options/output_schema", options.output_schema.as_ref());
         if options
             .deadline
             .is_some_and(|deadline| deadline.0.is_zero())
@@ -454,7 +453,20 @@ impl Checks {
             deadline: options.deadline,
             delay: options.delay.filter(|delay| !delay.0.is_zero()),
             on_busy,
+            output_schema: options.output_schema,
             ..SendOptions::default()
+        }
+    }
+
+    /// The shape of an answer.
+    fn output(&mut self, member: &str, schema: Option<&Value>) {
+        let Some(schema) = schema else {
+            return;
+        };
+        if has_nul(schema) {
+            self.refuse(member, NUL);
+        } else if let Err(fault) = OutputSpec::read(schema) {
+            self.refuse(&format!("{member}{}", fault.pointer), &fault.detail);
         }
     }
 
@@ -550,7 +562,10 @@ mod tests {
             r#"{"input":"hi","options":{"priority":101}}"#,
             r#"{"input":"hi","options":{"on_busy":"steer"}}"#,
             r#"{"input":"hi","options":{"on_busy":"explode"}}"#,
-            r#"{"input":"hi","options":{"tools":[],"budget":{},"output_schema":{}}}"#,
+            r#"{"input":"hi","options":{"tools":[],"budget":{},"output_schema":{"type":"nonsense"}}}"#,
+            r#"{"input":"hi","options":{"output_schema":{"type":"object"}}}"#,
+            r#"{"input":"hi","options":{"output_schema":{"schema":{"type":"object"},"name":"a b"}}}"#,
+            r#"{"input":"hi","options":{"output_schema":{"const":"\u0000"}}}"#,
             r#"{"input":"hi","input":"again"}"#,
             r#"{"input":"hi"} x"#,
             r#"["input",null]"#,

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 /// One call, as the model saw it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
+    /// What it was told before the transcript.
+    pub system: Option<String>,
     /// The last user text.
     pub user: String,
     /// The whole transcript it was shown: role and text, in order.
@@ -23,7 +25,8 @@ pub struct Asked {
 /// rounds, `sleep MS` thinks so long, `fail N` fails the first N calls of this text, `fail-late N`
 /// asks to be called again a minute later, `plan ROUNDS` makes the calls of a JSON list of rounds, each a
 /// list of `[tool, arguments]`, `empty` says nothing, `refuse` declines, `panic` is a
-/// provider with a defect. Else it echoes.
+/// provider with a defect, `answers LIST` gives the answers of a JSON list one after the other, each a
+/// text, a list of calls or `{"ms", "text"}` with a time to think, whatever it is told in between. Else it echoes.
 #[derive(Debug)]
 pub struct Script {
     clock: Arc<dyn Clock>,
@@ -66,6 +69,38 @@ fn reply(content: &str, tool_calls: Vec<ToolCall>, finish: Finish) -> Reply {
     }
 }
 
+/// The calls of a list of `[tool, arguments]`.
+fn planned(calls: &Value) -> Vec<ToolCall> {
+    let calls: Vec<(String, Value)> =
+        serde_json::from_value(calls.clone()).expect("calls are pairs");
+    let call = |(name, arguments)| ToolCall {
+        id: "same".into(),
+        name,
+        arguments,
+    };
+    calls.into_iter().map(call).collect()
+}
+
+/// The next answer of the last list that was asked for; the last of it once it is used up.
+fn listed(shown: &[(Role, String)]) -> Option<Value> {
+    let (at, list) = shown
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(at, (role, text))| {
+            let list = text
+                .strip_prefix("answers ")
+                .filter(|_| *role == Role::User)?;
+            Some((at, list))
+        })?;
+    let list: Vec<Value> = serde_json::from_str(list).expect("a list is JSON");
+    let given = shown[at..]
+        .iter()
+        .filter(|(role, _)| *role == Role::Assistant)
+        .count();
+    list.get(given).or(list.last()).cloned()
+}
+
 #[async_trait]
 impl Model for Script {
     async fn complete(
@@ -85,7 +120,9 @@ impl Model for Script {
             .rev()
             .take_while(|(role, _)| *role != Role::User);
         let rounds = since.filter(|(role, _)| *role == Role::Assistant).count();
+        let listed = listed(&shown);
         let asked = Asked {
+            system: request.system.clone(),
             user: user.clone(),
             transcript: shown,
         };
@@ -93,6 +130,21 @@ impl Model for Script {
             .lock()
             .expect("nobody panics under it")
             .push(asked);
+        if let Some(answer) = listed {
+            return Ok(match answer {
+                Value::String(text) => reply(&text, Vec::new(), Finish::Stop),
+                Value::Object(slow) => {
+                    let ms = slow["ms"].as_u64().expect("milliseconds");
+                    self.clock.sleep(Duration::from_millis(ms)).await;
+                    reply(
+                        slow["text"].as_str().expect("a text"),
+                        Vec::new(),
+                        Finish::Stop,
+                    )
+                }
+                calls => reply("calling", planned(&calls), Finish::ToolCalls),
+            });
+        }
         let (verb, argument) = user.split_once(' ').unwrap_or((user.as_str(), ""));
         let number: u64 = argument.parse().unwrap_or(0);
         match verb {
@@ -128,16 +180,9 @@ impl Model for Script {
                 return Ok(reply("calling", calls, Finish::ToolCalls));
             }
             "plan" => {
-                let plan: Vec<Vec<(String, Value)>> =
-                    serde_json::from_str(argument).expect("a plan is JSON");
+                let plan: Vec<Value> = serde_json::from_str(argument).expect("a plan is JSON");
                 if let Some(calls) = plan.get(rounds) {
-                    let call = |(name, arguments): &(String, Value)| ToolCall {
-                        id: "same".into(),
-                        name: name.clone(),
-                        arguments: arguments.clone(),
-                    };
-                    let calls = calls.iter().map(call).collect();
-                    return Ok(reply("calling", calls, Finish::ToolCalls));
+                    return Ok(reply("calling", planned(calls), Finish::ToolCalls));
                 }
             }
             _ => {}

@@ -5,13 +5,18 @@
 //! | directive | does |
 //! |---|---|
 //! | `!tool NAME {json}` | calls a tool; several call several; once the results are there it tells them |
+//! | `!then` | what follows counts in the next round, once the results are there |
 //! | `!sleep 200ms` | waits before it begins |
 //! | `!stream 20x10ms` | answers in exactly 20 chunks, 10 ms apart, padded with dots where the text is shorter |
 //! | `!fail 429 2s` | fails as an answer with this status would, with the wait that it asks for, if any; or `timeout`, `refused`, `overflow`, `garbage` |
 //!
+//! Asked for an answer of a shape, it gives a small value that fits, its texts made of what it would
+//! have said.
+//!
 //! What is not a directive after all is only text. After results of tools, only `!stream` counts.
 
 mod directive;
+mod sample;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,6 +30,9 @@ use mainspring_shared::usage::Usage;
 use self::directive::{Directives, Fail};
 use super::error::{Error, Wait};
 use super::{Chunk, Finish, Model, Reply, Request, json, status};
+
+/// Between what counts in one round and what counts in the next.
+const THEN: &str = "!then";
 
 /// The `demo` provider.
 #[derive(Debug)]
@@ -80,10 +88,14 @@ impl Model for Demo {
             .map(|m| plain_text(&m.content))
             .unwrap_or_default();
         let asked = json::clean(&asked);
-        let directives = Directives::read(&asked);
+        let since = request.messages.iter().rev();
+        let since = since.take_while(|m| m.role != Role::User);
+        let turn = since.filter(|m| m.role == Role::Assistant).count();
+        let stage = asked.split(THEN).nth(turn).map(str::to_owned);
+        let directives = Directives::read(stage.as_deref().unwrap_or(&asked));
         let mut text = asked.into_owned();
         let mut tool_calls = Vec::new();
-        if let Some(results) = results(&request.messages) {
+        if let (None, Some(results)) = (&stage, results(&request.messages)) {
             text = results;
         } else {
             if let Some(wait) = directives.sleep {
@@ -94,11 +106,18 @@ impl Model for Demo {
             }
             tool_calls = directives.calls;
         }
+        let padding = match &request.output {
+            Some(output) => {
+                text = sample::sample(&output.schema, &text).to_string();
+                ' '
+            }
+            None => '.',
+        };
         if !tool_calls.is_empty() {
             text.clear();
         } else if let Some((count, _)) = directives.pace {
             let missing = count.saturating_sub(text.chars().count());
-            text.extend(std::iter::repeat_n('.', missing));
+            text.extend(std::iter::repeat_n(padding, missing));
         }
         self.say(
             &text,

@@ -21,7 +21,8 @@ pub fn estimate_message_tokens(message: &Message) -> u64 {
     MESSAGE_TOKENS + tokens(parts_chars(&message.content) + calls)
 }
 
-/// What a whole request takes: system prompt, messages and tools.
+/// What a whole request takes: system prompt, messages and tools. The shape of the answer counts
+/// where it stands in the system prompt.
 pub fn estimate_request_tokens(request: &Request) -> u64 {
     let system = request.system.as_deref().map_or(0, estimate_tokens);
     let messages: u64 = request

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Reads JSON whose strings may have halves of surrogate pairs: those read U+FFFD.
-pub(super) fn parse(text: &str) -> Option<Value> {
+pub(crate) fn parse(text: &str) -> Option<Value> {
     match serde_json::from_str(text) {
         Ok(value) => Some(value),
         Err(_) => match without_lone_surrogates(text) {
@@ -38,7 +38,7 @@ pub(super) fn clean(text: &str) -> Cow<'_, str> {
 
 /// The value without U+0000, and with whole numbers written as such: what a database gives back
 /// must read, and be sent again, exactly like what was first received.
-pub(super) fn clean_value(value: Value) -> Value {
+pub(crate) fn clean_value(value: Value) -> Value {
     match value {
         Value::String(text) if text.contains('\0') => Value::String(clean(&text).into_owned()),
         Value::Number(number) => Value::Number(plain(number)),

@@ -25,6 +25,7 @@ const PUBLIC_HOST: &str = "api.openai.com";
 pub(super) struct OpenAi {
     endpoint: Endpoint,
     dialect: Dialect,
+    native_schema: bool,
 }
 
 /// Where the public API and its imitations differ.
@@ -63,6 +64,7 @@ impl OpenAi {
             } else {
                 Dialect::Compatible
             },
+            native_schema: settings.native_schema,
         })
     }
 }
@@ -74,11 +76,16 @@ impl Model for OpenAi {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let body = || request::body(request, self.dialect, self.endpoint.streams());
+        let native = self.native_schema;
+        let body = || request::body(request, self.dialect, native, self.endpoint.streams());
         let mut answer = Answer::new(self.endpoint.key());
         self.endpoint
             .ask(request, &body, &mut answer, &mut Ear::new(on_chunk))
             .await?;
         Ok(answer.reply(request))
+    }
+
+    fn native_schema(&self) -> bool {
+        self.native_schema
     }
 }

@@ -64,6 +64,9 @@ pub struct ProviderSettings {
     pub model: String,
     /// Whether answers are streamed. Without, nothing is heard before the whole answer.
     pub stream: bool,
+    /// Whether the provider holds answers to a JSON Schema by itself. Only chat completions have a
+    /// way to ask for it; elsewhere, and without it, the schema goes into the system prompt.
+    pub native_schema: bool,
     /// From the first packet to the end of the TLS handshake.
     pub connect_timeout: Duration,
     /// From the start of an attempt to the first byte of a streamed answer.
@@ -90,6 +93,7 @@ impl ProviderSettings {
                 String::new()
             },
             stream: true,
+            native_schema: kind == Kind::OpenAi,
             connect_timeout: Duration::from_secs(10),
             // Twice the silence: a long prompt is read, and a queue waited out, before it.
             first_byte_timeout: Duration::from_mins(2),

@@ -173,6 +173,8 @@ fn agent(task: &Task, send: &StartedSend, offers: &Offers) -> AgentSpec {
             .or_else(|| send.record.options.model.clone())
             .or_else(|| parent.model.clone()),
         tools: parent.tools.clone(),
+        // A child answers its parent in words.
+        output_schema: None,
         allow: Some(granted),
         max_rounds: Some(task.max_rounds.unwrap_or(MAX_ROUNDS)),
         ..parent.clone()

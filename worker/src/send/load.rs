@@ -1,6 +1,9 @@
 //! What the model is asked: a function of the agent, the options and the active window.
 
-use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, MAX_TOKENS_DEFAULT};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, MAX_TOKENS_DEFAULT, OutputSpec};
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::machine::Rules;
 use mainspring_shared::session::window::Window;
@@ -60,5 +63,25 @@ pub(super) fn request(
         max_tokens: send.agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT),
         temperature: send.agent.temperature,
         tools: offers.specs(),
+        output: None,
     }
+}
+
+/// Asks for an answer of this shape. Where the provider does not hold the model to it, the model is
+/// told so.
+pub(super) fn shape(request: &mut Request, output: &Arc<OutputSpec>, native: bool) {
+    request.output = Some(Arc::clone(output));
+    if native {
+        return;
+    }
+    let system = request.system.get_or_insert_default();
+    if !system.is_empty() {
+        system.push_str("\n\n");
+    }
+    let _ = write!(
+        system,
+        "Your final answer is one JSON value and nothing else: no explanation, no Markdown. It fits \
+         this JSON Schema:\n{}",
+        output.schema
+    );
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use mainspring_shared::agent::OutputFault;
 use mainspring_shared::error::Failure;
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::id::SessionKey;
@@ -26,6 +27,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{Calls, Over};
+use super::output::Output;
 use super::unsaid::Unsaid;
 use super::{load, plan};
 use crate::Kernel;
@@ -68,6 +70,8 @@ pub(crate) struct Run<'a> {
     /// Whether the session goes back after this send whatever waits in it.
     then: Then,
     offers: Offers,
+    /// The shape of the answer, if one was asked for.
+    output: Result<Option<Output>, OutputFault>,
     unsaid: Unsaid,
     /// Whether the inbox has to be read before the model is asked.
     inbox: Inbox,
@@ -131,6 +135,7 @@ impl<'a> Run<'a> {
             reach.cancel.cancel();
         }
         let record = &send.record;
+        let output = Output::of(&send, turn.window.active(None));
         let mut unsaid = Unsaid::default();
         if record.rounds == 0 {
             unsaid.input(NewMessage::user(record.input.clone(), 0));
@@ -144,6 +149,7 @@ impl<'a> Run<'a> {
             reach,
             then: turn.then,
             offers: Offers::default(),
+            output,
             unsaid,
             // Whoever had the send before may have lowered the signal and died.
             inbox: if signals & SIGNAL_INBOX != 0 {

@@ -70,6 +70,7 @@ pub(crate) fn hello() -> Request {
         max_tokens: 100,
         temperature: None,
         tools: Vec::new(),
+        output: None,
     }
 }
 

@@ -1,5 +1,8 @@
 //! What is sent, to the byte.
 
+use std::sync::Arc;
+
+use mainspring_shared::agent::OutputSpec;
 use mainspring_shared::message::{ContentPart, NewMessage, Role, ToolCall};
 use mainspring_worker::llm::{Kind, Request, Secret, ToolSpec};
 use serde_json::{Value, json};
@@ -178,6 +181,52 @@ async fn a_small_request_says_no_more_than_it_must() {
         String::from_utf8(anthropic).unwrap(),
         r#"{"model":"m","max_tokens":100,"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]}],"stream":false}"#
     );
+}
+
+/// A request for an answer of a shape.
+fn shaped() -> Request {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let asked = json!({"name": "count", "schema": schema, "strict": true});
+    let (spec, _) = OutputSpec::read(&asked).unwrap();
+    Request {
+        output: Some(Arc::new(spec)),
+        ..hello()
+    }
+}
+
+#[tokio::test]
+async fn chat_completions_are_told_the_shape_of_the_answer_unless_they_cannot_hold_it() {
+    let server = Server::start(Answer::new(500, "text/plain", b"no", 100)).await;
+    let mut settings = settings(Kind::OpenAi, &server.url("/v1"));
+    for native in [true, false] {
+        settings.native_schema = native;
+        let model = model(&settings);
+        assert_eq!(model.native_schema(), native);
+        let _ = ask(&*model, &shaped()).await;
+    }
+    let formats: Vec<Value> = server
+        .received()
+        .iter()
+        .map(|received| {
+            let body: Value = serde_json::from_slice(&received.body).unwrap();
+            body["response_format"].clone()
+        })
+        .collect();
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let format = json!({
+        "type": "json_schema",
+        "json_schema": {"name": "count", "schema": schema, "strict": true},
+    });
+    assert_eq!(formats, [format, Value::Null]);
+}
+
+#[tokio::test]
+async fn messages_have_no_way_to_be_told_the_shape_of_the_answer() {
+    let with = sent(Kind::Anthropic, "/v1", true, &shaped()).await.body;
+    let without = sent(Kind::Anthropic, "/v1", true, &hello()).await.body;
+    assert_eq!(with, without);
+    let settings = settings(Kind::Anthropic, "http://127.0.0.1:1");
+    assert!(!model(&settings).native_schema());
 }
 
 #[tokio::test]

@@ -145,6 +145,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("llm.api_key_env", Kind::Text),
     Key::new("llm.model", Kind::Text),
     Key::new("llm.stream", Kind::Switch),
+    Key::new("llm.native_schema", Kind::Switch),
     Key::new("llm.connect_timeout", TIMEOUT),
     Key::new("llm.first_byte_timeout", TIMEOUT),
     Key::new("llm.idle_timeout", TIMEOUT),

@@ -27,6 +27,9 @@ pub struct Provider {
     pub model: Option<String>,
     /// Whether answers are streamed.
     pub stream: bool,
+    /// Whether the provider holds answers to a JSON Schema by itself; by its protocol when not set.
+    #[serde(default)]
+    pub native_schema: Option<bool>,
     /// How long a connection may take to be made.
     pub connect_timeout: Span,
     /// How long a streamed answer may take to begin.

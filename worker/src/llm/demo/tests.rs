@@ -1,6 +1,7 @@
 use super::*;
 use std::sync::Mutex;
 
+use mainspring_shared::agent::OutputSpec;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::NewMessage;
@@ -42,6 +43,10 @@ struct Heard {
 }
 
 fn ask(messages: Vec<Arc<Message>>) -> Heard {
+    ask_for(messages, None)
+}
+
+fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Heard {
     let clock = Arc::new(Notes::default());
     let demo = Demo::new(clock.clone());
     let request = Request {
@@ -51,6 +56,7 @@ fn ask(messages: Vec<Arc<Message>>) -> Heard {
         max_tokens: 100,
         temperature: None,
         tools: Vec::new(),
+        output,
     };
     let mut chunks = Vec::new();
     let mut hear = |chunk: Chunk<'_>| match chunk {
@@ -119,6 +125,27 @@ fn a_stream_has_as_many_chunks_as_asked_for_also_when_the_text_is_short() {
             heard.chunks.concat()
         );
     }
+}
+
+#[test]
+fn a_shape_is_answered_with_a_value_also_in_a_stream_and_after_tools() {
+    let asked =
+        json!({"type": "object", "required": ["said"], "properties": {"said": {"type": "string"}}});
+    let (spec, schema) = OutputSpec::read(&asked).expect("a schema");
+    let spec = Arc::new(spec);
+    let question = message(Role::User, "!stream 100x1ms !tool add {}", None);
+    let calls = ask_for(vec![question.clone()], Some(spec.clone()));
+    assert_eq!(calls.reply.expect("an answer").finish, Finish::ToolCalls);
+    let messages = vec![
+        question,
+        message(Role::Assistant, "", None),
+        message(Role::Tool, "3", Some("add")),
+    ];
+    let heard = ask_for(messages, Some(spec));
+    assert_eq!(heard.chunks.len(), 100);
+    let value = serde_json::from_str(&heard.chunks.concat()).expect("JSON");
+    assert_eq!(schema.faults(&value), Vec::<String>::new());
+    assert_eq!(value, json!({"said": "add answered: 3"}));
 }
 
 #[test]

@@ -93,6 +93,7 @@ mod tests {
             max_tokens: 1,
             temperature: None,
             tools: Vec::new(),
+            output: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use mainspring_shared::agent::OutputSpec;
 use mainspring_shared::message::{ContentPart, Message, ToolCall};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -29,6 +30,14 @@ struct Body<'a> {
     /// Some servers refuse it without tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat<'a>>,
+}
+
+#[derive(Serialize)]
+struct ResponseFormat<'a> {
+    r#type: &'static str,
+    json_schema: &'a OutputSpec,
 }
 
 #[derive(Serialize)]
@@ -87,7 +96,12 @@ struct FunctionSpec<'a> {
 }
 
 /// The body of a request, the same bytes for the same request.
-pub(super) fn body(request: &Request, dialect: Dialect, stream: bool) -> Result<Vec<u8>, Error> {
+pub(super) fn body(
+    request: &Request,
+    dialect: Dialect,
+    native_schema: bool,
+    stream: bool,
+) -> Result<Vec<u8>, Error> {
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
     if let Some(content) = request.system.as_deref().filter(|s| !s.trim().is_empty()) {
         messages.push(WireMessage::System { content });
@@ -96,6 +110,7 @@ pub(super) fn body(request: &Request, dialect: Dialect, stream: bool) -> Result<
         push(&mut messages, turn, dialect);
     }
     let most = Some(request.max_tokens).filter(|max| *max > 0);
+    let output = request.output.as_deref().filter(|_| native_schema);
     let body = Body {
         model: &request.model,
         messages,
@@ -108,6 +123,10 @@ pub(super) fn body(request: &Request, dialect: Dialect, stream: bool) -> Result<
         }),
         tools: request.tools.iter().map(tool).collect(),
         tool_choice: (!request.tools.is_empty()).then_some("auto"),
+        response_format: output.map(|json_schema| ResponseFormat {
+            r#type: "json_schema",
+            json_schema,
+        }),
     };
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
         message: format!("it is no JSON: {error}"),

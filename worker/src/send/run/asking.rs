@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
-use mainspring_shared::message::plain_text;
+use mainspring_shared::message::{NewMessage, plain_text};
 use mainspring_shared::send::machine::{Answer, Event};
 use mainspring_shared::store::{ReadInbox, UsageRow};
+use serde_json::Value;
 
 use super::persist::Outage;
 use super::{Inbox, Run, load};
@@ -35,6 +36,10 @@ impl Run<'_> {
             Ok(resolved) => resolved,
             Err(error) => return Some(self.failed(&error)),
         };
+        if let Err(fault) = &self.output {
+            let message = format!("the output schema {}: {fault}", fault.pointer);
+            return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
+        }
         self.totals.attempts = attempt;
         if let Some(reason) = self.reset.take() {
             self.live(LiveKind::MessageReset {
@@ -48,7 +53,7 @@ impl Run<'_> {
             model: resolved.model.clone(),
         });
         let unsaid = &self.unsaid.messages;
-        let request = load::request(
+        let mut request = load::request(
             &self.send,
             resolved.model,
             self.window,
@@ -56,6 +61,11 @@ impl Run<'_> {
             &self.offers,
         );
         let client = resolved.client;
+        if let Ok(Some(output)) = &mut self.output {
+            let native = client.native_schema();
+            output.told = !native;
+            load::shape(&mut request, &output.spec, native);
+        }
         let (live, key, send_id) = (self.kernel.live.clone(), self.key, self.send.record.id);
         metrics::model_call_started();
         self.asking = Some(Box::pin(async move {
@@ -131,7 +141,7 @@ impl Run<'_> {
     }
 
     pub(super) fn answered(&mut self, reply: Result<Reply, llm::Error>) -> Event {
-        let reply = match reply {
+        let mut reply = match reply {
             Ok(reply) => reply,
             Err(error) => return self.failed(&error),
         };
@@ -144,6 +154,22 @@ impl Run<'_> {
         });
         match settle::classify(&reply) {
             Ok(answer) => {
+                if answer != Answer::Calls {
+                    // Those of an answer that was cut may be cut themselves: they are not made.
+                    reply.tool_calls.clear();
+                }
+                let more = self.totals.rounds.unsigned_abs() + 1 < self.rules.rounds_max;
+                let checked = match &mut self.output {
+                    Ok(Some(output)) => output.check(&reply, answer, more),
+                    Ok(None) | Err(_) => Ok(answer),
+                };
+                let answer = match checked {
+                    Ok(answer) => answer,
+                    Err(failure) => {
+                        self.reply = Some(reply);
+                        return self.cannot(failure);
+                    }
+                };
                 if answer == Answer::Refused {
                     let text = plain_text(&reply.content);
                     let message = format!("the model declined to answer: {text}");
@@ -156,6 +182,28 @@ impl Run<'_> {
                 Event::Replied(answer)
             }
             Err(error) => self.failed(&error),
+        }
+    }
+
+    /// What the model is told after the answer that is stored now, if that did not fit.
+    pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
+        self.output.as_mut().ok()?.as_mut()?.correction(round)
+    }
+
+    /// The value of the answer.
+    pub(super) fn value(&mut self) -> Option<Value> {
+        self.output.as_mut().ok()?.as_mut()?.take_value()
+    }
+
+    /// The send cannot be answered, however often the model is asked.
+    fn cannot(&mut self, failure: Failure) -> Event {
+        let code = failure.code;
+        self.failure = Some(failure);
+        Event::Failed {
+            code,
+            permanent: true,
+            retry_after: None,
+            fraction: 0.0,
         }
     }
 

@@ -47,6 +47,7 @@ impl Run<'_> {
         // Calls that are all refused have their answers in the round's own transaction.
         let answered = plan::open(&round.records, self.now()) == Open::Nothing;
         messages.extend(round.messages);
+        messages.extend(self.correction(index));
         let totals = SendTotals {
             usage: self.totals.usage,
             rounds: index + 1,
@@ -306,7 +307,10 @@ impl Run<'_> {
                     Some(reply) => plain_text(&reply.content),
                     None => settle::last_text(self.window.active(None), self.send.record.id),
                 };
-                SendResult::completed(reason, text)
+                SendResult {
+                    output: reply.as_ref().and(self.value()),
+                    ..SendResult::completed(reason, text)
+                }
             }
             End::Failed(reason, code) => {
                 let failure = self.failure.take().filter(|failure| failure.code == code);

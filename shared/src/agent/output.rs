@@ -1,0 +1,146 @@
+//! The shape that a final answer must have.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::tool::schema::Schema;
+
+/// What the answer is called when the caller gives no name.
+const NAME_DEFAULT: &str = "output";
+
+/// Characters of a name: what every provider takes.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Members of the long form. `schema` is no word of JSON Schema, so it tells the forms apart.
+const MEMBERS: [&str; 3] = ["name", "schema", "strict"];
+
+/// An output schema as it was asked for: `{name?, schema, strict?}`, or the schema alone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OutputSpec {
+    /// What the answer is called.
+    pub name: String,
+    /// The JSON Schema that the answer fits.
+    pub schema: Value,
+    /// Whether the provider is told to allow nothing else, where it can. Providers take only some
+    /// schemas then; the answer is checked either way.
+    pub strict: bool,
+}
+
+/// What is wrong with an output schema, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct OutputFault {
+    /// Points into the value.
+    pub pointer: &'static str,
+    /// What is wrong.
+    pub detail: String,
+}
+
+fn fault(pointer: &'static str, detail: impl Into<String>) -> OutputFault {
+    OutputFault {
+        pointer,
+        detail: detail.into(),
+    }
+}
+
+impl OutputSpec {
+    /// Reads either form, with the schema compiled.
+    pub fn read(value: &Value) -> Result<(Self, Schema), OutputFault> {
+        let Value::Object(members) = value else {
+            return Err(fault("", "must be an object"));
+        };
+        let (spec, at) = if members.contains_key("schema") {
+            (Self::long(members)?, "/schema")
+        } else {
+            let spec = Self {
+                name: NAME_DEFAULT.to_owned(),
+                schema: value.clone(),
+                strict: false,
+            };
+            (spec, "")
+        };
+        match Schema::compile(&spec.schema) {
+            Ok(schema) => Ok((spec, schema)),
+            Err(detail) => Err(fault(at, detail)),
+        }
+    }
+
+    fn long(members: &Map<String, Value>) -> Result<Self, OutputFault> {
+        if let Some(other) = members
+            .keys()
+            .find(|name| !MEMBERS.contains(&name.as_str()))
+        {
+            let detail = format!("beside `schema` stand only `name` and `strict`, not {other:?}");
+            return Err(fault("", detail));
+        }
+        let name = match members.get("name") {
+            None | Some(Value::Null) => NAME_DEFAULT,
+            Some(Value::String(name)) if is_name(name) => name,
+            Some(_) => {
+                let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -";
+                return Err(fault("/name", detail));
+            }
+        };
+        let strict = match members.get("strict") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(strict)) => *strict,
+            Some(_) => return Err(fault("/strict", "must be true or false")),
+        };
+        match members.get("schema") {
+            Some(schema @ Value::Object(_)) => Ok(Self {
+                name: name.to_owned(),
+                schema: schema.clone(),
+                strict,
+            }),
+            _ => Err(fault("/schema", "must be a JSON Schema object")),
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: &Value) -> Result<OutputSpec, &'static str> {
+        OutputSpec::read(value)
+            .map(|(spec, _)| spec)
+            .map_err(|fault| fault.pointer)
+    }
+
+    #[test]
+    fn both_forms_are_read() {
+        let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+        let bare = read(&schema).expect("a schema");
+        assert_eq!((bare.name.as_str(), bare.strict), ("output", false));
+        assert_eq!(bare.schema, schema);
+        let long = read(&json!({"name": "person", "schema": schema, "strict": true}));
+        let long = long.expect("a schema");
+        assert_eq!((long.name.as_str(), long.strict), ("person", true));
+        assert_eq!(long.schema, schema);
+        assert!(read(&json!({})).is_ok(), "any value fits");
+    }
+
+    #[test]
+    fn faults_are_pointed_at() {
+        for (value, pointer) in [
+            (json!(true), ""),
+            (json!("string"), ""),
+            (json!({"type": "text"}), ""),
+            (json!({"$ref": "https://x.example/s"}), ""),
+            (json!({"schema": {}, "kind": "x"}), ""),
+            (json!({"schema": {"type": "text"}}), "/schema"),
+            (json!({"schema": true}), "/schema"),
+            (json!({"schema": {}, "name": "a b"}), "/name"),
+            (json!({"schema": {}, "strict": "yes"}), "/strict"),
+        ] {
+            assert_eq!(read(&value), Err(pointer), "{value}");
+        }
+    }
+}

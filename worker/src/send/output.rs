@@ -1,0 +1,350 @@
+//! The answer's value, where a shape was asked for: read out of what the model said and checked,
+//! or asked for again with what is wrong.
+
+mod find;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use mainspring_shared::agent::{OutputFault, OutputSpec};
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::id::SendId;
+use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
+use mainspring_shared::send::machine::Answer;
+use mainspring_shared::store::StartedSend;
+use mainspring_shared::tool::schema::Schema;
+use serde_json::Value;
+
+use crate::llm::{Reply, json};
+
+/// Times that one send may ask for a better answer.
+const REPAIRS_MAX: usize = 2;
+
+/// Characters of one fault: some repeat the whole value.
+const FAULT_CHARS_MAX: usize = 400;
+
+/// Bytes of a schema that a correction repeats.
+const REPEATED_BYTES_MAX: usize = 16 << 10;
+
+/// What is asked of the answers of one send.
+#[derive(Debug)]
+pub(super) struct Output {
+    /// The shape.
+    pub(super) spec: Arc<OutputSpec>,
+    schema: Schema,
+    /// Whether the model reads the schema with each request.
+    pub(super) told: bool,
+    repairs: usize,
+    value: Option<Value>,
+    correction: Option<String>,
+}
+
+impl Output {
+    /// What this send asks for; its options go before its agent. `messages` are those that are
+    /// stored: they tell how often an earlier worker asked for a better answer.
+    pub(super) fn of(
+        send: &StartedSend,
+        messages: &[Arc<Message>],
+    ) -> Result<Option<Self>, OutputFault> {
+        let options = &send.record.options;
+        let asked = options.output_schema.as_ref();
+        let Some(asked) = asked.or(send.agent.output_schema.as_ref()) else {
+            return Ok(None);
+        };
+        let (spec, schema) = OutputSpec::read(asked)?;
+        Ok(Some(Self {
+            spec: Arc::new(spec),
+            schema,
+            told: false,
+            repairs: repairs(messages, send.record.id),
+            value: None,
+            correction: None,
+        }))
+    }
+
+    /// What to make of an answer. One that does not fit is asked for again as long as that is
+    /// allowed and `more` rounds are left; after that it is the send's failure.
+    pub(super) fn check(
+        &mut self,
+        reply: &Reply,
+        answer: Answer,
+        more: bool,
+    ) -> Result<Answer, Failure> {
+        self.value = None;
+        self.correction = None;
+        let cut = match answer {
+            Answer::Final => false,
+            Answer::Cut => true,
+            Answer::Refused | Answer::Calls | Answer::Again => return Ok(answer),
+        };
+        let fault = match read(&plain_text(&reply.content), &self.schema) {
+            Ok(value) => {
+                self.value = Some(value);
+                return Ok(answer);
+            }
+            Err(fault) => fault,
+        };
+        if self.repairs < REPAIRS_MAX && more {
+            self.repairs += 1;
+            self.correction = Some(self.correct(&fault, cut));
+            return Ok(Answer::Again);
+        }
+        let cut = if cut {
+            " (it was cut at its token limit)"
+        } else {
+            ""
+        };
+        let message = format!("{}{cut}", fault.said(" ", "; "));
+        Err(Failure::new(fault.code(), message))
+    }
+
+    /// What the model is told after the round that is about to be stored.
+    pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
+        let text = self.correction.take()?;
+        Some(NewMessage::user(vec![ContentPart::text(text)], round))
+    }
+
+    /// The value of the answer that was checked last.
+    pub(super) fn take_value(&mut self) -> Option<Value> {
+        self.value.take()
+    }
+
+    fn correct(&self, fault: &Fault, cut: bool) -> String {
+        let mut text = String::new();
+        if cut {
+            text.push_str("Your answer reached its token limit and was cut: be brief.\n");
+        }
+        let _ = write!(
+            text,
+            "{}\nAnswer again with the whole JSON value and nothing else.",
+            capitalised(&fault.said("\n- ", "\n- "))
+        );
+        let schema = self.spec.schema.to_string();
+        if !self.told && schema.len() <= REPEATED_BYTES_MAX {
+            let _ = write!(text, " It has to fit this JSON Schema:\n{schema}");
+        }
+        text
+    }
+}
+
+/// How often the model was asked for a better answer. Only a correction belongs to the same round
+/// as the answer before it.
+fn repairs(messages: &[Arc<Message>], send: SendId) -> usize {
+    let corrects = |pair: &&[Arc<Message>]| {
+        let (answer, next) = (&pair[0], &pair[1]);
+        let ours = answer.send_id == send && next.send_id == send;
+        ours && answer.role == Role::Assistant
+            && answer.tool_calls.is_empty()
+            && next.role == Role::User
+            && next.round == answer.round
+    };
+    messages.windows(2).filter(corrects).count()
+}
+
+/// Why an answer has no value.
+#[derive(Debug, PartialEq)]
+enum Fault {
+    NoJson,
+    Broken(String),
+    Mismatch(Vec<String>),
+}
+
+impl Fault {
+    fn code(&self) -> Code {
+        match self {
+            Self::NoJson => Code::OutputNoJson,
+            Self::Broken(_) => Code::OutputInvalidJson,
+            Self::Mismatch(_) => Code::OutputSchemaMismatch,
+        }
+    }
+
+    /// What is wrong; of several faults, with `before` the first and `between` the others.
+    fn said(&self, before: &str, between: &str) -> String {
+        match self {
+            Self::NoJson => "the answer has no JSON value in it".to_owned(),
+            Self::Broken(fault) => {
+                let fault = shortened(fault);
+                format!("the JSON in the answer cannot be read: {fault}")
+            }
+            Self::Mismatch(faults) => {
+                let faults: Vec<_> = faults.iter().map(|fault| shortened(fault)).collect();
+                let faults = faults.join(between);
+                format!("the answer does not fit the JSON Schema:{before}{faults}")
+            }
+        }
+    }
+}
+
+fn shortened(fault: &str) -> String {
+    match fault.char_indices().nth(FAULT_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &fault[..at]),
+        None => fault.to_owned(),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}
+
+/// The value that a text gives: the first that fits. Where none does, the first is at fault.
+fn read(text: &str, schema: &Schema) -> Result<Value, Fault> {
+    let found = find::find(text);
+    let mut faults = None;
+    for value in found.values {
+        let value = json::clean_value(value);
+        let wrong = schema.faults(&value);
+        if wrong.is_empty() {
+            return Ok(value);
+        }
+        faults.get_or_insert(wrong);
+    }
+    Err(match (faults, found.broken) {
+        (Some(faults), _) => Fault::Mismatch(faults),
+        (None, Some(broken)) => Fault::Broken(broken),
+        (None, None) => Fault::NoJson,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_shared::message::ToolCall;
+    use mainspring_shared::time::Timestamp;
+    use mainspring_shared::usage::Usage;
+    use serde_json::json;
+
+    use super::*;
+    use crate::llm::Finish;
+
+    fn output() -> Output {
+        let asked = json!({
+            "type": "object",
+            "required": ["n"],
+            "properties": {"n": {"type": "integer"}},
+        });
+        let (spec, schema) = OutputSpec::read(&asked).expect("a schema");
+        Output {
+            spec: Arc::new(spec),
+            schema,
+            told: true,
+            repairs: 0,
+            value: None,
+            correction: None,
+        }
+    }
+
+    fn reply(text: &str) -> Reply {
+        Reply {
+            content: vec![ContentPart::text(text)],
+            tool_calls: Vec::new(),
+            finish: Finish::Stop,
+            usage: Usage::default(),
+            model: "m".into(),
+        }
+    }
+
+    #[test]
+    fn the_first_value_that_fits_is_the_answers() {
+        let mut output = output();
+        let answer = output.check(&reply("As in [1]: {\"n\": 2.0}"), Answer::Final, true);
+        assert_eq!(answer, Ok(Answer::Final));
+        assert_eq!(output.take_value(), Some(json!({"n": 2})));
+        assert_eq!(output.take_value(), None);
+        assert_eq!(output.correction(0), None);
+    }
+
+    #[test]
+    fn each_fault_has_its_code_and_tells_what_is_wrong() {
+        for (text, code, part) in [
+            ("no", Code::OutputNoJson, "no JSON"),
+            ("{\"n\" 1}", Code::OutputInvalidJson, "expected `:`"),
+            ("{\"n\": \"1\"}", Code::OutputSchemaMismatch, "/n: "),
+            ("[1] or [2]", Code::OutputSchemaMismatch, "[1] is not"),
+        ] {
+            let mut output = output();
+            for round in 0..2 {
+                let answer = output.check(&reply(text), Answer::Final, true);
+                assert_eq!(answer, Ok(Answer::Again), "{text}");
+                let told = output.correction(round).expect("a correction");
+                let told = plain_text(&told.content);
+                assert!(told.contains(part) && !told.contains("required"), "{told}");
+            }
+            let failure = output.check(&reply(text), Answer::Final, true);
+            let failure = failure.expect_err("asked twice");
+            assert_eq!(failure.code, code);
+            assert!(failure.message.contains(part), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_again_without_a_round_for_it() {
+        let failure = output().check(&reply("no"), Answer::Cut, false);
+        let failure = failure.expect_err("no more rounds");
+        assert!(failure.message.contains("cut"), "{}", failure.message);
+    }
+
+    #[test]
+    fn only_final_answers_are_checked() {
+        let mut output = output();
+        for answer in [Answer::Calls, Answer::Refused] {
+            assert_eq!(output.check(&reply("no"), answer, true), Ok(answer));
+        }
+    }
+
+    #[test]
+    fn a_model_that_has_not_read_the_schema_is_told_it_with_the_correction() {
+        let mut output = output();
+        output.told = false;
+        let answer = output.check(&reply("{\"n\": 1"), Answer::Cut, true);
+        assert_eq!(answer, Ok(Answer::Again));
+        let told = output.correction(0).expect("a correction");
+        let told = plain_text(&told.content);
+        assert!(
+            told.contains("brief") && told.contains("\"required\""),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_long_fault_is_told_in_part() {
+        let fault = Fault::Mismatch(vec!["é".repeat(1000)]);
+        assert!(fault.said(" ", "; ").chars().count() < 500);
+    }
+
+    #[test]
+    fn corrections_are_counted_from_the_transcript() {
+        let send = SendId(uuid::Uuid::nil());
+        let other = SendId(uuid::Uuid::max());
+        let call = ToolCall {
+            id: "c".into(),
+            name: "t".into(),
+            arguments: json!({}),
+        };
+        let said = [
+            (other, Role::Assistant, 0, false),
+            (send, Role::User, 0, false),
+            (send, Role::Assistant, 0, true),
+            (send, Role::Tool, 0, false),
+            (send, Role::Assistant, 1, false),
+            (send, Role::User, 1, false),
+            (send, Role::Assistant, 2, false),
+            (send, Role::User, 3, false),
+            (send, Role::Assistant, 3, false),
+            (send, Role::User, 3, false),
+        ];
+        let messages: Vec<_> = (1..)
+            .zip(said)
+            .map(|(seq, (send, role, round, calls))| {
+                let new = NewMessage {
+                    role,
+                    tool_calls: calls.then(|| call.clone()).into_iter().collect(),
+                    ..NewMessage::user(vec![ContentPart::text("x")], round)
+                };
+                Arc::new(new.at(seq, send, Timestamp(0), 1))
+            })
+            .collect();
+        assert_eq!(repairs(&messages, send), 2);
+        assert_eq!(repairs(&messages, other), 0);
+    }
+}
