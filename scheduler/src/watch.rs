@@ -194,6 +194,23 @@ pub(crate) fn settled(send: &SendRecord) -> bool {
     send.status.is_final() || asks
 }
 
+/// Whether a wait for the send is over. One whose questions are all answered is about to go on,
+/// although no worker has taken it yet: whoever has just answered waits for what follows.
+async fn is_over(app: &App, send: &SendRecord) -> bool {
+    if !settled(send) {
+        return false;
+    }
+    match send.waiting_on {
+        Some(WaitingOn::Human | WaitingOn::Tool) => {
+            let round = app.store.read_round(send.key, send.id, send.rounds - 1);
+            // Without an answer the send is shown as it is.
+            let calls = round.await.unwrap_or_default();
+            calls.is_empty() || calls.iter().any(|call| call.waits_on.is_some())
+        }
+        _ => true,
+    }
+}
+
 /// Waits until the send is settled, `wait` has passed or this process stops, and returns it as it
 /// then is. `known` is what was read after `watching` began; without it the first look comes with
 /// the first poke.
@@ -208,7 +225,9 @@ pub(crate) async fn wait_for(
     let mut over = app.clock.sleep(wait);
     let mut stopping = Box::pin(app.lifecycle.stopping());
     loop {
-        if known.as_ref().is_some_and(settled) {
+        if let Some(send) = &known
+            && is_over(app, send).await
+        {
             return Ok(known);
         }
         let last = tokio::select! {
@@ -218,7 +237,7 @@ pub(crate) async fn wait_for(
             () = &mut stopping => true,
         };
         match app.read_send(tenant, watching.key).await {
-            Ok(Some(send)) if last || settled(&send) => return Ok(Some(send)),
+            Ok(Some(send)) if last => return Ok(Some(send)),
             Ok(Some(send)) => known = Some(send),
             Ok(None) => return Ok(None),
             // A later poke looks again; only the last look has to answer.

@@ -252,6 +252,7 @@ async fn ask(wired: &Providers, name: &str) -> Result<(), mainspring_worker::llm
         max_tokens: 16,
         temperature: None,
         tools: Vec::new(),
+        output: None,
     };
     resolved
         .client

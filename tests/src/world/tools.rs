@@ -36,7 +36,10 @@ impl Acts {
 
     /// Executions of one tool.
     pub fn of(&self, tool: &str) -> Vec<Act> {
-        self.all().into_iter().filter(|act| act.tool == tool).collect()
+        self.all()
+            .into_iter()
+            .filter(|act| act.tool == tool)
+            .collect()
     }
 }
 
@@ -65,15 +68,21 @@ impl Tool for Fake {
     }
 
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
-        self.acts.0.lock().expect("nobody panics under it").push(Act {
-            tool: self.name,
-            call_id: invocation.call_id.clone(),
-            attempt: invocation.attempt,
-            began: self.clock.monotonic(),
-        });
+        self.acts
+            .0
+            .lock()
+            .expect("nobody panics under it")
+            .push(Act {
+                tool: self.name,
+                call_id: invocation.call_id.clone(),
+                attempt: invocation.attempt,
+                began: self.clock.monotonic(),
+            });
         let number = |name: &str| invocation.arguments.get(name).and_then(|v| v.as_u64());
         let asked = |name: &str| invocation.arguments.get(name).is_some_and(|v| v == true);
-        let work = self.clock.sleep(Duration::from_millis(number("ms").unwrap_or(0)));
+        let work = self
+            .clock
+            .sleep(Duration::from_millis(number("ms").unwrap_or(0)));
         if asked("deaf") {
             work.await;
         } else {

@@ -1,0 +1,184 @@
+//! An agent with real files, a real person's pace and a process that is killed in between, on one
+//! machine and across workers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mainspring_benches::process::{Process, Program};
+use mainspring_tests::faults::{Caller, binary, blocking};
+use serde_json::{Value, json};
+
+/// Writes a file, asks whether to go on, hands a part to a child, and reads what is there then.
+const WORK: &str = concat!(
+    r#"!tool write_file {"path": "plan.txt", "content": "one\n"} "#,
+    r#"!then !tool ask_person {"question": "go on?"} "#,
+    r#"!then !tool spawn_agent {"task": "count to two"} "#,
+    r#"!tool current_time {} "#,
+    r#"!then !tool read_file {"path": "plan.txt"}"#,
+);
+
+fn start(program: &Program, name: &str, data: &Path) -> Result<Process> {
+    let dev = blocking(|| program.dev(name, data))?;
+    blocking(|| dev.wait_until_ready())?;
+    Ok(dev)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_writes_asks_delegates_and_reads_over_a_kill() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let data = dir.path().join("data");
+    let program = Program {
+        binary: binary()?,
+        logs: dir.path().join("logs"),
+        environment: vec![
+            ("MAINSPRING_LLM_PROVIDER".into(), "demo".into()),
+            ("MAINSPRING_DATA_DIR".into(), data.display().to_string()),
+        ],
+    };
+    let dev = start(&program, "dev", &data)?;
+    let mut caller = Caller::new(vec![dev.url()], 0);
+    let tools = json!(["core", "current_time", "spawn_agent"]);
+    let body = json!({ "input": WORK, "session": { "agent": { "tools": tools } } });
+    let send = caller
+        .post("/v1/sends?wait=30s", &body, "work")
+        .await?
+        .json()?;
+    ensure!(send["waiting_on"] == "human", "{send}");
+    let (id, session) = (text(&send, "id")?, text(&send, "session_id")?);
+
+    // The process goes without a word while a person thinks; the question stands in the next one.
+    drop(dev);
+    let dev = start(&program, "dev-again", &data)?;
+    let mut caller = Caller::new(vec![dev.url()], 0);
+    let shown = caller.get(&format!("/v1/sends/{id}")).await?;
+    ensure!(shown["waiting_on"] == "human", "{shown}");
+    let question = format!("call_{}_1_0", id.trim_start_matches("snd_"));
+    let answer = json!({ "results": [{ "call_id": question, "output": "yes" }] });
+    let path = format!("/v1/sessions/{session}/tool-results");
+    let posted = caller.post(&path, &answer, "answer").await?.json()?;
+    ensure!(posted["results"][0]["status"] == "accepted", "{posted}");
+    let ended = caller.get(&format!("/v1/sends/{id}?wait=30s")).await?;
+    ensure!(ended["status"] == "completed", "{ended}");
+    ensure!(ended["rounds"] == 5, "{ended}");
+
+    let written = data.join("workspaces").join(&session).join("plan.txt");
+    ensure!(std::fs::read_to_string(written)? == "one\n");
+    let messages = caller
+        .all(&format!("/v1/sessions/{session}/messages"))
+        .await?;
+    paired(&messages)?;
+    let results: Vec<&Value> = messages.iter().filter(|m| m["role"] == "tool").collect();
+    ensure!(results.len() == 5, "{results:#?}");
+    ensure!(
+        results.iter().all(|m| m.get("failed").is_none()),
+        "{results:#?}"
+    );
+    ensure!(results[1]["content"][0]["text"] == "yes");
+    ensure!(results[2]["content"][0]["text"] == "count to two");
+    let read = text(&results[4]["content"][0], "text")?;
+    ensure!(read.contains("one"), "{read}");
+    drop(dev);
+    let (code, out, err) = blocking(|| program.run(&["audit"]))?;
+    ensure!(code == 0, "{out}{err}");
+    Ok(())
+}
+
+fn text(value: &Value, member: &str) -> Result<String> {
+    let text = value[member].as_str();
+    Ok(text
+        .with_context(|| format!("{member} of {value}"))?
+        .to_owned())
+}
+
+/// Every call has exactly one result, directly behind the message that asked, in the order of the
+/// calls: what both protocols demand.
+fn paired(messages: &[Value]) -> Result<()> {
+    let mut open: Vec<&Value> = Vec::new();
+    for message in messages {
+        if message["role"] == "tool" {
+            ensure!(!open.is_empty(), "nobody asked: {message}");
+            ensure!(
+                *open.remove(0) == message["tool_call_id"],
+                "out of order: {message}"
+            );
+            continue;
+        }
+        ensure!(open.is_empty(), "{open:?} have no result before {message}");
+        let calls = message["tool_calls"].as_array();
+        open = calls
+            .into_iter()
+            .flatten()
+            .map(|call| &call["id"])
+            .collect();
+    }
+    ensure!(open.is_empty(), "{open:?} have no result");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn busy_sessions_take_words_and_long_outputs_can_be_fetched() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let data = dir.path().join("data");
+    let program = Program {
+        binary: binary()?,
+        logs: dir.path().join("logs"),
+        environment: vec![
+            ("MAINSPRING_LLM_PROVIDER".into(), "demo".into()),
+            ("MAINSPRING_TOOLS_SHELL".into(), "local".into()),
+        ],
+    };
+    let dev = start(&program, "dev", &data)?;
+    let mut caller = Caller::new(vec![dev.url()], 0);
+    let agent = json!({ "tools": ["full"] });
+    let slow = json!({ "input": "!stream 3000x10ms", "session": { "agent": agent } });
+    let send = caller.post("/v1/sends", &slow, "slow").await?.json()?;
+    let (id, session) = (text(&send, "id")?, text(&send, "session_id")?);
+    while caller.get(&format!("/v1/sends/{id}")).await?["status"] != "running" {
+        pause(Duration::from_millis(10)).await;
+    }
+    // The stream would take half a minute; the interruption is answered at once.
+    let words = r#"!tool shell {"command": "seq 1 30000; echo done"}"#;
+    let body = json!({ "input": words, "options": { "on_busy": "interrupt" } });
+    let path = format!("/v1/sessions/{session}/sends?wait=20s");
+    let ended = caller.post(&path, &body, "words").await?.json()?;
+    ensure!(
+        ended["id"] == id.as_str() && ended["status"] == "completed",
+        "{ended}"
+    );
+    let call = format!("call_{}_0_0", id.trim_start_matches("snd_"));
+    let messages = caller
+        .all(&format!("/v1/sessions/{session}/messages"))
+        .await?;
+    paired(&messages)?;
+    let shown = messages
+        .iter()
+        .find(|m| m["role"] == "tool")
+        .context("a result")?;
+    let shown = text(&shown["content"][0], "text")?;
+    ensure!(
+        shown.contains("left out") && shown.trim_end().ends_with("done"),
+        "{shown:.200}"
+    );
+    let output = plain(
+        &dev.url(),
+        &format!("/v1/sessions/{session}/calls/{call}/output"),
+    )
+    .await?;
+    ensure!(output.contains("\n15000\n"), "the middle is missing");
+    drop(dev);
+    Ok(())
+}
+
+/// A plain text over HTTP.
+async fn plain(base: &str, path: &str) -> Result<String> {
+    let mut client = mainspring_benches::client::Client::connect(base).await?;
+    let answer = client.request("GET", path, bytes::Bytes::new()).await?;
+    ensure!(answer.status == 200, "{}", answer.status);
+    Ok(String::from_utf8(answer.body.to_vec())?)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the processes run in true time")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
