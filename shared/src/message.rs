@@ -180,3 +180,47 @@ impl NewMessage {
         }
     }
 }
+
+/// Messages as they stand in another session: numbered from 1 without gaps, and of epoch 0.
+pub fn copies(messages: Vec<Message>) -> Vec<Message> {
+    let mut asking: (Option<i64>, Vec<String>) = (None, Vec::new());
+    let copies = messages.into_iter().zip(1..).map(|(mut message, seq)| {
+        if message.role != Role::Tool {
+            let ids = message.tool_calls.iter().map(|call| call.id.clone());
+            asking = (Some(seq), ids.collect());
+        }
+        let answers = message.tool_call_id.as_ref();
+        let (asked, ids) = &asking;
+        message.asked_at_seq = asked.filter(|_| answers.is_some_and(|id| ids.contains(id)));
+        message.seq = seq;
+        message.epoch = 0;
+        message
+    });
+    copies.collect()
+}
+
+/// How many of the messages, which begin where no call is open, stand before the first call that
+/// has no answer: up to there, each message with calls is followed by one message per call, in
+/// order and in the same send.
+pub fn settled_len(messages: &[Message]) -> usize {
+    let mut settled = 0;
+    while let Some(message) = messages.get(settled) {
+        let behind = &messages[settled + 1..];
+        let answers = message
+            .tool_calls
+            .iter()
+            .zip(behind)
+            .take_while(|(call, answer)| {
+                answer.tool_call_id.as_ref() == Some(&call.id) && answer.send_id == message.send_id
+            });
+        let calls = message.tool_calls.len();
+        if answers.count() < calls {
+            break;
+        }
+        settled += 1 + calls;
+    }
+    settled
+}
+
+#[cfg(test)]
+mod tests;

@@ -45,9 +45,11 @@ pub use reads::{
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, RefuseReason, Target,
 };
-pub use sessions::{CreateOutcome, DeleteOutcome, NewSession, SessionPatch, UpdateOutcome};
-pub use tree::cancel_below;
+pub use sessions::{
+    CreateOutcome, DeleteOutcome, ImportSession, NewSession, SessionPatch, UpdateOutcome,
+};
 pub use sweeps::{AlarmSweep, ReadySession, SweepReady, Swept};
+pub use tree::cancel_below;
 
 /// A failure of the database, as the rest of the system sees it.
 #[derive(Debug, thiserror::Error)]
@@ -170,6 +172,15 @@ pub trait Store: Send + Sync + fmt::Debug {
         at: Option<Timestamp>,
         items: Vec<(NewSession, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateOutcome>>;
+
+    /// Creates a session with copied messages: numbered from 1 whatever their numbers were, of
+    /// epoch 0, with their sends and times as they are. It has no sends, steps, calls or usage of
+    /// its own, and nothing to do. With an idempotency key a repeat creates nothing.
+    async fn import_session(
+        &self,
+        at: Option<Timestamp>,
+        item: ImportSession,
+    ) -> Result<CreateOutcome>;
 
     /// Changes a session's agent (as a new version), metadata or lifecycle. Fields of the patch
     /// that are `None` stay.

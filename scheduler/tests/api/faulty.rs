@@ -14,10 +14,11 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ListSends,
-    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
-    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession,
+    ListSends, ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome,
+    PostResult, QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome,
+    Result, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -72,6 +73,7 @@ pass_on! {
     stop_boot(at: At, boot: BootId) -> ();
     list_boots(at: At) -> Vec<BootRecord>;
     create_sessions(at: At, items: Vec<(NewSession, Option<IdempotencyKey>)>) -> Vec<CreateOutcome>;
+    import_session(at: At, item: ImportSession) -> CreateOutcome;
     update_session(at: At, key: SessionKey, patch: SessionPatch) -> UpdateOutcome;
     delete_session(at: At, key: SessionKey, boot: BootId) -> DeleteOutcome;
     accept_sends(at: At, boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;

@@ -1,10 +1,12 @@
-//! Parameters of creating, changing and deleting sessions.
+//! Parameters of creating, copying, changing and deleting sessions.
 
 use serde_json::{Map, Value};
 
 use super::calls::Parent;
+use super::sends::IdempotencyKey;
 use crate::agent::AgentSpec;
 use crate::id::{BootId, SendId, SessionId, SessionKey};
+use crate::message::Message;
 use crate::session::SessionRecord;
 
 /// A session to create.
@@ -18,6 +20,17 @@ pub struct NewSession {
     pub metadata: Map<String, Value>,
     /// Whose child it is.
     pub parent: Option<Parent>,
+}
+
+/// A session to create with a transcript that was written elsewhere.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportSession {
+    /// The session.
+    pub session: NewSession,
+    /// The transcript in its order. It is stored as [`copies`](crate::message::copies) makes it.
+    pub messages: Vec<Message>,
+    /// What makes a repeat harmless.
+    pub idempotency: Option<IdempotencyKey>,
 }
 
 /// What became of a session to create.

@@ -1,11 +1,13 @@
-//! Creating, changing and deleting sessions.
+//! Creating, copying, changing and deleting sessions.
 
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
+use mainspring_shared::message::copies;
 use mainspring_shared::send::{SendResult, SendStatus};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, IdempotencyKey, NewSession, SessionPatch, UpdateOutcome,
+    CreateOutcome, DeleteOutcome, IdempotencyKey, ImportSession, NewSession, SessionPatch,
+    UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -18,12 +20,28 @@ pub(crate) fn create(
     new: NewSession,
     idempotency: Option<&IdempotencyKey>,
 ) -> CreateOutcome {
+    add(state, now, Session::new(new, now), idempotency)
+}
+
+pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> CreateOutcome {
+    let mut session = Session::new(item.session, now);
+    let messages = copies(item.messages).into_iter();
+    session.messages = messages.map(|message| (message.seq, message)).collect();
+    session.hot.next_seq += session.messages.len() as i64;
+    add(state, now, session, item.idempotency.as_ref())
+}
+
+fn add(
+    state: &mut State,
+    now: Timestamp,
+    session: Session,
+    idempotency: Option<&IdempotencyKey>,
+) -> CreateOutcome {
     match state.seen(idempotency) {
         Seen::Before(session) => return CreateOutcome::Replayed(SessionId(session)),
         Seen::Mismatch => return CreateOutcome::Mismatch,
         Seen::Never => {}
     }
-    let session = Session::new(new, now);
     let key = session.key;
     state.remember(idempotency, key.session.0, now);
     let record = record(state, &session, now);

@@ -14,10 +14,10 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, IdempotencyKey, ListSends, ListSessions,
-    NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
-    ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result, ScalingStats,
-    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, IdempotencyKey, ImportSession, ListSends,
+    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::CallRecord;
@@ -108,6 +108,15 @@ impl Store for ModelStore {
             .into_iter()
             .map(|(new, key)| sessions::create(&mut state, now, new, key.as_ref()));
         Ok(outcomes.collect())
+    }
+
+    async fn import_session(
+        &self,
+        at: Option<Timestamp>,
+        item: ImportSession,
+    ) -> Result<CreateOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(sessions::import(&mut state, now, item))
     }
 
     async fn update_session(

@@ -13,6 +13,7 @@ mod cancel;
 mod claim;
 mod complete;
 mod deliver;
+mod import;
 mod park;
 mod reads;
 mod report;

@@ -13,10 +13,10 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, IdempotencyKey, ListSends, ListSessions,
-    NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
-    ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result, ScalingStats,
-    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, IdempotencyKey, ImportSession, ListSends,
+    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -24,8 +24,8 @@ use mainspring_shared::tool::CallRecord;
 use crate::claim::Doubtful;
 use crate::settings::{Pools, Settings, pools};
 use crate::{
-    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, migrate, park, reads,
-    report, rounds, sessions, sweep,
+    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, migrate, park,
+    reads, report, rounds, sessions, sweep,
 };
 
 /// The store port on Postgres. Its futures are to be polled to completion: one that is dropped may
@@ -109,6 +109,14 @@ impl Store for PostgresStore {
         items: Vec<(NewSession, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateOutcome>> {
         sessions::create(&self.pools.writers, at, items).await
+    }
+
+    async fn import_session(
+        &self,
+        at: Option<Timestamp>,
+        item: ImportSession,
+    ) -> Result<CreateOutcome> {
+        import::import(&self.pools.writers, at, item).await
     }
 
     async fn update_session(

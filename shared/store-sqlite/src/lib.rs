@@ -14,6 +14,7 @@ mod claim;
 mod complete;
 mod deliver;
 mod dump;
+mod import;
 mod inbox;
 mod park;
 mod post;

@@ -28,7 +28,7 @@ pub(crate) async fn create(
     Ok(outcomes)
 }
 
-async fn create_one(
+pub(crate) async fn create_one(
     tx: &mut Tx,
     new: NewSession,
     key: Option<IdempotencyKey>,

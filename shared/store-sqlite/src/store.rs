@@ -13,10 +13,11 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ListSends,
-    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
-    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession,
+    ListSends, ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome,
+    PostResult, QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome,
+    Result, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -27,8 +28,8 @@ use crate::lock::DirLock;
 use crate::options::SqliteOptions;
 use crate::writer::{Commit, Tx, Writer, clock};
 use crate::{
-    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, inbox, migrate, park,
-    post, reads, report, rounds, sessions, sweep,
+    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, inbox, migrate,
+    park, post, reads, report, rounds, sessions, sweep,
 };
 
 /// The store port on one SQLite file. The data directory is held until the store is dropped and
@@ -162,6 +163,15 @@ impl Store for SqliteStore {
         items: Vec<(NewSession, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateOutcome>> {
         self.write(at, |tx| Box::pin(sessions::create(tx, items)))
+            .await
+    }
+
+    async fn import_session(
+        &self,
+        at: Option<Timestamp>,
+        item: ImportSession,
+    ) -> Result<CreateOutcome> {
+        self.write(at, move |tx| Box::pin(import::import(tx, item)))
             .await
     }
 

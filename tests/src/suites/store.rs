@@ -20,6 +20,7 @@ pub mod cancel;
 pub mod children;
 pub mod claim;
 pub mod complete;
+pub mod copies;
 pub mod deliveries;
 pub mod idempotency;
 pub mod inbox;
@@ -45,6 +46,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("children", include_str!("store/children.rs")),
     ("claim", include_str!("store/claim.rs")),
     ("complete", include_str!("store/complete.rs")),
+    ("copies", include_str!("store/copies.rs")),
     ("deliveries", include_str!("store/deliveries.rs")),
     ("idempotency", include_str!("store/idempotency.rs")),
     ("inbox", include_str!("store/inbox.rs")),

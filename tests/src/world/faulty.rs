@@ -14,10 +14,11 @@ use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
     CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ListSends,
-    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
-    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession,
+    ListSends, ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome,
+    PostResult, QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome,
+    Result, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -165,6 +166,7 @@ forward! {
     write create_sessions(
         at: Option<Timestamp>, items: Vec<(NewSession, Option<IdempotencyKey>)>
     ) -> Vec<CreateOutcome>;
+    write import_session(at: Option<Timestamp>, item: ImportSession) -> CreateOutcome;
     write update_session(
         at: Option<Timestamp>, key: SessionKey, patch: SessionPatch
     ) -> UpdateOutcome;

@@ -7,7 +7,7 @@ WITH asked AS MATERIALIZED (
            m.seq + 1 + c.key AS due,
            EXISTS (SELECT 1 FROM sends s
                    WHERE s.tenant = m.tenant AND s.send_id = m.send_id
-                     AND s.status IN ('running', 'waiting'))
+                     AND s.session_id = m.session_id AND s.status IN ('running', 'waiting'))
            AND NOT EXISTS (SELECT 1 FROM messages n
                            WHERE n.tenant = m.tenant AND n.session_id = m.session_id
                              AND n.seq > m.seq) AS may_be_open

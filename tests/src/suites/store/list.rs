@@ -145,6 +145,18 @@ macro_rules! store_cases {
                 completions_of_one_call_have_each_their_outcome,
                 a_send_is_completed_once,
             }
+            copies {
+                a_copied_transcript_reads_back_with_its_sends_and_times,
+                any_message_can_be_copied,
+                a_piece_is_numbered_from_1_and_knows_who_asked,
+                a_copy_has_nothing_to_do_and_nothing_of_its_own,
+                a_session_without_messages_can_be_copied,
+                a_copy_goes_on_by_itself,
+                a_window_over_copies_does_not_split_a_call_from_its_answer,
+                a_copy_of_a_session_at_work_is_sound_and_outlives_it,
+                a_copy_of_an_open_call_is_reported,
+                a_repeated_import_names_the_first_session,
+            }
             deliveries {
                 a_round_delivers_items_as_messages,
                 an_item_is_delivered_once,

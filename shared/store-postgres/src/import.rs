@@ -1,0 +1,165 @@
+//! Creating sessions with copied transcripts.
+
+use mainspring_shared::id::SessionId;
+use mainspring_shared::message::{Message, copies};
+use mainspring_shared::session::{SessionRecord, SessionStatus};
+use mainspring_shared::store::{CreateOutcome, Error, ImportSession, Result};
+use mainspring_shared::time::Timestamp;
+use sqlx::PgConnection;
+
+use crate::accept::lookup;
+use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
+use crate::group::{Group, drive};
+use crate::retry::{Fault, PgQuery, Pool, sql};
+use crate::rows::{Fields, key_columns};
+
+pub(crate) async fn import(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    mut item: ImportSession,
+) -> Result<CreateOutcome> {
+    item.messages = copies(item.messages);
+    let outcome = drive(pool, &Import { at }, &[item]).await?.pop();
+    Ok(outcome.expect("one item has one outcome"))
+}
+
+struct Import {
+    at: Option<Timestamp>,
+}
+
+impl Group for Import {
+    type Item = ImportSession;
+    type Outcome = CreateOutcome;
+    /// A transcript fills a statement by itself.
+    type Seen = bool;
+
+    fn clashes(&self, _: &ImportSession, seen: &mut bool) -> bool {
+        std::mem::replace(seen, true)
+    }
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&ImportSession],
+    ) -> std::result::Result<Vec<Option<CreateOutcome>>, Fault> {
+        let mut outcomes = Vec::with_capacity(items.len());
+        for item in items {
+            let row = self
+                .statement(item)
+                .fetch_optional(&mut *connection)
+                .await?;
+            outcomes.push(match (row, &item.idempotency) {
+                (Some(row), _) => {
+                    let now = Fields::new(&row, "sessions").time("now")?;
+                    Some(created_as(item, now))
+                }
+                (None, Some(key)) => {
+                    let known = lookup(connection, vec![(0, key)]).await?.pop();
+                    known.map(|(_, known)| {
+                        if known.same_request {
+                            CreateOutcome::Replayed(SessionId(known.resource))
+                        } else {
+                            CreateOutcome::Mismatch
+                        }
+                    })
+                }
+                (None, None) => None,
+            });
+        }
+        Ok(outcomes)
+    }
+
+    async fn read_back(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&ImportSession],
+    ) -> std::result::Result<Vec<Option<CreateOutcome>>, Fault> {
+        let (tenants, sessions) = key_columns(items.iter().map(|item| item.session.key));
+        let rows = sql!("sessions/created")
+            .bind(tenants)
+            .bind(sessions)
+            .fetch_all(connection)
+            .await?;
+        let mut found: Vec<_> = items.iter().map(|_| None).collect();
+        for row in &rows {
+            let mut fields = Fields::new(row, "sessions");
+            let ord = fields.ord()?;
+            found[ord] = Some(created_as(items[ord], fields.time("created_at")?));
+        }
+        Ok(found)
+    }
+
+    fn unsettled(&self, _: &ImportSession) -> Result<CreateOutcome> {
+        Err(Error::Unavailable {
+            source: "an idempotency key was taken and freed again and again".into(),
+        })
+    }
+}
+
+impl Import {
+    fn statement(&self, item: &ImportSession) -> PgQuery {
+        let new = &item.session;
+        let mut parents = ParentColumns::default();
+        parents.push(new.parent.as_ref());
+        let mut keys = KeyColumns::default();
+        keys.push(item.idempotency.as_ref());
+        let query = sql!("sessions/import")
+            .bind(self.at.map(|at| at.0))
+            .bind(new.key.tenant.0)
+            .bind(new.key.session.0)
+            .bind(json(&new.agent))
+            .bind(maybe_text(new.agent.name.as_deref()))
+            .bind(metadata(&new.metadata));
+        let query = keys.bind(parents.bind(query));
+        bind_messages(
+            query.bind(text(new.agent.pool()).into_owned()),
+            &item.messages,
+        )
+    }
+}
+
+fn bind_messages(query: PgQuery, messages: &[Message]) -> PgQuery {
+    let rows = || messages.iter();
+    let calls = rows().map(|message| {
+        let calls = &message.tool_calls;
+        (!calls.is_empty()).then(|| json(calls))
+    });
+    let answers = rows().map(|message| maybe_text(message.tool_call_id.as_deref()));
+    let names = rows().map(|message| maybe_text(message.name.as_deref()));
+    let roles: Vec<&'static str> = rows().map(|message| message.role.as_str()).collect();
+    let contents: Vec<String> = rows().map(|message| json(&message.content)).collect();
+    query
+        .bind(rows().map(|message| message.send_id.0).collect::<Vec<_>>())
+        .bind(roles)
+        .bind(contents)
+        .bind(calls.collect::<Vec<_>>())
+        .bind(answers.collect::<Vec<_>>())
+        .bind(names.collect::<Vec<_>>())
+        .bind(rows().map(|message| message.failed).collect::<Vec<_>>())
+        .bind(rows().map(|message| message.round).collect::<Vec<_>>())
+        .bind(
+            rows()
+                .map(|message| message.asked_at_seq)
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            rows()
+                .map(|message| message.created_at.0)
+                .collect::<Vec<_>>(),
+        )
+}
+
+fn created_as(item: &ImportSession, now: Timestamp) -> CreateOutcome {
+    let new = &item.session;
+    CreateOutcome::Created(Box::new(SessionRecord {
+        key: new.key,
+        status: SessionStatus::Idle,
+        agent: new.agent.clone(),
+        agent_version: 1,
+        metadata: new.metadata.clone(),
+        messages: item.messages.len() as i64,
+        parent: new.parent.clone(),
+        created_at: now,
+        updated_at: now,
+    }))
+}

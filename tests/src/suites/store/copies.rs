@@ -1,0 +1,203 @@
+//! Sessions with copied transcripts: forks and imports.
+
+use mainspring_shared::agent::{AgentSpec, ContextSpec};
+use mainspring_shared::id::{SessionId, TenantId};
+use mainspring_shared::message::{ContentPart, Message};
+use mainspring_shared::session::{SessionRecord, SessionStatus};
+use mainspring_shared::store::{
+    AuditOptions, ClaimOutcome, CreateOutcome, IdempotencyKey, ImportSession, NewSession, Store,
+    Then,
+};
+use serde_json::{Map, json};
+
+use super::prelude::*;
+
+async fn try_import(store: &dyn Store, ms: i64, item: ImportSession) -> CreateOutcome {
+    let outcome = store.import_session(at(ms), item).await;
+    outcome.expect("the store answers")
+}
+
+async fn import(store: &dyn Store, ms: i64, n: u128, messages: Vec<Message>) -> SessionRecord {
+    match try_import(store, ms, copying(n, messages)).await {
+        CreateOutcome::Created(record) => *record,
+        other => panic!("a new session was expected: {other:?}"),
+    }
+}
+
+fn copying(n: u128, messages: Vec<Message>) -> ImportSession {
+    ImportSession {
+        session: new_session(n),
+        messages,
+        idempotency: None,
+    }
+}
+
+/// The transcript of session 1, whose first send ended after a round with a call.
+async fn told(store: &dyn Store) -> Vec<Message> {
+    let claimed = running(store).await;
+    append(store, 20, round(&claimed, 0)).await;
+    let mut item = ending(&claimed, Then::Release);
+    item.messages = vec![answer("done", 1, &[])];
+    item.usage = vec![usage_row(1, 2)];
+    complete(store, 30, item).await;
+    transcript(store, 1).await
+}
+
+async fn assert_sound(store: &dyn Store, ms: i64) {
+    let violations = store.audit(at(ms), AuditOptions::default()).await;
+    assert_eq!(violations.expect("the store answers"), []);
+}
+
+pub async fn a_copied_transcript_reads_back_with_its_sends_and_times(store: &dyn Store) {
+    let messages = told(store).await;
+    assert_eq!(seqs(&messages), [1, 2, 3, 4]);
+    let record = import(store, 500, 2, messages.clone()).await;
+    let expected = SessionRecord {
+        key: key(2),
+        status: SessionStatus::Idle,
+        agent: new_session(2).agent,
+        agent_version: 1,
+        metadata: Map::new(),
+        messages: 4,
+        parent: None,
+        created_at: time(500),
+        updated_at: time(500),
+    };
+    assert_eq!(record, expected);
+    let read = store.get_session(key(2)).await.expect("the store answers");
+    assert_eq!(read, Some(expected));
+    let copied = messages.into_iter().map(|m| Message { epoch: 0, ..m });
+    assert_eq!(transcript(store, 2).await, copied.collect::<Vec<_>>());
+    assert_sound(store, 501).await;
+}
+
+pub async fn any_message_can_be_copied(store: &dyn Store) {
+    let mut messages = told(store).await;
+    messages[1].content = vec![
+        ContentPart::Reasoning {
+            text: "a \"quoted\"\n\u{1f980}".to_owned(),
+            signature: Some("s/+=".to_owned()),
+        },
+        ContentPart::text(""),
+    ];
+    messages[1].tool_calls[0].arguments = json!({ "deep": [1, null, "\u{e9}"], "n": 1.5 });
+    messages[2].failed = true;
+    messages[2].name = Some("look".to_owned());
+    messages[3].content = Vec::new();
+    import(store, 500, 2, messages.clone()).await;
+    let copied = messages.into_iter().map(|m| Message { epoch: 0, ..m });
+    assert_eq!(transcript(store, 2).await, copied.collect::<Vec<_>>());
+}
+
+pub async fn a_piece_is_numbered_from_1_and_knows_who_asked(store: &dyn Store) {
+    let mut messages = told(store).await;
+    messages.remove(0);
+    import(store, 500, 2, messages).await;
+    let copied = transcript(store, 2).await;
+    assert_eq!(seqs(&copied), [1, 2, 3]);
+    let asked: Vec<_> = copied.iter().map(|message| message.asked_at_seq).collect();
+    assert_eq!(asked, [None, Some(1), None]);
+    assert_eq!(dumped(store, 2).await.hot.next_seq, 4);
+    assert_sound(store, 501).await;
+}
+
+pub async fn a_copy_has_nothing_to_do_and_nothing_of_its_own(store: &dyn Store) {
+    let messages = told(store).await;
+    import(store, 500, 2, messages).await;
+    let dump = dumped(store, 2).await;
+    assert_eq!((dump.sends.len(), dump.steps.len()), (0, 0));
+    assert_eq!((dump.calls.len(), dump.usage.len()), (0, 0));
+    assert_eq!((dump.inbox.len(), dump.hot.epoch), (0, 0));
+    assert_eq!((dump.hot.ready_since, dump.hot.pending), (None, 0));
+    assert_eq!(try_claim(store, 501, 1, 2, 2).await, ClaimOutcome::Idle);
+}
+
+pub async fn a_session_without_messages_can_be_copied(store: &dyn Store) {
+    let record = import(store, 0, 1, Vec::new()).await;
+    assert_eq!(record.messages, 0);
+    assert_eq!(transcript(store, 1).await, []);
+    accept(store, 1, sending(1, 1)).await;
+    assert_sound(store, 2).await;
+}
+
+pub async fn a_copy_goes_on_by_itself(store: &dyn Store) {
+    let messages = told(store).await;
+    import(store, 500, 2, messages).await;
+    accept(store, 510, sending(2, 2)).await;
+    let claimed = claim(store, 520, 1, 2, 2).await;
+    assert_eq!(seqs(&claimed.window), [1, 2, 3, 4]);
+    complete(store, 530, ending(&claimed, Then::Release)).await;
+    let own = transcript(store, 2).await;
+    let epochs: Vec<_> = own.iter().map(|message| message.epoch).collect();
+    assert_eq!(epochs, [0, 0, 0, 0, 1, 1]);
+    assert_eq!(seqs(&own), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(transcript(store, 1).await.len(), 4);
+    assert_sound(store, 531).await;
+}
+
+pub async fn a_window_over_copies_does_not_split_a_call_from_its_answer(store: &dyn Store) {
+    let messages = told(store).await;
+    let item = ImportSession {
+        session: NewSession {
+            agent: AgentSpec {
+                context: ContextSpec {
+                    last_messages: Some(2),
+                },
+                ..AgentSpec::default()
+            },
+            ..new_session(2)
+        },
+        ..copying(2, messages)
+    };
+    try_import(store, 500, item).await;
+    accept(store, 510, sending(2, 2)).await;
+    let claimed = claim(store, 520, 1, 2, 2).await;
+    assert_eq!(seqs(&claimed.window), [2, 3, 4]);
+}
+
+pub async fn a_copy_of_a_session_at_work_is_sound_and_outlives_it(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 20, round(&claimed, 0)).await;
+    append(store, 30, asking(&claimed, 1, vec![settled()])).await;
+    let mut messages = transcript(store, 1).await;
+    messages.truncate(3);
+    import(store, 40, 2, messages).await;
+    assert_sound(store, 41).await;
+    let deleted = store.delete_session(at(50), key(1), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    assert_eq!(transcript(store, 2).await.len(), 3);
+    assert_sound(store, 51).await;
+}
+
+pub async fn a_copy_of_an_open_call_is_reported(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 20, asking(&claimed, 0, vec![settled()])).await;
+    let messages = transcript(store, 1).await;
+    import(store, 30, 2, messages).await;
+    let violations = store.audit(at(31), AuditOptions::default()).await;
+    let violations = violations.expect("the store answers");
+    let names: Vec<_> = violations.iter().map(|v| v.invariant.as_str()).collect();
+    assert_eq!(names, ["call.one_result"]);
+}
+
+pub async fn a_repeated_import_names_the_first_session(store: &dyn Store) {
+    let messages = told(store).await;
+    let keyed = |n: u128, hash: u8| ImportSession {
+        idempotency: Some(IdempotencyKey {
+            tenant: TenantId::DEFAULT,
+            route: "POST /v1/sessions:import".to_owned(),
+            key: "k".to_owned(),
+            body_hash: [hash; 32],
+        }),
+        ..copying(n, messages.clone())
+    };
+    let first = try_import(store, 500, keyed(2, 1)).await;
+    assert!(matches!(first, CreateOutcome::Created(_)), "{first:?}");
+    let before = store.dump().await.expect("the store answers");
+    let SessionId(made) = key(2).session;
+    let repeat = try_import(store, 501, keyed(3, 1)).await;
+    assert_eq!(repeat, CreateOutcome::Replayed(SessionId(made)));
+    let other = try_import(store, 502, keyed(4, 2)).await;
+    assert_eq!(other, CreateOutcome::Mismatch);
+    assert_eq!(store.dump().await.expect("the store answers"), before);
+}
