@@ -1,7 +1,9 @@
 //! The HTTP API: one module per noun, and what they share.
 
+mod archive;
 mod batch;
 mod calls;
+mod copies;
 mod deliver;
 mod events;
 mod extract;
@@ -34,11 +36,17 @@ pub(crate) fn router(app: Arc<App>) -> Router {
                 .patch(sessions::change)
                 .delete(sessions::remove),
         )
+        .route("/v1/sessions:import", post(copies::import))
+        .route("/v1/sessions/{id}/fork", post(copies::fork))
+        .route("/v1/sessions/{id}/export", get(copies::export))
         .route("/v1/sessions/{id}/messages", get(messages::list))
         .route("/v1/sessions/{id}/sends", post(sends::create_in_session))
         .route("/v1/sessions/{id}/events", get(events::of_session))
         .route("/v1/sessions/{id}/tool-results", post(calls::post_results))
-        .route("/v1/sessions/{id}/calls/{call_id}/output", get(calls::output))
+        .route(
+            "/v1/sessions/{id}/calls/{call_id}/output",
+            get(calls::output),
+        )
         .route("/v1/sessions/{id}/inbox", get(deliver::inbox))
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
         .route("/v1/sessions/{id}/abort", post(sessions::abort))

@@ -82,7 +82,7 @@ fn enter(app: &App, request: &mut Request) -> Result<Option<Place>, Problem> {
     if !path.starts_with("/v1/") {
         return Ok(None);
     }
-    let streams = path.ends_with("/events");
+    let streams = path.ends_with("/events") || path.ends_with("/export");
     let waits = request.uri().query().is_some_and(|query| {
         query
             .split('&')

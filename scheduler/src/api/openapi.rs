@@ -8,8 +8,9 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
+use super::copies::LINES;
 use super::problem::Problem;
-use super::{batch, calls, operations, problem, respond, validate};
+use super::{batch, calls, copies, operations, problem, respond, validate};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -27,6 +28,7 @@ use super::{batch, calls, operations, problem, respond, validate};
         batch::ResultsShape,
         calls::PostedResults,
         calls::ResultsBody,
+        copies::ForkBody,
         operations::PoolView,
         operations::WorkerView,
         problem::ProblemDocument,
@@ -44,6 +46,8 @@ enum Holds {
     Nothing,
     Text,
     Events,
+    /// An archive of a session.
+    Lines,
     Object,
     One(&'static str),
     Many(&'static str),
@@ -57,6 +61,7 @@ struct Operation {
     says: &'static str,
     /// Query parameters and headers, by their names in [`PARAMETERS`].
     takes: &'static [&'static str],
+    /// The name of a schema, or [`LINES`].
     body: Option<&'static str>,
     answers: &'static [u16],
     holds: Holds,
@@ -76,7 +81,11 @@ const PARAMETERS: &[(&str, &str, &str)] = &[
         "How long to wait for the end, such as `30s`.",
     ),
     ("status", "query", "Only those with this status."),
-    ("fate", "query", "`pending`: only what was not delivered yet."),
+    (
+        "fate",
+        "query",
+        "`pending`: only what was not delivered yet.",
+    ),
     ("agent", "query", "Only those whose agent has this name."),
     (
         "metadata",
@@ -116,6 +125,12 @@ const OPERATIONS: &[Operation] = &[
         takes: &[], body: Some("SessionChangeBody"), answers: &[200], holds: Holds::One("SessionView") },
     Operation { method: "delete", path: "/v1/sessions/{id}", id: "deleteSession", says: "Cancels its open sends and removes its transcript",
         takes: &[], body: None, answers: &[204], holds: Holds::Nothing },
+    Operation { method: "post", path: "/v1/sessions:import", id: "importSession", says: "Creates a session from an archive",
+        takes: &["Idempotency-Key"], body: Some(LINES), answers: &[201], holds: Holds::One("SessionView") },
+    Operation { method: "post", path: "/v1/sessions/{id}/fork", id: "forkSession", says: "Creates a session with a copy of this transcript, up to a seq where every call has its result",
+        takes: &["Idempotency-Key"], body: Some("ForkBody"), answers: &[201], holds: Holds::One("SessionView") },
+    Operation { method: "get", path: "/v1/sessions/{id}/export", id: "exportSession", says: "An archive: a line that says what it is, a line per message, a line with counts and a SHA-256 over the lines before",
+        takes: &[], body: None, answers: &[200], holds: Holds::Lines },
     Operation { method: "get", path: "/v1/sessions/{id}/messages", id: "listMessages", says: "The transcript by seq",
         takes: &[PAGE[0], PAGE[1], "after", "folded"], body: None, answers: &[200], holds: Holds::Many("Message") },
     Operation { method: "post", path: "/v1/sessions/{id}/sends", id: "createSendInSession", says: "Accepts a send: 202, or 200 when it ends within `wait`",
@@ -217,10 +232,12 @@ fn describe(operation: &Operation) -> Value {
         "responses": responses,
     });
     if let Some(body) = operation.body {
-        described["requestBody"] = json!({
-            "required": true,
-            "content": { "application/json": { "schema": named(body) } },
-        });
+        let content = if body == LINES {
+            json!({ LINES: { "schema": { "type": "string" } } })
+        } else {
+            json!({ "application/json": { "schema": named(body) } })
+        };
+        described["requestBody"] = json!({ "required": true, "content": content });
     }
     described
 }
@@ -229,6 +246,7 @@ fn answer(operation: &Operation) -> Value {
     let (kind, schema) = match operation.holds {
         Holds::Nothing => return json!({ "description": operation.says }),
         Holds::Text => ("text/plain", json!({ "type": "string" })),
+        Holds::Lines => (LINES, json!({ "type": "string" })),
         Holds::Events => ("text/event-stream", json!({ "type": "string" })),
         Holds::Object => ("application/json", json!({ "type": "object" })),
         Holds::One(name) => ("application/json", named(name)),

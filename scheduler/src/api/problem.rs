@@ -19,8 +19,8 @@ use crate::metrics::OVERLOADED;
 /// What is wrong with one member of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub(crate) struct FieldError {
-    /// A JSON pointer into the body; for a query parameter or a header, its name behind `?` or
-    /// `#`.
+    /// A JSON pointer into the body, in a body of lines behind the line's number and `:`; for a
+    /// query parameter or a header, its name behind `?` or `#`.
     pub(crate) pointer: String,
     /// What is wrong, for people.
     pub(crate) detail: String,
@@ -69,6 +69,27 @@ impl Problem {
             errors,
             ..Self::new(Code::RequestInvalid, detail)
         }
+    }
+
+    /// The same problem, on one line of a body of lines.
+    pub(crate) fn on_line(mut self, line: usize) -> Self {
+        self.detail = format!("line {line}: {}", self.detail);
+        for error in &mut self.errors {
+            error.pointer = format!("{line}:{}", error.pointer);
+        }
+        if self.errors.is_empty() {
+            self.errors.push(FieldError {
+                pointer: format!("{line}:"),
+                detail: self.detail.clone(),
+            });
+        }
+        self
+    }
+
+    /// The same problem, with what it most likely means.
+    pub(crate) fn because(mut self, why: &str) -> Self {
+        self.detail = format!("{} ({why})", self.detail);
+        self
     }
 
     pub(crate) fn session_not_found() -> Self {

@@ -46,6 +46,14 @@ pub(super) async fn create(
     app.boot_id()?;
     let outcome = app.creations.submit((session, key)).await;
     let outcome = outcome.unwrap_or_else(|_| Err(Problem::stopping()))?;
+    answer_creation(&app, outcome).await
+}
+
+/// The answer to a request that creates a session.
+pub(super) async fn answer_creation(
+    app: &App,
+    outcome: CreateOutcome,
+) -> Result<Response, Problem> {
     match outcome {
         CreateOutcome::Created(record) => answer_created(&SessionView::from(*record)),
         CreateOutcome::Mismatch => Err(Problem::mismatch()),

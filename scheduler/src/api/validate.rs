@@ -145,7 +145,7 @@ pub(super) struct Options {
 
 /// A member that is an object or null. Left alone, serde would also take a list of its members'
 /// values in their order.
-fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(super) fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -470,7 +470,7 @@ impl Checks {
         }
     }
 
-    fn text(&mut self, member: &str, text: Option<&str>) {
+    pub(super) fn text(&mut self, member: &str, text: Option<&str>) {
         if text.is_some_and(|text| text.contains('\0')) {
             self.refuse(member, NUL);
         }
@@ -492,7 +492,8 @@ impl Checks {
 
 const NUL: &str = "must not contain U+0000";
 
-fn has_nul(value: &Value) -> bool {
+/// Whether a text in it, or a name, has U+0000.
+pub(super) fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
         Value::Array(items) => items.iter().any(has_nul),

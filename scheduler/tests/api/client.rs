@@ -179,19 +179,39 @@ async fn answer(
     headers: Vec<(String, String)>,
     has_body: bool,
 ) -> Answer {
-    let length = headers
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .and_then(|(_, value)| value.parse().ok())
-        .unwrap_or(0);
-    let mut body = vec![0; length];
-    if has_body {
+    let value = |name: &str| {
+        let mut found = headers.iter();
+        let found = found.find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    };
+    let chunked = value("transfer-encoding") == Some("chunked");
+    let length = value("content-length").and_then(|value| value.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    if has_body && chunked {
+        body = chunks(reader).await;
+    } else if has_body {
         reader.read_exact(&mut body).await.expect("a whole body");
     }
     Answer {
         status,
         headers,
         text: String::from_utf8(body).expect("utf-8"),
+    }
+}
+
+/// A body in chunks, to its end.
+async fn chunks(reader: &mut BufReader<TcpStream>) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let mut size = String::new();
+        reader.read_line(&mut size).await.expect("a line");
+        let size = usize::from_str_radix(size.trim(), 16).expect("a chunk's size");
+        let mut chunk = vec![0; size + 2];
+        reader.read_exact(&mut chunk).await.expect("a chunk");
+        if size == 0 {
+            return body;
+        }
+        body.extend_from_slice(&chunk[..size]);
     }
 }
 

@@ -8,6 +8,7 @@ mod world;
 mod batch;
 mod bounds;
 mod calls;
+mod copies;
 mod events;
 mod idempotency;
 mod invalid;

@@ -1,0 +1,331 @@
+//! A session as lines of JSON: what it is, its messages, and what proves that nothing is missing.
+//!
+//! The first line is `{format, version, session}`, then comes a line per message, as the API shows
+//! it; the last one has the counts of what stands before it and a SHA-256 over those bytes.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::{SendId, SessionId};
+use mainspring_shared::message::{ContentPart, Message, Role, ToolCall};
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::extract::parse;
+use super::problem::Problem;
+use super::validate::{Checks, has_nul};
+
+/// What every archive calls itself.
+const FORMAT: &str = "mainspring.session";
+
+/// The one version that there is.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    format: String,
+    version: u32,
+    session: SessionLine,
+}
+
+/// What an archive keeps of a session besides its messages.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SessionLine {
+    /// What it was called where it was exported.
+    id: SessionId,
+    agent: AgentSpec,
+    metadata: Map<String, Value>,
+    created_at: Timestamp,
+}
+
+/// As much of the first line as every version has.
+#[derive(Debug, Deserialize)]
+struct Kind {
+    format: String,
+    version: u32,
+}
+
+/// A message; reads what [`Message`] writes, and nothing else.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessageLine {
+    seq: i64,
+    send_id: SendId,
+    role: Role,
+    content: Vec<ContentPart>,
+    #[serde(default)]
+    tool_calls: Vec<CallLine>,
+    tool_call_id: Option<String>,
+    name: Option<String>,
+    #[serde(default)]
+    failed: bool,
+    round: i32,
+    created_at: Timestamp,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallLine {
+    id: String,
+    name: String,
+    arguments: Value,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Footer {
+    messages: u64,
+    calls: u64,
+    sha256: String,
+}
+
+/// What an archive brings back.
+#[derive(Debug)]
+pub(super) struct Archive {
+    pub(super) agent: AgentSpec,
+    pub(super) metadata: Map<String, Value>,
+    pub(super) messages: Vec<Message>,
+}
+
+/// Writes an archive, piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    hash: Sha256,
+    messages: u64,
+    calls: u64,
+}
+
+impl Writer {
+    /// The first line.
+    pub(super) fn header(&mut self, session: SessionRecord) -> serde_json::Result<Vec<u8>> {
+        let header = Header {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            session: SessionLine {
+                id: session.key.session,
+                agent: session.agent,
+                metadata: session.metadata,
+                created_at: session.created_at,
+            },
+        };
+        self.lines(&[header])
+    }
+
+    /// The lines of the next messages.
+    pub(super) fn messages(&mut self, messages: &[Message]) -> serde_json::Result<Vec<u8>> {
+        self.messages += messages.len() as u64;
+        self.calls += messages
+            .iter()
+            .map(|message| message.tool_calls.len() as u64)
+            .sum::<u64>();
+        self.lines(messages)
+    }
+
+    /// The last line.
+    pub(super) fn footer(self) -> serde_json::Result<Vec<u8>> {
+        let footer = Footer {
+            messages: self.messages,
+            calls: self.calls,
+            sha256: hex(&self.hash.finalize()),
+        };
+        let mut line = serde_json::to_vec(&footer)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    fn lines<T: Serialize>(&mut self, values: &[T]) -> serde_json::Result<Vec<u8>> {
+        let mut lines = Vec::new();
+        for value in values {
+            serde_json::to_writer(&mut lines, value)?;
+            lines.push(b'\n');
+        }
+        self.hash.update(&lines);
+        Ok(lines)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Reads a whole archive. What is wrong with it is told with the number of its line.
+pub(super) fn read(bytes: &[u8]) -> Result<Archive, Problem> {
+    let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let lines: Vec<&[u8]> = body.split(|byte| *byte == b'\n').collect();
+    let kind: Kind = on(1, parse(lines[0], ""))?;
+    if kind.format != FORMAT {
+        let detail = format!("must be {FORMAT}: this is no archive of a session");
+        return on(1, Err(Problem::invalid("/format", detail)));
+    }
+    if kind.version != VERSION {
+        let detail = format!("this server reads version {VERSION}");
+        return on(1, Err(Problem::invalid("/version", detail)));
+    }
+    let last = lines.len();
+    let footer: Footer = on(last, parse(lines[last - 1], "")).map_err(|problem| {
+        problem.because("the last line must have the counts and the checksum: is the end missing?")
+    })?;
+    let before = &body[..body.len() - lines[last - 1].len()];
+    if hex(&Sha256::digest(before)) != footer.sha256 {
+        let detail = "is not that of the lines before: they are not what was exported";
+        return on(last, Err(Problem::invalid("/sha256", detail)));
+    }
+    let header: Header = on(1, parse(lines[0], ""))?;
+    let mut checks = Checks::at("/session");
+    checks.agent("/agent", &header.session.agent);
+    checks.metadata("/metadata", &header.session.metadata);
+    on(1, checks.finish())?;
+    let mut transcript = Transcript::default();
+    for (line, text) in (2..last).zip(&lines[1..]) {
+        on(line, parse(text, "").and_then(|read| transcript.push(read)))?;
+    }
+    on(last, transcript.finish(&footer))?;
+    Ok(Archive {
+        agent: header.session.agent,
+        metadata: header.session.metadata,
+        messages: transcript.messages,
+    })
+}
+
+fn on<T>(line: usize, outcome: Result<T, Problem>) -> Result<T, Problem> {
+    outcome.map_err(|problem| problem.on_line(line))
+}
+
+/// Messages that fit together.
+#[derive(Debug, Default)]
+struct Transcript {
+    messages: Vec<Message>,
+    /// Every call so far.
+    calls: BTreeSet<String>,
+    /// The calls that wait for their results, in order.
+    open: VecDeque<String>,
+}
+
+impl Transcript {
+    fn push(&mut self, line: MessageLine) -> Result<(), Problem> {
+        let mut checks = Checks::new();
+        shape(&mut checks, &line);
+        let seq = self.messages.len() as i64 + 1;
+        if line.seq != seq {
+            checks.refuse(
+                "/seq",
+                &format!("must be {seq}: messages are numbered from 1"),
+            );
+        }
+        let asked_by = self.messages.last().map(|message| message.send_id);
+        if let Some(call) = self.open.pop_front() {
+            if line.tool_call_id.as_ref() != Some(&call) || asked_by != Some(line.send_id) {
+                let detail = format!("must be the result of the call {call}, in its send");
+                checks.refuse("/tool_call_id", &detail);
+            }
+        } else if line.role == Role::Tool {
+            checks.refuse("/tool_call_id", "names no call that waits for a result");
+        }
+        for (place, call) in line.tool_calls.iter().enumerate() {
+            if !self.calls.insert(call.id.clone()) {
+                let member = format!("/tool_calls/{place}/id");
+                checks.refuse(&member, "is the id of an earlier call");
+            }
+            self.open.push_back(call.id.clone());
+        }
+        checks.finish()?;
+        self.messages.push(message(line));
+        Ok(())
+    }
+
+    fn finish(&self, footer: &Footer) -> Result<(), Problem> {
+        let mut checks = Checks::new();
+        if let Some(call) = self.open.front() {
+            checks.refuse(
+                "",
+                &format!("the call {call} has no result before this line"),
+            );
+        }
+        let counts = [
+            ("/messages", footer.messages, self.messages.len()),
+            ("/calls", footer.calls, self.calls.len()),
+        ];
+        for (member, said, found) in counts {
+            if said != found as u64 {
+                checks.refuse(member, &format!("there are {found}"));
+            }
+        }
+        checks.finish()
+    }
+}
+
+/// What a message may have by its role.
+fn shape(checks: &mut Checks, line: &MessageLine) {
+    if line.round < 0 {
+        checks.refuse("/round", "must not be negative");
+    }
+    if line.role != Role::Assistant && !line.tool_calls.is_empty() {
+        checks.refuse("/tool_calls", "belongs to an assistant's message");
+    }
+    let of_tool = [
+        ("/tool_call_id", line.tool_call_id.is_some()),
+        ("/name", line.name.is_some()),
+        ("/failed", line.failed),
+    ];
+    for (member, given) in of_tool {
+        if given && line.role != Role::Tool {
+            checks.refuse(member, "belongs to a tool's message");
+        }
+    }
+    for (place, part) in line.content.iter().enumerate() {
+        let member = format!("/content/{place}");
+        match part {
+            ContentPart::Text { text } => checks.text(&member, Some(text)),
+            ContentPart::Reasoning { text, signature } => {
+                checks.text(&member, Some(text));
+                checks.text(&member, signature.as_deref());
+                if line.role != Role::Assistant {
+                    checks.refuse(&member, "belongs to an assistant's message");
+                }
+            }
+        }
+    }
+    checks.text("/tool_call_id", line.tool_call_id.as_deref());
+    checks.text("/name", line.name.as_deref());
+    for (place, call) in line.tool_calls.iter().enumerate() {
+        let member = format!("/tool_calls/{place}");
+        checks.text(&member, Some(&call.id));
+        checks.text(&member, Some(&call.name));
+        if has_nul(&call.arguments) {
+            checks.text(&member, Some("\0"));
+        }
+    }
+}
+
+fn message(line: MessageLine) -> Message {
+    let calls = line.tool_calls.into_iter().map(|call| ToolCall {
+        id: call.id,
+        name: call.name,
+        arguments: call.arguments,
+    });
+    Message {
+        seq: line.seq,
+        send_id: line.send_id,
+        role: line.role,
+        content: line.content,
+        tool_calls: calls.collect(),
+        tool_call_id: line.tool_call_id,
+        name: line.name,
+        failed: line.failed,
+        round: line.round,
+        created_at: line.created_at,
+        // The store that takes it counts these anew.
+        asked_at_seq: None,
+        epoch: 0,
+    }
+}

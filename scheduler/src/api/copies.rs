@@ -1,0 +1,256 @@
+//! Sessions from sessions: forks, archives, and archives read back.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::stream::try_unfold;
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::message::{Message, settled_len};
+use mainspring_shared::store::{ImportSession, NewSession, ReadMessages};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::archive::{self, Writer};
+use super::extract::{Params, SessionPath, json_body, parse, read_body};
+use super::gate::Place;
+use super::idempotency;
+use super::problem::Problem;
+use super::sessions::answer_creation;
+use super::validate::{Checks, object};
+use crate::app::App;
+
+/// Messages read at once: each may be long.
+const PAGE: u32 = 64;
+
+/// What an archive is called on the wire.
+pub(super) const LINES: &str = "application/x-ndjson";
+
+/// Where and as what a session is forked; everything has a default.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForkBody {
+    /// The last message to copy; by default the last one up to which every call has its result.
+    seq: Option<i64>,
+    /// Replaces the agent.
+    #[serde(default, deserialize_with = "object")]
+    agent: Option<AgentSpec>,
+    /// Replaces the metadata. `forked_from` is set in either case.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Map<String, Value>>,
+}
+
+/// `POST /v1/sessions/{id}/fork`
+pub(super) async fn fork(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let route = format!("POST /v1/sessions/{}/fork", key.session);
+    let idempotency = idempotency::of_request(&headers, &route, &json)?;
+    let body: ForkBody = if json.trim_ascii().is_empty() {
+        ForkBody::default()
+    } else {
+        parse(&json, "")?
+    };
+    let source = app.store.get_session(key).await?;
+    let source = source.ok_or_else(Problem::session_not_found)?;
+    let agent = body.agent.unwrap_or(source.agent);
+    let mut metadata = body.metadata.unwrap_or(source.metadata);
+    metadata.insert("forked_from".to_owned(), json!(key.session));
+    let mut checks = Checks::new();
+    checks.agent("/agent", &agent);
+    checks.metadata("/metadata", &metadata);
+    let there = source.messages;
+    if body.seq.is_some_and(|seq| !(0..=there).contains(&seq)) {
+        checks.refuse("/seq", &format!("must be from 0 to {there}"));
+    }
+    checks.finish()?;
+    let mut messages = transcript(&app, key, body.seq.unwrap_or(there)).await?;
+    let settled = settled_len(&messages);
+    if body.seq.is_some() && settled < messages.len() {
+        let seq = messages.len();
+        return Err(Problem::new(
+            Code::SessionBusy,
+            format!("at seq {seq} a call has no result yet; the last place before is {settled}"),
+        ));
+    }
+    messages.truncate(settled);
+    let session = NewSession {
+        key: app.new_session_key(key.tenant),
+        agent,
+        metadata,
+        parent: None,
+    };
+    store(&app, session, messages, idempotency).await
+}
+
+/// The first `count` messages of a session that has at least so many.
+async fn transcript(app: &App, key: SessionKey, count: i64) -> Result<Vec<Message>, Problem> {
+    let mut messages: Vec<Message> = Vec::new();
+    loop {
+        let after = messages.len() as i64;
+        let limit = PAGE.min(u32::try_from(count - after).unwrap_or(PAGE));
+        if limit == 0 {
+            return Ok(messages);
+        }
+        let page = app.store.read_messages(ReadMessages { key, after, limit });
+        let page = page.await?;
+        if page.is_empty() {
+            // It was deleted meanwhile.
+            return Err(Problem::session_not_found());
+        }
+        messages.extend(page);
+    }
+}
+
+async fn store(
+    app: &App,
+    session: NewSession,
+    messages: Vec<Message>,
+    idempotency: Option<mainspring_shared::store::IdempotencyKey>,
+) -> Result<Response, Problem> {
+    app.boot_id()?;
+    let item = ImportSession {
+        session,
+        messages,
+        idempotency,
+    };
+    let outcome = app.store.import_session(None, item).await?;
+    answer_creation(app, outcome).await
+}
+
+/// `POST /v1/sessions:import`
+pub(super) async fn import(
+    State(app): State<Arc<App>>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    expect_lines(&headers)?;
+    let bytes = read_body(&app, &headers, body, app.config.batch_bytes_max).await?;
+    let key = idempotency::header(&headers)?;
+    let hash = || Sha256::digest(&bytes).into();
+    let key = key.map(|key| idempotency::key("POST /v1/sessions:import", key, hash()));
+    let archive = archive::read(&bytes)?;
+    // A root without sends: nothing of it acts before someone sends to it.
+    let session = NewSession {
+        key: app.new_session_key(TenantId::DEFAULT),
+        agent: archive.agent,
+        metadata: archive.metadata,
+        parent: None,
+    };
+    store(&app, session, archive.messages, key).await
+}
+
+/// Refuses a body that says it is something other than lines of JSON.
+fn expect_lines(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(given) = headers.get(CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let text = given.to_str().unwrap_or_default().to_ascii_lowercase();
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    if [LINES, "application/ndjson", "application/jsonl"].contains(&essence) {
+        return Ok(());
+    }
+    let detail = format!("the body must be {LINES}");
+    Err(Problem::invalid("#content-type", detail))
+}
+
+/// `GET /v1/sessions/{id}/export`
+pub(super) async fn export(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    Extension(place): Extension<Place>,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let session = app.store.get_session(key).await?;
+    let session = session.ok_or_else(Problem::session_not_found)?;
+    let mut writer = Writer::default();
+    let left = session.messages;
+    let header = writer.header(session).map_err(|_| Problem::internal())?;
+    let exporting = Exporting {
+        app,
+        _place: place,
+        key,
+        writer,
+        left,
+        after: 0,
+        held: Vec::new(),
+        piece: Some(header),
+    };
+    let pieces = try_unfold(Some(exporting), async |exporting| match exporting {
+        Some(exporting) => exporting.next().await,
+        None => Ok(None),
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(LINES));
+    let name = format!("attachment; filename=\"{}.jsonl\"", key.session);
+    if let Ok(name) = HeaderValue::try_from(name) {
+        headers.insert(CONTENT_DISPOSITION, name);
+    }
+    Ok(response)
+}
+
+/// An archive on its way. It ends where every call has its result, so that it can be imported.
+struct Exporting {
+    app: Arc<App>,
+    _place: Place,
+    key: SessionKey,
+    writer: Writer,
+    /// Messages to read: those that there were when it began.
+    left: i64,
+    after: i64,
+    /// Messages with a call whose result was not read yet.
+    held: Vec<Message>,
+    /// What goes out before more is read.
+    piece: Option<Vec<u8>>,
+}
+
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+impl Exporting {
+    /// The next piece, and what comes behind it. A failure breaks the answer off: without its last
+    /// line, nobody takes it for whole.
+    async fn next(mut self) -> Result<Option<(Bytes, Option<Self>)>, Failed> {
+        if let Some(piece) = self.piece.take() {
+            return Ok(Some((piece.into(), Some(self))));
+        }
+        while self.left > 0 {
+            let query = ReadMessages {
+                key: self.key,
+                after: self.after,
+                limit: PAGE.min(u32::try_from(self.left).unwrap_or(PAGE)),
+            };
+            let page = self.app.store.read_messages(query).await?;
+            if page.is_empty() {
+                return Err("the session was deleted meanwhile".into());
+            }
+            self.left -= page.len() as i64;
+            self.after += page.len() as i64;
+            self.held.extend(page);
+            let behind = self.held.split_off(settled_len(&self.held));
+            let settled = std::mem::replace(&mut self.held, behind);
+            if !settled.is_empty() {
+                let lines = self.writer.messages(&settled)?;
+                return Ok(Some((lines.into(), Some(self))));
+            }
+        }
+        Ok(Some((self.writer.footer()?.into(), None)))
+    }
+}
