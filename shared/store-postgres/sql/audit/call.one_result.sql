@@ -13,7 +13,8 @@ asking AS MATERIALIZED (
         m.seq = h.next_seq - 1 AND s.status IN ('running', 'waiting') AS may_be_open
     FROM messages m
     JOIN session_hot h ON h.tenant = m.tenant AND h.session_id = m.session_id
-    LEFT JOIN sends s ON s.tenant = m.tenant AND s.send_id = m.send_id
+    LEFT JOIN sends s
+        ON s.tenant = m.tenant AND s.send_id = m.send_id AND s.session_id = m.session_id
     WHERE m.tool_calls IS NOT NULL
 ),
 call AS MATERIALIZED (
