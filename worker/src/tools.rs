@@ -29,10 +29,10 @@ pub(crate) fn preset(name: &str) -> Option<&'static [&'static str]> {
 }
 
 /// A built-in tool that is done outside.
-pub(crate) fn outside(name: &str) -> Option<Option<Offer>> {
+pub(crate) fn outside(name: &str) -> Option<Offer> {
     match name {
-        ASK_PERSON => Some(ask_person()),
-        SPAWN_AGENT => Some(spawn_agent()),
+        ASK_PERSON => ask_person(),
+        SPAWN_AGENT => spawn_agent(),
         _ => None,
     }
 }

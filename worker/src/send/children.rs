@@ -37,7 +37,8 @@ const QUEUED_MAX: i64 = 100;
 /// What a parent says of its child.
 #[derive(Debug, Deserialize)]
 struct Task {
-    task: String,
+    #[serde(rename = "task")]
+    words: String,
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -100,31 +101,30 @@ pub(super) fn child(
         let text = format!("agents may stand {DEPTH_MAX} steps below the first one, not more");
         return Err(refuse(Code::LimitExceeded, text));
     }
-    let (target, existing) = match &task.session_id {
-        Some(text) => {
-            let session: SessionId = text
-                .parse()
-                .map_err(|_| invalid(format!("{text:?} is no session id")))?;
-            let child = SessionKey { session, ..key };
-            (Target::Existing(child), Some(child))
-        }
-        None => {
-            let new = NewSession {
-                key: SessionKey {
-                    session: SessionId(derived(call, "session")),
-                    ..key
-                },
-                agent: agent(&task, send, offers),
-                metadata: Map::from_iter([("spawned_by".to_owned(), json!(call.call_id))]),
-                parent: Some(Parent {
-                    session: key.session,
-                    call_id: call.call_id.clone(),
-                    root: above.map_or(key.session, |parent| parent.root),
-                    depth,
-                }),
-            };
-            (Target::New(Box::new(new)), None)
-        }
+    let named = task.session_id.as_ref().map(|text| {
+        let session: Result<SessionId, _> = text.parse();
+        let session = session.map_err(|_| invalid(format!("{text:?} is no session id")))?;
+        Ok(SessionKey { session, ..key })
+    });
+    let existing = named.transpose()?;
+    let target = if let Some(child) = existing {
+        Target::Existing(child)
+    } else {
+        let new = NewSession {
+            key: SessionKey {
+                session: SessionId(derived(call, "session")),
+                ..key
+            },
+            agent: agent(&task, send, offers),
+            metadata: Map::from_iter([("spawned_by".to_owned(), json!(call.call_id))]),
+            parent: Some(Parent {
+                session: key.session,
+                call_id: call.call_id.clone(),
+                root: above.map_or(key.session, |parent| parent.root),
+                depth,
+            }),
+        };
+        Target::New(Box::new(new))
     };
     let options = SendOptions {
         priority: send.record.options.priority,
@@ -133,7 +133,7 @@ pub(super) fn child(
     let item = AcceptSend {
         id: send_id(call),
         target,
-        input: vec![ContentPart::text(task.task)],
+        input: vec![ContentPart::text(task.words)],
         options,
         reports_to: Some(call.call_id.clone()),
         idempotency: Some(IdempotencyKey {

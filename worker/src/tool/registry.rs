@@ -102,7 +102,7 @@ impl Tools {
 
     fn named(&self, offers: &mut Gathered, name: &str) {
         if let Some(offer) = tools::outside(name) {
-            offers.add(offer);
+            offers.add(Some(offer));
         } else if let Some(tool) = self.named.get(name) {
             offers.add_tool(tool.clone(), false);
         } else {

@@ -11,7 +11,7 @@ use mainspring_shared::tool::{CallResult, CallState, Repeat, answers, cancelled_
 
 use super::Run;
 use super::persist::Outage;
-use crate::send::calls::{Begin, Over};
+use crate::send::calls::{Begin, Calls, Over};
 use crate::send::plan;
 use crate::tool::Place;
 use crate::tools::SPAWN_AGENT;
@@ -164,7 +164,7 @@ impl Run<'_> {
                 let result = CallResult::error(Code::ToolFailed, format!("error: {message}"));
                 self.settle(place, result);
                 self.failure = Some(Failure::new(Code::ToolFailed, message));
-                self.calls = Default::default();
+                self.calls = Calls::default();
                 return Some(Event::CallsAborted);
             }
             Over::Result(result) => self.settle(place, result),

@@ -33,7 +33,8 @@ impl Run<'_> {
             let background = children::is_background(record);
             let waits = record.state() == CallState::Waits(WaitingOn::Agent);
             // A receipt that is stored does not say that the child was made.
-            if !waits && !(background && record.result.as_ref().is_some_and(|r| !r.failed)) {
+            let has_receipt = record.result.as_ref().is_some_and(|r| !r.failed);
+            if !(waits || background && has_receipt) {
                 continue;
             }
             let child = match self.prepare_child(place).await {
@@ -171,7 +172,7 @@ impl Run<'_> {
                 for outcome in outcomes {
                     match outcome {
                         CancelOutcome::Signalled { send, .. } => {
-                            signals::publish(parts, send.key, 0)
+                            signals::publish(parts, send.key, 0);
                         }
                         CancelOutcome::Cancelled {
                             ring: Some(ready), ..
