@@ -330,3 +330,25 @@ async fn running(
     let send = started(&fields, record, agent, false)?;
     Ok(Some((send, written.counters)))
 }
+
+#[cfg(test)]
+mod tests {
+    const ALONE: &str = include_str!("../sql/leases/complete.sql");
+    const WITH_CALLS: &str = include_str!("../sql/leases/complete_calls.sql");
+
+    /// The statement without its head.
+    fn body(text: &str) -> &str {
+        let begin = text.find("WITH clock").expect("it begins so");
+        &text[begin..]
+    }
+
+    #[test]
+    fn the_two_statements_differ_only_in_the_calls_and_items() {
+        let with_calls = body(WITH_CALLS);
+        let begin = with_calls.find(",\n-- Each of these is one table");
+        let end = with_calls.find("\nSELECT\n    e.ord,");
+        let (begin, end) = begin.zip(end).expect("the calls stand between these");
+        let rest = format!("{}{}", &with_calls[..begin], &with_calls[end..]);
+        assert_eq!(rest, body(ALONE));
+    }
+}
