@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Talks to a session: reads lines, streams the answers
     Chat(ChatArgs),
-    /// Lists, shows, follows, closes and deletes sessions
+    /// Lists, shows, follows, copies, closes and deletes sessions
     #[command(subcommand)]
     Sessions(SessionsCommand),
     /// Lists, shows, follows and cancels sends
@@ -309,6 +309,26 @@ pub(crate) enum SessionsCommand {
         /// Begins after this event
         #[arg(long, value_name = "EVENT")]
         after: Option<String>,
+    },
+    /// Makes a session with a copy of this one's transcript
+    Fork {
+        /// The session
+        id: String,
+        /// Copies up to the message with this number; by default as far as calls have results
+        #[arg(long, value_name = "SEQ")]
+        seq: Option<i64>,
+    },
+    /// Writes a session's archive: lines of JSON with a checksum
+    Export {
+        /// The session
+        id: String,
+        /// Writes it here instead of to stdout; replaced only once the archive is whole
+        file: Option<PathBuf>,
+    },
+    /// Makes a session from an archive
+    Import {
+        /// The archive; - reads it from stdin
+        file: PathBuf,
     },
     /// Lets a session take no more sends
     Close {

@@ -23,6 +23,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer may take beyond what was asked to wait.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// How long a whole session may be on its way.
+const TRANSFER: Duration = Duration::from_mins(10);
+
 /// Someone waits at a terminal: few attempts, short waits.
 const RETRY: Policy = Policy {
     attempts_max: 4,
@@ -47,6 +50,8 @@ pub(crate) struct Request {
     path: String,
     query: Vec<(String, String)>,
     body: Option<Value>,
+    /// Lines of JSON as the body.
+    lines: Option<Vec<u8>>,
     /// Makes a repeat of a creation harmless.
     key: Option<String>,
     wait: Duration,
@@ -59,6 +64,7 @@ impl Request {
             path: path.into(),
             query: Vec::new(),
             body: None,
+            lines: None,
             key: None,
             wait: Duration::ZERO,
         }
@@ -82,6 +88,13 @@ impl Request {
     #[must_use]
     pub(crate) fn body(mut self, body: Value) -> Self {
         self.body = Some(body);
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn lines(mut self, lines: Vec<u8>) -> Self {
+        self.lines = Some(lines);
+        self.wait = TRANSFER;
         self
     }
 
@@ -149,6 +162,29 @@ impl Client {
             .map_err(|error| self.strange(&causes(&error)))
     }
 
+    /// Asks, and hands the answer on as it arrives.
+    pub(crate) async fn download(
+        &self,
+        mut request: Request,
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        request.wait = TRANSFER;
+        let mut response = self.response(request).await?;
+        loop {
+            match response.chunk().await {
+                Ok(Some(piece)) => take(&piece)?,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(self.broken_off(&error)),
+            }
+        }
+    }
+
+    fn broken_off(&self, error: &reqwest::Error) -> Failure {
+        let cause = innermost(error);
+        let message = format!("{} broke its answer off: {cause}", self.server);
+        Failure::new(Exit::Unavailable, message).next("ask again")
+    }
+
     async fn response(&self, request: Request) -> Result<Response, Failure> {
         let mut failed = 0;
         loop {
@@ -177,6 +213,11 @@ impl Client {
             .timeout(request.wait + ANSWER);
         if let Some(body) = &request.body {
             builder = builder.json(body);
+        }
+        if let Some(lines) = &request.lines {
+            builder = builder
+                .header("Content-Type", "application/x-ndjson")
+                .body(lines.clone());
         }
         if let Some(key) = &request.key {
             builder = builder.header("Idempotency-Key", key);

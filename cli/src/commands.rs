@@ -1,6 +1,7 @@
 //! One module per verb.
 
 mod answer;
+mod archives;
 mod audit;
 mod bench;
 mod chat;

@@ -10,11 +10,13 @@ use crate::failure::{Exit, Failure};
 
 /// Writes text to stdout as it is. Whoever reads it may have seen enough: that is no failure.
 pub(crate) fn raw(text: &str) -> Result<(), Failure> {
+    bytes(text.as_bytes())
+}
+
+/// The same for what need not be text.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             Err(Failure::silent(Exit::Failure))
         }

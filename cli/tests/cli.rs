@@ -2,6 +2,8 @@
 
 #[path = "cli/answers.rs"]
 mod answers;
+#[path = "cli/archives.rs"]
+mod archives;
 #[path = "cli/cluster.rs"]
 mod cluster;
 #[path = "cli/configuration.rs"]

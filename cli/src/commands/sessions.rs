@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::answer::text_of;
-use super::{lists, send, sends};
+use super::{archives, lists, send, sends};
 use crate::args::{AgentArgs, Format, SessionsCommand};
 use crate::client::{Client, Events, Request};
 use crate::failure::Failure;
@@ -66,6 +66,21 @@ pub(crate) async fn run(
                     None => events.reconnect().await?,
                 }
             }
+        }
+        SessionsCommand::Fork { id, seq } => {
+            let body = seq.map_or_else(|| json!({}), |seq| json!({ "seq": seq }));
+            let request = Request::post(format!("{}/fork", at(id)));
+            let request = request.body(body).key(client.fresh_key());
+            output::object(format, &client.ask(request).await?)
+        }
+        SessionsCommand::Export { id, file } => {
+            let request = Request::get(format!("{}/export", at(id)));
+            archives::export(&client, request, file.as_deref()).await
+        }
+        SessionsCommand::Import { file } => {
+            let request = Request::post("/v1/sessions:import").lines(archives::read(file)?);
+            let request = request.key(client.fresh_key());
+            output::object(format, &client.ask(request).await?)
         }
         SessionsCommand::Close { id } => {
             let request = Request::new(Method::PATCH, at(id)).body(json!({ "closed": true }));
