@@ -314,7 +314,9 @@ fn outcome(dump: &Dump) -> Vec<String> {
             .map(|(id, round, _)| (id, round))
             .collect();
         let calls = session.calls.iter();
-        let calls: Vec<_> = calls.map(|call| (&call.call_id, call.result.is_some())).collect();
+        let calls: Vec<_> = calls
+            .map(|call| (&call.call_id, call.result.is_some()))
+            .collect();
         lines.push(format!("{usage:?} {calls:?}"));
         let hot = &session.hot;
         assert_eq!(

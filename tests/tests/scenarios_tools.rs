@@ -12,8 +12,8 @@ use mainspring_shared::message::plain_text;
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::store::{CallAnswer, DeliverOutcome, DumpSession, PostOutcome, Store as _};
 use mainspring_shared::time::Span;
-use mainspring_shared::tool::{CallResult, DeclaredTool, ExternalTool, ToolEntry, call_id};
 use mainspring_shared::tool::schema::any_object;
+use mainspring_shared::tool::{CallResult, DeclaredTool, ExternalTool, ToolEntry, call_id};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 use serde_json::{Value, json};
 
@@ -91,7 +91,10 @@ async fn parallel_calls_run_together_and_are_answered_in_their_order() {
     assert_eq!(record.status, SendStatus::Completed);
     assert_eq!(record.rounds, 2);
     let session = session(&world).await;
-    assert_eq!(roles(&session), [User, Assistant, Tool, Tool, Tool, Assistant]);
+    assert_eq!(
+        roles(&session),
+        [User, Assistant, Tool, Tool, Tool, Assistant]
+    );
     assert_eq!(results(&session), ["look did 1", "put did 2", "look did 3"]);
     let began: Vec<_> = world.acts.all().into_iter().map(|act| act.began).collect();
     assert!(began.windows(2).all(|pair| pair[0] == pair[1]), "{began:?}");
@@ -107,7 +110,12 @@ async fn a_call_that_runs_alone_waits_for_those_before_it() {
     ]]);
     let id = world.send(key, &plan(&calls)).await;
     world.settle(&[id]).await;
-    let began: Vec<_> = world.acts.all().into_iter().map(|a| a.began.as_millis()).collect();
+    let began: Vec<_> = world
+        .acts
+        .all()
+        .into_iter()
+        .map(|a| a.began.as_millis())
+        .collect();
     let since = |n: usize| began[n] - began[0];
     assert_eq!((since(1), since(2), since(3)), (100, 200, 200));
     world.audit().await;
@@ -155,7 +163,10 @@ async fn a_tool_that_aborts_ends_the_send_with_every_call_answered() {
     assert_eq!(record.stop_reason, Some(StopReason::ToolAbort));
     let said = record.error.expect("it failed").message;
     assert!(said.contains("no sense"), "{said}");
-    assert_eq!(roles(&session(&world).await), [User, Assistant, Tool, Tool, Tool]);
+    assert_eq!(
+        roles(&session(&world).await),
+        [User, Assistant, Tool, Tool, Tool]
+    );
     world.audit().await;
 }
 
@@ -245,8 +256,14 @@ async fn a_cancel_answers_what_is_open_wherever_the_send_is() {
     // While calls run, while they wait outside, and when a tool does not stop when told to.
     for (calls, waits) in [
         (json!([[["look", {"ms": 60_000}], ["outside", {}]]]), false),
-        (json!([[["outside", {}], ["ask_person", {"question": "?"}]]]), true),
-        (json!([[["look", {"ms": 60_000, "deaf": true}], ["alone", {}]]]), false),
+        (
+            json!([[["outside", {}], ["ask_person", {"question": "?"}]]]),
+            true,
+        ),
+        (
+            json!([[["look", {"ms": 60_000, "deaf": true}], ["alone", {}]]]),
+            false,
+        ),
     ] {
         let (world, key) = start().await;
         let _worker = world.worker("w", world.store.clone());
@@ -281,7 +298,9 @@ fn accepted(outcome: DeliverOutcome) -> SendId {
 async fn a_steer_is_told_at_the_next_round_and_an_answer_under_way_goes_on() {
     let (world, key) = start().await;
     let _worker = world.worker("w", world.store.clone());
-    let id = world.send(key, &plan(&json!([[["look", {"ms": 3000}]]]))).await;
+    let id = world
+        .send(key, &plan(&json!([[["look", {"ms": 3000}]]])))
+        .await;
     world.pass(Duration::from_secs(1)).await;
     let absorbed = accepted(world.deliver(key, "sleep 5000", OnBusy::Steer).await);
     assert_eq!(absorbed, id);
@@ -333,7 +352,10 @@ async fn an_interruption_ends_waits_and_calls_that_can_stop() {
         let took = record.finished_at.expect("final").0 - record.created_at.0;
         assert!(took < 10_000, "{took}");
         let session = session(&world).await;
-        assert_eq!(roles(&session), [User, Assistant, Tool, Tool, Tool, User, Assistant]);
+        assert_eq!(
+            roles(&session),
+            [User, Assistant, Tool, Tool, Tool, User, Assistant]
+        );
         assert!(results(&session).contains(&"look did 1".to_owned()));
         world.audit().await;
     }
@@ -388,7 +410,11 @@ async fn eventful(plan_of: FaultPlan) -> (Vec<(Role, String)>, bool) {
         world.pass(Duration::from_millis(100)).await;
     }
     let record = world.record(id).await;
-    assert_eq!(record.status, SendStatus::Completed, "{plan_of:?}: {record:#?}");
+    assert_eq!(
+        record.status,
+        SendStatus::Completed,
+        "{plan_of:?}: {record:#?}"
+    );
     world.pass(Duration::from_secs(20)).await;
     world.audit().await;
     for tool in ["look", "put", "alone"] {
@@ -416,7 +442,10 @@ async fn a_fault_at_any_write_of_a_send_with_calls_changes_nothing_of_the_outcom
             }
             reached += 1;
         }
-        assert!(reached > 6, "{fault:?} was injected at {reached} positions only");
+        assert!(
+            reached > 6,
+            "{fault:?} was injected at {reached} positions only"
+        );
     }
 }
 
@@ -425,7 +454,8 @@ async fn a_call_in_doubt_is_never_made_twice_and_the_model_is_told() {
     let (world, key) = start().await;
     let store = Arc::new(Faulty::new(world.store.clone(), NEVER));
     let _first = world.worker("first", store.clone());
-    let calls = json!([[["act", {"ms": 3000}], ["put", {"ms": 3000, "n": 2}], ["look", {"ms": 3000}]]]);
+    let calls =
+        json!([[["act", {"ms": 3000}], ["put", {"ms": 3000, "n": 2}], ["look", {"ms": 3000}]]]);
     let id = world.send(key, &plan(&calls)).await;
     world.pass(Duration::from_secs(1)).await;
     // It goes without a word, in the middle of the calls.
@@ -474,7 +504,11 @@ async fn a_child_works_while_its_parent_waits_as_a_row() {
     assert_eq!(results(parent), ["echo: sleep 5000", "look did 1"]);
     let above = child.parent.as_ref().expect("a child");
     assert_eq!((above.session, above.depth), (key.session, 1));
-    let spec = world.store.get_session(child.key).await.expect("never fails");
+    let spec = world
+        .store
+        .get_session(child.key)
+        .await
+        .expect("never fails");
     let allowed = spec.expect("it exists").agent.allow.expect("narrowed");
     assert_eq!(allowed, ["look"]);
     world.audit().await;
@@ -493,8 +527,16 @@ async fn a_child_in_the_background_reports_to_the_inbox() {
     assert_eq!(record.status, SendStatus::Completed);
     let session = session(&world).await;
     assert!(results(&session)[0].contains("works in the background"));
-    let told = session.messages.iter().rev().find(|m| m.role == User).expect("told");
-    assert!(plain_text(&told.content).contains("echo: sleep 2000"), "{told:?}");
+    let told = session
+        .messages
+        .iter()
+        .rev()
+        .find(|m| m.role == User)
+        .expect("told");
+    assert!(
+        plain_text(&told.content).contains("echo: sleep 2000"),
+        "{told:?}"
+    );
     assert_eq!(session.inbox.len(), 1);
     world.audit().await;
 }
@@ -512,8 +554,14 @@ async fn agents_do_not_delegate_without_end() {
     world.settle(&[id]).await;
     let dump = world.dump().await;
     assert_eq!(dump.sessions.len(), 4);
-    let deepest = dump.sessions.iter().max_by_key(|s| s.parent.as_ref().map_or(0, |p| p.depth));
-    let code = deepest.expect("some").calls[0].result.as_ref().and_then(|r| r.code);
+    let deepest = dump
+        .sessions
+        .iter()
+        .max_by_key(|s| s.parent.as_ref().map_or(0, |p| p.depth));
+    let code = deepest.expect("some").calls[0]
+        .result
+        .as_ref()
+        .and_then(|r| r.code);
     assert_eq!(code, Some(Code::LimitExceeded));
     world.audit().await;
 }
@@ -523,14 +571,19 @@ async fn a_childs_question_is_answered_at_the_root() {
     let (world, key) = delegating().await;
     let _worker = world.worker("w", world.store.clone());
     let ask = plan(&json!([[["ask_person", {"question": "which?"}]]]));
-    let id = world.send(key, &plan(&json!([[["spawn_agent", {"task": ask}]]]))).await;
+    let id = world
+        .send(key, &plan(&json!([[["spawn_agent", {"task": ask}]]])))
+        .await;
     until(&world, id, WaitingOn::Agent).await;
     world.pass(Duration::from_secs(1)).await;
     let dump = world.dump().await;
     let question = dump.sessions[1].calls[0].call_id.clone();
     let answer = CallAnswer::Result(CallResult::text("this one"));
     let outcome = world.post(key, &question, answer).await;
-    assert!(matches!(outcome, PostOutcome::Accepted { .. }), "{outcome:?}");
+    assert!(
+        matches!(outcome, PostOutcome::Accepted { .. }),
+        "{outcome:?}"
+    );
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed);
     world.audit().await;
@@ -548,7 +601,11 @@ async fn a_fault_at_any_write_of_a_send_with_a_child_changes_nothing_of_the_outc
         let dies = matches!(plan_of.fault, Fault::DieBefore | Fault::DieAfter);
         let _second = dies.then(|| world.worker("second", world.store.clone()));
         let record = world.settle(&[id]).await.remove(0);
-        assert_eq!(record.status, SendStatus::Completed, "{plan_of:?}: {record:#?}");
+        assert_eq!(
+            record.status,
+            SendStatus::Completed,
+            "{plan_of:?}: {record:#?}"
+        );
         world.pass(Duration::from_secs(20)).await;
         world.audit().await;
         let dump = world.dump().await;
@@ -570,7 +627,10 @@ async fn a_fault_at_any_write_of_a_send_with_a_child_changes_nothing_of_the_outc
             }
             reached += 1;
         }
-        assert!(reached > 6, "{fault:?} was injected at {reached} positions only");
+        assert!(
+            reached > 6,
+            "{fault:?} was injected at {reached} positions only"
+        );
     }
 }
 

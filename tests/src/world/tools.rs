@@ -78,7 +78,12 @@ impl Tool for Fake {
                 attempt: invocation.attempt,
                 began: self.clock.monotonic(),
             });
-        let number = |name: &str| invocation.arguments.get(name).and_then(|v| v.as_u64());
+        let number = |name: &str| {
+            invocation
+                .arguments
+                .get(name)
+                .and_then(serde_json::Value::as_u64)
+        };
         let asked = |name: &str| invocation.arguments.get(name).is_some_and(|v| v == true);
         let work = self
             .clock
