@@ -176,7 +176,8 @@ fn answer(
                 CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
             }
             Err(_) => {
-                let detail = "the call waits for permission: {\"approved\": true or false, \"note\"?}";
+                let detail =
+                    "the call waits for permission: {\"approved\": true or false, \"note\"?}";
                 checks.refuse(&format!("/results/{place}/output"), detail);
                 CallAnswer::Result(CallResult::text(""))
             }
@@ -208,7 +209,11 @@ pub(super) async fn output(
     if app.store.get_session(key).await?.is_none() {
         return Err(Problem::session_not_found());
     }
-    let found = app.store.get_calls(vec![(key.tenant, call_id)]).await?.pop();
+    let found = app
+        .store
+        .get_calls(vec![(key.tenant, call_id)])
+        .await?
+        .pop();
     let call = found.flatten().filter(|call| call.session == session);
     let result = call.and_then(|call| call.result).ok_or_else(|| {
         Problem::new(

@@ -20,11 +20,11 @@ use mainspring_shared::usage::Usage;
 use super::extract::{
     Params, SendPath, SessionPath, json_body, no_body, parameter, parse, session_id,
 };
-use super::{deliver, idempotency};
 use super::problem::Problem;
 use super::respond::{self, List};
 use super::sessions::new_session;
 use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
+use super::{deliver, idempotency};
 use crate::accept::{publish_steps, signal};
 use crate::app::App;
 use crate::watch::{Watching, wait_for};

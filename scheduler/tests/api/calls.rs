@@ -24,7 +24,10 @@ async fn the_first_result_counts_and_wakes_the_send() {
     let claimed = world.claim(&session).await;
     let call = world.ask(&claimed, WaitingOn::Tool, false).await;
     let shown = api.get(&format!("/v1/sends/{send}")).await.ok(200);
-    assert_eq!((&shown["status"], &shown["waiting_on"]), (&json!("waiting"), &json!("tool")));
+    assert_eq!(
+        (&shown["status"], &shown["waiting_on"]),
+        (&json!("waiting"), &json!("tool"))
+    );
     let body = json!({ "results": [
         { "call_id": call, "output": { "n": 1 } },
         { "call_id": call, "output": "late" },
@@ -35,7 +38,9 @@ async fn the_first_result_counts_and_wakes_the_send() {
     assert_eq!(status(&api, &session, &body).await[0], "already_settled");
     let shown = api.get(&format!("/v1/sessions/{session}")).await.ok(200);
     assert_eq!(shown["status"], "queued");
-    let output = api.get(&format!("/v1/sessions/{session}/calls/{call}/output")).await;
+    let output = api
+        .get(&format!("/v1/sessions/{session}/calls/{call}/output"))
+        .await;
     assert_eq!((output.status, output.text.as_str()), (200, r#"{"n":1}"#));
     let other = api.session().await;
     for path in [
@@ -51,17 +56,25 @@ async fn the_first_result_counts_and_wakes_the_send() {
 async fn permission_is_given_or_refused_in_so_many_words() {
     let world = World::new().await;
     let api = world.ready().await;
-    for (answer, expected) in [(json!({ "approved": true }), 0), (json!({ "approved": false, "note": "not today" }), 1)] {
+    for (answer, expected) in [
+        (json!({ "approved": true }), 0),
+        (json!({ "approved": false, "note": "not today" }), 1),
+    ] {
         let session = api.session().await;
         api.send(&session, "go").await;
         let claimed = world.claim(&session).await;
         let call = world.ask(&claimed, WaitingOn::Human, true).await;
         let maybe = json!({ "results": [{ "call_id": call, "output": "maybe" }] });
-        let problem = api.post(&results(&session), &maybe).await.problem(400, "request.invalid");
+        let problem = api
+            .post(&results(&session), &maybe)
+            .await
+            .problem(400, "request.invalid");
         assert_eq!(problem["errors"][0]["pointer"], "/results/0/output");
         let body = json!({ "results": [{ "call_id": call, "output": answer }] });
         assert_eq!(status(&api, &session, &body).await, ["accepted"]);
-        let output = api.get(&format!("/v1/sessions/{session}/calls/{call}/output")).await;
+        let output = api
+            .get(&format!("/v1/sessions/{session}/calls/{call}/output"))
+            .await;
         if expected == 0 {
             // It may run now; it has no result yet.
             output.problem(404, "call.not_found");
@@ -79,15 +92,29 @@ async fn results_that_make_no_sense_change_nothing() {
     for (body, pointer) in [
         (json!({ "results": [] }), "/results"),
         (json!({ "results": [{ "call_id": "a" }] }), "/results/0"),
-        (json!({ "results": [{ "call_id": "a", "output": 1, "error": "b" }] }), "/results/0"),
-        (json!({ "results": [{ "call_id": "a", "error": "\u{0}" }] }), "/results/0"),
-        (json!({ "results": [{ "call_id": "a", "output": null, "x": 1 }] }), "/results/0/x"),
+        (
+            json!({ "results": [{ "call_id": "a", "output": 1, "error": "b" }] }),
+            "/results/0",
+        ),
+        (
+            json!({ "results": [{ "call_id": "a", "error": "\u{0}" }] }),
+            "/results/0",
+        ),
+        (
+            json!({ "results": [{ "call_id": "a", "output": null, "x": 1 }] }),
+            "/results/0/x",
+        ),
     ] {
-        let problem = api.post(&results(&session), &body).await.problem(400, "request.invalid");
+        let problem = api
+            .post(&results(&session), &body)
+            .await
+            .problem(400, "request.invalid");
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
     }
     let body = json!({ "results": [{ "call_id": "a", "output": null }] });
-    api.post(&results(&nothing("ses_")), &body).await.problem(404, "session.not_found");
+    api.post(&results(&nothing("ses_")), &body)
+        .await
+        .problem(404, "session.not_found");
 }
 
 #[tokio::test]
@@ -116,7 +143,9 @@ async fn words_for_a_busy_session_are_absorbed_and_shown_in_its_inbox() {
     let cursor = page["next_cursor"].as_str().expect("more");
     let rest = api.get(&format!("{inbox}?cursor={cursor}")).await.ok(200);
     assert_eq!(rest["data"].as_array().map(Vec::len), Some(1));
-    api.get(&format!("{inbox}?fate=x")).await.problem(400, "request.invalid");
+    api.get(&format!("{inbox}?fate=x"))
+        .await
+        .problem(400, "request.invalid");
     drop(claimed);
 }
 
@@ -134,6 +163,9 @@ async fn words_with_a_key_are_absorbed_once() {
         assert_eq!(answer.header("idempotency-replayed"), replayed);
         assert_eq!(answer.ok(202)["id"], id.as_str());
     }
-    let inbox = api.get(&format!("/v1/sessions/{session}/inbox")).await.ok(200);
+    let inbox = api
+        .get(&format!("/v1/sessions/{session}/inbox"))
+        .await
+        .ok(200);
     assert_eq!(inbox["data"].as_array().map(Vec::len), Some(1));
 }

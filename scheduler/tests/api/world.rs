@@ -16,7 +16,9 @@ use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker, ToolC
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CallBegin, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil, Role, SendTotals, Store, Then, UsageRow,
+    AppendOutcome, AppendRound, CallBegin, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
+    CompleteSend, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil, Role, SendTotals, Store,
+    Then, UsageRow,
 };
 use mainspring_shared::tool::{Repeat, call_id};
 use mainspring_shared::usage::Usage;
