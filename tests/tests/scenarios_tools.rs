@@ -653,3 +653,18 @@ async fn a_cancel_goes_down_the_tree() {
     }
     world.audit().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_behind_calls_leaves_none_of_them_unanswered() {
+    let (world, key) = start().await;
+    let _worker = world.worker("w", world.store.clone());
+    let calls = json!([[["look", {"n": 1}], ["put", {"n": 2}]], [["panic", {}]]]);
+    let id = world.send(key, &plan(&calls)).await;
+    let next = world.send(key, "and now?").await;
+    let records = world.settle(&[id, next]).await;
+    assert_eq!(records[0].stop_reason, Some(StopReason::Internal));
+    assert_eq!(records[1].status, SendStatus::Completed);
+    let session = session(&world).await;
+    assert_eq!(roles(&session)[..4], [User, Assistant, Tool, Tool]);
+    world.audit().await;
+}

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::id::{LeaseToken, SessionKey};
+use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{
-    ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, Counters, ReleaseSession,
-    SendTotals, StartedSend, Then,
+    CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
+    Counters, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
 };
+use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
 
 use crate::admit::Control;
@@ -77,13 +78,18 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
     let ids = vec![(key.tenant, send_id)];
     let record = kernel.parts.store.get_sends(ids).await.ok()?.pop()??;
     let failure = Failure::new(Code::Internal, "a defect ended the run of this send");
-    let unsaid = (record.rounds == 0).then(|| NewMessage::user(record.input, 0));
+    let (mut changes, mut messages) = (Vec::new(), Vec::new());
+    if record.rounds == 0 {
+        messages.push(NewMessage::user(record.input, 0));
+    } else {
+        (changes, messages) = unanswered(kernel, key, send_id).await?;
+    }
     let item = CompleteSend {
         key,
         lease,
         send_id,
-        messages: unsaid.into_iter().collect(),
-        changes: Vec::new(),
+        messages,
+        changes,
         deliveries: Vec::new(),
         unless: 0,
         usage: Vec::new(),
@@ -98,6 +104,37 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
         then: Then::Release,
     };
     kernel.writes.complete(item).await.ok()
+}
+
+/// The answers that the last message of the transcript asks for, where it is one of this send's with
+/// calls; what is open of them is settled as ended.
+async fn unanswered(
+    kernel: &Kernel,
+    key: SessionKey,
+    send: SendId,
+) -> Option<(Vec<CallChange>, Vec<NewMessage>)> {
+    let store = &kernel.parts.store;
+    let count = store.get_session(key).await.ok()??.messages;
+    let query = ReadMessages {
+        key,
+        after: count - 1,
+        limit: 1,
+    };
+    let last = store.read_messages(query).await.ok()?.pop();
+    let asking = last.filter(|last| last.send_id == send && !last.tool_calls.is_empty());
+    let Some(asking) = asking else {
+        return Some((Vec::new(), Vec::new()));
+    };
+    let mut calls = store.read_round(key, send, asking.round).await.ok()?;
+    let mut changes = Vec::new();
+    for call in calls.iter_mut().filter(|call| call.result.is_none()) {
+        call.result = Some(cancelled_call());
+        changes.push(CallChange {
+            call_id: call.call_id.clone(),
+            change: CallStep::Settled(cancelled_call()),
+        });
+    }
+    Some((changes, answers(&calls)?))
 }
 
 /// Gives back what this process holds, or may hold by a claim whose answer it never heard. Tries for

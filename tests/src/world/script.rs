@@ -24,7 +24,7 @@ pub struct Asked {
 /// The model. What it does is written in the user's text: `tools N` asks for tools in its first N
 /// rounds, `sleep MS` thinks so long, `fail N` fails the first N calls of this text, `fail-late N`
 /// asks to be called again a minute later, `plan ROUNDS` makes the calls of a JSON list of rounds, each a
-/// list of `[tool, arguments]`, `empty` says nothing, `refuse` declines, `panic` is a
+/// list of `[tool, arguments]` (a tool `panic` is a defect there), `empty` says nothing, `refuse` declines, `panic` is a
 /// provider with a defect, `answers LIST` gives the answers of a JSON list one after the other, each a
 /// text, a list of calls or `{"ms", "text"}` with a time to think, whatever it is told in between. Else it echoes.
 #[derive(Debug)]
@@ -182,6 +182,8 @@ impl Model for Script {
             "plan" => {
                 let plan: Vec<Value> = serde_json::from_str(argument).expect("a plan is JSON");
                 if let Some(calls) = plan.get(rounds) {
+                    let defect = calls.first().is_some_and(|(name, _)| name == "panic");
+                    assert!(!defect, "scripted");
                     return Ok(reply("calling", planned(calls), Finish::ToolCalls));
                 }
             }

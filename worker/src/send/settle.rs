@@ -176,10 +176,11 @@ fn check(place: usize, call: &ToolCall, offers: &Offers) -> (Value, Option<CallR
 
 fn unknown_tool(name: &str, offers: &Offers) -> CallResult {
     let shown: String = name.chars().take(100).collect();
-    let text = format!(
-        "error: there is no tool named {shown:?}; there are: {}",
-        offers.names()
-    );
+    let mut text = format!("error: there is no tool named {shown:?}");
+    if let Some(names) = offers.names() {
+        text.push_str("; there are: ");
+        text.push_str(&names);
+    }
     CallResult::error(Code::ToolNotFound, text)
 }
 

@@ -60,14 +60,10 @@ impl Offers {
         self.list.iter().map(|offer| offer.spec.clone()).collect()
     }
 
-    /// What is on offer, for a model that asked for something else.
-    pub(crate) fn names(&self) -> String {
+    /// What is on offer, for a model that asked for something else; none when nothing is.
+    pub(crate) fn names(&self) -> Option<String> {
         let names: Vec<&str> = self.list.iter().map(|o| o.spec.name.as_str()).collect();
-        if names.is_empty() {
-            "there are none".to_owned()
-        } else {
-            names.join(", ")
-        }
+        (!names.is_empty()).then(|| names.join(", "))
     }
 }
 
