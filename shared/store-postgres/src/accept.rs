@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mainspring_shared::agent::OnBusy;
-use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, Error, IdempotencyKey, ReadySession, RefuseReason, Result,
     Target,
@@ -38,6 +38,8 @@ struct Seen {
     created: BTreeSet<SessionKey>,
     /// Those with sends that may be repeats.
     keyed: BTreeSet<SessionKey>,
+    /// The idempotency keys of those sends: owner, route and key.
+    requests: BTreeSet<(TenantId, String, String)>,
 }
 
 /// What the statement said of an item.
@@ -53,19 +55,26 @@ impl Group for Accept {
     type Outcome = AcceptOutcome;
     type Seen = Seen;
 
-    /// Sends to a session that the same statement creates would not find it, and one that wants no
-    /// other beside it would take a repeat, which is not stored again, for another.
+    /// Sends to a session that the same statement creates would not find it; one that wants no
+    /// other beside it would take a repeat, which is not stored again, for another; and of two with
+    /// one key the first, where it has to be looked at again, would find the second before it.
     fn clashes(&self, item: &AcceptSend, seen: &mut Seen) -> bool {
         let key = item.target.key();
         let alone = item.options.on_busy == OnBusy::Reject;
-        if seen.created.contains(&key) || (alone && seen.keyed.contains(&key)) {
+        let request = item.idempotency.as_ref();
+        let request = request.map(|key| (key.tenant, key.route.clone(), key.key.clone()));
+        if seen.created.contains(&key)
+            || (alone && seen.keyed.contains(&key))
+            || request.as_ref().is_some_and(|r| seen.requests.contains(r))
+        {
             return true;
         }
         if let Target::New(_) = item.target {
             seen.created.insert(key);
         }
-        if item.idempotency.is_some() {
+        if let Some(request) = request {
             seen.keyed.insert(key);
+            seen.requests.insert(request);
         }
         false
     }
@@ -254,11 +263,7 @@ async fn find_keys(
     let found = lookup(connection, wanted.collect()).await?;
     let mut outcomes: Vec<_> = items.iter().map(|_| None).collect();
     for (index, known) in found {
-        // A later send of this very group took the key that this one, refused, left free.
         let id = SendId(known.resource);
-        if items[index..].iter().any(|item| item.id == id) {
-            continue;
-        }
         outcomes[index] = Some(if known.same_request {
             AcceptOutcome::Replayed(id)
         } else {

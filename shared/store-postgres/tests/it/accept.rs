@@ -215,6 +215,45 @@ async fn one_key_makes_one_send_whatever_comes_between() {
 }
 
 #[tokio::test]
+async fn a_key_that_a_refused_send_leaves_free_is_not_taken_before_it_was_refused() {
+    with_world("idempotent_order", async |world| {
+        let (full, other) = (world.session().await, world.session().await);
+        let known = || AcceptSend {
+            queued_max: 3,
+            ..keyed(to(full), "known", 1)
+        };
+        let first = known();
+        let first_id = first.id;
+        world.accept(1, vec![first, to(full)]).await;
+        // Counted with the repeat, which is not stored, the second one would not fit.
+        let fits = AcceptSend {
+            queued_max: 3,
+            ..keyed(to(full), "k", 1)
+        };
+        let fits_id = fits.id;
+        let outcomes = world
+            .accept(2, vec![known(), fits, keyed(to(other), "k", 1)])
+            .await;
+        assert_eq!(outcomes[0], AcceptOutcome::Replayed(first_id));
+        assert_eq!(positions(&outcomes[1..2]), [Some(3)]);
+        assert_eq!(outcomes[2], AcceptOutcome::Replayed(fits_id));
+
+        let refused = AcceptSend {
+            queued_max: 3,
+            ..keyed(to(full), "l", 1)
+        };
+        let outcomes = world
+            .accept(3, vec![known(), refused, keyed(to(other), "l", 1)])
+            .await;
+        let full = AcceptOutcome::Refused(RefuseReason::QueueFull);
+        assert_eq!(outcomes[1], full);
+        assert_eq!(positions(&outcomes[2..]), [Some(1)]);
+        world.assert_sound(3).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_repeat_of_a_new_session_makes_no_second_one() {
     with_world("idempotent_new", async |world| {
         let item = || {
