@@ -668,3 +668,22 @@ async fn a_panic_behind_calls_leaves_none_of_them_unanswered() {
     assert_eq!(roles(&session)[..4], [User, Assistant, Tool, Tool]);
     world.audit().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn words_that_came_before_a_cancel_are_not_forgotten() {
+    let (world, key) = start().await;
+    let _worker = world.worker("w", world.store.clone());
+    let calls = json!([[["put", {"ms": 2000, "n": 1}], ["look", {"ms": 60_000}]]]);
+    let id = world.send(key, &plan(&calls)).await;
+    world.pass(Duration::from_secs(1)).await;
+    accepted(world.deliver(key, "and this", OnBusy::Steer).await);
+    // The first result is stored by itself: that step lowers the signal.
+    world.pass(Duration::from_secs(4)).await;
+    world.cancel(key, id).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Cancelled);
+    let session = session(&world).await;
+    assert_eq!(session.inbox[0].seq, Some(5));
+    assert_eq!(roles(&session), [User, Assistant, Tool, Tool, User]);
+    world.audit().await;
+}

@@ -116,7 +116,7 @@ impl Run<'_> {
 
     /// Reads what came into the inbox, for the round that begins. False when the database does not
     /// say.
-    async fn gather(&mut self, round: i32) -> bool {
+    pub(super) async fn gather(&mut self, round: i32) -> bool {
         let query = self.pending_items();
         let mut outage = Outage::default();
         loop {

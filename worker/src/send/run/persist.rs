@@ -221,6 +221,10 @@ impl Run<'_> {
 
     /// Stores the end, and takes what the transaction took next.
     pub(super) async fn end(&mut self, end: End) -> Event {
+        // The signal is lowered: whatever came is told now, or nobody would look for it again.
+        if self.inbox == Inbox::Lowered {
+            self.gather(self.totals.rounds).await;
+        }
         let mut item = self.completion(end);
         let mut outage = Outage::default();
         loop {
