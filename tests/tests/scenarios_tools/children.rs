@@ -1,0 +1,194 @@
+//! Sends that hand tasks to children.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_shared::error::Code;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::message::Role::{self, User};
+use mainspring_shared::message::plain_text;
+use mainspring_shared::send::{SendStatus, WaitingOn};
+use mainspring_shared::store::{CallAnswer, PostOutcome, Store as _};
+use mainspring_shared::tool::{CallResult, ToolEntry};
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use serde_json::json;
+
+use super::{NEVER, agent, plan, results, session, until};
+
+/// An agent that may delegate; the script plays its children as well.
+async fn delegating() -> (World, SessionKey) {
+    let world = World::new().await;
+    let mut agent = agent();
+    agent.tools.push(ToolEntry::Named("spawn_agent".into()));
+    let key = world.session(agent).await;
+    (world, key)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_works_while_its_parent_waits_as_a_row() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let calls = json!([[
+        ["spawn_agent", {"task": "sleep 5000", "tools": ["look", "nothing"]}],
+        ["look", {"n": 1}],
+    ]]);
+    let id = world.send(key, &plan(&calls)).await;
+    until(&world, id, WaitingOn::Agent).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    // Two rounds of its own and one of the child's.
+    assert_eq!(record.usage.input_tokens, 30);
+    let dump = world.dump().await;
+    let (parent, child) = (&dump.sessions[0], &dump.sessions[1]);
+    assert_eq!(results(parent), ["echo: sleep 5000", "look did 1"]);
+    let above = child.parent.as_ref().expect("a child");
+    assert_eq!((above.session, above.depth), (key.session, 1));
+    let spec = world
+        .store
+        .get_session(child.key)
+        .await
+        .expect("never fails");
+    let allowed = spec.expect("it exists").agent.allow.expect("narrowed");
+    assert_eq!(allowed, ["look"]);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_in_the_background_reports_to_the_inbox() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let calls = json!([
+        [["spawn_agent", {"task": "sleep 2000", "background": true}]],
+        [["look", {"ms": 10_000}]],
+    ]);
+    let id = world.send(key, &plan(&calls)).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    let session = session(&world).await;
+    assert!(results(&session)[0].contains("works in the background"));
+    let told = session
+        .messages
+        .iter()
+        .rev()
+        .find(|m| m.role == User)
+        .expect("told");
+    assert!(
+        plain_text(&told.content).contains("echo: sleep 2000"),
+        "{told:?}"
+    );
+    assert_eq!(session.inbox.len(), 1);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_do_not_delegate_without_end() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    // Each child is asked to make another.
+    let mut task = "hello".to_owned();
+    for _ in 0..5 {
+        task = plan(&json!([[["spawn_agent", {"task": task}]]]));
+    }
+    let id = world.send(key, &task).await;
+    world.settle(&[id]).await;
+    let dump = world.dump().await;
+    assert_eq!(dump.sessions.len(), 4);
+    let deepest = dump
+        .sessions
+        .iter()
+        .max_by_key(|s| s.parent.as_ref().map_or(0, |p| p.depth));
+    let code = deepest.expect("some").calls[0]
+        .result
+        .as_ref()
+        .and_then(|r| r.code);
+    assert_eq!(code, Some(Code::LimitExceeded));
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_childs_question_is_answered_at_the_root() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let ask = plan(&json!([[["ask_person", {"question": "which?"}]]]));
+    let id = world
+        .send(key, &plan(&json!([[["spawn_agent", {"task": ask}]]])))
+        .await;
+    until(&world, id, WaitingOn::Agent).await;
+    world.pass(Duration::from_secs(1)).await;
+    let dump = world.dump().await;
+    let question = dump.sessions[1].calls[0].call_id.clone();
+    let answer = CallAnswer::Result(CallResult::text("this one"));
+    let outcome = world.post(key, &question, answer).await;
+    assert!(
+        matches!(outcome, PostOutcome::Accepted { .. }),
+        "{outcome:?}"
+    );
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_any_write_of_a_send_with_a_child_changes_nothing_of_the_outcome() {
+    async fn run(plan_of: FaultPlan) -> (Vec<Vec<(Role, String)>>, bool) {
+        let (world, key) = delegating().await;
+        let faulty = Arc::new(Faulty::new(world.store.clone(), plan_of));
+        let calls = json!([[["spawn_agent", {"task": "sleep 100"}], ["put", {"n": 1}]]]);
+        let id = world.send(key, &plan(&calls)).await;
+        let _first = world.worker("first", faulty.clone());
+        world.pass(Duration::from_millis(1)).await;
+        let dies = matches!(plan_of.fault, Fault::DieBefore | Fault::DieAfter);
+        let _second = dies.then(|| world.worker("second", world.store.clone()));
+        let record = world.settle(&[id]).await.remove(0);
+        assert_eq!(
+            record.status,
+            SendStatus::Completed,
+            "{plan_of:?}: {record:#?}"
+        );
+        world.pass(Duration::from_secs(20)).await;
+        world.audit().await;
+        let dump = world.dump().await;
+        let said = dump.sessions.iter().map(|session| {
+            let said = session.messages.iter();
+            said.map(|m| (m.role, plain_text(&m.content))).collect()
+        });
+        (said.collect(), faulty.fired())
+    }
+    let (expected, _) = run(NEVER).await;
+    assert_eq!(expected.len(), 2);
+    for fault in Fault::ALL {
+        let mut reached = 0;
+        for at in 0.. {
+            let (said, fired) = run(FaultPlan { at, fault }).await;
+            assert_eq!(said, expected, "{fault:?} at write {at}");
+            if !fired {
+                break;
+            }
+            reached += 1;
+        }
+        assert!(
+            reached > 6,
+            "{fault:?} was injected at {reached} positions only"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_goes_down_the_tree() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let deep = plan(&json!([[["spawn_agent", {"task": "sleep 3600000"}]]]));
+    let calls = json!([[["spawn_agent", {"task": deep}], ["look", {"ms": 100_000}]]]);
+    let id = world.send(key, &plan(&calls)).await;
+    world.pass(Duration::from_secs(5)).await;
+    world.cancel(key, id).await;
+    world.pass(Duration::from_secs(10)).await;
+    let dump = world.dump().await;
+    assert_eq!(dump.sessions.len(), 3);
+    for session in &dump.sessions {
+        for send in &session.sends {
+            assert_eq!(send.status, SendStatus::Cancelled, "{send:#?}");
+        }
+    }
+    world.audit().await;
+}
