@@ -87,6 +87,11 @@ id!(
     "snd_"
 );
 id!(
+    /// A run: one execution of a workflow.
+    RunId,
+    "run_"
+);
+id!(
     /// One life of one process. Random, so that a configured name is only a label.
     BootId,
     "bot_"
@@ -104,6 +109,15 @@ pub struct SessionKey {
     pub tenant: TenantId,
     /// The session, unique in the whole system.
     pub session: SessionId,
+}
+
+/// A run as every key spells it: its tenant first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunKey {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The run, unique in the whole system.
+    pub run: RunId,
 }
 
 impl fmt::Display for SessionKey {

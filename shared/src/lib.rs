@@ -16,6 +16,7 @@ pub mod step;
 pub mod time;
 pub mod tool;
 pub mod usage;
+pub mod workflow;
 
 // Rules.
 pub mod invariants;

@@ -1,0 +1,368 @@
+//! A run and its nodes as stored, and what passes between the engine and the store.
+//!
+//! The engine is pure: it is given a run with all its nodes and what happened since, and returns
+//! what to write. Whoever holds the run's lease keeps both in memory between two advances; after a
+//! crash the next owner reads the nodes and goes on in the same way.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::agent::{AgentSpec, SendOptions};
+use crate::error::Failure;
+use crate::id::{RunKey, SendId, SessionId};
+use crate::message::ContentPart;
+use crate::send::{SendStatus, StopReason};
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// The version of the language that specs are read in; stored with each run.
+pub const DSL_VERSION: i32 = 1;
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(utoipa::ToSchema)]
+        pub enum $name {
+            $($(#[$vdoc])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name on the wire and in the database.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// The value with this name.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| value.as_str() == text)
+            }
+        }
+    };
+}
+
+named! {
+    /// Where a run stands.
+    RunStatus {
+        /// Accepted; no scheduler has looked at it.
+        Queued = "queued",
+        /// Leaves run or may start.
+        Running = "running",
+        /// All that is left waits for a time or for someone.
+        Waiting = "waiting",
+        /// Final: every leaf that nobody tolerated succeeded.
+        Completed = "completed",
+        /// Final: a leaf failed, the budget or the time ran out.
+        Failed = "failed",
+        /// Final: someone ended it.
+        Cancelled = "cancelled",
+    }
+}
+
+impl RunStatus {
+    /// Whether only a retry can change it.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+named! {
+    /// What a node does.
+    NodeKind {
+        /// A send in a session of its own.
+        Agent = "agent",
+        /// Its children in order.
+        Sequence = "sequence",
+        /// Its children at once.
+        Parallel = "parallel",
+        /// One body over a list.
+        Foreach = "foreach",
+        /// One of its children.
+        Branch = "branch",
+        /// Its body until a condition holds.
+        Loop = "loop",
+        /// A durable pause.
+        Wait = "wait",
+        /// A person's decision.
+        Approval = "approval",
+        /// A tool call without a model.
+        Tool = "tool",
+        /// Another workflow in its own scope.
+        Workflow = "workflow",
+    }
+}
+
+named! {
+    /// Where a node stands.
+    NodeState {
+        /// It waits for nodes before it.
+        Blocked = "blocked",
+        /// It may start as soon as a gate or the budget lets it.
+        Ready = "ready",
+        /// Its send was accepted.
+        Queued = "queued",
+        /// A container with open children, or a leaf whose send a worker runs.
+        Running = "running",
+        /// It waits for a time, a person or something else outside.
+        Waiting = "waiting",
+        /// It succeeded.
+        Completed = "completed",
+        /// It did not.
+        Failed = "failed",
+        /// It was ended.
+        Cancelled = "cancelled",
+        /// Its condition did not hold.
+        Skipped = "skipped",
+    }
+}
+
+impl NodeState {
+    /// Whether only a retry or an amendment can change it.
+    pub const fn is_settled(self) -> bool {
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Skipped
+        )
+    }
+}
+
+/// What a run may use beyond its spec, fixed when it is created.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunOptions {
+    /// Tokens that all its sends together may use; the smaller of this and the spec's counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Leaves under way at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrency: Option<u32>,
+    /// Narrows every leaf's tools to those with these names: a run gets no more than who started
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+}
+
+/// A run as stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunRecord {
+    /// Its identity and owner.
+    pub key: RunKey,
+    /// The spec's name.
+    pub name: String,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// The spec in its canonical form: a run needs nothing else to go on.
+    pub spec: Value,
+    /// The version of the language it is written in.
+    pub dsl_version: i32,
+    /// The value of `input`.
+    pub input: Value,
+    /// What its creator decided.
+    pub options: RunOptions,
+    /// The session it belongs to: its leaves' sessions are children of that one.
+    pub session: Option<SessionId>,
+    /// The call that its end settles, where that session's send waits for it.
+    pub reports_to: Option<String>,
+    /// Steps below the root that its leaves' sessions have.
+    pub depth: i32,
+    /// Counts retries, from 1.
+    pub attempt: i32,
+    /// The output of the root node.
+    pub result: Option<Value>,
+    /// Why it did not succeed.
+    pub error: Option<Failure>,
+    /// The sum over its settled leaves, every attempt counted.
+    pub usage: Usage,
+    /// How many leaves there are, by what became of them.
+    pub counts: RunCounts,
+    /// When someone has to look at it though nothing ends: a pause, a retry, its own limit.
+    pub alarm_at: Option<Timestamp>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When a scheduler first advanced it.
+    pub started_at: Option<Timestamp>,
+    /// When it became final.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// Leaves of a run, by what became of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RunCounts {
+    /// Known so far: a fan-out counts once it is expanded.
+    pub leaves: u32,
+    /// Under way.
+    pub live: u32,
+    /// Succeeded.
+    pub completed: u32,
+    /// Failed, tolerated ones too.
+    pub failed: u32,
+    /// Ended by someone, or by a neighbour's failure.
+    pub cancelled: u32,
+    /// Skipped.
+    pub skipped: u32,
+}
+
+/// A node as stored. Nodes exist from when they are reached; an iteration is a node of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeRecord {
+    /// Its place in the tree, unique in the run: `/0:plan`, `/1:research[2]/r`.
+    pub path: String,
+    /// Counts the run's nodes in the order in which they were reached, from 1.
+    pub n: i64,
+    /// What it does.
+    pub kind: NodeKind,
+    /// The spec's name for it.
+    pub id: Option<String>,
+    /// Where it stands.
+    pub state: NodeState,
+    /// Its failure does not fail what is around it.
+    pub tolerated: bool,
+    /// Which attempt is under way or was the last, from 1.
+    pub attempt: i32,
+    /// The session of that attempt.
+    pub session: Option<SessionId>,
+    /// The send of that attempt.
+    pub send: Option<SendId>,
+    /// What was fixed when it was reached, and is never derived again: the items of a fan-out, the
+    /// chosen case, the rendered input.
+    pub frozen: Option<Value>,
+    /// What it said; of a leaf only, a container's is computed.
+    pub text: Option<String>,
+    /// The value it returned; of a leaf only.
+    pub payload: Option<Value>,
+    /// Why it did not succeed.
+    pub error: Option<Failure>,
+    /// The sum over its attempts.
+    pub usage: Usage,
+    /// Tokens that are set aside for it while it is under way.
+    pub reserved: u64,
+    /// When a pause or the wait before its next attempt is over, or its time is up.
+    pub due_at: Option<Timestamp>,
+    /// Its result was given by hand.
+    pub amended: bool,
+    /// The attempts before this one.
+    pub earlier: Vec<Attempt>,
+    /// When it was reached.
+    pub started_at: Timestamp,
+    /// When it settled.
+    pub settled_at: Option<Timestamp>,
+}
+
+/// An attempt of a leaf that another followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Attempt {
+    /// Its number, from 1.
+    pub attempt: i32,
+    /// Its session.
+    #[schema(value_type = Option<String>)]
+    pub session_id: Option<SessionId>,
+    /// Its send.
+    #[schema(value_type = Option<String>)]
+    pub send_id: Option<SendId>,
+    /// Why another followed.
+    pub error: Option<Failure>,
+}
+
+/// What happened to a run since it was last advanced.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunEvent {
+    /// It is looked at: the first time, after a crash, or because a time has come.
+    Looked,
+    /// A leaf's send is final.
+    LeafEnded {
+        /// The node.
+        path: String,
+        /// The attempt that ended.
+        attempt: i32,
+        /// How.
+        end: LeafEnd,
+    },
+    /// Someone wants something.
+    Asked(RunAsk),
+}
+
+/// How a leaf's send ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeafEnd {
+    /// The send.
+    pub send: SendId,
+    /// Its final status.
+    pub status: SendStatus,
+    /// Why.
+    pub stop_reason: StopReason,
+    /// The answer's text.
+    pub text: Option<String>,
+    /// The answer's value, where a schema was asked for.
+    pub value: Option<Value>,
+    /// What went wrong.
+    pub error: Option<Failure>,
+    /// What it cost, its children included.
+    pub usage: Usage,
+}
+
+/// What someone wants of a run; durable until an advance consumes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum RunAsk {
+    /// Ends it.
+    Cancel {
+        /// Why, for people.
+        reason: Option<String>,
+    },
+    /// Runs again what failed, was cancelled or was never reached; keeps what succeeded.
+    Retry {
+        /// A new limit of tokens.
+        max_tokens: Option<u64>,
+    },
+    /// Ends one node and what is below it.
+    CancelNode {
+        /// The node.
+        path: String,
+    },
+    /// Runs one settled node again, and what depends on it.
+    RetryNode {
+        /// The node.
+        path: String,
+    },
+    /// Gives a node's result by hand; what depends on it and is settled runs again.
+    AmendNode {
+        /// The node.
+        path: String,
+        /// What it says instead.
+        text: Option<String>,
+        /// The value it returns instead.
+        payload: Option<Value>,
+    },
+}
+
+/// A leaf to start: a new session with one send, in the transaction of the advance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeafStart {
+    /// The node.
+    pub path: String,
+    /// The attempt, from 1.
+    pub attempt: i32,
+    /// The agent of its session.
+    pub agent: AgentSpec,
+    /// The user's words.
+    pub input: Vec<ContentPart>,
+    /// Its decisions: schema, deadline, budget.
+    pub options: SendOptions,
+}
+
+/// What an advance writes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Advance {
+    /// Paths of nodes that are new or changed; the nodes themselves are the run's.
+    pub changed: Vec<String>,
+    /// Leaves to start. Their nodes are among the changed ones, without session and send yet: who
+    /// writes draws the ids and sets them.
+    pub start: Vec<LeafStart>,
+    /// Sends to end.
+    pub cancel: Vec<SendId>,
+    /// Asks that could not be met, by their place among the events, and why.
+    pub refused: Vec<(usize, Failure)>,
+}
