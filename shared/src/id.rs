@@ -126,6 +126,12 @@ impl fmt::Display for SessionKey {
     }
 }
 
+impl fmt::Display for RunKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tenant.0, self.run)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -77,4 +77,16 @@ pub const INVARIANTS: &[(&str, &str)] = &[
         "each stored assistant message has the usage row of its round",
     ),
     ("send.shape", "a send's fields fit its status"),
+    (
+        "run.leaf_one_send",
+        "each attempt of a run's leaf is one send",
+    ),
+    (
+        "run.final_is_quiet",
+        "a final run has no send that is under way",
+    ),
+    (
+        "run.steps_gap_free",
+        "a run's advances are numbered from 1 without gaps up to its step",
+    ),
 ];

@@ -11,6 +11,7 @@ use crate::id::{SendId, SessionId, SessionKey};
 use crate::message::ContentPart;
 use crate::time::Timestamp;
 use crate::usage::Usage;
+use crate::workflow::run::RunLeaf;
 
 /// Where a send stands.
 #[derive(
@@ -187,6 +188,8 @@ pub struct SendRecord {
     pub cancel_requested: bool,
     /// The parent's call that its end settles.
     pub reports_to: Option<String>,
+    /// The leaf of a run that it is.
+    pub run: Option<RunLeaf>,
     /// When it must have ended.
     pub deadline_at: Option<Timestamp>,
     /// When the sweep has to look at it: a delay, a retry or the deadline, whichever is first.

@@ -9,6 +9,7 @@
 mod calls;
 mod leases;
 mod reads;
+mod runs;
 mod sends;
 mod sessions;
 mod sweeps;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::{Code, Coded};
-use crate::id::{BootId, SendId, SessionKey, TenantId};
+use crate::id::{BootId, RunKey, SendId, SessionKey, TenantId};
 use crate::inbox::InboxItem;
 use crate::message::Message;
 use crate::send::SendRecord;
@@ -28,6 +29,7 @@ use crate::session::SessionRecord;
 use crate::step::Step;
 use crate::time::Timestamp;
 use crate::tool::CallRecord;
+use crate::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, DeliverItem, DeliverOutcome, Delivery, NewCall,
@@ -41,6 +43,10 @@ pub use leases::{
 pub use reads::{
     AuditOptions, Dump, DumpHot, DumpSession, ListSends, ListSessions, Page, QueueStats,
     ReadMessages, ScalingStats, ServerInfo, Violation,
+};
+pub use runs::{
+    AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun, EndedLeaf,
+    ListRuns, NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords,
 };
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, RefuseReason, Target,
@@ -304,6 +310,51 @@ pub trait Store: Send + Sync + fmt::Debug {
         at: Option<Timestamp>,
         items: Vec<ReleaseSession>,
     ) -> Result<Vec<bool>>;
+
+    // Runs --------------------------------------------------------------------------------------
+
+    /// Creates runs, each due at once. With an idempotency key a repeat creates nothing.
+    async fn create_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<NewRun>,
+    ) -> Result<Vec<CreateRunOutcome>>;
+
+    /// Asks something of runs, for their next advance. False where unknown.
+    async fn ask_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(RunKey, RunAsk)>,
+    ) -> Result<Vec<bool>>;
+
+    /// Takes runs with ended leaves, with asks, or whose time has come, unless another live boot
+    /// owns them; returns what is new of them, and of those that the boot owns already. The order is
+    /// not specified.
+    async fn claim_runs(&self, at: Option<Timestamp>, claim: ClaimRuns) -> Result<ClaimedRuns>;
+
+    /// Advances runs that `boot` owns: what was taken into account is noted, nodes are written,
+    /// leaves accepted, and who waits for a run's end hears of it. A run that is final has no owner.
+    async fn advance_runs(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AdvanceRun>,
+    ) -> Result<Vec<AdvanceOutcome>>;
+
+    /// Gives runs up that `boot` owns: others may take them at once.
+    async fn release_runs(&self, boot: BootId, runs: Vec<RunKey>) -> Result<()>;
+
+    /// Runs by id; `None` where unknown.
+    async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>>;
+
+    /// Runs, newest first.
+    async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>>;
+
+    /// A piece of a run's nodes, in order.
+    async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>>;
+
+    /// Advances of a run with numbers above `after`, in order, at most `limit`.
+    async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>>;
 
     // Sweeps ------------------------------------------------------------------------------------
 

@@ -225,6 +225,7 @@ impl World {
             input: vec![ContentPart::text(text)],
             options,
             reports_to: None,
+            run: None,
             idempotency: None,
             queued_max: 1000,
         };

@@ -60,6 +60,7 @@ pub(super) async fn create_in_session(
             input: body.input.0,
             options,
             reports_to: None,
+            run: None,
             idempotency,
             queued_max: app.config.queued_max,
         },
@@ -123,6 +124,7 @@ pub(super) fn build(
         input: body.input.0,
         options,
         reports_to: None,
+        run: None,
         idempotency,
         queued_max: app.config.queued_max,
     })

@@ -5,23 +5,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
-    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession,
-    ListSends, ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome,
-    PostResult, QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome,
-    Result, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
+    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
+    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
+    DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
+    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 /// Passes everything on, unless it is away.
 #[derive(Debug)]
@@ -89,6 +90,17 @@ pass_on! {
     complete_sends(at: At, items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
     park_sends(at: At, items: Vec<ParkSend>) -> Vec<ParkOutcome>;
     release_sessions(at: At, items: Vec<ReleaseSession>) -> Vec<bool>;
+    create_runs(at: At, items: Vec<NewRun>) -> Vec<CreateRunOutcome>;
+    ask_runs(at: At, items: Vec<(RunKey, RunAsk)>) -> Vec<bool>;
+    claim_runs(at: At, claim: ClaimRuns) -> ClaimedRuns;
+    advance_runs(
+        at: At, boot: BootId, items: Vec<AdvanceRun>
+    ) -> Vec<AdvanceOutcome>;
+    release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
+    get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
+    list_runs(query: ListRuns) -> Page<RunRecord>;
+    read_nodes(query: ReadNodes) -> Vec<NodeRecord>;
+    read_run_steps(key: RunKey, after: i64, limit: u32) -> Vec<RunStep>;
     sweep_ready(at: At, query: SweepReady) -> Swept;
     sweep_alarms(at: At, boot: BootId, limit: u32) -> AlarmSweep;
     sweep_retention(at: At, keep: Duration) -> u64;

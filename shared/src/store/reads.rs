@@ -138,6 +138,8 @@ pub struct Dump {
     pub boots: Vec<BootRecord>,
     /// The sessions, tombstones too.
     pub sessions: Vec<DumpSession>,
+    /// The runs.
+    pub runs: Vec<super::runs::DumpRun>,
 }
 
 /// One session and everything below it.

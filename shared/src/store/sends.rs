@@ -7,6 +7,7 @@ use crate::id::{BootId, SendId, SessionKey, TenantId};
 use crate::message::ContentPart;
 use crate::send::SendRecord;
 use crate::time::Timestamp;
+use crate::workflow::run::RunLeaf;
 
 /// Where a send goes.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +55,8 @@ pub struct AcceptSend {
     pub options: SendOptions,
     /// The parent's call that its end settles.
     pub reports_to: Option<String>,
+    /// The leaf of a run that it is.
+    pub run: Option<RunLeaf>,
     /// What makes a repeat harmless.
     pub idempotency: Option<IdempotencyKey>,
     /// Sends of one session that may wait at once; the same for all sends of a call.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::agent::{AgentSpec, SendOptions};
 use crate::error::Failure;
-use crate::id::{RunKey, SendId, SessionId};
+use crate::id::{RunId, RunKey, SendId, SessionId};
 use crate::message::ContentPart;
 use crate::send::{SendStatus, StopReason};
 use crate::time::Timestamp;
@@ -205,8 +205,19 @@ pub struct RunCounts {
     pub skipped: u32,
 }
 
+/// Which leaf of which run a send is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RunLeaf {
+    /// The run.
+    pub run: RunId,
+    /// The node.
+    pub path: String,
+    /// The attempt, from 1.
+    pub attempt: i32,
+}
+
 /// A node as stored. Nodes exist from when they are reached; an iteration is a node of its own.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// Its place in the tree, unique in the run: `/0:plan`, `/1:research[2]/r`.
     pub path: String,
@@ -336,6 +347,15 @@ pub enum RunAsk {
         /// The value it returns instead.
         payload: Option<Value>,
     },
+}
+
+impl RunAsk {
+    /// What a run is asked whose session is deleted.
+    pub fn session_deleted() -> Self {
+        Self::Cancel {
+            reason: Some("its session was deleted".to_owned()),
+        }
+    }
 }
 
 /// A leaf to start: a new session with one send, in the transaction of the advance.

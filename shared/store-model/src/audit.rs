@@ -1,6 +1,7 @@
 //! Every invariant as a plain loop over a dump.
 
 mod calls;
+mod runs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +36,7 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
         leases(&mut found, dump, now, options);
         usage(&mut found);
     }
+    runs::check(&mut findings, dump);
     let named = INVARIANTS.iter().filter_map(|(name, _)| {
         let mut rows = findings.remove(name)?;
         rows.truncate(options.rows_max as usize);

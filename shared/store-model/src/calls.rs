@@ -148,7 +148,7 @@ impl Session {
         }
         let for_calls = matches!(
             on,
-            Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent)
+            Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run)
         );
         let calls = self.round(send_id, round);
         if for_calls && calls.iter().all(|call| call.waits_on.is_none()) {

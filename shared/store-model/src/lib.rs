@@ -15,6 +15,7 @@ mod inbox;
 mod leases;
 mod posts;
 mod reads;
+mod runs;
 mod sends;
 mod sessions;
 mod sweeps;

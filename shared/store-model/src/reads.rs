@@ -51,7 +51,7 @@ pub(crate) fn sends(state: &State, query: &ListSends) -> Page<SendRecord> {
     page(found, query.limit)
 }
 
-fn page<T>(found: impl Iterator<Item = T>, limit: u32) -> Page<T> {
+pub(crate) fn page<T>(found: impl Iterator<Item = T>, limit: u32) -> Page<T> {
     let mut data: Vec<T> = found.take(limit as usize + 1).collect();
     let more = data.len() > limit as usize;
     data.truncate(limit as usize);

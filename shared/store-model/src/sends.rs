@@ -92,6 +92,7 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
         crashes: 0,
         cancel_requested: false,
         reports_to: item.reports_to,
+        run: item.run,
         deadline_at,
         alarm_at: [due, deadline_at].into_iter().flatten().min(),
         first_step: step,

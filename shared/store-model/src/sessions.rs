@@ -112,10 +112,12 @@ pub(crate) fn delete(
     session.hot.ready_since = None;
     session.hot.pending = 0;
     session.hot.signals = 0;
+    let last_step = session.hot.next_step - 1;
+    crate::runs::cancel_of(state, key);
     DeleteOutcome::Deleted {
         cancelled,
         owner,
-        last_step: session.hot.next_step - 1,
+        last_step,
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 use uuid::Uuid;
 
+use crate::runs::Run;
 use crate::session::Session;
 
 /// Everything that a database would hold.
@@ -21,6 +22,9 @@ pub(crate) struct State {
     pub(crate) homes: BTreeMap<(TenantId, SendId), SessionKey>,
     /// By tenant, route and key.
     pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
+    pub(crate) runs: BTreeMap<RunKey, Run>,
+    /// Asks of runs so far.
+    pub(crate) asks: i64,
 }
 
 /// A request that was served under an idempotency key.
@@ -99,6 +103,7 @@ impl State {
         Dump {
             boots: self.boots.values().cloned().collect(),
             sessions: self.sessions.values().map(Session::dump).collect(),
+            runs: self.runs.values().map(Run::dump).collect(),
         }
     }
 }

@@ -5,26 +5,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
-    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, IdempotencyKey, ImportSession, ListSends,
-    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
-    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
+    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
+    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
+    DeliverOutcome, Dump, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
+    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
     ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::CallRecord;
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 use crate::audit::audit;
 use crate::state::State;
-use crate::{boots, children, claim, inbox, leases, posts, reads, sends, sessions, sweeps};
+use crate::{boots, children, claim, inbox, leases, posts, reads, runs, sends, sessions, sweeps};
 
 /// The store port in memory. Its clock takes the place of the database's; what it holds is gone
 /// when it is dropped. No method ever fails.
@@ -65,7 +67,7 @@ impl Store for ModelStore {
     async fn check(&self) -> Result<ServerInfo> {
         Ok(ServerInfo {
             server: "model".to_owned(),
-            schema: 2,
+            schema: 5,
             now: self.clock.now(),
         })
     }
@@ -269,6 +271,77 @@ impl Store for ModelStore {
             .into_iter()
             .map(|item| leases::release(&mut state, item));
         Ok(outcomes.collect())
+    }
+
+    async fn create_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<NewRun>,
+    ) -> Result<Vec<CreateRunOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| runs::create(&mut state, now, &item));
+        Ok(outcomes.collect())
+    }
+
+    async fn ask_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(RunKey, RunAsk)>,
+    ) -> Result<Vec<bool>> {
+        let (mut state, _) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|(key, ask)| runs::ask(&mut state, key, ask));
+        Ok(outcomes.collect())
+    }
+
+    async fn claim_runs(&self, at: Option<Timestamp>, claim: ClaimRuns) -> Result<ClaimedRuns> {
+        let (mut state, now) = self.begin(at);
+        Ok(runs::claim(&mut state, now, claim))
+    }
+
+    async fn advance_runs(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AdvanceRun>,
+    ) -> Result<Vec<AdvanceOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| runs::advance(&mut state, now, boot, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> Result<()> {
+        let (mut state, _) = self.begin(None);
+        runs::release(&mut state, boot, &keys);
+        Ok(())
+    }
+
+    async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>> {
+        let (state, _) = self.begin(None);
+        let found = keys
+            .iter()
+            .map(|key| state.runs.get(key).map(|run| run.record.clone()));
+        Ok(found.collect())
+    }
+
+    async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(runs::list(&state, &query))
+    }
+
+    async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(runs::nodes(&state, &query))
+    }
+
+    async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
+        let (state, _) = self.begin(None);
+        Ok(runs::steps(&state, key, after, limit))
     }
 
     async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {

@@ -12,7 +12,7 @@ use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
+use crate::columns::{KeyColumns, LeafColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
 use crate::retry::{Fault, PgQuery, Pool, sql};
 use crate::rows::{Fields, priority_number};
@@ -26,14 +26,14 @@ pub(crate) async fn accept(
     drive(pool, &Accept { at, boot }, &items).await
 }
 
-struct Accept {
-    at: Option<Timestamp>,
-    boot: BootId,
+pub(crate) struct Accept {
+    pub(crate) at: Option<Timestamp>,
+    pub(crate) boot: BootId,
 }
 
 /// The sessions of the sends that share a statement.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     /// Those that it creates.
     created: BTreeSet<SessionKey>,
     /// Those with sends that may be repeats.
@@ -248,7 +248,11 @@ fn bind_new(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
         parents.push(new.and_then(|new| new.parent.as_ref()));
     }
     let query = query.bind(agents).bind(names).bind(data).bind(pools);
-    parents.bind(query.bind(reports))
+    let mut leaves = LeafColumns::default();
+    for item in items {
+        leaves.push(item.run.as_ref());
+    }
+    leaves.bind(parents.bind(query.bind(reports)))
 }
 
 /// Looks up what the idempotency keys of some items stand for.

@@ -34,6 +34,9 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("send.running_has_lease"),
     audit!("usage.matches_rounds"),
     audit!("send.shape"),
+    audit!("run.leaf_one_send"),
+    audit!("run.final_is_quiet"),
+    audit!("run.steps_gap_free"),
 ];
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.

@@ -98,7 +98,7 @@ async fn homes(
 
 impl Home {
     /// The columns `tenant, session_id, send_id, round`.
-    fn read(fields: &mut Fields<'_>) -> Result<Self> {
+    pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Self> {
         let key = fields.key()?;
         let round = RoundKey {
             tenant: key.tenant,

@@ -9,6 +9,7 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{IdempotencyKey, Parent, SendTotals, UsageRow};
+use mainspring_shared::workflow::run::RunLeaf;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -244,6 +245,27 @@ impl ParentColumns {
             .bind(self.calls)
             .bind(self.roots)
             .bind(self.depths)
+    }
+}
+
+/// Which leaves of runs sends are.
+#[derive(Debug, Default)]
+pub(crate) struct LeafColumns {
+    runs: Vec<Option<Uuid>>,
+    paths: Vec<Option<String>>,
+    attempts: Vec<Option<i32>>,
+}
+
+impl LeafColumns {
+    pub(crate) fn push(&mut self, leaf: Option<&RunLeaf>) {
+        self.runs.push(leaf.map(|leaf| leaf.run.0));
+        self.paths
+            .push(leaf.map(|leaf| text(&leaf.path).into_owned()));
+        self.attempts.push(leaf.map(|leaf| leaf.attempt));
+    }
+
+    pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
+        query.bind(self.runs).bind(self.paths).bind(self.attempts)
     }
 }
 

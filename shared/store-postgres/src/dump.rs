@@ -10,6 +10,7 @@ use sqlx::{Connection, PgConnection};
 use crate::ledger::Hot;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::Fields;
+use crate::runs;
 
 pub(crate) async fn dump(pool: &Pool) -> Result<Dump> {
     let mut attempts = Attempts::default();
@@ -72,10 +73,12 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         ));
         Ok(())
     })?;
+    let runs = runs::dump(&mut tx).await?;
     tx.commit().await?;
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
+        runs,
     })
 }
 

@@ -32,6 +32,7 @@ mod ledger;
 mod migrate;
 mod retry;
 mod rows;
+mod runs;
 
 pub use migrate::ddl;
 pub use settings::{SchemaPolicy, Settings};

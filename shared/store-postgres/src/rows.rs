@@ -3,13 +3,14 @@
 mod calls;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority};
-use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{BootRecord, Error, ReadySession, Result};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::run::RunLeaf;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
@@ -45,6 +46,11 @@ impl<'r> Fields<'r> {
         value.map_err(|error| self.corrupt(column, error.to_string()))
     }
 
+    /// Names the row for complaints.
+    pub(crate) fn name_row(&mut self, key: String) {
+        self.key = key;
+    }
+
     /// Passes columns over.
     fn skip(&mut self, columns: usize) {
         self.at += columns;
@@ -77,7 +83,10 @@ impl<'r> Fields<'r> {
         self.parse_json(column, text)
     }
 
-    fn maybe_json<T: DeserializeOwned>(&mut self, column: &'static str) -> Result<Option<T>> {
+    pub(crate) fn maybe_json<T: DeserializeOwned>(
+        &mut self,
+        column: &'static str,
+    ) -> Result<Option<T>> {
         let text: Option<&str> = self.take(column)?;
         text.map(|text| self.parse_json(column, text)).transpose()
     }
@@ -161,6 +170,7 @@ impl<'r> Fields<'r> {
             crashes: self.take("crashes")?,
             cancel_requested: self.take("cancel_requested")?,
             reports_to: self.take("reports_to")?,
+            run: self.maybe_leaf()?,
             deadline_at: self.maybe_time("deadline_at")?,
             alarm_at: self.maybe_time("alarm_at")?,
             first_step: self.take("first_step")?,
@@ -168,6 +178,19 @@ impl<'r> Fields<'r> {
             started_at: self.maybe_time("started_at")?,
             finished_at: self.maybe_time("finished_at")?,
         })
+    }
+
+    /// The leaf that a send is.
+    fn maybe_leaf(&mut self) -> Result<Option<RunLeaf>> {
+        let run: Option<Uuid> = self.take("run_id")?;
+        let path: Option<String> = self.take("run_path")?;
+        let attempt: Option<i32> = self.take("run_attempt")?;
+        let leaf = run.zip(path).zip(attempt);
+        Ok(leaf.map(|((run, path), attempt)| RunLeaf {
+            run: RunId(run),
+            path,
+            attempt,
+        }))
     }
 
     /// An agent, where the row has one.
@@ -290,7 +313,7 @@ impl<'r> Fields<'r> {
 }
 
 /// Columns of a send, from `tenant` to `finished_at`.
-const SEND_COLUMNS: usize = 25;
+const SEND_COLUMNS: usize = 28;
 
 fn role(text: &str) -> Option<Role> {
     let mut roles = [Role::User, Role::Assistant, Role::Tool].into_iter();

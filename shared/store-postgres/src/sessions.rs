@@ -20,6 +20,7 @@ use crate::group::{Group, drive};
 use crate::ledger::{Active, Ledger};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
+use crate::runs;
 
 pub(crate) async fn create(
     pool: &Pool,
@@ -286,7 +287,9 @@ async fn delete_once(
     let cancelled = ledger.read_open_sends(&mut tx).await?;
     end_all(&mut ledger, key, &cancelled);
     let last_step = ledger.hot.get(&key).map_or(0, |hot| hot.next_step - 1);
+    let now = ledger.now;
     ledger.write(&mut tx).await?;
+    runs::cancel_of(&mut tx, now, key).await?;
     sql!("sessions/erase")
         .bind(key.tenant.0)
         .bind(key.session.0)

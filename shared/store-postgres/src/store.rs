@@ -4,28 +4,30 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
-    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, IdempotencyKey, ImportSession, ListSends,
-    ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
-    QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome, Result,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
+    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
+    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
+    DeliverOutcome, Dump, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
+    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
     ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 use crate::claim::Doubtful;
 use crate::settings::{Pools, Settings, pools};
 use crate::{
     accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, migrate, park,
-    reads, report, rounds, sessions, sweep,
+    reads, report, rounds, runs, sessions, sweep,
 };
 
 /// The store port on Postgres. Its futures are to be polled to completion: one that is dropped may
@@ -229,6 +231,55 @@ impl Store for PostgresStore {
         items: Vec<ReleaseSession>,
     ) -> Result<Vec<bool>> {
         park::release(&self.pools.writers, items).await
+    }
+
+    async fn create_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<NewRun>,
+    ) -> Result<Vec<CreateRunOutcome>> {
+        runs::create(&self.pools.writers, at, &items).await
+    }
+
+    async fn ask_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(RunKey, RunAsk)>,
+    ) -> Result<Vec<bool>> {
+        runs::ask(&self.pools.writers, at, &items).await
+    }
+
+    async fn claim_runs(&self, at: Option<Timestamp>, claim: ClaimRuns) -> Result<ClaimedRuns> {
+        runs::claim(&self.pools.claimers, at, claim).await
+    }
+
+    async fn advance_runs(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AdvanceRun>,
+    ) -> Result<Vec<AdvanceOutcome>> {
+        runs::advance(&self.pools.writers, at, boot, &items).await
+    }
+
+    async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> Result<()> {
+        runs::release(&self.pools.writers, boot, &keys).await
+    }
+
+    async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>> {
+        runs::get(&self.pools.claimers, &keys).await
+    }
+
+    async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>> {
+        runs::list(&self.pools.readers, &query).await
+    }
+
+    async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>> {
+        runs::nodes(&self.pools.claimers, &query).await
+    }
+
+    async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
+        runs::steps(&self.pools.claimers, key, after, limit).await
     }
 
     async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {

@@ -137,6 +137,9 @@ async fn insert(tx: &mut Tx, boot: BootId, session: Session, item: AcceptSend) -
         .bind(hot.ready_since.map(|at| at.0))
         .bind(priority_number(hot.priority))
         .bind(item.reports_to)
+        .bind(item.run.as_ref().map(|leaf| leaf.run.0))
+        .bind(item.run.as_ref().map(|leaf| leaf.path.clone()))
+        .bind(item.run.as_ref().map(|leaf| leaf.attempt))
         .execute(tx.conn())
         .await?;
     Ok(Accepted {

@@ -36,6 +36,9 @@ queries![
     "send.running_has_lease",
     "usage.matches_rounds",
     "send.shape",
+    "run.leaf_one_send",
+    "run.final_is_quiet",
+    "run.steps_gap_free",
 ];
 
 /// How long the end of a child may go unreported: the sweep that catches up is far quicker.

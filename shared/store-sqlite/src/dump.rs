@@ -10,6 +10,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::fault::Result;
 use crate::hot::{self, Hot};
 use crate::rows::{self, Cells};
+use crate::runs;
 
 /// Reads everything. The caller gives a connection that stands on one snapshot.
 pub(crate) async fn all(conn: &mut SqliteConnection) -> Result<Dump> {
@@ -44,9 +45,11 @@ pub(crate) async fn all(conn: &mut SqliteConnection) -> Result<Dump> {
         let (key, usage) = usage(&row)?;
         put(&mut sessions, key, |session| session.usage.push(usage));
     }
+    let runs = runs::dump(conn).await?;
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
+        runs,
     })
 }
 

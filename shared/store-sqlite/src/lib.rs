@@ -30,6 +30,7 @@ mod hot;
 mod lock;
 mod migrate;
 mod rows;
+mod runs;
 mod writer;
 
 pub use migrate::{MigratePolicy, ddl};

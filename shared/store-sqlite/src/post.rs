@@ -87,7 +87,7 @@ pub(crate) async fn answered(tx: &mut Tx, hot: &mut Hot, call: &CallRecord) -> R
     }
     let waits_for_calls = matches!(
         send.waiting_on,
-        Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent)
+        Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run)
     );
     if waits_for_calls && !calls::any_waits(tx, hot.key, send.id, call.round).await? {
         told.ring = Some(wake(tx, hot, &send).await?);

@@ -2,7 +2,7 @@
 //! and the readers here follow it.
 
 use mainspring_shared::agent::OnBusy;
-use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, LeaseToken, RunId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
@@ -10,6 +10,7 @@ use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{self, BootRecord, Parent};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord, Repeat};
+use mainspring_shared::workflow::run::RunLeaf;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
@@ -141,11 +142,24 @@ impl<'r> Cells<'r> {
 
 /// `tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
 /// agent_version, output_text, output, error, usage, rounds, attempts, crashes, cancel_requested,
-/// reports_to, deadline_at, alarm_at, first_step, created_at, started_at, finished_at`
+/// reports_to, run_id, run_path, run_attempt, deadline_at, alarm_at, first_step, created_at, started_at, finished_at`
 pub(crate) fn send(cells: &mut Cells<'_>) -> Result<SendRecord> {
     let key = cells.key()?;
     let id = cells.send_id()?;
     send_fields(cells, key, id).map_err(|fault| fault.of_row(|| id.to_string()))
+}
+
+/// `run_id, run_path, run_attempt`
+fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
+    let run: Option<Uuid> = cells.get("run_id")?;
+    let path: Option<String> = cells.get("run_path")?;
+    let attempt: Option<i32> = cells.get("run_attempt")?;
+    let leaf = run.zip(path).zip(attempt);
+    Ok(leaf.map(|((run, path), attempt)| RunLeaf {
+        run: RunId(run),
+        path,
+        attempt,
+    }))
 }
 
 fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<SendRecord> {
@@ -168,6 +182,7 @@ fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<Sen
         crashes: cells.get("crashes")?,
         cancel_requested: cells.get("cancel_requested")?,
         reports_to: cells.get("reports_to")?,
+        run: leaf(cells)?,
         deadline_at: cells.time_opt("deadline_at")?,
         alarm_at: cells.time_opt("alarm_at")?,
         first_step: cells.get("first_step")?,

@@ -14,6 +14,7 @@ use crate::fault::Result;
 use crate::hot;
 use crate::reads;
 use crate::rows::json;
+use crate::runs;
 use crate::writer::Tx;
 
 /// Creates sessions one after the other.
@@ -124,6 +125,7 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
         .bind(key.session.0)
         .execute(tx.conn())
         .await?;
+    runs::cancel_of(tx, key).await?;
     Ok(DeleteOutcome::Deleted {
         cancelled,
         owner,

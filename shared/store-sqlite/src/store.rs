@@ -4,23 +4,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
-    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession,
-    ListSends, ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome,
-    PostResult, QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome,
-    Result, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
+    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
+    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
+    DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
+    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
 
 use crate::fault::{self, Fault};
@@ -29,7 +30,7 @@ use crate::options::SqliteOptions;
 use crate::writer::{Commit, Tx, Writer, clock};
 use crate::{
     accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, inbox, migrate,
-    park, post, reads, report, rounds, sessions, sweep,
+    park, post, reads, report, rounds, runs, sessions, sweep,
 };
 
 /// The store port on one SQLite file. The data directory is held until the store is dropped and
@@ -296,6 +297,62 @@ impl Store for SqliteStore {
         items: Vec<ReleaseSession>,
     ) -> Result<Vec<bool>> {
         self.write(at, |tx| Box::pin(park::release(tx, items)))
+            .await
+    }
+
+    async fn create_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<NewRun>,
+    ) -> Result<Vec<CreateRunOutcome>> {
+        self.write(at, |tx| Box::pin(runs::create(tx, items))).await
+    }
+
+    async fn ask_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(RunKey, RunAsk)>,
+    ) -> Result<Vec<bool>> {
+        self.write(at, |tx| Box::pin(runs::ask(tx, items))).await
+    }
+
+    async fn claim_runs(&self, at: Option<Timestamp>, claim: ClaimRuns) -> Result<ClaimedRuns> {
+        self.writer
+            .run(Commit::Relaxed, at, move |tx| {
+                Box::pin(runs::claim(tx, claim))
+            })
+            .await
+    }
+
+    async fn advance_runs(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AdvanceRun>,
+    ) -> Result<Vec<AdvanceOutcome>> {
+        self.write(at, move |tx| Box::pin(runs::advance(tx, boot, items)))
+            .await
+    }
+
+    async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> Result<()> {
+        self.write(None, move |tx| Box::pin(runs::release(tx, boot, keys)))
+            .await
+    }
+
+    async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>> {
+        self.read(|conn| Box::pin(runs::get(conn, keys))).await
+    }
+
+    async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>> {
+        self.read(|conn| Box::pin(runs::list(conn, query))).await
+    }
+
+    async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>> {
+        self.read(|conn| Box::pin(runs::nodes(conn, query))).await
+    }
+
+    async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
+        self.read(move |conn| Box::pin(runs::steps(conn, key, after, limit)))
             .await
     }
 

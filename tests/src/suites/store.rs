@@ -29,6 +29,7 @@ pub mod posts;
 pub mod reads;
 pub mod ready;
 pub mod rounds;
+pub mod runs;
 pub mod sessions;
 pub mod window;
 
@@ -55,6 +56,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("reads", include_str!("store/reads.rs")),
     ("ready", include_str!("store/ready.rs")),
     ("rounds", include_str!("store/rounds.rs")),
+    ("runs", include_str!("store/runs.rs")),
     ("sessions", include_str!("store/sessions.rs")),
     ("window", include_str!("store/window.rs")),
 ];

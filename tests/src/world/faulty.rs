@@ -5,23 +5,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AlarmSweep, AppendOutcome, AppendRound, AuditOptions, BootRecord,
-    CancelOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, CreateOutcome,
-    DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession,
-    ListSends, ListSessions, NewBoot, NewSession, Page, ParkOutcome, ParkSend, PostOutcome,
-    PostResult, QueueStats, ReadInbox, ReadMessages, ReleaseSession, Renewal, ReportOutcome,
-    Result, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
+    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
+    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
+    DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
+    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 use tokio::sync::watch;
 
 /// What goes wrong at the chosen write.
@@ -194,6 +195,17 @@ forward! {
     write complete_sends(at: Option<Timestamp>, items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
     write park_sends(at: Option<Timestamp>, items: Vec<ParkSend>) -> Vec<ParkOutcome>;
     write release_sessions(at: Option<Timestamp>, items: Vec<ReleaseSession>) -> Vec<bool>;
+    write create_runs(at: Option<Timestamp>, items: Vec<NewRun>) -> Vec<CreateRunOutcome>;
+    write ask_runs(at: Option<Timestamp>, items: Vec<(RunKey, RunAsk)>) -> Vec<bool>;
+    read claim_runs(at: Option<Timestamp>, claim: ClaimRuns) -> ClaimedRuns;
+    write advance_runs(
+        at: Option<Timestamp>, boot: BootId, items: Vec<AdvanceRun>
+    ) -> Vec<AdvanceOutcome>;
+    read release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
+    read get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
+    read list_runs(query: ListRuns) -> Page<RunRecord>;
+    read read_nodes(query: ReadNodes) -> Vec<NodeRecord>;
+    read read_run_steps(key: RunKey, after: i64, limit: u32) -> Vec<RunStep>;
     read sweep_ready(at: Option<Timestamp>, query: SweepReady) -> Swept;
     write sweep_alarms(at: Option<Timestamp>, boot: BootId, limit: u32) -> AlarmSweep;
     write sweep_retention(at: Option<Timestamp>, keep: Duration) -> u64;

@@ -136,6 +136,7 @@ pub(super) fn child(
         input: vec![ContentPart::text(task.words)],
         options,
         reports_to: Some(call.call_id.clone()),
+        run: None,
         idempotency: Some(IdempotencyKey {
             tenant: key.tenant,
             route: "spawn".to_owned(),

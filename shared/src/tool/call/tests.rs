@@ -33,6 +33,7 @@ fn ended(status: SendStatus, stop_reason: StopReason) -> SendRecord {
         crashes: 0,
         cancel_requested: false,
         reports_to: Some("call_1".to_owned()),
+        run: None,
         deadline_at: None,
         alarm_at: None,
         first_step: 1,

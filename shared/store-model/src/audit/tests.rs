@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, SendOptions};
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::id::{LeaseToken, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{LeaseToken, RunId, RunKey, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, NewMessage, ToolCall};
@@ -14,6 +14,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::{CallResult, Repeat};
 use mainspring_shared::usage::Usage;
+use mainspring_shared::workflow::run::{RunLeaf, RunStatus};
 use serde_json::Map;
 use uuid::Uuid;
 
@@ -83,6 +84,7 @@ fn sending(n: u128, target: Target) -> AcceptSend {
         input: vec![ContentPart::text("hello")],
         options: SendOptions::default(),
         reports_to: None,
+        run: None,
         idempotency: None,
         queued_max: 10,
     }
@@ -148,6 +150,7 @@ fn healthy() -> Dump {
     };
     let child = AcceptSend {
         reports_to: Some("c1".to_owned()),
+        run: None,
         ..sending(4, creating(CHILD, Some(parent)))
     };
     sends::accept(&mut state, NOW, BOOT, child);
@@ -520,4 +523,66 @@ fn no_more_rows_are_shown_than_asked_for() {
     let violations = audit(&dump, NOW, options);
     assert_eq!(violations.len(), 1);
     assert_eq!(violations[0].rows.len(), 1);
+}
+
+fn run_of(dump: &mut Dump) -> &mut mainspring_shared::store::DumpRun {
+    let new = mainspring_shared::store::NewRun {
+        key: RunKey {
+            tenant: KEY.tenant,
+            run: RunId(Uuid::from_u128(1)),
+        },
+        name: "r".to_owned(),
+        spec: Value::Null,
+        dsl_version: 1,
+        input: Value::Null,
+        options: mainspring_shared::workflow::run::RunOptions::default(),
+        session: None,
+        reports_to: None,
+        depth: 1,
+        idempotency: None,
+    };
+    dump.runs.push(mainspring_shared::store::DumpRun {
+        run: new.record(NOW),
+        owner: None,
+        step: 0,
+        nodes: Vec::new(),
+        asks: Vec::new(),
+        steps: Vec::new(),
+    });
+    &mut dump.runs[0]
+}
+
+fn leaf() -> RunLeaf {
+    RunLeaf {
+        run: RunId(Uuid::from_u128(1)),
+        path: "/0".to_owned(),
+        attempt: 1,
+    }
+}
+
+#[test]
+fn an_attempt_of_a_leaf_with_two_sends_is_found() {
+    let names = found(|dump| {
+        for send in &mut dump.sessions[0].sends[..2] {
+            send.run = Some(leaf());
+        }
+    });
+    assert_eq!(names, ["run.leaf_one_send"]);
+}
+
+#[test]
+fn a_final_run_with_a_live_leaf_is_found() {
+    let names = found(|dump| {
+        run_of(dump).run.status = RunStatus::Completed;
+        let mut sends = dump.sessions[0].sends.iter_mut();
+        let live = sends.find(|send| send.status == SendStatus::Running);
+        live.expect("one runs").run = Some(leaf());
+    });
+    assert_eq!(names, ["run.final_is_quiet"]);
+}
+
+#[test]
+fn a_missing_advance_is_found() {
+    let names = found(|dump| run_of(dump).step = 1);
+    assert_eq!(names, ["run.steps_gap_free"]);
 }

@@ -12,16 +12,17 @@ item AS MATERIALIZED (
         i.tenant, i.session_id, i.send_id, i.input, i.options, i.queued_max, i.priority, i.delay_ms,
         i.deadline_ms, i.reject, i.key_tenant, i.route, i.key, i.body_hash, i.agent, i.agent_name,
         i.metadata, i.pool, i.reports_to, i.parent_session, i.parent_call, i.root_session, i.depth,
-        i.ord
+        i.run_id, i.run_path, i.run_attempt, i.ord
     FROM unnest(
         $3::integer[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::bigint[], $9::smallint[],
         $10::bigint[], $11::bigint[], $12::boolean[], $13::integer[], $14::text[], $15::text[],
         $16::bytea[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::uuid[],
-        $23::text[], $24::uuid[], $25::integer[]
+        $23::text[], $24::uuid[], $25::integer[], $26::uuid[], $27::text[], $28::integer[]
     ) WITH ORDINALITY AS i (
         tenant, session_id, send_id, input, options, queued_max, priority, delay_ms,
         deadline_ms, reject, key_tenant, route, key, body_hash, agent, agent_name,
-        metadata, pool, reports_to, parent_session, parent_call, root_session, depth, ord
+        metadata, pool, reports_to, parent_session, parent_call, root_session, depth, run_id,
+        run_path, run_attempt, ord
     )
 ),
 hot AS MATERIALIZED (
@@ -37,7 +38,8 @@ judged AS (
     SELECT
         i.tenant, i.session_id, i.send_id, i.input, i.options, i.queued_max, i.priority, i.delay_ms,
         i.deadline_ms, i.key_tenant, i.route, i.key, i.body_hash, i.agent, i.agent_name,
-        i.metadata, i.reports_to, i.parent_session, i.parent_call, i.root_session, i.depth, i.ord,
+        i.metadata, i.reports_to, i.parent_session, i.parent_call, i.root_session, i.depth,
+        i.run_id, i.run_path, i.run_attempt, i.ord,
         coalesce(h.pool, i.pool) AS pool,
         coalesce(h.next_position, 1) AS next_position,
         coalesce(h.next_step, 1) AS next_step,
@@ -67,7 +69,8 @@ sized AS MATERIALIZED (
     SELECT
         j.tenant, j.session_id, j.send_id, j.input, j.options, j.priority, j.delay_ms,
         j.deadline_ms, j.key_tenant, j.route, j.key, j.body_hash, j.agent, j.agent_name,
-        j.metadata, j.reports_to, j.parent_session, j.parent_call, j.root_session, j.depth, j.ord,
+        j.metadata, j.reports_to, j.parent_session, j.parent_call, j.root_session, j.depth,
+        j.run_id, j.run_path, j.run_attempt, j.ord,
         j.pool, j.next_position, j.next_step, j.rests,
         CASE
             WHEN j.refusal = 0 AND j.agent IS NULL AND j.queued_max <= j.pending
@@ -92,7 +95,8 @@ stored AS MATERIALIZED (
     SELECT
         z.tenant, z.session_id, z.send_id, z.input, z.options, z.priority, z.deadline_ms,
         z.delay_ms, z.agent, z.agent_name, z.metadata, z.reports_to, z.parent_session,
-        z.parent_call, z.root_session, z.depth, z.ord, z.pool, z.rests, c.now,
+        z.parent_call, z.root_session, z.depth, z.run_id, z.run_path, z.run_attempt, z.ord, z.pool,
+        z.rests, c.now,
         z.delay_ms IS NULL AS placed,
         z.next_step + row_number() OVER s - 1 AS n,
         z.next_position - 1 + count(*) FILTER (WHERE z.delay_ms IS NULL) OVER s AS position,
@@ -148,12 +152,12 @@ raised AS (
 ),
 new_send AS (
     INSERT INTO sends (
-        tenant, send_id, session_id, position, status, input, options, reports_to, deadline_at,
-        alarm_at, first_step, created_at
+        tenant, send_id, session_id, position, status, input, options, reports_to, run_id, run_path,
+        run_attempt, deadline_at, alarm_at, first_step, created_at
     )
     SELECT
         s.tenant, s.send_id, s.session_id, CASE WHEN s.placed THEN s.position END, 'queued',
-        s.input, s.options, s.reports_to, s.now + s.deadline_ms,
+        s.input, s.options, s.reports_to, s.run_id, s.run_path, s.run_attempt, s.now + s.deadline_ms,
         least(s.now + s.delay_ms, s.now + s.deadline_ms), s.n, s.now
     FROM stored s
 ),

@@ -119,7 +119,7 @@ impl Ledger {
         }
         let for_calls = matches!(
             on,
-            Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent)
+            Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run)
         );
         let mut calls = self.rounds.get(&round).into_iter().flatten();
         if for_calls && calls.all(|call| call.waits_on.is_none()) {

@@ -88,6 +88,10 @@ const ITEM_UNSAID: &str = "INSERT INTO inbox
     SELECT tenant, session_id, 'i', 9, 'message', 'steer', '[]', 'delivered', next_seq, 0, 0
     FROM session_hot WHERE next_seq > 1";
 
+const FINAL_RUN: &str = "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input,
+        options, depth, attempt, usage, counts, created_at, finished_at)
+    VALUES (1, gen_random_uuid(), 'r', 'completed', '{}', 1, '0', '{}', 1, 1, '{}', '{}', 0, 1)";
+
 /// What each invariant has to report, and what is planted for it.
 const PLANTED: &[(&str, &[&str])] = &[
     ("send.one_final_step", &[FINAL_AGAIN]),
@@ -158,6 +162,27 @@ const PLANTED: &[(&str, &[&str])] = &[
     (
         "send.shape",
         &["UPDATE sends SET agent_version = NULL WHERE status = 'running'"],
+    ),
+    (
+        "run.leaf_one_send",
+        &[
+            "UPDATE sends SET run_id = gen_random_uuid(), run_path = '/0', run_attempt = 1
+            WHERE send_id = (SELECT min(send_id::text)::uuid FROM sends)",
+            "UPDATE sends SET run_path = '/0', run_attempt = 1,
+            run_id = (SELECT run_id FROM sends WHERE run_id IS NOT NULL)",
+        ],
+    ),
+    (
+        "run.final_is_quiet",
+        &[
+            FINAL_RUN,
+            "UPDATE sends SET run_path = '/0', run_attempt = 1,
+            run_id = (SELECT run_id FROM runs) WHERE status = 'running'",
+        ],
+    ),
+    (
+        "run.steps_gap_free",
+        &[FINAL_RUN, "UPDATE runs SET step = 1"],
     ),
 ];
 

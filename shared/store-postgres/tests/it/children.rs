@@ -26,6 +26,7 @@ async fn child(world: &World, at: i64, parent: SessionKey, call_id: &str) -> (Se
     let key = session.key;
     let item = AcceptSend {
         reports_to: Some(call_id.to_owned()),
+        run: None,
         ..to_target(Target::New(Box::new(session)))
     };
     let (send, _) = world.send(at, item).await;

@@ -245,6 +245,7 @@ async fn the_end_of_a_child_rings_although_the_answer_was_lost() {
             .await;
         let child = AcceptSend {
             reports_to: Some(ids(&parent, 1).remove(0)),
+            run: None,
             ..to(world.session().await)
         };
         let (send, _) = world.send(5, child).await;

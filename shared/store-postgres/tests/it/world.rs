@@ -232,6 +232,7 @@ pub(crate) fn to_target(target: Target) -> AcceptSend {
         input: vec![ContentPart::text("hello")],
         options: SendOptions::default(),
         reports_to: None,
+        run: None,
         idempotency: None,
         queued_max: 100,
     }

@@ -92,6 +92,20 @@ const PLANTS: &[(&str, &str)] = &[
     ("send.shape", "UPDATE sends SET stop_reason = NULL WHERE status = 'completed'"),
     ("send.shape", "UPDATE sends SET error = '{}' WHERE status = 'completed'"),
     ("send.shape", "UPDATE sends SET alarm_at = 1 WHERE status = 'completed'"),
+    ("run.leaf_one_send", "UPDATE sends SET run_id = x'01', run_path = '/0', run_attempt = 1"),
+    (
+        "run.final_is_quiet",
+        "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
+                           attempt, usage, counts, created_at, finished_at)
+         VALUES (1, x'01', 'r', 'completed', '{}', 1, '0', '{}', 1, 1, '{}', '{}', 0, 1);
+         UPDATE sends SET run_id = x'01', run_path = '/0', run_attempt = 1 WHERE status = 'running'",
+    ),
+    (
+        "run.steps_gap_free",
+        "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
+                           attempt, usage, counts, created_at, step)
+         VALUES (1, x'01', 'r', 'running', '{}', 1, '0', '{}', 1, 1, '{}', '{}', 0, 1)",
+    ),
 ];
 
 /// A session with a completed send of two rounds, one of them with a call that a child answered
@@ -113,6 +127,7 @@ async fn healthy() -> Opened {
     append(store, 20, calling(&claimed, vec![CallBegin::Started])).await;
     let child = AcceptSend {
         reports_to: Some(call_id(send(1), 0, 0)),
+        run: None,
         ..opening(4, 2)
     };
     accept(store, 21, child).await;

@@ -32,6 +32,7 @@ fn child(n: u128, place: usize) -> AcceptSend {
     AcceptSend {
         target: Target::New(Box::new(new)),
         reports_to: Some(call_id(send(1), 0, place)),
+        run: None,
         ..sending(n, n)
     }
 }

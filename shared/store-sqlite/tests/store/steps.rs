@@ -86,6 +86,7 @@ pub(crate) fn sending(n: u128, session: u128) -> AcceptSend {
         input: vec![ContentPart::text(format!("words of {n}"))],
         options: SendOptions::default(),
         reports_to: None,
+        run: None,
         idempotency: None,
         queued_max: 100,
     }

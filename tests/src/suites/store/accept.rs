@@ -64,6 +64,7 @@ pub async fn an_accepted_send_is_stored_as_queued(store: &dyn Store) {
         crashes: 0,
         cancel_requested: false,
         reports_to: None,
+        run: None,
         deadline_at: at(500),
         alarm_at: at(500),
         first_step: 1,

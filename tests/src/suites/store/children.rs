@@ -254,6 +254,7 @@ pub async fn a_second_end_for_a_call_reaches_the_inbox(store: &dyn Store) {
     answers_at(store, 30, 2, &id).await;
     let more = AcceptSend {
         reports_to: Some(id.clone()),
+        run: None,
         ..sending(3, 2)
     };
     accept(store, 31, more).await;

@@ -264,6 +264,25 @@ macro_rules! store_cases {
                 a_round_tells_of_queued_sends_and_signals,
                 messages_carry_the_epoch_of_their_grant,
             }
+            runs {
+                a_created_run_reads_back_and_is_due_at_once,
+                a_repeated_creation_creates_nothing,
+                every_end_of_a_leaf_is_news_until_it_is_noted,
+                a_stale_advance_changes_nothing,
+                one_lost_advance_leaves_its_neighbours_alone,
+                a_run_is_taken_from_a_dead_process_only,
+                a_run_that_is_given_up_can_be_taken,
+                asks_are_news_until_they_are_noted,
+                nodes_are_written_over_and_read_in_pieces,
+                an_alarm_makes_a_run_due,
+                a_final_run_has_no_owner_and_keeps_its_result,
+                the_end_of_a_run_is_the_result_of_the_call_that_waits,
+                a_busy_session_finds_the_end_of_a_run_in_its_inbox,
+                a_session_at_rest_is_woken_by_the_end_of_a_run,
+                the_runs_of_a_deleted_session_are_asked_to_end,
+                runs_are_listed_newest_first,
+                an_unowned_boot_is_nobody,
+            }
             sessions {
                 a_created_session_reads_back,
                 an_unknown_session_is_none,

@@ -102,6 +102,7 @@ pub fn sending(n: u128, session: u128) -> AcceptSend {
         input: words(n),
         options: SendOptions::default(),
         reports_to: None,
+        run: None,
         idempotency: None,
         queued_max: 100,
     }

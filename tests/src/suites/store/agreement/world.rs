@@ -300,6 +300,7 @@ impl<'a> World<'a> {
                 ..SendOptions::default()
             },
             reports_to,
+            run: None,
             idempotency: offer.request.map(request),
             queued_max,
         }

@@ -133,6 +133,7 @@ pub fn child(n: u128, session: u128, parent: u128, call_id: &str) -> AcceptSend 
             ..new_session(session)
         })),
         reports_to: Some(call_id.to_owned()),
+        run: None,
         ..sending(n, session)
     }
 }

@@ -1,0 +1,266 @@
+//! Parameters of creating, advancing and reading runs.
+
+use serde_json::Value;
+
+use super::sends::{AcceptSend, IdempotencyKey};
+use super::sweeps::ReadySession;
+use crate::id::{BootId, RunId, RunKey, SendId, SessionId, SessionKey, TenantId};
+use crate::message::ContentPart;
+use crate::send::SendRecord;
+use crate::time::Timestamp;
+use crate::tool::CallResult;
+use crate::usage::Usage;
+use crate::workflow::run::{
+    LeafEnd, NodeRecord, RunAsk, RunCounts, RunOptions, RunRecord, RunStatus,
+};
+
+/// A run to create.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewRun {
+    /// Its id, made by the caller, and its owner.
+    pub key: RunKey,
+    /// The spec's name.
+    pub name: String,
+    /// The spec in its canonical form.
+    pub spec: Value,
+    /// The version of the language it is written in.
+    pub dsl_version: i32,
+    /// The value of `input`.
+    pub input: Value,
+    /// What its creator decided.
+    pub options: RunOptions,
+    /// The session it belongs to.
+    pub session: Option<SessionId>,
+    /// The call of that session that its end settles.
+    pub reports_to: Option<String>,
+    /// Steps below the root that its leaves' sessions have.
+    pub depth: i32,
+    /// What makes a repeat harmless.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+impl NewRun {
+    /// The run as it is right after its creation: due at once.
+    pub fn record(&self, now: Timestamp) -> RunRecord {
+        RunRecord {
+            key: self.key,
+            name: self.name.clone(),
+            status: RunStatus::Queued,
+            spec: self.spec.clone(),
+            dsl_version: self.dsl_version,
+            input: self.input.clone(),
+            options: self.options.clone(),
+            session: self.session,
+            reports_to: self.reports_to.clone(),
+            depth: self.depth,
+            attempt: 1,
+            result: None,
+            error: None,
+            usage: Usage::default(),
+            counts: RunCounts::default(),
+            alarm_at: Some(now),
+            created_at: now,
+            started_at: None,
+            finished_at: None,
+        }
+    }
+}
+
+/// What became of a run to create.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CreateRunOutcome {
+    /// It exists now.
+    Created(Box<RunRecord>),
+    /// The key was used for the same request: this run was created then.
+    Replayed(RunId),
+    /// The key was used for another request.
+    Mismatch,
+    /// The session that it is to belong to does not exist.
+    SessionNotFound,
+}
+
+/// A question for runs that have to be advanced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimRuns {
+    /// Who asks, and owns what is returned.
+    pub boot: BootId,
+    /// At most this many runs.
+    pub limit: u32,
+    /// At most this many ended leaves of all of them together.
+    pub ends_max: u32,
+}
+
+/// Runs that have to be advanced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClaimedRuns {
+    /// What is new of each.
+    pub runs: Vec<RunNews>,
+    /// The database's clock.
+    pub now: Timestamp,
+    /// When the next of all runs is due.
+    pub next_alarm: Option<Timestamp>,
+}
+
+/// What is new of a run since its last advance. Nothing, when its time has come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunNews {
+    /// The run.
+    pub key: RunKey,
+    /// Its advances so far.
+    pub step: i64,
+    /// Leaves that ended, oldest first.
+    pub ends: Vec<EndedLeaf>,
+    /// What is asked of it, by the numbers of the asks.
+    pub asks: Vec<(i64, RunAsk)>,
+}
+
+/// A leaf whose send is final.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndedLeaf {
+    /// The node.
+    pub path: String,
+    /// The attempt that ended.
+    pub attempt: i32,
+    /// How.
+    pub end: LeafEnd,
+}
+
+impl EndedLeaf {
+    /// What a final send tells the run that it is a leaf of; none of another send.
+    pub fn of(send: SendRecord) -> Option<Self> {
+        let leaf = send.run?;
+        let stop_reason = send.stop_reason?;
+        Some(Self {
+            path: leaf.path,
+            attempt: leaf.attempt,
+            end: LeafEnd {
+                send: send.id,
+                status: send.status,
+                stop_reason,
+                text: send.output_text,
+                value: send.output,
+                error: send.error,
+                usage: send.usage,
+            },
+        })
+    }
+}
+
+/// An advance of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdvanceRun {
+    /// The number of advances that it follows.
+    pub step: i64,
+    /// The run as it is then. What was fixed at its creation stays as it was.
+    pub run: RunRecord,
+    /// The nodes that are new or changed.
+    pub nodes: Vec<NodeRecord>,
+    /// Leaves to start, each in a new session.
+    pub start: Vec<AcceptSend>,
+    /// The ended leaves that it took into account.
+    pub ends: Vec<SendId>,
+    /// The asks that it took into account.
+    pub asks: Vec<i64>,
+    /// What changed, for readers of its events.
+    pub changes: Value,
+    /// Who hears of its end.
+    pub report: Option<RunReport>,
+    /// The owner keeps it no longer.
+    pub release: bool,
+}
+
+/// Who hears of the end of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunReport {
+    /// The session that the run belongs to.
+    pub session: SessionKey,
+    /// The call that waits for it, and its result.
+    pub call: Option<(String, CallResult)>,
+    /// What the session is told where no call waits.
+    pub words: Option<RunWords>,
+}
+
+/// Words for a session, which wake it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunWords {
+    /// The id of the inbox item, where the session is busy.
+    pub item_id: String,
+    /// The id of the send, where it is at rest.
+    pub send: SendId,
+    /// What is said.
+    pub content: Vec<ContentPart>,
+}
+
+/// What became of an advance.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AdvanceOutcome {
+    /// It is durable.
+    Advanced {
+        /// Its number.
+        step: i64,
+        /// Sessions to ring for.
+        rings: Vec<ReadySession>,
+        /// The session that was told of the end, and the boot that runs it.
+        told: Option<(SessionKey, BootId)>,
+    },
+    /// Someone else owns the run, or it was advanced meanwhile: nothing was stored.
+    Lost,
+}
+
+/// A question for runs, newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListRuns {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Only those with this status.
+    pub status: Option<RunStatus>,
+    /// Only those of this session.
+    pub session: Option<SessionId>,
+    /// Only those older than this one.
+    pub before: Option<RunId>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A question for a run's nodes, in the order in which they were reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadNodes {
+    /// The run.
+    pub key: RunKey,
+    /// Only nodes whose paths begin so.
+    pub prefix: Option<String>,
+    /// Only nodes behind this one.
+    pub after: i64,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// An advance as its readers see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunStep {
+    /// Its number.
+    pub n: i64,
+    /// When.
+    pub at: Timestamp,
+    /// Who wrote it.
+    pub boot: BootId,
+    /// What changed.
+    pub changes: Value,
+}
+
+/// One run and everything below it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DumpRun {
+    /// The run.
+    pub run: RunRecord,
+    /// Who keeps it.
+    pub owner: Option<BootId>,
+    /// Its advances so far.
+    pub step: i64,
+    /// Its nodes in order.
+    pub nodes: Vec<NodeRecord>,
+    /// What is asked of it.
+    pub asks: Vec<RunAsk>,
+    /// Its advances.
+    pub steps: Vec<RunStep>,
+}

@@ -1,0 +1,319 @@
+//! Runs: created, asked, claimed and advanced.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mainspring_shared::agent::{OnBusy, SendOptions};
+use mainspring_shared::id::{BootId, RunId, RunKey, SessionKey};
+use mainspring_shared::inbox::{Fate, ItemKind};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
+    CreateRunOutcome, DumpRun, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, ReadySession, RunNews,
+    RunReport, RunStep, RunWords, Target,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
+
+use crate::calls::settle;
+use crate::inbox::{NewItem, absorbing};
+use crate::reads::page;
+use crate::sends;
+use crate::state::{Seen, State};
+
+/// A run and everything below it.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) record: RunRecord,
+    owner: Option<BootId>,
+    step: i64,
+    /// By path.
+    nodes: BTreeMap<String, NodeRecord>,
+    asks: BTreeMap<i64, RunAsk>,
+    steps: BTreeMap<i64, RunStep>,
+}
+
+impl Run {
+    /// The run as a dump shows it.
+    pub(crate) fn dump(&self) -> DumpRun {
+        DumpRun {
+            run: self.record.clone(),
+            owner: self.owner,
+            step: self.step,
+            nodes: in_order(self.nodes.values()),
+            asks: self.asks.values().cloned().collect(),
+            steps: self.steps.values().cloned().collect(),
+        }
+    }
+}
+
+fn in_order<'a>(nodes: impl Iterator<Item = &'a NodeRecord>) -> Vec<NodeRecord> {
+    let mut nodes: Vec<NodeRecord> = nodes.cloned().collect();
+    nodes.sort_by_key(|node| node.n);
+    nodes
+}
+
+pub(crate) fn create(state: &mut State, now: Timestamp, new: &NewRun) -> CreateRunOutcome {
+    match state.seen(new.idempotency.as_ref()) {
+        Seen::Before(run) => return CreateRunOutcome::Replayed(RunId(run)),
+        Seen::Mismatch => return CreateRunOutcome::Mismatch,
+        Seen::Never => {}
+    }
+    if let Some(session) = new.session {
+        let tenant = new.key.tenant;
+        let session = state.sessions.get(&SessionKey { tenant, session });
+        if session.is_none_or(|session| session.hot.lifecycle == Lifecycle::Deleted) {
+            return CreateRunOutcome::SessionNotFound;
+        }
+    }
+    state.remember(new.idempotency.as_ref(), new.key.run.0, now);
+    let record = new.record(now);
+    let run = Run {
+        record: record.clone(),
+        owner: None,
+        step: 0,
+        nodes: BTreeMap::new(),
+        asks: BTreeMap::new(),
+        steps: BTreeMap::new(),
+    };
+    state.runs.insert(new.key, run);
+    CreateRunOutcome::Created(Box::new(record))
+}
+
+pub(crate) fn ask(state: &mut State, key: RunKey, ask: RunAsk) -> bool {
+    let Some(run) = state.runs.get_mut(&key) else {
+        return false;
+    };
+    state.asks += 1;
+    run.asks.insert(state.asks, ask);
+    true
+}
+
+/// Asks the runs of a session to end that is deleted.
+pub(crate) fn cancel_of(state: &mut State, key: SessionKey) {
+    let runs = state.runs.values().filter(|run| {
+        let record = &run.record;
+        record.key.tenant == key.tenant
+            && record.session == Some(key.session)
+            && !record.status.is_final()
+    });
+    let keys: Vec<RunKey> = runs.map(|run| run.record.key).collect();
+    for run in keys {
+        ask(state, run, RunAsk::session_deleted());
+    }
+}
+
+pub(crate) fn claim(state: &mut State, now: Timestamp, claim: ClaimRuns) -> ClaimedRuns {
+    let ended = ended(state);
+    let due = |run: &Run| run.record.alarm_at.is_some_and(|at| at <= now);
+    let claimable = state.runs.iter().filter(|(key, run)| {
+        let mine = run
+            .owner
+            .is_none_or(|owner| owner == claim.boot || !state.is_live(owner, now));
+        mine && (due(run) || !run.asks.is_empty() || ended.contains_key(key))
+    });
+    let keys: Vec<RunKey> = claimable
+        .map(|(key, _)| *key)
+        .take(claim.limit as usize)
+        .collect();
+    let mut left = claim.ends_max as usize;
+    let mut runs = Vec::with_capacity(keys.len());
+    for key in keys {
+        let Some(run) = state.runs.get_mut(&key) else {
+            continue;
+        };
+        run.owner = Some(claim.boot);
+        let ends = ended.get(&key).into_iter().flatten();
+        let ends: Vec<EndedLeaf> = ends
+            .take(left)
+            .filter_map(|send| EndedLeaf::of(send.clone()))
+            .collect();
+        left -= ends.len();
+        let asks = run.asks.iter().map(|(n, ask)| (*n, ask.clone()));
+        runs.push(RunNews {
+            key,
+            step: run.step,
+            ends,
+            asks: asks.collect(),
+        });
+    }
+    let alarms = state.runs.values().filter_map(|run| run.record.alarm_at);
+    ClaimedRuns {
+        runs,
+        now,
+        next_alarm: alarms.filter(|at| *at > now).min(),
+    }
+}
+
+/// The final leaves that no advance has noted, oldest first.
+fn ended(state: &State) -> BTreeMap<RunKey, Vec<SendRecord>> {
+    let mut ended: BTreeMap<RunKey, Vec<SendRecord>> = BTreeMap::new();
+    for session in state.sessions.values() {
+        for send in session.sends.values() {
+            if let Some(leaf) = &send.run
+                && send.status.is_final()
+                && !session.reported.contains(&send.id)
+            {
+                let key = RunKey {
+                    tenant: session.key.tenant,
+                    run: leaf.run,
+                };
+                ended.entry(key).or_default().push(send.clone());
+            }
+        }
+    }
+    for sends in ended.values_mut() {
+        sends.sort_by_key(|send| (send.finished_at, send.id));
+    }
+    ended
+}
+
+pub(crate) fn advance(
+    state: &mut State,
+    now: Timestamp,
+    boot: BootId,
+    item: AdvanceRun,
+) -> AdvanceOutcome {
+    let key = item.run.key;
+    let run = state.runs.get_mut(&key);
+    let Some(run) = run.filter(|run| run.owner == Some(boot) && run.step == item.step) else {
+        return AdvanceOutcome::Lost;
+    };
+    let is_final = item.run.status.is_final();
+    run.step += 1;
+    let step = run.step;
+    run.owner = (!is_final && !item.release).then_some(boot);
+    run.record = item.run;
+    for node in item.nodes {
+        run.nodes.insert(node.path.clone(), node);
+    }
+    for ask in &item.asks {
+        run.asks.remove(ask);
+    }
+    let changes = RunStep {
+        n: step,
+        at: now,
+        boot,
+        changes: item.changes,
+    };
+    run.steps.insert(step, changes);
+    note(state, key, &item.ends.into_iter().collect());
+    let mut rings = Vec::new();
+    for send in item.start {
+        if let AcceptOutcome::Accepted(accepted) = sends::accept(state, now, boot, send) {
+            rings.extend(accepted.ring);
+        }
+    }
+    let told = item.report.and_then(|report| {
+        let session = report.session;
+        let (ring, owner) = tell(state, now, boot, report);
+        rings.extend(ring);
+        owner.map(|owner| (session, owner))
+    });
+    AdvanceOutcome::Advanced { step, rings, told }
+}
+
+fn note(state: &mut State, key: RunKey, ends: &BTreeSet<mainspring_shared::id::SendId>) {
+    for end in ends {
+        let home = state.homes.get(&(key.tenant, *end));
+        if let Some(session) = home.and_then(|home| state.sessions.get_mut(home)) {
+            session.reported.insert(*end);
+        }
+    }
+}
+
+/// Whoever waits for the run hears of its end: an open call by its result, a session that is busy by
+/// an item, one at rest by a send.
+fn tell(
+    state: &mut State,
+    now: Timestamp,
+    boot: BootId,
+    report: RunReport,
+) -> (Option<ReadySession>, Option<BootId>) {
+    let key = report.session;
+    let session = state.sessions.get_mut(&key);
+    let Some(session) = session.filter(|s| s.hot.lifecycle != Lifecycle::Deleted) else {
+        return (None, None);
+    };
+    if let Some((call_id, result)) = report.call
+        && session
+            .calls
+            .get(&call_id)
+            .is_some_and(|call| call.result.is_none())
+    {
+        let answer = |call: &mut _| settle(call, result, now);
+        return session.change_from_outside(&call_id, answer, now);
+    }
+    let Some(RunWords {
+        item_id,
+        send,
+        content,
+    }) = report.words
+    else {
+        return (None, None);
+    };
+    if let Some(send_id) = absorbing(session) {
+        let item = NewItem {
+            id: item_id,
+            kind: ItemKind::Child,
+            mode: OnBusy::Steer,
+            send_id: Some(send_id),
+            content,
+        };
+        session.store_item(item, Fate::Pending, now);
+        return session.tell_of_item(OnBusy::Steer, now);
+    }
+    let send = AcceptSend {
+        id: send,
+        target: Target::Existing(key),
+        input: content,
+        options: SendOptions::default(),
+        reports_to: None,
+        run: None,
+        idempotency: None,
+        queued_max: i64::MAX,
+    };
+    match sends::accept(state, now, boot, send) {
+        AcceptOutcome::Accepted(accepted) => (accepted.ring, None),
+        AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_) => {
+            (None, None)
+        }
+    }
+}
+
+pub(crate) fn release(state: &mut State, boot: BootId, keys: &[RunKey]) {
+    for key in keys {
+        let run = state.runs.get_mut(key);
+        if let Some(run) = run.filter(|run| run.owner == Some(boot)) {
+            run.owner = None;
+        }
+    }
+}
+
+pub(crate) fn list(state: &State, query: &ListRuns) -> Page<RunRecord> {
+    let newest_first = state.runs.values().rev().map(|run| &run.record);
+    let found = newest_first
+        .filter(|run| run.key.tenant == query.tenant)
+        .filter(|run| query.before.is_none_or(|before| run.key.run < before))
+        .filter(|run| query.status.is_none_or(|status| status == run.status))
+        .filter(|run| query.session.is_none() || query.session == run.session)
+        .cloned();
+    page(found, query.limit)
+}
+
+pub(crate) fn nodes(state: &State, query: &ReadNodes) -> Vec<NodeRecord> {
+    let run = state.runs.get(&query.key);
+    let nodes = run.into_iter().flat_map(|run| run.nodes.values());
+    let prefix = query.prefix.as_deref().unwrap_or_default();
+    let found = nodes.filter(|node| node.n > query.after && node.path.starts_with(prefix));
+    let mut found = in_order(found);
+    found.truncate(query.limit as usize);
+    found
+}
+
+pub(crate) fn steps(state: &State, key: RunKey, after: i64, limit: u32) -> Vec<RunStep> {
+    let run = state.runs.get(&key);
+    let steps = run.into_iter().flat_map(|run| run.steps.values());
+    let behind = steps.filter(|step| step.n > after);
+    behind.take(limit as usize).cloned().collect()
+}

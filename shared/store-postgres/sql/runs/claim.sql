@@ -1,0 +1,29 @@
+-- Takes runs with ended leaves, with asks, or whose time has come, unless another live boot owns
+-- them; those that someone else works on are passed over.
+-- Index: sends_run_ended, run_asks_pkey, runs_alarm, runs_pkey, boots_pkey.
+WITH news AS MATERIALIZED (
+    SELECT s.tenant, s.run_id FROM sends s
+    WHERE s.run_id IS NOT NULL AND s.finished_at IS NOT NULL AND s.reported_at IS NULL
+    UNION
+    SELECT a.tenant, a.run_id FROM run_asks a
+    UNION
+    SELECT d.tenant, d.run_id FROM runs d WHERE d.alarm_at <= $1::bigint
+),
+mine AS MATERIALIZED (
+    SELECT r.tenant, r.run_id, r.step, r.owner_boot
+    FROM news w
+    JOIN runs r ON r.tenant = w.tenant AND r.run_id = w.run_id
+    WHERE r.owner_boot IS NULL OR r.owner_boot = $2::uuid OR NOT EXISTS (
+        SELECT FROM boots b
+        WHERE b.boot_id = r.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1::bigint
+    )
+    ORDER BY r.tenant, r.run_id
+    LIMIT $3::bigint
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+),
+owned AS (
+    UPDATE runs r SET owner_boot = $2::uuid
+    FROM mine m
+    WHERE r.tenant = m.tenant AND r.run_id = m.run_id AND m.owner_boot IS DISTINCT FROM $2::uuid
+)
+SELECT m.tenant, m.run_id, m.step FROM mine m ORDER BY m.tenant, m.run_id

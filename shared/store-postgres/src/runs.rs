@@ -1,0 +1,351 @@
+//! Runs: created, asked, claimed and given up.
+
+mod advance;
+mod reads;
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::id::{BootId, RunId, RunKey, SessionId, SessionKey, TenantId};
+use mainspring_shared::store::{
+    ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, Error, NewRun, Result, RunNews,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::run::{RunAsk, RunRecord, RunStatus};
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::accept::lookup;
+use crate::columns::{KeyColumns, json, maybe_text, text};
+use crate::group::{Effect, Group, drive};
+use crate::ledger::now;
+use crate::retry::{Attempts, Fault, Pool, Verdict, execute, fetch, sql};
+use crate::rows::Fields;
+
+pub(crate) use advance::advance;
+pub(crate) use reads::{dump, get, list, nodes, steps};
+
+pub(crate) async fn create(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    items: &[NewRun],
+) -> Result<Vec<CreateRunOutcome>> {
+    drive(pool, &Create { at }, items).await
+}
+
+struct Create {
+    at: Option<Timestamp>,
+}
+
+impl Effect for CreateRunOutcome {
+    fn took_effect(&self) -> bool {
+        matches!(self, Self::Created(_))
+    }
+}
+
+impl Group for Create {
+    type Item = NewRun;
+    type Outcome = CreateRunOutcome;
+    type Seen = BTreeSet<(TenantId, String, String)>;
+
+    /// Of two with one key the second has to find the first.
+    fn clashes(&self, item: &NewRun, seen: &mut Self::Seen) -> bool {
+        let key = item.idempotency.as_ref();
+        key.is_some_and(|key| !seen.insert((key.tenant, key.route.clone(), key.key.clone())))
+    }
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&NewRun],
+    ) -> std::result::Result<Vec<Option<CreateRunOutcome>>, Fault> {
+        let mut outcomes = self.store(connection, items).await?;
+        let met = items.iter().enumerate().zip(&outcomes);
+        let met = met.filter_map(|((index, item), outcome)| match outcome {
+            Some(CreateRunOutcome::Created(_)) => None,
+            _ => Some((index, item.idempotency.as_ref()?)),
+        });
+        for (index, known) in lookup(connection, met.collect()).await? {
+            outcomes[index] = Some(if known.same_request {
+                CreateRunOutcome::Replayed(RunId(known.resource))
+            } else {
+                CreateRunOutcome::Mismatch
+            });
+        }
+        Ok(outcomes)
+    }
+
+    async fn read_back(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&NewRun],
+    ) -> std::result::Result<Vec<Option<CreateRunOutcome>>, Fault> {
+        let keys: Vec<RunKey> = items.iter().map(|item| item.key).collect();
+        let (tenants, runs) = run_columns(&keys);
+        let rows = sql!("runs/get")
+            .bind(tenants)
+            .bind(runs)
+            .fetch_all(connection)
+            .await?;
+        let mut found: Vec<_> = items.iter().map(|_| None).collect();
+        for row in &rows {
+            let mut fields = Fields::new(row, "runs");
+            let ord = fields.ord()?;
+            let run = fields.run()?;
+            found[ord] = Some(CreateRunOutcome::Created(Box::new(run)));
+        }
+        Ok(found)
+    }
+
+    fn unsettled(&self, _: &NewRun) -> Result<CreateRunOutcome> {
+        Err(Error::Unavailable {
+            source: "an idempotency key was taken and freed again and again".into(),
+        })
+    }
+}
+
+impl Create {
+    /// None where a run met its key.
+    async fn store(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&NewRun],
+    ) -> std::result::Result<Vec<Option<CreateRunOutcome>>, Fault> {
+        let records: Vec<RunRecord> = items.iter().map(|i| i.record(Timestamp(0))).collect();
+        let keys: Vec<RunKey> = items.iter().map(|item| item.key).collect();
+        let (tenants, runs) = run_columns(&keys);
+        let rows = || records.iter();
+        let query = sql!("runs/create")
+            .bind(self.at.map(|at| at.0))
+            .bind(tenants)
+            .bind(runs)
+            .bind(
+                rows()
+                    .map(|r| text(&r.name).into_owned())
+                    .collect::<Vec<_>>(),
+            )
+            .bind(rows().map(|r| r.status.as_str()).collect::<Vec<_>>())
+            .bind(rows().map(|r| json(&r.spec)).collect::<Vec<_>>())
+            .bind(rows().map(|r| r.dsl_version).collect::<Vec<_>>())
+            .bind(rows().map(|r| json(&r.input)).collect::<Vec<_>>())
+            .bind(rows().map(|r| json(&r.options)).collect::<Vec<_>>())
+            .bind(rows().map(|r| r.session.map(|s| s.0)).collect::<Vec<_>>())
+            .bind(
+                rows()
+                    .map(|r| maybe_text(r.reports_to.as_deref()))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(rows().map(|r| r.depth).collect::<Vec<_>>())
+            .bind(rows().map(|r| json(&r.usage)).collect::<Vec<_>>())
+            .bind(rows().map(|r| json(&r.counts)).collect::<Vec<_>>());
+        let mut columns = KeyColumns::default();
+        for item in items {
+            columns.push(item.idempotency.as_ref());
+        }
+        let answers = columns.bind(query).fetch_all(connection).await?;
+        let mut outcomes: Vec<_> = items.iter().map(|_| None).collect();
+        for row in &answers {
+            let mut fields = Fields::new(row, "runs");
+            let ord = fields.ord()?;
+            let alive: bool = fields.take("alive")?;
+            let created_at = fields.maybe_time("created_at")?;
+            outcomes[ord] = match created_at {
+                Some(now) => Some(CreateRunOutcome::Created(Box::new(items[ord].record(now)))),
+                None if !alive => Some(CreateRunOutcome::SessionNotFound),
+                None => None,
+            };
+        }
+        Ok(outcomes)
+    }
+}
+
+pub(crate) async fn ask(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    items: &[(RunKey, RunAsk)],
+) -> Result<Vec<bool>> {
+    let keys: Vec<RunKey> = items.iter().map(|(key, _)| *key).collect();
+    let asks: Vec<String> = items.iter().map(|(_, ask)| json(ask)).collect();
+    let (tenants, runs) = run_columns(&keys);
+    // One that is stored twice, because an answer was lost, is harmless: the second finds the run
+    // as the first left it.
+    let rows = fetch(pool, || {
+        sql!("runs/ask")
+            .bind(at.map(|at| at.0))
+            .bind(tenants.clone())
+            .bind(runs.clone())
+            .bind(asks.clone())
+    })
+    .await?;
+    let mut known = vec![false; items.len()];
+    for row in &rows {
+        known[Fields::new(row, "run_asks").ord()?] = true;
+    }
+    Ok(known)
+}
+
+/// Asks the runs of a session to end that is deleted.
+pub(crate) async fn cancel_of(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    key: SessionKey,
+) -> std::result::Result<(), Fault> {
+    sql!("runs/ask_of_session")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(json(&RunAsk::session_deleted()))
+        .bind(now.0)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+pub(crate) async fn claim(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    claim: ClaimRuns,
+) -> Result<ClaimedRuns> {
+    let mut attempts = Attempts::default();
+    loop {
+        let claimed = attempts.on(pool, async |connection| {
+            claim_once(connection, at, claim).await
+        });
+        match claimed.await {
+            Ok(claimed) => return Ok(claimed),
+            Err(fault) => match attempts.weigh(fault)? {
+                // What a lost attempt took is the boot's own, and is returned again.
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn claim_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    claim: ClaimRuns,
+) -> std::result::Result<ClaimedRuns, Fault> {
+    let mut tx = connection.begin().await?;
+    let now = now(&mut tx, at).await?;
+    let rows = sql!("runs/claim")
+        .bind(now.0)
+        .bind(claim.boot.0)
+        .bind(i64::from(claim.limit))
+        .fetch_all(&mut *tx)
+        .await?;
+    let mut runs = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let mut fields = Fields::new(row, "runs");
+        let key = fields.run_key()?;
+        runs.push(RunNews {
+            key,
+            step: fields.take("step")?,
+            ends: Vec::new(),
+            asks: Vec::new(),
+        });
+    }
+    if !runs.is_empty() {
+        read_news(&mut tx, &mut runs, claim.ends_max).await?;
+    }
+    let row = sql!("runs/next_alarm")
+        .bind(now.0)
+        .fetch_one(&mut *tx)
+        .await?;
+    let next_alarm = Fields::new(&row, "runs").maybe_time("alarm_at")?;
+    tx.commit().await?;
+    Ok(ClaimedRuns {
+        runs,
+        now,
+        next_alarm,
+    })
+}
+
+/// Reads what is new of runs that are owned. A statement of its own sees what the owner before
+/// noted.
+async fn read_news(
+    connection: &mut PgConnection,
+    runs: &mut [RunNews],
+    ends_max: u32,
+) -> std::result::Result<(), Fault> {
+    let keys: Vec<RunKey> = runs.iter().map(|run| run.key).collect();
+    let (tenants, ids) = run_columns(&keys);
+    let rows = sql!("runs/ended")
+        .bind(tenants.clone())
+        .bind(ids.clone())
+        .bind(i64::from(ends_max))
+        .fetch_all(&mut *connection)
+        .await?;
+    for row in &rows {
+        let mut fields = Fields::new(row, "sends");
+        let ord = fields.ord()?;
+        let send = fields.send()?;
+        runs[ord].ends.extend(EndedLeaf::of(send));
+    }
+    let rows = sql!("runs/asks")
+        .bind(tenants)
+        .bind(ids)
+        .fetch_all(connection)
+        .await?;
+    for row in &rows {
+        let mut fields = Fields::new(row, "run_asks");
+        let ord = fields.ord()?;
+        let id: i64 = fields.take("ask_id")?;
+        runs[ord].asks.push((id, fields.json("ask")?));
+    }
+    Ok(())
+}
+
+pub(crate) async fn release(pool: &Pool, boot: BootId, keys: &[RunKey]) -> Result<()> {
+    let (tenants, runs) = run_columns(keys);
+    execute(pool, || {
+        sql!("runs/release")
+            .bind(boot.0)
+            .bind(tenants.clone())
+            .bind(runs.clone())
+    })
+    .await?;
+    Ok(())
+}
+
+fn run_columns(keys: &[RunKey]) -> (Vec<i32>, Vec<Uuid>) {
+    keys.iter().map(|key| (key.tenant.0, key.run.0)).unzip()
+}
+
+impl Fields<'_> {
+    /// The columns `tenant, run_id`.
+    fn run_key(&mut self) -> Result<RunKey> {
+        let tenant = TenantId(self.take("tenant")?);
+        let run = RunId(self.take("run_id")?);
+        Ok(RunKey { tenant, run })
+    }
+
+    /// The columns of a run, from `tenant` to `finished_at`.
+    fn run(&mut self) -> Result<RunRecord> {
+        let key = self.run_key()?;
+        self.name_row(key.to_string());
+        Ok(RunRecord {
+            key,
+            name: self.take("name")?,
+            status: self.name("status", RunStatus::parse)?,
+            spec: self.json("spec")?,
+            dsl_version: self.take("dsl_version")?,
+            input: self.json("input")?,
+            options: self.json("options")?,
+            session: {
+                let session: Option<Uuid> = self.take("session_id")?;
+                session.map(SessionId)
+            },
+            reports_to: self.take("reports_to")?,
+            depth: self.take("depth")?,
+            attempt: self.take("attempt")?,
+            result: self.maybe_json("result")?,
+            error: self.maybe_json("error")?,
+            usage: self.json("usage")?,
+            counts: self.json("counts")?,
+            alarm_at: self.maybe_time("alarm_at")?,
+            created_at: self.time("created_at")?,
+            started_at: self.maybe_time("started_at")?,
+            finished_at: self.maybe_time("finished_at")?,
+        })
+    }
+}

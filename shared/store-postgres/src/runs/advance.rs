@@ -1,0 +1,392 @@
+//! Advancing runs: one transaction for several of them.
+
+use mainspring_shared::agent::{OnBusy, SendOptions};
+use mainspring_shared::id::{BootId, RunKey, SendId, TenantId};
+use mainspring_shared::inbox::{Fate, ItemKind};
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ReadySession, Result, RunReport, Target,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::{Connection, PgConnection};
+
+use super::run_columns;
+use crate::accept::Accept;
+use crate::calls::Home;
+use crate::columns::{json, text};
+use crate::group::Group;
+use crate::ledger::{Ledger, NewItem, Told, now};
+use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::rows::{Fields, send_columns};
+
+pub(crate) async fn advance(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    boot: BootId,
+    items: &[AdvanceRun],
+) -> Result<Vec<AdvanceOutcome>> {
+    let mut attempts = Attempts::default();
+    loop {
+        let was_lost = attempts.any_lost();
+        let advanced = attempts.on(pool, async |connection| {
+            let advance = Advance { at, boot, items };
+            advance.once(connection, was_lost).await
+        });
+        match advanced.await {
+            Ok(outcomes) => return Ok(outcomes),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+struct Advance<'a> {
+    at: Option<Timestamp>,
+    boot: BootId,
+    items: &'a [AdvanceRun],
+}
+
+type Indexes = Vec<usize>;
+
+impl Advance<'_> {
+    async fn once(
+        &self,
+        connection: &mut PgConnection,
+        was_lost: bool,
+    ) -> std::result::Result<Vec<AdvanceOutcome>, Fault> {
+        let mut tx = connection.begin().await?;
+        let now = now(&mut tx, self.at).await?;
+        let mut outcomes: Vec<AdvanceOutcome> =
+            self.items.iter().map(|_| AdvanceOutcome::Lost).collect();
+        if was_lost {
+            for index in self.stored_before(&mut tx).await? {
+                outcomes[index] = self.heard(&mut tx, index).await?;
+            }
+        }
+        let held = self.write_runs(&mut tx).await?;
+        if held.is_empty() {
+            tx.rollback().await?;
+            return Ok(outcomes);
+        }
+        self.write_nodes(&mut tx, &held).await?;
+        self.note(&mut tx, now, &held).await?;
+        let started = self.start(&mut tx, now, &held).await?;
+        for (index, rings) in held.iter().zip(started) {
+            outcomes[*index] = AdvanceOutcome::Advanced {
+                step: self.items[*index].step + 1,
+                rings,
+                told: None,
+            };
+        }
+        for index in held {
+            if let Some(report) = &self.items[index].report {
+                let heard = self.tell(&mut tx, now, report).await?;
+                if let AdvanceOutcome::Advanced { rings, told, .. } = &mut outcomes[index] {
+                    rings.extend(heard.ring);
+                    *told = heard.owner.map(|owner| (report.session, owner));
+                }
+            }
+        }
+        tx.commit().await?;
+        Ok(outcomes)
+    }
+
+    /// Writes the runs that are the boot's and as the items know them.
+    async fn write_runs(
+        &self,
+        connection: &mut PgConnection,
+    ) -> std::result::Result<Indexes, Fault> {
+        let rows = || self.items.iter().map(|item| &item.run);
+        let (tenants, runs) = run_columns(&rows().map(|run| run.key).collect::<Vec<_>>());
+        let keeps = self
+            .items
+            .iter()
+            .map(|item| !item.release && !item.run.status.is_final());
+        let found = sql!("runs/advance")
+            .bind(self.boot.0)
+            .bind(tenants)
+            .bind(runs)
+            .bind(self.items.iter().map(|i| i.step).collect::<Vec<_>>())
+            .bind(rows().map(|r| r.status.as_str()).collect::<Vec<_>>())
+            .bind(rows().map(|r| r.attempt).collect::<Vec<_>>())
+            .bind(rows().map(|r| json(&r.options)).collect::<Vec<_>>())
+            .bind(
+                rows()
+                    .map(|r| r.result.as_ref().map(json))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(
+                rows()
+                    .map(|r| r.error.as_ref().map(json))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(rows().map(|r| json(&r.usage)).collect::<Vec<_>>())
+            .bind(rows().map(|r| json(&r.counts)).collect::<Vec<_>>())
+            .bind(rows().map(|r| r.alarm_at.map(|t| t.0)).collect::<Vec<_>>())
+            .bind(
+                rows()
+                    .map(|r| r.started_at.map(|t| t.0))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(
+                rows()
+                    .map(|r| r.finished_at.map(|t| t.0))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(keeps.collect::<Vec<_>>())
+            .fetch_all(connection)
+            .await?;
+        let held = found.iter().map(|row| Fields::new(row, "runs").ord());
+        let mut held = held.collect::<Result<Indexes>>()?;
+        held.sort_unstable();
+        Ok(held)
+    }
+
+    async fn write_nodes(
+        &self,
+        connection: &mut PgConnection,
+        held: &[usize],
+    ) -> std::result::Result<(), Fault> {
+        let items = held.iter().map(|index| &self.items[*index]);
+        let nodes = items.flat_map(|item| item.nodes.iter().map(|node| (item.run.key, node)));
+        let nodes: Vec<_> = nodes.collect();
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let rows = || nodes.iter().map(|(_, node)| *node);
+        let (tenants, runs) = run_columns(&nodes.iter().map(|(key, _)| *key).collect::<Vec<_>>());
+        sql!("runs/write_nodes")
+            .bind(tenants)
+            .bind(runs)
+            .bind(
+                rows()
+                    .map(|node| text(&node.path).into_owned())
+                    .collect::<Vec<_>>(),
+            )
+            .bind(rows().map(|node| node.n).collect::<Vec<_>>())
+            .bind(rows().map(|node| node.state.as_str()).collect::<Vec<_>>())
+            .bind(rows().map(json).collect::<Vec<_>>())
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    /// Notes what the advances took into account, and writes their rows.
+    async fn note(
+        &self,
+        connection: &mut PgConnection,
+        now: Timestamp,
+        held: &[usize],
+    ) -> std::result::Result<(), Fault> {
+        let items = || held.iter().map(|index| &self.items[*index]);
+        let ends = items().flat_map(|item| {
+            let tenant = item.run.key.tenant;
+            item.ends.iter().map(move |end| (tenant, *end))
+        });
+        let ends: Vec<(TenantId, SendId)> = ends.collect();
+        if !ends.is_empty() {
+            let (tenants, ids) = send_columns(ends);
+            sql!("sends/report")
+                .bind(now.0)
+                .bind(tenants)
+                .bind(ids)
+                .execute(&mut *connection)
+                .await?;
+        }
+        let asks = items().flat_map(|item| item.asks.iter().map(|ask| (item.run.key, *ask)));
+        let asks: Vec<(RunKey, i64)> = asks.collect();
+        if !asks.is_empty() {
+            let (tenants, runs) = run_columns(&asks.iter().map(|(k, _)| *k).collect::<Vec<_>>());
+            sql!("runs/drop_asks")
+                .bind(tenants)
+                .bind(runs)
+                .bind(asks.iter().map(|(_, ask)| *ask).collect::<Vec<_>>())
+                .execute(&mut *connection)
+                .await?;
+        }
+        let (tenants, runs) = run_columns(&items().map(|i| i.run.key).collect::<Vec<_>>());
+        sql!("runs/write_steps")
+            .bind(now.0)
+            .bind(self.boot.0)
+            .bind(tenants)
+            .bind(runs)
+            .bind(items().map(|item| item.step + 1).collect::<Vec<_>>())
+            .bind(items().map(|item| json(&item.changes)).collect::<Vec<_>>())
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    /// Accepts the leaves; returns the sessions to ring for, advance by advance.
+    async fn start(
+        &self,
+        connection: &mut PgConnection,
+        now: Timestamp,
+        held: &[usize],
+    ) -> std::result::Result<Vec<Vec<ReadySession>>, Fault> {
+        let sends: Vec<&AcceptSend> = held
+            .iter()
+            .flat_map(|index| &self.items[*index].start)
+            .collect();
+        let mut rings: Vec<Vec<ReadySession>> = held.iter().map(|_| Vec::new()).collect();
+        if sends.is_empty() {
+            return Ok(rings);
+        }
+        let mut accepted = self.accept(connection, now, &sends).await?.into_iter();
+        for (index, rings) in held.iter().zip(&mut rings) {
+            let mine = accepted.by_ref().take(self.items[*index].start.len());
+            rings.extend(mine.flatten());
+        }
+        Ok(rings)
+    }
+
+    /// Accepts sends; returns whom to ring for, send by send.
+    async fn accept(
+        &self,
+        connection: &mut PgConnection,
+        now: Timestamp,
+        sends: &[&AcceptSend],
+    ) -> std::result::Result<Vec<Option<ReadySession>>, Fault> {
+        let accept = Accept {
+            at: Some(now),
+            boot: self.boot,
+        };
+        let outcomes = accept.run(connection, sends).await?;
+        let rings = outcomes.into_iter().map(|outcome| match outcome {
+            Some(AcceptOutcome::Accepted(accepted)) => accepted.ring,
+            Some(
+                AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_),
+            )
+            | None => None,
+        });
+        Ok(rings.collect())
+    }
+
+    /// Whoever waits for a run hears of its end: an open call by its result, a session that is busy
+    /// by an item, one at rest by a send.
+    async fn tell(
+        &self,
+        connection: &mut PgConnection,
+        now: Timestamp,
+        report: &RunReport,
+    ) -> std::result::Result<Told, Fault> {
+        let key = report.session;
+        let home = match &report.call {
+            Some((call_id, _)) => self.home(connection, report, call_id).await?,
+            None => None,
+        };
+        let mut ledger = Ledger::lock(connection, Some(now), self.boot, [key]).await?;
+        let lives = ledger.hot.get(&key);
+        if lives.is_none_or(|hot| hot.lifecycle == Lifecycle::Deleted) {
+            return Ok(Told::default());
+        }
+        ledger.read_heads(connection).await?;
+        if let Some((home, (call_id, result))) = home.zip(report.call.as_ref()) {
+            ledger.read_rounds(connection, [home.round]).await?;
+            let call = ledger.call(home.round, call_id);
+            if call.is_some_and(|call| call.result.is_none()) {
+                let told = ledger.settle_call(key, home.round, call_id, result.clone());
+                ledger.write(connection).await?;
+                return Ok(told);
+            }
+        }
+        let Some(words) = &report.words else {
+            return Ok(Told::default());
+        };
+        if let Some(send_id) = ledger.absorbing(key).map(|send| send.id) {
+            let item = NewItem {
+                id: words.item_id.clone(),
+                kind: ItemKind::Child,
+                mode: OnBusy::Steer,
+                send_id: Some(send_id),
+                content: words.content.clone(),
+            };
+            ledger.store_item(key, item, Fate::Pending);
+            let told = ledger.tell_of_item(key, OnBusy::Steer);
+            ledger.write(connection).await?;
+            return Ok(told);
+        }
+        let send = AcceptSend {
+            id: words.send,
+            target: Target::Existing(key),
+            input: words.content.clone(),
+            options: SendOptions::default(),
+            reports_to: None,
+            run: None,
+            idempotency: None,
+            queued_max: i64::MAX,
+        };
+        let rings = self.accept(connection, now, &[&send]).await?;
+        let ring = rings.into_iter().flatten().next();
+        Ok(Told { ring, owner: None })
+    }
+
+    async fn home(
+        &self,
+        connection: &mut PgConnection,
+        report: &RunReport,
+        call_id: &str,
+    ) -> std::result::Result<Option<Home>, Fault> {
+        let rows = sql!("calls/homes")
+            .bind(vec![report.session.tenant.0])
+            .bind(vec![text(call_id).into_owned()])
+            .bind(vec![report.session.session.0])
+            .fetch_all(connection)
+            .await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let mut fields = Fields::new(row, "tool_calls");
+        fields.ord()?;
+        let home = Home::read(&mut fields)?;
+        Ok((home.key == report.session).then_some(home))
+    }
+
+    /// The items that an earlier attempt stored, whose answer was lost.
+    async fn stored_before(
+        &self,
+        connection: &mut PgConnection,
+    ) -> std::result::Result<Indexes, Fault> {
+        let keys: Vec<RunKey> = self.items.iter().map(|item| item.run.key).collect();
+        let (tenants, runs) = run_columns(&keys);
+        let rows = sql!("runs/advanced")
+            .bind(self.boot.0)
+            .bind(tenants)
+            .bind(runs)
+            .bind(self.items.iter().map(|i| i.step).collect::<Vec<_>>())
+            .fetch_all(connection)
+            .await?;
+        let found = rows.iter().map(|row| Fields::new(row, "run_steps").ord());
+        Ok(found.collect::<Result<_>>()?)
+    }
+
+    /// What an item that was stored before leaves to do: ring for its leaves. Whoever waits for the
+    /// run is found by the sweep.
+    async fn heard(
+        &self,
+        connection: &mut PgConnection,
+        index: usize,
+    ) -> std::result::Result<AdvanceOutcome, Fault> {
+        let item = &self.items[index];
+        let sends: Vec<&AcceptSend> = item.start.iter().collect();
+        let accept = Accept {
+            at: self.at,
+            boot: self.boot,
+        };
+        let found = accept.read_back(connection, &sends).await?;
+        let rings = found.into_iter().filter_map(|outcome| match outcome {
+            Some(AcceptOutcome::Accepted(accepted)) => accepted.ring,
+            Some(
+                AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_),
+            )
+            | None => None,
+        });
+        Ok(AdvanceOutcome::Advanced {
+            step: item.step + 1,
+            rings: rings.collect(),
+            told: None,
+        })
+    }
+}

@@ -1,0 +1,2 @@
+-- An advance took an ask into account.
+DELETE FROM run_asks WHERE ask_id = $1;

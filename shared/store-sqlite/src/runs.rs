@@ -1,0 +1,388 @@
+//! Runs: created, asked, claimed and advanced.
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::agent::SendOptions;
+use mainspring_shared::id::{BootId, RunId, RunKey, SessionId, SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
+    CreateRunOutcome, EndedLeaf, NewRun, RunNews, RunReport, RunWords, Target,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord, RunStatus};
+use sqlx::SqliteConnection;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+
+use crate::accept::{self, Seen};
+use crate::calls;
+use crate::fault::Result;
+use crate::hot;
+use crate::inbox::{self, Told};
+use crate::post;
+use crate::rows::{self, Cells, json};
+use crate::writer::Tx;
+
+mod reads;
+
+pub(crate) use reads::{dump, get, list, nodes, steps};
+
+/// Creates runs one after the other.
+pub(crate) async fn create(tx: &mut Tx, items: Vec<NewRun>) -> Result<Vec<CreateRunOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.push(create_one(tx, item).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn create_one(tx: &mut Tx, new: NewRun) -> Result<CreateRunOutcome> {
+    let RunKey { tenant, run } = new.key;
+    if let Some(key) = &new.idempotency {
+        match accept::seen(tx, key).await? {
+            Seen::Never => {}
+            Seen::Before(run) => return Ok(CreateRunOutcome::Replayed(RunId(run))),
+            Seen::OtherBody => return Ok(CreateRunOutcome::Mismatch),
+        }
+    }
+    if let Some(session) = new.session {
+        let lives: bool = sqlx::query_scalar(include_str!("../sql/runs/session_lives.sql"))
+            .bind(tenant.0)
+            .bind(session.0)
+            .fetch_one(tx.conn())
+            .await?;
+        if !lives {
+            return Ok(CreateRunOutcome::SessionNotFound);
+        }
+    }
+    if let Some(key) = &new.idempotency {
+        accept::remember(tx, key, run.0).await?;
+    }
+    let record = new.record(tx.now);
+    sqlx::query(include_str!("../sql/runs/create.sql"))
+        .bind(tenant.0)
+        .bind(run.0)
+        .bind(record.name.clone())
+        .bind(record.status.as_str())
+        .bind(json(&record.spec)?)
+        .bind(record.dsl_version)
+        .bind(json(&record.input)?)
+        .bind(json(&record.options)?)
+        .bind(record.session.map(|session| session.0))
+        .bind(record.reports_to.clone())
+        .bind(record.depth)
+        .bind(record.attempt)
+        .bind(json(&record.usage)?)
+        .bind(json(&record.counts)?)
+        .bind(record.alarm_at.map(|at| at.0))
+        .bind(record.created_at.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(CreateRunOutcome::Created(Box::new(record)))
+}
+
+/// Asks something of runs.
+pub(crate) async fn ask(tx: &mut Tx, items: Vec<(RunKey, RunAsk)>) -> Result<Vec<bool>> {
+    let now = tx.now;
+    let mut outcomes = Vec::with_capacity(items.len());
+    for (key, ask) in items {
+        let done = sqlx::query(include_str!("../sql/runs/ask.sql"))
+            .bind(key.tenant.0)
+            .bind(key.run.0)
+            .bind(json(&ask)?)
+            .bind(now.0)
+            .execute(tx.conn())
+            .await?;
+        outcomes.push(done.rows_affected() > 0);
+    }
+    Ok(outcomes)
+}
+
+/// Asks the runs of a session to end that is deleted.
+pub(crate) async fn cancel_of(tx: &mut Tx, key: SessionKey) -> Result<()> {
+    let now = tx.now;
+    sqlx::query(include_str!("../sql/runs/ask_of_session.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(json(&RunAsk::session_deleted())?)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Takes runs that have to be advanced.
+pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> {
+    let now = tx.now;
+    let found: Vec<(i32, Uuid, i64)> = sqlx::query_as(include_str!("../sql/runs/claimable.sql"))
+        .bind(now.0)
+        .bind(claim.boot.0)
+        .bind(claim.limit)
+        .fetch_all(tx.conn())
+        .await?;
+    let mut left = claim.ends_max;
+    let mut runs = Vec::with_capacity(found.len());
+    for (tenant, run, step) in found {
+        let key = RunKey {
+            tenant: TenantId(tenant),
+            run: RunId(run),
+        };
+        sqlx::query(include_str!("../sql/runs/own.sql"))
+            .bind(tenant)
+            .bind(run)
+            .bind(claim.boot.0)
+            .execute(tx.conn())
+            .await?;
+        let ends = ended(tx, key, left).await?;
+        left = left.saturating_sub(u32::try_from(ends.len()).unwrap_or(u32::MAX));
+        let asks = asks(tx.conn(), key).await?;
+        runs.push(RunNews {
+            key,
+            step,
+            ends,
+            asks,
+        });
+    }
+    let next: Option<i64> = sqlx::query_scalar(include_str!("../sql/runs/next_alarm.sql"))
+        .bind(now.0)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(ClaimedRuns {
+        runs,
+        now,
+        next_alarm: next.map(Timestamp),
+    })
+}
+
+async fn ended(tx: &mut Tx, key: RunKey, limit: u32) -> Result<Vec<EndedLeaf>> {
+    let rows = sqlx::query(include_str!("../sql/runs/ended.sql"))
+        .bind(key.tenant.0)
+        .bind(key.run.0)
+        .bind(limit)
+        .fetch_all(tx.conn())
+        .await?;
+    let mut ends = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let send = rows::send(&mut Cells::new(row, "sends"))?;
+        ends.extend(EndedLeaf::of(send));
+    }
+    Ok(ends)
+}
+
+/// What is asked of a run, in order.
+async fn asks(conn: &mut SqliteConnection, key: RunKey) -> Result<Vec<(i64, RunAsk)>> {
+    let rows = sqlx::query(include_str!("../sql/runs/asks.sql"))
+        .bind(key.tenant.0)
+        .bind(key.run.0)
+        .fetch_all(conn)
+        .await?;
+    let asks = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "run_asks");
+        Ok((cells.get("ask_id")?, cells.json("ask")?))
+    });
+    asks.collect()
+}
+
+/// Advances runs one after the other.
+pub(crate) async fn advance(
+    tx: &mut Tx,
+    boot: BootId,
+    items: Vec<AdvanceRun>,
+) -> Result<Vec<AdvanceOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.push(advance_one(tx, boot, item).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<AdvanceOutcome> {
+    let now = tx.now;
+    let RunKey { tenant, run } = item.run.key;
+    if !write_run(tx, boot, &item).await? {
+        return Ok(AdvanceOutcome::Lost);
+    }
+    let step = item.step + 1;
+    sqlx::query(include_str!("../sql/runs/write_nodes.sql"))
+        .bind(tenant.0)
+        .bind(run.0)
+        .bind(json(&item.nodes)?)
+        .execute(tx.conn())
+        .await?;
+    for end in &item.ends {
+        sqlx::query(include_str!("../sql/sends/reported.sql"))
+            .bind(tenant.0)
+            .bind(end.0)
+            .bind(now.0)
+            .execute(tx.conn())
+            .await?;
+    }
+    for ask in &item.asks {
+        sqlx::query(include_str!("../sql/runs/drop_ask.sql"))
+            .bind(ask)
+            .execute(tx.conn())
+            .await?;
+    }
+    sqlx::query(include_str!("../sql/runs/write_step.sql"))
+        .bind(tenant.0)
+        .bind(run.0)
+        .bind(step)
+        .bind(now.0)
+        .bind(boot.0)
+        .bind(json(&item.changes)?)
+        .execute(tx.conn())
+        .await?;
+    let mut rings = Vec::new();
+    for outcome in accept::all(tx, boot, item.start).await? {
+        if let AcceptOutcome::Accepted(accepted) = outcome {
+            rings.extend(accepted.ring);
+        }
+    }
+    let mut told = None;
+    if let Some(report) = item.report {
+        let session = report.session;
+        let Told { ring, owner } = tell(tx, boot, report).await?;
+        rings.extend(ring);
+        told = owner.map(|owner| (session, owner));
+    }
+    Ok(AdvanceOutcome::Advanced { step, rings, told })
+}
+
+/// Writes the run's row; false when the boot does not own it, or someone advanced it meanwhile.
+async fn write_run(tx: &mut Tx, boot: BootId, item: &AdvanceRun) -> Result<bool> {
+    let record = &item.run;
+    let keeps = !item.release && !record.status.is_final();
+    let done = sqlx::query(include_str!("../sql/runs/advance.sql"))
+        .bind(record.key.tenant.0)
+        .bind(record.key.run.0)
+        .bind(boot.0)
+        .bind(item.step)
+        .bind(record.status.as_str())
+        .bind(record.attempt)
+        .bind(json(&record.options)?)
+        .bind(record.result.as_ref().map(json).transpose()?)
+        .bind(record.error.as_ref().map(json).transpose()?)
+        .bind(json(&record.usage)?)
+        .bind(json(&record.counts)?)
+        .bind(record.alarm_at.map(|at| at.0))
+        .bind(record.started_at.map(|at| at.0))
+        .bind(record.finished_at.map(|at| at.0))
+        .bind(keeps.then_some(boot.0))
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Whoever waits for the run hears of its end: an open call by its result, a session that is busy by
+/// an item, one at rest by a send.
+async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
+    let key = report.session;
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(Told::default());
+    };
+    let mut hot = session.hot;
+    if let Some((call_id, result)) = &report.call
+        && let Some(call) = calls::get(tx.conn(), key.tenant, call_id).await?
+        && call.result.is_none()
+    {
+        calls::settle(tx, key.tenant, call_id, result).await?;
+        return post::answered(tx, &mut hot, &call).await;
+    }
+    let Some(RunWords {
+        item_id,
+        send,
+        content,
+    }) = report.words
+    else {
+        return Ok(Told::default());
+    };
+    if let Some(head) = hot::head(tx, key).await? {
+        let item = InboxItem {
+            id: item_id,
+            n: hot.next_position,
+            kind: ItemKind::Child,
+            mode: OnBusy::Steer,
+            send_id: Some(head.id),
+            content,
+            fate: Fate::Pending,
+            seq: None,
+            created_at: tx.now,
+            settled_at: None,
+        };
+        hot.next_position += 1;
+        inbox::insert(tx, key, &item).await?;
+        let told = inbox::tell(tx, &mut hot, Some(&head), item.mode).await?;
+        hot.save(tx).await?;
+        return Ok(told);
+    }
+    let send = AcceptSend {
+        id: send,
+        target: Target::Existing(key),
+        input: content,
+        options: SendOptions::default(),
+        reports_to: None,
+        run: None,
+        idempotency: None,
+        queued_max: i64::MAX,
+    };
+    let outcomes = accept::all(tx, boot, vec![send]).await?;
+    let ring = outcomes.into_iter().find_map(|outcome| match outcome {
+        AcceptOutcome::Accepted(accepted) => accepted.ring,
+        AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_) => None,
+    });
+    Ok(Told { ring, owner: None })
+}
+
+/// Gives runs up that the boot owns.
+pub(crate) async fn release(tx: &mut Tx, boot: BootId, keys: Vec<RunKey>) -> Result<()> {
+    for key in keys {
+        sqlx::query(include_str!("../sql/runs/release.sql"))
+            .bind(key.tenant.0)
+            .bind(key.run.0)
+            .bind(boot.0)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}
+
+/// `tenant, run_id, name, status, spec, dsl_version, input, options, session_id, reports_to, depth,
+/// attempt, result, error, usage, counts, alarm_at, created_at, started_at, finished_at`
+fn record(cells: &mut Cells<'_>) -> Result<RunRecord> {
+    let key = RunKey {
+        tenant: TenantId(cells.get("tenant")?),
+        run: RunId(cells.get("run_id")?),
+    };
+    record_fields(cells, key).map_err(|fault| fault.of_row(|| key.to_string()))
+}
+
+fn record_fields(cells: &mut Cells<'_>, key: RunKey) -> Result<RunRecord> {
+    Ok(RunRecord {
+        key,
+        name: cells.get("name")?,
+        status: cells.word("status", RunStatus::parse)?,
+        spec: cells.json("spec")?,
+        dsl_version: cells.get("dsl_version")?,
+        input: cells.json("input")?,
+        options: cells.json("options")?,
+        session: {
+            let session: Option<Uuid> = cells.get("session_id")?;
+            session.map(SessionId)
+        },
+        reports_to: cells.get("reports_to")?,
+        depth: cells.get("depth")?,
+        attempt: cells.get("attempt")?,
+        result: cells.json_opt("result")?,
+        error: cells.json_opt("error")?,
+        usage: cells.json("usage")?,
+        counts: cells.json("counts")?,
+        alarm_at: cells.time_opt("alarm_at")?,
+        created_at: cells.time("created_at")?,
+        started_at: cells.time_opt("started_at")?,
+        finished_at: cells.time_opt("finished_at")?,
+    })
+}
+
+fn node(row: &SqliteRow) -> Result<NodeRecord> {
+    Cells::new(row, "run_nodes").json("node")
+}

@@ -1,0 +1,566 @@
+//! Runs: their news, their advances, and who hears of their end.
+
+use mainspring_shared::id::{BootId, RunId, RunKey, TenantId};
+use mainspring_shared::inbox::Fate;
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::send::{SendStatus, WaitingOn};
+use mainspring_shared::store::{
+    AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun,
+    IdempotencyKey, ListRuns, NewRun, ReadNodes, RunReport, RunWords, Store, Then,
+};
+use mainspring_shared::tool::CallResult;
+use mainspring_shared::usage::Usage;
+use mainspring_shared::workflow::run::{
+    DSL_VERSION, NodeKind, NodeRecord, NodeState, RunAsk, RunLeaf, RunOptions, RunRecord, RunStatus,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::prelude::*;
+
+fn run_key(n: u128) -> RunKey {
+    RunKey {
+        tenant: TenantId::DEFAULT,
+        run: RunId(Uuid::from_u128(n)),
+    }
+}
+
+fn new_run(n: u128) -> NewRun {
+    NewRun {
+        key: run_key(n),
+        name: format!("run {n}"),
+        spec: json!({ "name": "run", "root": {} }),
+        dsl_version: DSL_VERSION,
+        input: json!("tea"),
+        options: RunOptions {
+            max_tokens: Some(100),
+            ..RunOptions::default()
+        },
+        session: None,
+        reports_to: None,
+        depth: 1,
+        idempotency: None,
+    }
+}
+
+async fn create(store: &dyn Store, ms: i64, new: NewRun) -> CreateRunOutcome {
+    let outcomes = store.create_runs(at(ms), vec![new]).await;
+    one(outcomes.expect("the store answers"))
+}
+
+async fn created(store: &dyn Store, ms: i64, new: NewRun) -> RunRecord {
+    match create(store, ms, new).await {
+        CreateRunOutcome::Created(run) => *run,
+        other => panic!("a run was expected: {other:?}"),
+    }
+}
+
+async fn claim_runs(store: &dyn Store, ms: i64, boot_n: u128) -> ClaimedRuns {
+    let claim = ClaimRuns {
+        boot: boot(boot_n),
+        limit: 10,
+        ends_max: 100,
+    };
+    let claimed = store.claim_runs(at(ms), claim).await;
+    claimed.expect("the store answers")
+}
+
+async fn read_run(store: &dyn Store, n: u128) -> RunRecord {
+    let found = store.get_runs(vec![run_key(n)]).await;
+    one(found.expect("the store answers")).expect("the run exists")
+}
+
+async fn dumped_run(store: &dyn Store, n: u128) -> DumpRun {
+    let dump = store.dump().await.expect("the store answers");
+    let mut runs = dump.runs.into_iter();
+    runs.find(|run| run.run.key == run_key(n))
+        .expect("the run exists")
+}
+
+fn node(path: &str, n: i64, state: NodeState) -> NodeRecord {
+    NodeRecord {
+        path: path.to_owned(),
+        n,
+        kind: NodeKind::Agent,
+        id: Some("plan".to_owned()),
+        state,
+        tolerated: false,
+        attempt: 1,
+        session: None,
+        send: None,
+        frozen: None,
+        text: None,
+        payload: Some(json!({ "a": [1] })),
+        error: None,
+        usage: Usage::default(),
+        reserved: 0,
+        due_at: None,
+        amended: false,
+        earlier: Vec::new(),
+        started_at: time(0),
+        settled_at: None,
+    }
+}
+
+/// The n-th send, in the session of the same number, as the leaf at `/n`.
+fn leaf(n: u128, run: u128) -> AcceptSend {
+    AcceptSend {
+        run: Some(RunLeaf {
+            run: run_key(run).run,
+            path: format!("/{n}"),
+            attempt: 1,
+        }),
+        ..opening(n, n)
+    }
+}
+
+/// An advance that changes nothing but that the run is under way.
+fn advance_of(record: &RunRecord, step: i64) -> AdvanceRun {
+    AdvanceRun {
+        step,
+        run: RunRecord {
+            status: RunStatus::Running,
+            alarm_at: None,
+            started_at: Some(record.created_at),
+            ..record.clone()
+        },
+        nodes: Vec::new(),
+        start: Vec::new(),
+        ends: Vec::new(),
+        asks: Vec::new(),
+        changes: json!({ "status": "running" }),
+        report: None,
+        release: false,
+    }
+}
+
+/// The end of the run, with whom to tell.
+fn ending_of_run(record: &RunRecord, step: i64, report: Option<RunReport>) -> AdvanceRun {
+    let mut item = advance_of(record, step);
+    item.run.status = RunStatus::Completed;
+    item.run.result = Some(json!("done"));
+    item.run.finished_at = Some(time(900));
+    item.report = report;
+    item
+}
+
+async fn advance(store: &dyn Store, ms: i64, boot_n: u128, item: AdvanceRun) -> AdvanceOutcome {
+    let outcomes = store.advance_runs(at(ms), boot(boot_n), vec![item]).await;
+    one(outcomes.expect("the store answers"))
+}
+
+fn words(n: u128) -> RunWords {
+    RunWords {
+        item_id: "run:1:1".to_owned(),
+        send: send(n),
+        content: vec![ContentPart::text("the run has ended")],
+    }
+}
+
+/// Process 1 owns run 1, whose leaves are the sends `leaves`.
+async fn under_way(store: &dyn Store, leaves: std::ops::Range<u128>) -> RunRecord {
+    register(store, 1).await;
+    let record = created(store, 0, new_run(1)).await;
+    claim_runs(store, 1, 1).await;
+    let mut item = advance_of(&record, 0);
+    item.start = leaves.map(|n| leaf(n, 1)).collect();
+    let started = item.start.len();
+    match advance(store, 2, 1, item).await {
+        AdvanceOutcome::Advanced { step, rings, told } => {
+            assert_eq!((step, rings.len(), told), (1, started, None));
+        }
+        AdvanceOutcome::Lost => panic!("the run is its own"),
+    }
+    read_run(store, 1).await
+}
+
+pub async fn a_created_run_reads_back_and_is_due_at_once(store: &dyn Store) {
+    register(store, 1).await;
+    let record = created(store, 5, new_run(1)).await;
+    assert_eq!(record, new_run(1).record(time(5)));
+    assert_eq!(read_run(store, 1).await, record);
+    let unknown = store.get_runs(vec![run_key(2)]).await;
+    assert_eq!(unknown.expect("the store answers"), [None]);
+    assert_eq!(claim_runs(store, 4, 1).await.runs, []);
+    assert_eq!(claim_runs(store, 4, 1).await.next_alarm, at(5));
+    let claimed = claim_runs(store, 5, 1).await;
+    assert_eq!(claimed.now, time(5));
+    let news = one(claimed.runs);
+    assert_eq!((news.key, news.step), (run_key(1), 0));
+    assert_eq!((news.ends, news.asks), (Vec::new(), Vec::new()));
+    assert_eq!(dumped_run(store, 1).await.owner, Some(boot(1)));
+}
+
+pub async fn a_repeated_creation_creates_nothing(store: &dyn Store) {
+    let keyed = |n: u128, hash: u8| NewRun {
+        idempotency: Some(IdempotencyKey {
+            tenant: TenantId::DEFAULT,
+            route: "POST /v1/runs".to_owned(),
+            key: "k".to_owned(),
+            body_hash: [hash; 32],
+        }),
+        ..new_run(n)
+    };
+    created(store, 0, keyed(1, 1)).await;
+    let again = create(store, 1, keyed(2, 1)).await;
+    assert_eq!(again, CreateRunOutcome::Replayed(run_key(1).run));
+    let other = create(store, 2, keyed(3, 2)).await;
+    assert_eq!(other, CreateRunOutcome::Mismatch);
+    let homeless = NewRun {
+        session: Some(key(9).session),
+        ..new_run(4)
+    };
+    let refused = create(store, 3, homeless).await;
+    assert_eq!(refused, CreateRunOutcome::SessionNotFound);
+    let dump = store.dump().await.expect("the store answers");
+    assert_eq!(dump.runs.len(), 1);
+}
+
+pub async fn every_end_of_a_leaf_is_news_until_it_is_noted(store: &dyn Store) {
+    let record = under_way(store, 1..4).await;
+    assert_eq!(claim_runs(store, 3, 1).await.runs, [], "nothing ended");
+    let claimed = claim(store, 10, 1, 1, 1).await;
+    let leaf_of_one = claimed.send.record.run.clone();
+    assert_eq!(leaf_of_one.expect("it is a leaf").path, "/1");
+    complete(store, 11, ending(&claimed, Then::Continue)).await;
+    cancel(store, 12, 2).await;
+    let gone = store.delete_session(at(13), key(3), boot(SCHEDULER)).await;
+    gone.expect("the store answers");
+    let news = one(claim_runs(store, 20, 1).await.runs);
+    assert_eq!(news.step, 1);
+    let ends = news.ends.iter();
+    let ends: Vec<_> = ends
+        .map(|ended| (ended.path.as_str(), ended.attempt, ended.end.status))
+        .collect();
+    let cancelled = SendStatus::Cancelled;
+    let expected = [
+        ("/1", 1, SendStatus::Completed),
+        ("/2", 1, cancelled),
+        ("/3", 1, cancelled),
+    ];
+    assert_eq!(ends, expected);
+    let first = &news.ends[0].end;
+    assert_eq!((first.send, first.text.as_deref()), (send(1), Some("done")));
+    assert_eq!(first.usage, cost(10));
+    let again = one(claim_runs(store, 21, 1).await.runs);
+    assert_eq!(again, news, "until an advance notes them");
+    let mut item = advance_of(&record, 1);
+    item.ends = vec![send(1), send(2)];
+    advance(store, 22, 1, item).await;
+    let left = one(claim_runs(store, 23, 1).await.runs);
+    assert_eq!(left.step, 2);
+    assert_eq!(one(left.ends).path, "/3");
+}
+
+pub async fn a_stale_advance_changes_nothing(store: &dyn Store) {
+    let record = under_way(store, 1..2).await;
+    register(store, 2).await;
+    let before = store.dump().await.expect("the store answers");
+    for (boot_n, step) in [(1, 0), (1, 2), (2, 1)] {
+        let mut item = advance_of(&record, step);
+        item.run.status = RunStatus::Waiting;
+        item.nodes = vec![node("/1", 1, NodeState::Running)];
+        item.start = vec![leaf(7, 1)];
+        item.ends = vec![send(1)];
+        let outcome = advance(store, 30, boot_n, item).await;
+        assert_eq!(outcome, AdvanceOutcome::Lost, "{boot_n} at {step}");
+    }
+    let after = store.dump().await.expect("the store answers");
+    assert_eq!(after, before);
+}
+
+pub async fn one_lost_advance_leaves_its_neighbours_alone(store: &dyn Store) {
+    let first = under_way(store, 1..2).await;
+    let second = created(store, 3, new_run(2)).await;
+    claim_runs(store, 4, 1).await;
+    let mut stale = advance_of(&first, 0);
+    stale.start = vec![leaf(7, 1)];
+    let mut good = advance_of(&second, 0);
+    good.start = vec![leaf(8, 2), leaf(9, 2)];
+    let outcomes = store.advance_runs(at(5), boot(1), vec![stale, good]).await;
+    let outcomes = outcomes.expect("the store answers");
+    assert_eq!(outcomes[0], AdvanceOutcome::Lost);
+    let AdvanceOutcome::Advanced { rings, .. } = &outcomes[1] else {
+        panic!("the second is its own");
+    };
+    let rings: Vec<_> = rings.iter().map(|ring| ring.key).collect();
+    assert_eq!(rings, [key(8), key(9)]);
+    let unknown = store.get_sends(vec![(TenantId::DEFAULT, send(7))]).await;
+    assert_eq!(unknown.expect("the store answers"), [None]);
+}
+
+pub async fn a_run_is_taken_from_a_dead_process_only(store: &dyn Store) {
+    let record = under_way(store, 1..2).await;
+    register(store, 2).await;
+    cancel(store, 10, 1).await;
+    assert_eq!(claim_runs(store, 11, 2).await.runs, [], "its owner lives");
+    store.stop_boot(at(12), boot(1)).await.expect("it answers");
+    let news = one(claim_runs(store, 13, 2).await.runs);
+    assert_eq!((news.step, news.ends.len()), (1, 1));
+    let late = advance(store, 14, 1, advance_of(&record, 1)).await;
+    assert_eq!(late, AdvanceOutcome::Lost);
+    let own = advance(store, 15, 2, advance_of(&record, 1)).await;
+    assert!(matches!(own, AdvanceOutcome::Advanced { step: 2, .. }));
+    let steps = store.read_run_steps(run_key(1), 1, 10).await;
+    let step = one(steps.expect("the store answers"));
+    assert_eq!((step.n, step.boot, step.at), (2, boot(2), time(15)));
+    assert_eq!(step.changes, json!({ "status": "running" }));
+}
+
+pub async fn a_run_that_is_given_up_can_be_taken(store: &dyn Store) {
+    let record = under_way(store, 1..2).await;
+    register(store, 2).await;
+    cancel(store, 10, 1).await;
+    let foreign = store.release_runs(boot(2), vec![run_key(1)]).await;
+    foreign.expect("the store answers");
+    assert_eq!(claim_runs(store, 11, 2).await.runs, []);
+    let mut item = advance_of(&record, 1);
+    item.release = true;
+    advance(store, 12, 1, item).await;
+    assert_eq!(claim_runs(store, 13, 2).await.runs.len(), 1);
+    let released = store.release_runs(boot(2), vec![run_key(1)]).await;
+    released.expect("the store answers");
+    assert_eq!(dumped_run(store, 1).await.owner, None);
+}
+
+pub async fn asks_are_news_until_they_are_noted(store: &dyn Store) {
+    let record = under_way(store, 1..2).await;
+    let cancel = RunAsk::Cancel { reason: None };
+    let retry = RunAsk::Retry {
+        max_tokens: Some(3),
+    };
+    let items = vec![
+        (run_key(1), cancel.clone()),
+        (run_key(9), cancel.clone()),
+        (run_key(1), retry.clone()),
+    ];
+    let asked = store.ask_runs(at(5), items).await;
+    assert_eq!(asked.expect("the store answers"), [true, false, true]);
+    let news = one(claim_runs(store, 6, 1).await.runs);
+    let (numbers, asks): (Vec<_>, Vec<_>) = news.asks.into_iter().unzip();
+    assert_eq!(asks, [cancel, retry.clone()]);
+    let mut item = advance_of(&record, 1);
+    item.asks = vec![numbers[0]];
+    advance(store, 7, 1, item).await;
+    assert_eq!(dumped_run(store, 1).await.asks, [retry]);
+}
+
+pub async fn nodes_are_written_over_and_read_in_pieces(store: &dyn Store) {
+    let record = under_way(store, 1..2).await;
+    let mut item = advance_of(&record, 1);
+    item.nodes = vec![
+        node("/0:plan", 1, NodeState::Queued),
+        node("/1:all", 2, NodeState::Running),
+        node("/1:all[0]/r", 3, NodeState::Ready),
+        node("/1:all[1]/r", 4, NodeState::Ready),
+    ];
+    advance(store, 3, 1, item).await;
+    let mut item = advance_of(&record, 2);
+    let settled = NodeRecord {
+        text: Some("done".to_owned()),
+        settled_at: at(4),
+        ..node("/0:plan", 1, NodeState::Completed)
+    };
+    item.nodes = vec![settled.clone()];
+    advance(store, 4, 1, item).await;
+    let read = async |prefix: Option<&str>, after, limit| {
+        let query = ReadNodes {
+            key: run_key(1),
+            prefix: prefix.map(ToOwned::to_owned),
+            after,
+            limit,
+        };
+        store.read_nodes(query).await.expect("the store answers")
+    };
+    let all = read(None, 0, 10).await;
+    assert_eq!(all[0], settled);
+    let paths = |nodes: &[NodeRecord]| nodes.iter().map(|n| n.path.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        paths(&all),
+        ["/0:plan", "/1:all", "/1:all[0]/r", "/1:all[1]/r"]
+    );
+    assert_eq!(paths(&read(None, 1, 2).await), ["/1:all", "/1:all[0]/r"]);
+    assert_eq!(paths(&read(Some("/1:all["), 3, 10).await), ["/1:all[1]/r"]);
+    assert_eq!(read(Some("/1_"), 0, 10).await, [], "a prefix is no pattern");
+}
+
+pub async fn an_alarm_makes_a_run_due(store: &dyn Store) {
+    let record = under_way(store, 1..2).await;
+    let mut item = advance_of(&record, 1);
+    item.run.alarm_at = at(500);
+    item.run.status = RunStatus::Waiting;
+    advance(store, 10, 1, item).await;
+    let early = claim_runs(store, 499, 1).await;
+    assert_eq!((early.runs, early.next_alarm), (Vec::new(), at(500)));
+    let due = claim_runs(store, 500, 1).await;
+    assert_eq!((one(due.runs).key, due.next_alarm), (run_key(1), None));
+}
+
+pub async fn a_final_run_has_no_owner_and_keeps_its_result(store: &dyn Store) {
+    let record = under_way(store, 1..2).await;
+    cancel(store, 10, 1).await;
+    let mut item = ending_of_run(&record, 1, None);
+    item.ends = vec![send(1)];
+    advance(store, 900, 1, item).await;
+    let dump = dumped_run(store, 1).await;
+    assert_eq!((dump.owner, dump.step), (None, 2));
+    assert_eq!(dump.run.result, Some(json!("done")));
+    assert_eq!(dump.run.finished_at, at(900));
+    assert_eq!(claim_runs(store, 901, 1).await.runs, []);
+    let retry = RunAsk::Retry { max_tokens: None };
+    let asked = store.ask_runs(at(902), vec![(run_key(1), retry)]).await;
+    assert_eq!(asked.expect("the store answers"), [true]);
+    assert_eq!(claim_runs(store, 903, 1).await.runs.len(), 1);
+}
+
+/// Run 2 belongs to session 1, whose send has asked for it.
+async fn of_session_one(store: &dyn Store, call_id: Option<String>) -> RunRecord {
+    let new = NewRun {
+        session: Some(key(1).session),
+        reports_to: call_id,
+        ..new_run(2)
+    };
+    let record = created(store, 30, new).await;
+    assert_eq!(record.session, Some(key(1).session));
+    claim_runs(store, 31, 1).await;
+    record
+}
+
+pub async fn the_end_of_a_run_is_the_result_of_the_call_that_waits(store: &dyn Store) {
+    let claimed = running(store).await;
+    let begins = vec![waits(WaitingOn::Run)];
+    wait_for_calls(store, 12, &claimed, WaitingOn::Run, begins).await;
+    let id = call(&claimed, 0, 0);
+    let record = of_session_one(store, Some(id.clone())).await;
+    let report = RunReport {
+        session: key(1),
+        call: Some((id.clone(), CallResult::text("its result"))),
+        words: Some(words(50)),
+    };
+    let item = ending_of_run(&record, 0, Some(report));
+    let AdvanceOutcome::Advanced { rings, told, .. } = advance(store, 900, 1, item).await else {
+        panic!("the run is its own");
+    };
+    assert_eq!((one(rings).key, told), (key(1), None));
+    let settled = call_of(store, &id).await;
+    assert_eq!(settled.result, Some(CallResult::text("its result")));
+    assert_eq!(dumped(store, 1).await.inbox, [], "told once");
+    let again = claim(store, 910, 1, 1, 9).await;
+    assert_eq!(again.send.record.id, send(1));
+}
+
+pub async fn a_busy_session_finds_the_end_of_a_run_in_its_inbox(store: &dyn Store) {
+    running(store).await;
+    let record = of_session_one(store, None).await;
+    let report = RunReport {
+        session: key(1),
+        call: None,
+        words: Some(words(50)),
+    };
+    let item = ending_of_run(&record, 0, Some(report));
+    let AdvanceOutcome::Advanced { rings, told, .. } = advance(store, 900, 1, item).await else {
+        panic!("the run is its own");
+    };
+    assert_eq!((rings, told), (Vec::new(), Some((key(1), boot(1)))));
+    let item = one(dumped(store, 1).await.inbox);
+    assert_eq!((item.id.as_str(), item.fate), ("run:1:1", Fate::Pending));
+    assert_eq!(item.content, words(50).content);
+}
+
+pub async fn a_session_at_rest_is_woken_by_the_end_of_a_run(store: &dyn Store) {
+    let claimed = running(store).await;
+    complete(store, 20, ending(&claimed, Then::Continue)).await;
+    let record = of_session_one(store, None).await;
+    let report = RunReport {
+        session: key(1),
+        call: None,
+        words: Some(words(50)),
+    };
+    let item = ending_of_run(&record, 0, Some(report));
+    let AdvanceOutcome::Advanced { rings, .. } = advance(store, 900, 1, item.clone()).await else {
+        panic!("the run is its own");
+    };
+    assert_eq!(one(rings).key, key(1));
+    assert_eq!(stored(store, 50).await.input, words(50).content);
+    let late = advance(store, 901, 1, item).await;
+    assert_eq!(late, AdvanceOutcome::Lost, "each is told once");
+    assert_eq!(dumped(store, 1).await.sends.len(), 2);
+}
+
+pub async fn the_runs_of_a_deleted_session_are_asked_to_end(store: &dyn Store) {
+    running(store).await;
+    of_session_one(store, None).await;
+    under_way_beside(store).await;
+    let deleted = store.delete_session(at(40), key(1), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    assert_eq!(dumped_run(store, 2).await.asks, [RunAsk::session_deleted()]);
+    assert_eq!(dumped_run(store, 3).await.asks, []);
+    let news = one(claim_runs(store, 41, 1).await.runs);
+    assert_eq!((news.key, news.asks.len()), (run_key(2), 1));
+    let report = RunReport {
+        session: key(1),
+        call: None,
+        words: Some(words(50)),
+    };
+    let record = read_run(store, 2).await;
+    let item = ending_of_run(&record, 1, Some(report));
+    let AdvanceOutcome::Advanced { rings, told, .. } = advance(store, 900, 1, item).await else {
+        panic!("the run is its own");
+    };
+    assert_eq!((rings, told), (Vec::new(), None), "nobody is left to tell");
+}
+
+/// Run 3 belongs to no session and is not due.
+async fn under_way_beside(store: &dyn Store) {
+    let record = created(store, 32, new_run(3)).await;
+    claim_runs(store, 33, 1).await;
+    advance(store, 34, 1, advance_of(&record, 0)).await;
+    let record = read_run(store, 2).await;
+    advance(store, 35, 1, advance_of(&record, 0)).await;
+}
+
+pub async fn runs_are_listed_newest_first(store: &dyn Store) {
+    running(store).await;
+    created(store, 0, new_run(1)).await;
+    of_session_one(store, None).await;
+    created(store, 40, new_run(3)).await;
+    let list = async |query: ListRuns| {
+        let page = store.list_runs(query).await.expect("the store answers");
+        let ids = page.data.iter().map(|run| run.key.run.0.as_u128());
+        (ids.collect::<Vec<_>>(), page.more)
+    };
+    let all = ListRuns {
+        tenant: TenantId::DEFAULT,
+        status: None,
+        session: None,
+        before: None,
+        limit: 2,
+    };
+    assert_eq!(list(all.clone()).await, (vec![3, 2], true));
+    let next = ListRuns {
+        before: Some(run_key(2).run),
+        ..all.clone()
+    };
+    assert_eq!(list(next).await, (vec![1], false));
+    let of_session = ListRuns {
+        session: Some(key(1).session),
+        ..all.clone()
+    };
+    assert_eq!(list(of_session).await, (vec![2], false));
+    let final_ones = ListRuns {
+        status: Some(RunStatus::Completed),
+        ..all
+    };
+    assert_eq!(list(final_ones).await, (vec![], false));
+}
+
+pub async fn an_unowned_boot_is_nobody(store: &dyn Store) {
+    let record = created(store, 0, new_run(1)).await;
+    let nobody = BootId(Uuid::nil());
+    let item = advance_of(&record, 0);
+    let outcomes = store.advance_runs(at(1), nobody, vec![item]).await;
+    assert_eq!(
+        one(outcomes.expect("the store answers")),
+        AdvanceOutcome::Lost
+    );
+}
