@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{SendId, SessionKey};
+use crate::id::{RunKey, SendId, SessionKey};
 
 /// What a notice is about, and so who hears it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +17,9 @@ pub enum Topic {
     /// Signals that were raised or leases that were taken away: a JSON list of [`SessionKey`] and
     /// the raised bits, 0 where the database has to be asked. Every worker listens.
     Signals,
+    /// Runs that have news, or that were advanced: a JSON list of [`RunNotice`]. Every scheduler
+    /// listens.
+    Runs,
     /// Live events of one session: a JSON list of `LiveEvent`s. Whoever streams it listens.
     Live(SessionKey),
 }
@@ -32,6 +35,15 @@ pub struct StepNotice {
     pub n: i64,
     /// Whether the send is final, or waits, after it: those who wait for its end look again.
     pub settled: bool,
+}
+
+/// A run that something happened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunNotice {
+    /// The run.
+    pub key: RunKey,
+    /// The advance that was committed; none where the run has news for its owner.
+    pub step: Option<i64>,
 }
 
 /// What a subscriber hears.

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use mainspring_shared::bus::{Notice, Topic};
-use mainspring_shared::id::SessionKey;
+use mainspring_shared::bus::{Notice, RunNotice, Topic};
+use mainspring_shared::id::{RunKey, SessionKey};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT};
 
 use crate::{Kernel, Parts};
@@ -80,5 +80,13 @@ pub(crate) fn publish(parts: &Parts, key: SessionKey, signals: i32) {
     match serde_json::to_vec(&[(key, signals)]) {
         Ok(json) => parts.bus.publish(Topic::Signals, Bytes::from(json)),
         Err(error) => tracing::error!(%error, "a signal cannot be written as JSON"),
+    }
+}
+
+/// Tells the schedulers that a run has news.
+pub(crate) fn publish_run(parts: &Parts, key: RunKey) {
+    match serde_json::to_vec(&[RunNotice { key, step: None }]) {
+        Ok(json) => parts.bus.publish(Topic::Runs, Bytes::from(json)),
+        Err(error) => tracing::error!(%error, "a run's notice cannot be written as JSON"),
     }
 }

@@ -83,7 +83,7 @@ async fn a_file_that_does_not_exist_is_not_created_where_it_must() {
             opened,
             Err(Error::SchemaMissing {
                 found: 0,
-                needed: 2
+                needed: 5
             })
         );
         assert!(missing, "{opened:?}");
@@ -119,7 +119,7 @@ async fn a_newer_schema_is_refused() {
         store.check().await,
         Err(Error::SchemaNewer {
             found: 9999,
-            known: 2
+            known: 5
         })
     ));
     drop(store);

@@ -35,6 +35,7 @@ pub async fn topics_do_not_mix(bus: Arc<dyn Bus>) {
     let topics = [
         Topic::Steps,
         Topic::Signals,
+        Topic::Runs,
         Topic::Live(session()),
         Topic::Live(session()),
     ];

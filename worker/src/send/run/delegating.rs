@@ -1,6 +1,7 @@
 //! Children of a send: made by its calls, reported by their ends, ended with it.
 
 use mainspring_shared::error::Code;
+use mainspring_shared::id::RunKey;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::SIGNAL_INBOX;
@@ -190,6 +191,13 @@ impl Run<'_> {
     /// Tells the parent that this send is final. The schedulers do so for whatever dies before it
     /// does.
     pub(super) async fn report(&mut self) {
+        if let Some(leaf) = &self.send.record.run {
+            let key = RunKey {
+                tenant: self.key.tenant,
+                run: leaf.run,
+            };
+            signals::publish_run(&self.kernel.parts, key);
+        }
         if self.send.record.reports_to.is_none() {
             return;
         }
