@@ -89,6 +89,26 @@ codes! {
     RunNotFound = "run.not_found", NotFound, 404;
     /// A workflow spec with problems.
     SpecInvalid = "spec.invalid", Invalid, 422;
+    /// A reference of a workflow has no value.
+    WorkflowRefUnresolved = "workflow.ref_unresolved", Invalid, 422;
+    /// No case of a branch fits its value.
+    WorkflowBranchUnmatched = "workflow.branch_unmatched", Invalid, 422;
+    /// A template of a workflow cannot be rendered.
+    WorkflowTemplate = "workflow.template", Invalid, 422;
+    /// A workflow, or a leaf of it, took too long.
+    WorkflowTimeout = "workflow.timeout", Limit, 504;
+    /// A workflow or a node of it was ended by someone.
+    WorkflowCancelled = "workflow.cancelled", Conflict, 409;
+    /// A loop's condition did not hold after its last round.
+    WorkflowLoopExhausted = "workflow.loop_exhausted", Invalid, 422;
+    /// A leaf used up its rounds.
+    WorkflowRoundLimit = "workflow.round_limit", Limit, 422;
+    /// A run would have too many leaves or items.
+    WorkflowTooLarge = "workflow.too_large", Invalid, 422;
+    /// What was asked of a run or a node does not fit its state.
+    WorkflowNotResumable = "workflow.not_resumable", Conflict, 409;
+    /// No node of the run has this path.
+    WorkflowNodeNotFound = "workflow.node_not_found", NotFound, 404;
     /// The request cannot be understood or asks for what does not exist.
     RequestInvalid = "request.invalid", Invalid, 400;
     /// The body is larger than the limit.
@@ -168,7 +188,13 @@ impl Code {
     /// Whether the same request may work later.
     pub const fn retryable(self) -> bool {
         matches!(self.class(), Class::Limit | Class::Unavailable)
-            && !matches!(self, Self::BudgetExceeded | Self::SendDeadline)
+            && !matches!(
+                self,
+                Self::BudgetExceeded
+                    | Self::SendDeadline
+                    | Self::WorkflowTimeout
+                    | Self::WorkflowRoundLimit
+            )
     }
 }
 

@@ -1,3 +1,7 @@
 //! Workflows: trees of control nodes whose leaves are agents' sends, and their runs.
 
+pub mod path;
 pub mod run;
+pub mod spec;
+pub mod template;
+pub mod validate;

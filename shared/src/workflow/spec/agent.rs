@@ -1,0 +1,100 @@
+//! The agent of a leaf.
+
+use serde_json::{Map, Value};
+
+use super::Agent;
+use crate::agent::AgentSpec;
+use crate::tool::ToolEntry;
+
+/// Rounds of a leaf unless it says otherwise.
+pub const MAX_ROUNDS_DEFAULT: u32 = 8;
+/// Rounds that a leaf may ask for.
+pub const MAX_ROUNDS_MAX: u32 = 50;
+/// Tokens of one answer unless the leaf says otherwise.
+pub const MAX_TOKENS_DEFAULT: u32 = 4_000;
+/// Tokens that one answer may be allowed.
+pub const MAX_TOKENS_MAX: u32 = 10_000_000;
+
+/// The agent of a leaf, as a spec writes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeafAgent {
+    /// A label to filter by.
+    pub name: String,
+    /// Said to the model before everything else, a template.
+    pub system_prompt: String,
+    /// Tools on offer; those of whoever started the run when absent.
+    pub tools: Option<Vec<ToolEntry>>,
+    /// Model calls that it may make.
+    pub max_rounds: u32,
+    /// Tokens that one answer may have.
+    pub max_tokens: u32,
+    /// Passed to the provider as it is.
+    pub temperature: f64,
+    /// The model; the workers' default when absent.
+    pub model: Option<String>,
+    /// The shape of its answer.
+    pub output_schema: Option<Value>,
+    /// Read for the sake of specs that have it: in a run, sessions are kept with the run.
+    pub lifecycle: Lifecycle,
+    /// Carried along.
+    pub metadata: Map<String, Value>,
+    /// Tokens that it may use in all.
+    pub budget: Option<u64>,
+    /// The workers that may run it.
+    pub pool: Option<String>,
+}
+
+/// How long a child's session is kept, outside a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lifecycle {
+    /// Until it succeeded.
+    #[default]
+    Ephemeral,
+    /// As long as its parent.
+    Linked,
+    /// For itself.
+    Detached,
+}
+
+impl Lifecycle {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Ephemeral, Self::Linked, Self::Detached];
+
+    /// The word in a spec.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ephemeral => "ephemeral",
+            Self::Linked => "linked",
+            Self::Detached => "detached",
+        }
+    }
+}
+
+impl Agent {
+    /// The agent of its session, with the rendered prompt, for a run that may use `allow`.
+    pub fn session_agent(&self, system_prompt: String, allow: Option<&[String]>) -> AgentSpec {
+        let spec = &self.spec;
+        let inherited = || {
+            let names = allow.unwrap_or_default().iter().cloned();
+            names.map(ToolEntry::Named).collect()
+        };
+        AgentSpec {
+            name: Some(spec.name.clone()),
+            system_prompt: Some(system_prompt),
+            model: spec.model.clone(),
+            tools: spec.tools.clone().unwrap_or_else(inherited),
+            allow: allow.map(<[String]>::to_vec),
+            max_rounds: Some(spec.max_rounds),
+            max_tokens: Some(spec.max_tokens),
+            temperature: Some(spec.temperature),
+            output_schema: self.schema().cloned(),
+            pool: spec.pool.clone(),
+            ..AgentSpec::default()
+        }
+    }
+
+    /// The shape of its answer: the node's own, else the agent's.
+    pub fn schema(&self) -> Option<&Value> {
+        self.output_schema.as_ref().or(self.spec.output_schema.as_ref())
+    }
+}

@@ -1,0 +1,66 @@
+//! From any JSON value to a workflow that may run, or to everything that is wrong with it.
+
+mod agent;
+mod limits;
+mod nodes;
+mod policy;
+mod reader;
+mod refs;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use self::reader::Reader;
+use super::spec::Spec;
+
+/// Problems that are told at once: nobody repairs more than these in one go.
+pub const PROBLEMS_MAX: usize = 200;
+
+/// One thing that is wrong with a spec.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Problem {
+    /// Where, as a JSON pointer into the spec.
+    pub pointer: String,
+    /// Which rule it breaks.
+    #[schema(value_type = String)]
+    pub rule: &'static str,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = if self.pointer.is_empty() {
+            "the spec"
+        } else {
+            &self.pointer
+        };
+        write!(f, "{at}: {} — {}", self.message, self.hint)
+    }
+}
+
+/// Checks a spec.
+pub fn validate(spec: &Value) -> Result<Spec, Vec<Problem>> {
+    validate_with(spec, None)
+}
+
+/// Checks a spec whose leaves may name only these tools, where they are given.
+pub fn validate_with(spec: &Value, tools: Option<&[String]>) -> Result<Spec, Vec<Problem>> {
+    let decoded;
+    let spec = match spec {
+        Value::String(text) => {
+            decoded = limits::decode(text, "").map_err(|problem| vec![problem])?;
+            &decoded
+        }
+        other => other,
+    };
+    limits::check(spec).map_err(|problem| vec![problem])?;
+    let mut reader = Reader::new(tools);
+    let spec = reader.spec(spec);
+    reader.finish(spec)
+}
+
+#[cfg(test)]
+mod tests;
