@@ -14,6 +14,9 @@ mod watch;
 mod boot;
 mod loops;
 
+// Runs of workflows, as pure decisions.
+pub mod workflow;
+
 // How it all hangs together.
 mod app;
 mod config;

@@ -37,15 +37,16 @@ pub fn child(parent: &str, step: &Step<'_>) -> String {
     if path.is_empty() && matches!(step, Step::Round(..)) {
         path.push('/');
     }
-    match step {
-        Step::At(index, None) => path.push_str(&format!("/{index}")),
-        Step::At(index, Some(id)) => path.push_str(&format!("/{index}:{}", escaped(id))),
-        Step::Round(index, id) => path.push_str(&format!("[{index}]/{}", name(*id))),
-        Step::Case(key) => path.push_str(&format!("/case={}", escaped(key))),
-        Step::Default => path.push_str("/default"),
-        Step::Fallback => path.push_str("/fallback"),
-        Step::Only(id) => path.push_str(&format!("/{}", name(*id))),
-    }
+    let written = match step {
+        Step::At(index, None) => write!(path, "/{index}"),
+        Step::At(index, Some(id)) => write!(path, "/{index}:{}", escaped(id)),
+        Step::Round(index, id) => write!(path, "[{index}]/{}", name(*id)),
+        Step::Case(key) => write!(path, "/case={}", escaped(key)),
+        Step::Default => write!(path, "/default"),
+        Step::Fallback => write!(path, "/fallback"),
+        Step::Only(id) => write!(path, "/{}", name(*id)),
+    };
+    written.expect("a String takes everything");
     path
 }
 

@@ -18,6 +18,10 @@ use crate::usage::Usage;
 /// The version of the language that specs are read in; stored with each run.
 pub const DSL_VERSION: i32 = 1;
 
+/// The model of leaves that are a tool call and nothing else: their input is
+/// `{"tool", "arguments"}`, their answer is what the call gave.
+pub const DIRECT_MODEL: &str = "mainspring/direct";
+
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$doc])*
@@ -136,6 +140,9 @@ pub struct RunOptions {
     /// Tokens that all its sends together may use; the smaller of this and the spec's counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// The limit that a retry set; counts in place of every other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised_tokens: Option<u64>,
     /// Leaves under way at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u32>,
@@ -145,7 +152,9 @@ pub struct RunOptions {
     pub allow: Option<Vec<String>>,
 }
 
-/// A run as stored.
+/// A run as stored. An advance may change `status`, `options` (a retry raises a limit), `attempt`,
+/// `result`, `error`, `usage`, `counts`, `alarm_at`, `started_at` and `finished_at`; nothing else
+/// ever changes. An `error` on a run that is not final says why it is being ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRecord {
     /// Its identity and owner.
@@ -182,7 +191,7 @@ pub struct RunRecord {
     pub alarm_at: Option<Timestamp>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When a scheduler first advanced it.
+    /// When a scheduler first advanced it, or its last retry began.
     pub started_at: Option<Timestamp>,
     /// When it became final.
     pub finished_at: Option<Timestamp>,
@@ -244,7 +253,7 @@ pub struct NodeRecord {
     pub text: Option<String>,
     /// The value it returned; of a leaf only.
     pub payload: Option<Value>,
-    /// Why it did not succeed.
+    /// Why it did not succeed; on a node that has not settled, why it is being ended.
     pub error: Option<Failure>,
     /// The sum over its attempts.
     pub usage: Usage,

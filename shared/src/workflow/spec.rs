@@ -351,10 +351,10 @@ impl Condition {
         match self.op {
             Op::Eq => same(&value, &plain(&self.value)),
             Op::Ne => !same(&value, &plain(&self.value)),
-            Op::In => match &self.value {
-                Value::Array(list) => list.iter().any(|one| same(&value, &plain(one))),
-                _ => false,
-            },
+            Op::In => {
+                let list = self.value.as_array();
+                list.is_some_and(|list| list.iter().any(|one| same(&value, &plain(one))))
+            }
             Op::Truthy => truthy(&value),
             Op::Falsy => !truthy(&value),
         }
@@ -363,13 +363,11 @@ impl Condition {
 
 /// Texts that mean a boolean, in any of the usual spellings, are one.
 fn plain(value: &Value) -> Value {
-    match value {
-        Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            _ => value.clone(),
-        },
-        other => other.clone(),
+    let text = value.as_str().map(|text| text.trim().to_ascii_lowercase());
+    match text.as_deref() {
+        Some("true") => Value::Bool(true),
+        Some("false") => Value::Bool(false),
+        _ => value.clone(),
     }
 }
 
@@ -414,9 +412,9 @@ pub fn is_case(key: &str, value: &Value) -> bool {
 
 /// A value as text: a text as it is, everything else as JSON.
 pub fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+    match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
     }
 }
 
@@ -474,9 +472,11 @@ impl Body {
                 cases.iter().map(|(_, ix)| *ix).chain(*default).collect()
             }
             Self::Workflow { root, .. } => vec![*root],
-            Self::Agent(_) | Self::Approval { .. } | Self::Tool { .. } | Self::Wait(_) => {
-                self.policy().and_then(|policy| policy.fallback).into_iter().collect()
-            }
+            Self::Agent(_) | Self::Approval { .. } | Self::Tool { .. } | Self::Wait(_) => self
+                .policy()
+                .and_then(|policy| policy.fallback)
+                .into_iter()
+                .collect(),
         }
     }
 

@@ -36,7 +36,7 @@ pub fn render(source: &str, names: &dyn Names) -> Result<String, Failure> {
     if !has_tags(source) {
         return Ok(source.to_owned());
     }
-    let free = free_names(source).map_err(|detail| failed(detail))?;
+    let free = free_names(source).map_err(failed)?;
     let context = context(&free, names)?;
     let template = environment().template_from_str(source);
     let template = template.map_err(|error| failure(&error))?;
@@ -69,7 +69,7 @@ pub fn render_value(value: &Value, names: &dyn Names) -> Result<Value, Failure> 
 }
 
 fn evaluate(source: &str, expression: &str, names: &dyn Names) -> Result<Value, Failure> {
-    let free = free_names(source).map_err(|detail| failed(detail))?;
+    let free = free_names(source).map_err(failed)?;
     let context = context(&free, names)?;
     let compiled = environment().compile_expression(expression);
     let value = compiled.and_then(|compiled| compiled.eval(context));
@@ -112,17 +112,18 @@ fn failed(detail: impl Into<String>) -> Failure {
 
 fn failure(error: &minijinja::Error) -> Failure {
     let detail = error.detail().unwrap_or_default();
-    match error.kind() {
-        ErrorKind::UndefinedError => {
-            let detail = match error.line() {
-                Some(line) => format!("a value in line {line} of the template does not exist"),
-                None => "a value in the template does not exist".to_owned(),
-            };
-            Failure::new(Code::WorkflowRefUnresolved, detail)
-        }
-        ErrorKind::OutOfFuel => failed("the template takes too many steps"),
-        kind => failed(format!("{kind}: {detail}")),
+    let kind = error.kind();
+    if kind == ErrorKind::OutOfFuel {
+        return failed("the template takes too many steps");
     }
+    if kind != ErrorKind::UndefinedError {
+        return failed(format!("{kind}: {detail}"));
+    }
+    let detail = match error.line() {
+        Some(line) => format!("a value in line {line} of the template does not exist"),
+        None => "a value in the template does not exist".to_owned(),
+    };
+    Failure::new(Code::WorkflowRefUnresolved, detail)
 }
 
 /// Takes so many bytes and no more.

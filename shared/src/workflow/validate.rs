@@ -49,13 +49,11 @@ pub fn validate(spec: &Value) -> Result<Spec, Vec<Problem>> {
 /// Checks a spec whose leaves may name only these tools, where they are given.
 pub fn validate_with(spec: &Value, tools: Option<&[String]>) -> Result<Spec, Vec<Problem>> {
     let decoded;
-    let spec = match spec {
-        Value::String(text) => {
-            decoded = limits::decode(text, "").map_err(|problem| vec![problem])?;
-            &decoded
-        }
-        other => other,
-    };
+    let mut spec = spec;
+    if let Value::String(text) = spec {
+        decoded = limits::decode(text, "").map_err(|problem| vec![problem])?;
+        spec = &decoded;
+    }
     limits::check(spec).map_err(|problem| vec![problem])?;
     let mut reader = Reader::new(tools);
     let spec = reader.spec(spec);

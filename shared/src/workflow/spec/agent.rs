@@ -95,6 +95,8 @@ impl Agent {
 
     /// The shape of its answer: the node's own, else the agent's.
     pub fn schema(&self) -> Option<&Value> {
-        self.output_schema.as_ref().or(self.spec.output_schema.as_ref())
+        self.output_schema
+            .as_ref()
+            .or(self.spec.output_schema.as_ref())
     }
 }

@@ -1,6 +1,9 @@
 //! What a name means at a place of the tree.
 
-use super::{Body, NodeIx, Spec};
+use serde_json::Value;
+
+use super::{Body, Items, NodeIx, Pause, Spec};
+use crate::workflow::template::free_names;
 
 /// What a name is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,5 +182,150 @@ impl Body {
                 false
             }
         }
+    }
+}
+
+impl Spec {
+    /// The names that a node itself reads: in its templates, references and conditions.
+    pub fn names_read(&self, at: NodeIx) -> Vec<String> {
+        let node = &self.nodes[at];
+        let mut names: Vec<String> = node.when.iter().map(|when| when.on.name.clone()).collect();
+        let mut template = |source: &str| {
+            names.extend(free_names(source).unwrap_or_default());
+        };
+        match &node.body {
+            Body::Agent(agent) => {
+                template(&agent.spec.system_prompt);
+                template(&agent.input);
+                names.extend(agent.inputs_from.iter().cloned());
+            }
+            Body::Approval { message, .. } => template(message),
+            Body::Tool { arguments, .. } => {
+                for value in arguments.values() {
+                    texts_in(value, &mut template);
+                }
+            }
+            Body::Wait(Pause::Until(source)) => template(source),
+            Body::Workflow { input, .. } => input.iter().for_each(|source| template(source)),
+            Body::Foreach { items, .. } => match items {
+                Items::From(from) => names.push(from.name.clone()),
+                Items::Here(_) => {}
+            },
+            Body::Branch { on, .. } => names.push(on.name.clone()),
+            Body::Loop { until, .. } => names.push(until.on.name.clone()),
+            Body::Sequence { .. } | Body::Parallel { .. } | Body::Wait(_) => {}
+        }
+        names
+    }
+
+    /// Whether a branch or a condition looks at this member of a node's value: then it decides
+    /// what happens, and is no failure.
+    pub fn decides(&self, target: NodeIx, key: &str) -> bool {
+        self.nodes.iter().enumerate().any(|(at, node)| {
+            let until = match &node.body {
+                Body::Branch { on, .. } => Some((on, self.resolve(at, &on.name))),
+                Body::Loop { until, .. } => {
+                    Some((&until.on, self.resolve_until(at, &until.on.name)))
+                }
+                Body::Agent(_)
+                | Body::Sequence { .. }
+                | Body::Parallel { .. }
+                | Body::Foreach { .. }
+                | Body::Wait(_)
+                | Body::Approval { .. }
+                | Body::Tool { .. }
+                | Body::Workflow { .. } => None,
+            };
+            let when = node
+                .when
+                .iter()
+                .map(|when| (&when.on, self.resolve(at, &when.on.name)));
+            until.into_iter().chain(when).any(|(on, binding)| {
+                on.key.as_deref() == Some(key) && binding == Ok(Binding::Node(target))
+            })
+        })
+    }
+
+    /// Leaves below a node that there are in any case, as far as the spec alone tells.
+    pub fn leaves(&self, at: NodeIx) -> u64 {
+        let node = &self.nodes[at];
+        match &node.body {
+            Body::Agent(_) | Body::Approval { .. } | Body::Tool { .. } => 1,
+            Body::Wait(_) => 0,
+            Body::Sequence { steps } => steps.iter().map(|ix| self.leaves(*ix)).sum(),
+            Body::Parallel { branches, .. } => branches.iter().map(|ix| self.leaves(*ix)).sum(),
+            Body::Foreach { items, body, .. } => match items {
+                Items::Here(list) => (list.len() as u64).saturating_mul(self.leaves(*body)),
+                Items::From(_) => 0,
+            },
+            Body::Loop { body, .. } => self.leaves(*body),
+            Body::Branch { cases, default, .. } => {
+                let all = cases.iter().map(|(_, ix)| *ix).chain(*default);
+                all.map(|ix| self.leaves(ix)).min().unwrap_or(0)
+            }
+            Body::Workflow { root, .. } => self.leaves(*root),
+        }
+    }
+
+    /// The most that the declared budgets of all leaves add up to, every attempt counted: what is
+    /// known before anything runs. Lists that are made later count as one item.
+    pub fn declared_tokens(&self) -> u64 {
+        self.declared(self.root)
+    }
+
+    fn declared(&self, at: NodeIx) -> u64 {
+        let node = &self.nodes[at];
+        let own = match &node.body {
+            Body::Agent(agent) => {
+                let attempts = agent
+                    .policy
+                    .retry
+                    .as_ref()
+                    .map_or(1, |retry| retry.max_attempts);
+                agent
+                    .spec
+                    .budget
+                    .unwrap_or(0)
+                    .saturating_mul(attempts.into())
+            }
+            Body::Sequence { .. }
+            | Body::Parallel { .. }
+            | Body::Foreach { .. }
+            | Body::Branch { .. }
+            | Body::Loop { .. }
+            | Body::Wait(_)
+            | Body::Approval { .. }
+            | Body::Tool { .. }
+            | Body::Workflow { .. } => 0,
+        };
+        let children = node.body.children().into_iter().map(|ix| self.declared(ix));
+        let below = match &node.body {
+            Body::Branch { .. } => children.max().unwrap_or(0),
+            Body::Foreach {
+                items: Items::Here(list),
+                ..
+            } => children.sum::<u64>().saturating_mul(list.len() as u64),
+            Body::Loop { max_iterations, .. } => children
+                .sum::<u64>()
+                .saturating_mul((*max_iterations).into()),
+            Body::Agent(_)
+            | Body::Sequence { .. }
+            | Body::Parallel { .. }
+            | Body::Foreach { .. }
+            | Body::Wait(_)
+            | Body::Approval { .. }
+            | Body::Tool { .. }
+            | Body::Workflow { .. } => children.fold(0, u64::saturating_add),
+        };
+        own.saturating_add(below)
+    }
+}
+
+fn texts_in(value: &Value, each: &mut dyn FnMut(&str)) {
+    match value {
+        Value::String(text) => each(text),
+        Value::Array(list) => list.iter().for_each(|one| texts_in(one, each)),
+        Value::Object(map) => map.values().for_each(|one| texts_in(one, each)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

@@ -1,6 +1,11 @@
 //! What of minijinja's language is let in: reading values, `if`, `for`, and a few filters. No
 //! assignments, calls, arithmetic or repetition, so that a text grows no faster than its template.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what minijinja adds to its language is not let in either"
+)]
+
 use std::collections::BTreeSet;
 
 use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Stmt};
@@ -150,20 +155,32 @@ impl<'a> Reader<'a> {
             }
             Expr::Compare(compare) => {
                 self.expression(&compare.expr)?;
-                compare.ops.iter().try_for_each(|op| self.expression(&op.expr))
+                compare
+                    .ops
+                    .iter()
+                    .try_for_each(|op| self.expression(&op.expr))
             }
             Expr::IfExpr(choice) => {
                 self.expression(&choice.test_expr)?;
                 self.expression(&choice.true_expr)?;
-                choice.false_expr.as_ref().map_or(Ok(()), |other| self.expression(other))
+                choice
+                    .false_expr
+                    .as_ref()
+                    .map_or(Ok(()), |other| self.expression(other))
             }
             Expr::Filter(filter) => {
                 if !FILTERS.contains(&filter.name) {
                     let known = FILTERS.join(", ");
-                    return Err(format!("there is no filter {:?}, only {known}", filter.name));
+                    return Err(format!(
+                        "there is no filter {:?}, only {known}",
+                        filter.name
+                    ));
                 }
                 self.arguments(&filter.args)?;
-                filter.expr.as_ref().map_or(Err(ONLY.to_owned()), |expr| self.expression(expr))
+                filter
+                    .expr
+                    .as_ref()
+                    .map_or(Err(ONLY.to_owned()), |expr| self.expression(expr))
             }
             Expr::Test(test) => {
                 if !TESTS.contains(&test.name) {

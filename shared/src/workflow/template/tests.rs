@@ -35,24 +35,44 @@ fn texts_render() {
         ("About {{ input }}!", "About tea ceremony!"),
         ("{{t}}", r#"{"k":[1,null,true]}"#),
         ("{{t.k[0]}} {{t.k[1]}} {{t.k[2]}}", "1 null true"),
-        ("{{plan}} / {{plan.title}} / {{plan.deep}}", r#"the plan / Tea / {"x":true}"#),
-        ("{% for i in plan.items %}{{loop.index}}{{i}} {% endfor %}", "1a 2b "),
+        (
+            "{{plan}} / {{plan.title}} / {{plan.deep}}",
+            r#"the plan / Tea / {"x":true}"#,
+        ),
+        (
+            "{% for i in plan.items %}{{loop.index}}{{i}} {% endfor %}",
+            "1a 2b ",
+        ),
         ("{{plan.items|join(', ')}} {{plan.items|length}}", "a, b 2"),
         ("{{plan.none|default('nothing')}}", "nothing"),
         ("{% if plan.none is defined %}a{% else %}b{% endif %}", "b"),
-        ("{% if plan.n >= 3 and plan.title == 'Tea' %}yes{% endif %}", "yes"),
-        ("{{lost}} {{lost.key}}", "[node \"lost\" failed: away] [node \"lost\" failed: away]"),
+        (
+            "{% if plan.n >= 3 and plan.title == 'Tea' %}yes{% endif %}",
+            "yes",
+        ),
+        (
+            "{{lost}} {{lost.key}}",
+            "[node \"lost\" failed: away] [node \"lost\" failed: away]",
+        ),
         ("{{ '{{' }}", "{{"),
         ("{% raw %}{{x}}{% endraw %}", "{{x}}"),
-        ("<b>{{ input|upper }}</b> {{t|tojson}}", r#"<b>TEA CEREMONY</b> {"k":[1,null,true]}"#),
+        (
+            "<b>{{ input|upper }}</b> {{t|tojson}}",
+            r#"<b>TEA CEREMONY</b> {"k":[1,null,true]}"#,
+        ),
     ] {
-        assert_eq!(render(source, &table()).as_deref(), Ok(expected), "{source}");
+        assert_eq!(
+            render(source, &table()).as_deref(),
+            Ok(expected),
+            "{source}"
+        );
     }
 }
 
 #[test]
 fn a_text_of_one_expression_keeps_its_type() {
-    let value = json!({"a": "{{plan.n}}", "b": ["{{ t.k }}", "x{{plan.n}}"], "c": 1, "d": "{{plan}}"});
+    let value =
+        json!({"a": "{{plan.n}}", "b": ["{{ t.k }}", "x{{plan.n}}"], "c": 1, "d": "{{plan}}"});
     let plan = json!({"title": "Tea", "items": ["a", "b"], "n": 3, "deep": {"x": true}});
     assert_eq!(
         render_value(&value, &table()),
@@ -62,9 +82,18 @@ fn a_text_of_one_expression_keeps_its_type() {
 
 #[test]
 fn what_does_not_exist_is_an_unresolved_reference() {
-    for source in ["{{plan.nope}}", "{{plan.deep.y}}", "{{t.k[9]}}", "{{ plan.nope|upper }}"] {
+    for source in [
+        "{{plan.nope}}",
+        "{{plan.deep.y}}",
+        "{{t.k[9]}}",
+        "{{ plan.nope|upper }}",
+    ] {
         let error = render(source, &table()).expect_err(source);
-        assert_eq!(error.code, Code::WorkflowRefUnresolved, "{source}: {error:?}");
+        assert_eq!(
+            error.code,
+            Code::WorkflowRefUnresolved,
+            "{source}: {error:?}"
+        );
     }
     let error = render_value(&json!("{{plan.nope}}"), &table()).expect_err("unresolved");
     assert_eq!(error.code, Code::WorkflowRefUnresolved);
@@ -110,7 +139,8 @@ fn what_could_explode_is_not_let_in() {
 fn long_work_ends() {
     let list: Vec<_> = (0..2_000).collect();
     let names = Table(vec![("x", Named::Value(json!(list)))]);
-    let nested = "{% for a in x %}{% for b in x %}{% for c in x %}.{% endfor %}{% endfor %}{% endfor %}";
+    let nested =
+        "{% for a in x %}{% for b in x %}{% for c in x %}.{% endfor %}{% endfor %}{% endfor %}";
     let error = render(nested, &names).expect_err("too long");
     assert_eq!(error.code, Code::WorkflowTemplate);
     let wide = format!("{{% for a in x %}}{}{{% endfor %}}", "y".repeat(100_000));
@@ -124,7 +154,8 @@ fn long_work_ends() {
 
 #[test]
 fn names_are_those_from_outside() {
-    let source = "{{a.b}} {% for x in c %}{{x}}{{loop.index}}{{d}}{% endfor %}{{x}} {{e|default(f)}}";
+    let source =
+        "{{a.b}} {% for x in c %}{{x}}{{loop.index}}{{d}}{% endfor %}{{x}} {{e|default(f)}}";
     let names = free_names(source).expect("reads");
     assert_eq!(names, ["a", "c", "d", "e", "f", "x"]);
 }

@@ -65,7 +65,10 @@ impl Object for NodeText {
         }
         let payload = self.payload.as_ref()?;
         let shown = self.shown.get_or_init(|| shown(payload));
-        shown.get_item(key).ok().filter(|value| !value.is_undefined())
+        shown
+            .get_item(key)
+            .ok()
+            .filter(|value| !value.is_undefined())
     }
 
     fn is_true(self: &Arc<Self>) -> bool {
@@ -97,7 +100,9 @@ fn shown(value: &Value) -> Shown {
         },
         Value::String(text) => Shown::from(text.as_str()),
         Value::Array(list) => list.iter().map(shown).collect(),
-        Value::Object(map) => Shown::from_pairs(map.iter().map(|(key, one)| (key.as_str(), shown(one)))),
+        Value::Object(map) => {
+            Shown::from_pairs(map.iter().map(|(key, one)| (key.as_str(), shown(one))))
+        }
     }
 }
 
@@ -131,7 +136,10 @@ fn json_text(value: &Shown) -> Result<String, Error> {
 /// A value as JSON.
 pub(super) fn to_json(value: &Shown) -> Result<Value, String> {
     if let Some(node) = value.downcast_object_ref::<NodeText>() {
-        return Ok(node.payload.clone().unwrap_or_else(|| node.text.clone().into()));
+        return Ok(node
+            .payload
+            .clone()
+            .unwrap_or_else(|| node.text.clone().into()));
     }
     serde_json::to_value(value).map_err(|error| error.to_string())
 }
@@ -142,7 +150,10 @@ pub(super) fn format(out: &mut Output, _: &mut State, value: &Shown) -> Result<(
 
 fn bounded(text: String) -> Result<String, Error> {
     if text.len() > FILTER_BYTES_MAX {
-        return Err(Error::new(ErrorKind::InvalidOperation, "a text becomes too long"));
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "a text becomes too long",
+        ));
     }
     Ok(text)
 }
@@ -164,8 +175,12 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
         }
     });
     environment.add_filter("tojson", |value: Shown| bounded(json_text(&value)?));
-    environment.add_filter("upper", |value: Shown| bounded(text_of(&value)?.to_uppercase()));
-    environment.add_filter("lower", |value: Shown| bounded(text_of(&value)?.to_lowercase()));
+    environment.add_filter("upper", |value: Shown| {
+        bounded(text_of(&value)?.to_uppercase())
+    });
+    environment.add_filter("lower", |value: Shown| {
+        bounded(text_of(&value)?.to_lowercase())
+    });
     environment.add_filter("trim", |value: Shown| {
         Ok::<_, Error>(text_of(&value)?.trim().to_owned())
     });

@@ -1,6 +1,6 @@
 //! The agent of a leaf: every fault of it, not only the first.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::limits::{at, check, decode};
 use super::reader::{Members, Reader};
@@ -79,16 +79,24 @@ impl Reader<'_> {
         let max_tokens = self.whole(members, "max_tokens", (1, MAX_TOKENS_MAX.into()));
         let temperature = self.number(members, "temperature", (0.0, 2.0));
         let model = members.given("model").is_some().then(|| {
-            self.label(members, "model", "write MODEL or PROVIDER/MODEL, or leave it out")
+            self.label(
+                members,
+                "model",
+                "write MODEL or PROVIDER/MODEL, or leave it out",
+            )
         });
         let output_schema = self.output_schema(members);
         let words: Vec<_> = Lifecycle::ALL.iter().map(|one| one.as_str()).collect();
         let lifecycle = self.word(members, "lifecycle", &words);
-        let metadata = self.object(members, "metadata").cloned().unwrap_or_default();
+        let metadata = self
+            .object(members, "metadata")
+            .cloned()
+            .unwrap_or_default();
         let budget = self.leaf_budget(members);
-        let pool = members.given("pool").is_some().then(|| {
-            self.label(members, "pool", "name a pool of workers, or leave it out")
-        });
+        let pool = members
+            .given("pool")
+            .is_some()
+            .then(|| self.label(members, "pool", "name a pool of workers, or leave it out"));
         Some(LeafAgent {
             name: name?,
             system_prompt: system_prompt?,
@@ -110,11 +118,11 @@ impl Reader<'_> {
         let Some(value) = members.map.get("max_rounds") else {
             return MAX_ROUNDS_DEFAULT;
         };
-        let number = match value {
-            Value::String(text) => text.trim().parse::<f64>().ok(),
-            other => other.as_f64(),
+        let written = value.as_str().and_then(|text| text.trim().parse().ok());
+        let number = written.or_else(|| value.as_f64());
+        let fits = |number: &f64| {
+            number.fract() == 0.0 && (1.0..=f64::from(MAX_ROUNDS_MAX)).contains(number)
         };
-        let fits = |number: &f64| number.fract() == 0.0 && (1.0..=f64::from(MAX_ROUNDS_MAX)).contains(number);
         if let Some(number) = number.filter(fits) {
             number as u32
         } else {
@@ -166,7 +174,12 @@ impl Reader<'_> {
                 Some(near) => format!("write {near:?}"),
                 None => format!("known are: {}", tools.join(", ")),
             };
-            self.problem(pointer, "unknown_tool", format!("there is no tool {name:?}"), hint);
+            self.problem(
+                pointer,
+                "unknown_tool",
+                format!("there is no tool {name:?}"),
+                hint,
+            );
         }
     }
 
@@ -185,20 +198,22 @@ impl Reader<'_> {
     }
 
     fn leaf_budget(&mut self, members: Members<'_>) -> Option<u64> {
-        let map: &Map<String, Value> = match members.given("budget")? {
-            Value::Object(map) => map,
-            _ => {
-                let hint = "write {\"tokens\": …}";
-                let message = "`budget` is not an object";
-                self.problem(members.pointer("budget"), "not_object", message, hint);
-                return None;
-            }
+        let Value::Object(map) = members.given("budget")? else {
+            let hint = "write {\"tokens\": …}";
+            let message = "`budget` is not an object";
+            self.problem(members.pointer("budget"), "not_object", message, hint);
+            return None;
         };
         let pointer = at(members.at, "budget");
         let members = Members { map, at: &pointer };
         self.only(members, &["tokens"]);
         if !members.map.contains_key("tokens") {
-            self.problem(members.at, "missing", "`tokens` is missing", "write {\"tokens\": …}");
+            self.problem(
+                members.at,
+                "missing",
+                "`tokens` is missing",
+                "write {\"tokens\": …}",
+            );
         }
         self.whole(members, "tokens", (1, i64::MAX as u64))
     }

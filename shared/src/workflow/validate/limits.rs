@@ -61,7 +61,10 @@ pub(super) fn check(spec: &Value) -> Result<(), Problem> {
                 if map.keys().any(|key| key.contains('\0')) {
                     return Err(nul(pointer));
                 }
-                open.extend(map.iter().map(|(key, one)| (one, depth + 1, at(&pointer, key))));
+                open.extend(
+                    map.iter()
+                        .map(|(key, one)| (one, depth + 1, at(&pointer, key))),
+                );
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }

@@ -61,7 +61,10 @@ impl Reader<'_> {
         }
         self.duplicates();
         let first = |places: &Vec<(NodeIx, String)>| places[0].0;
-        let ids = self.ids.iter().map(|(key, places)| (key.clone(), first(places)));
+        let ids = self
+            .ids
+            .iter()
+            .map(|(key, places)| (key.clone(), first(places)));
         let spec = Spec {
             envelope,
             root: root.unwrap_or_default(),
@@ -75,20 +78,23 @@ impl Reader<'_> {
     }
 
     fn child(&mut self, members: Members<'_>, key: &str, place: Place) -> Option<NodeIx> {
-        match members.map.get(key) {
-            Some(value) => self.node(value, &members.pointer(key), place),
-            None => {
-                let hint = "write a node, an object with a `type`";
-                self.problem(members.at, "missing", format!("`{key}` is missing"), hint);
-                None
-            }
+        if let Some(value) = members.map.get(key) {
+            return self.node(value, &members.pointer(key), place);
         }
+        let hint = "write a node, an object with a `type`";
+        self.problem(members.at, "missing", format!("`{key}` is missing"), hint);
+        None
     }
 
     fn node(&mut self, value: &Value, pointer: &str, place: Place) -> Option<NodeIx> {
         if place.depth > DEPTH_MAX {
             let message = format!("the tree is deeper than {DEPTH_MAX} levels");
-            self.problem(pointer, "too_deep", message, "flatten sequences of sequences");
+            self.problem(
+                pointer,
+                "too_deep",
+                message,
+                "flatten sequences of sequences",
+            );
             return None;
         }
         // One more is noticed; what is beyond it is not looked at.
@@ -101,7 +107,10 @@ impl Reader<'_> {
             return None;
         };
         let members = Members { map, at: pointer };
-        let Some(kind) = map.get("type").and_then(Value::as_str).filter(|kind| KINDS.contains(kind))
+        let Some(kind) = map
+            .get("type")
+            .and_then(Value::as_str)
+            .filter(|kind| KINDS.contains(kind))
         else {
             self.wrong_kind(members);
             return None;
@@ -117,7 +126,10 @@ impl Reader<'_> {
         let id = self.id(kind, members);
         if let Some(id) = &id {
             let key = (place.scope, id.clone());
-            self.ids.entry(key).or_default().push((ix, members.pointer("id")));
+            self.ids
+                .entry(key)
+                .or_default()
+                .push((ix, members.pointer("id")));
         }
         let when = self.condition(ix, members, "when", UseKind::Ref);
         self.nodes[ix].id.clone_from(&id);
@@ -153,8 +165,12 @@ impl Reader<'_> {
                 self.problem(members.at, "missing", "`type` is missing", hint);
             }
             Some(kind) => {
-                let near = kind.as_str().and_then(|kind| nearest(kind, KINDS.iter().copied()));
-                let hint = near.map_or(format!("write one of {known}"), |near| format!("write {near:?}"));
+                let near = kind
+                    .as_str()
+                    .and_then(|kind| nearest(kind, KINDS.iter().copied()));
+                let hint = near.map_or(format!("write one of {known}"), |near| {
+                    format!("write {near:?}")
+                });
                 let shown: String = kind.to_string().chars().take(80).collect();
                 let message = format!("there is no node of type {shown}");
                 self.problem(members.pointer("type"), "unknown_type", message, hint);
@@ -190,21 +206,39 @@ impl Reader<'_> {
     }
 
     fn agent(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<Body> {
-        self.known(members, &["spec", "input", "inputs_from", "output_schema"], true);
+        self.known(
+            members,
+            &["spec", "input", "inputs_from", "output_schema"],
+            true,
+        );
         let spec = self.leaf_agent(ix, members);
-        let input = self.text(members, "input").unwrap_or_else(|| "{{input}}".to_owned());
+        let input = self
+            .text(members, "input")
+            .unwrap_or_else(|| "{{input}}".to_owned());
         self.template(ix, &input, &members.pointer("input"));
         let inputs_from = self.texts(members, "inputs_from").unwrap_or_default();
         for (index, id) in inputs_from.iter().enumerate() {
             let pointer = format!("{}/{index}", members.pointer("inputs_from"));
             self.reads(ix, id, pointer, UseKind::Context);
         }
-        if members.map.get("output_schema").is_some_and(|value| !value.is_object() && !value.is_null()) {
+        if members
+            .map
+            .get("output_schema")
+            .is_some_and(|value| !value.is_object() && !value.is_null())
+        {
             let hint = "write {\"name\": …, \"schema\": {JSON Schema}}";
             let pointer = members.pointer("output_schema");
-            self.problem(pointer, "output_schema", "`output_schema` is not an object", hint);
+            self.problem(
+                pointer,
+                "output_schema",
+                "`output_schema` is not an object",
+                hint,
+            );
         }
-        let output_schema = members.map.get("output_schema").filter(|value| value.is_object());
+        let output_schema = members
+            .map
+            .get("output_schema")
+            .filter(|value| value.is_object());
         let output_schema = output_schema.and_then(|_| self.output_schema(members));
         let mut policy = self.policy(members);
         policy.fallback = self.fallback(ix, members, place);
@@ -222,7 +256,12 @@ impl Reader<'_> {
         let pointer = members.pointer("fallback");
         if value.get("fallback").is_some_and(|own| !own.is_null()) {
             let hint = "a fallback has none of its own: use `retry`, or a sequence";
-            self.problem(at(&pointer, "fallback"), "fallback", "a fallback has a fallback", hint);
+            self.problem(
+                at(&pointer, "fallback"),
+                "fallback",
+                "a fallback has a fallback",
+                hint,
+            );
         }
         self.node(value, &pointer, place.below(ix, 0))
     }
@@ -276,7 +315,13 @@ impl Reader<'_> {
 
     fn foreach(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<Body> {
         let own = [
-            "as", "items", "items_from", "body", "parallel", "max_concurrency", "on_error",
+            "as",
+            "items",
+            "items_from",
+            "body",
+            "parallel",
+            "max_concurrency",
+            "on_error",
         ];
         self.known(members, &own, false);
         let var = self.label(members, "as", "name the variable that holds the item");
@@ -300,8 +345,12 @@ impl Reader<'_> {
     /// A variable must be a name that templates can say.
     fn variable(&mut self, members: Members<'_>, name: &str) {
         let mut chars = name.chars();
-        let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-        let reserved = ["loop", "previous", "true", "false", "none", "True", "False", "None"];
+        let first = chars
+            .next()
+            .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+        let reserved = [
+            "loop", "previous", "true", "false", "none", "True", "False", "None",
+        ];
         let word = ["and", "or", "not", "in", "is", "if", "else"];
         if !first
             || !chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -364,7 +413,9 @@ impl Reader<'_> {
     fn branch(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<Body> {
         self.known(members, &["on", "cases", "default"], false);
         let hint = "name what decides: \"node\" or \"node.key\"";
-        let on = self.label(members, "on", hint).map(|text| Ref::parse(&text));
+        let on = self
+            .label(members, "on", hint)
+            .map(|text| Ref::parse(&text));
         if let Some(on) = &on {
             self.reads(ix, &on.name, members.pointer("on"), UseKind::Ref);
         }
@@ -428,8 +479,11 @@ impl Reader<'_> {
 
     fn wait(&mut self, ix: NodeIx, members: Members<'_>) -> Option<Body> {
         self.known(members, &["seconds", "duration", "until"], false);
-        let hint = "write one of `seconds`: 30, `duration`: \"5m\", `until`: \"2030-01-01T00:00:00Z\"";
-        let given = ["seconds", "duration", "until"].iter().filter(|key| members.given(key).is_some());
+        let hint =
+            "write one of `seconds`: 30, `duration`: \"5m\", `until`: \"2030-01-01T00:00:00Z\"";
+        let given = ["seconds", "duration", "until"]
+            .iter()
+            .filter(|key| members.given(key).is_some());
         if given.count() != 1 {
             let message = "a pause has exactly one of `seconds`, `duration` and `until`";
             self.problem(members.at, "pause", message, hint);
@@ -442,7 +496,9 @@ impl Reader<'_> {
         }
         for key in ["seconds", "duration"] {
             if members.given(key).is_some() {
-                return self.span(members, key, TIME_MAX).map(|span| Body::Wait(Pause::For(span)));
+                return self
+                    .span(members, key, TIME_MAX)
+                    .map(|span| Body::Wait(Pause::For(span)));
             }
         }
         let until = self.label(members, "until", hint)?;
@@ -454,7 +510,12 @@ impl Reader<'_> {
         match serde_json::from_value::<Timestamp>(Value::String(until)) {
             Ok(time) => Some(Body::Wait(Pause::At(time))),
             Err(error) => {
-                self.problem(pointer, "not_a_time", format!("`until` is no time: {error}"), hint);
+                self.problem(
+                    pointer,
+                    "not_a_time",
+                    format!("`until` is no time: {error}"),
+                    hint,
+                );
                 None
             }
         }
@@ -480,7 +541,10 @@ impl Reader<'_> {
         if let Some(tool) = &tool {
             self.known_tool(tool, &members.pointer("tool"));
         }
-        let arguments = self.object(members, "arguments").cloned().unwrap_or_default();
+        let arguments = self
+            .object(members, "arguments")
+            .cloned()
+            .unwrap_or_default();
         let pointer = members.pointer("arguments");
         for (key, value) in &arguments {
             self.templates(ix, value, &at(&pointer, key));
@@ -519,7 +583,12 @@ impl Reader<'_> {
         }
         let Some(Value::Object(map)) = members.map.get("spec") else {
             let hint = "write a whole workflow: {\"name\": …, \"root\": node}";
-            self.problem(members.pointer("spec"), "not_object", "`spec` is not an object", hint);
+            self.problem(
+                members.pointer("spec"),
+                "not_object",
+                "`spec` is not an object",
+                hint,
+            );
             return None;
         };
         let pointer = members.pointer("spec");

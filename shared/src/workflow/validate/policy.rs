@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::reader::{Members, Reader, UseKind};
 use crate::time::Span;
-use crate::workflow::spec::{Condition, Envelope, Budget, NodeIx, Op, Policy, Ref, Retry, RetryOn};
+use crate::workflow::spec::{Budget, Condition, Envelope, NodeIx, Op, Policy, Ref, Retry, RetryOn};
 
 /// The longest a run, a leaf or one pause may take.
-pub(super) const TIME_MAX: Span = Span(Duration::from_secs(366 * 86_400));
+pub(super) const TIME_MAX: Span = Span(Duration::from_hours(366 * 24));
 /// The longest a pause between two attempts may be.
 const BACKOFF_MAX: Span = Span(Duration::from_mins(1));
 /// The pause before a second attempt unless the leaf says otherwise.
@@ -20,7 +20,10 @@ const ATTEMPTS_MAX: u64 = 5;
 impl Reader<'_> {
     /// The members that stand around a tree.
     pub(super) fn envelope(&mut self, members: Members<'_>) -> Envelope {
-        self.only(members, &["name", "root", "input", "budget", "metadata", "timeout"]);
+        self.only(
+            members,
+            &["name", "root", "input", "budget", "metadata", "timeout"],
+        );
         let name = self.label(members, "name", "give the workflow a name");
         let input = self.text(members, "input");
         let budget = self.budget(members);
@@ -68,7 +71,10 @@ impl Reader<'_> {
         let map = self.object(members, "retry")?;
         let pointer = members.pointer("retry");
         let members = Members { map, at: &pointer };
-        self.only(members, &["max_attempts", "on", "backoff", "backoff_factor"]);
+        self.only(
+            members,
+            &["max_attempts", "on", "backoff", "backoff_factor"],
+        );
         if !map.contains_key("max_attempts") {
             let hint = "write {\"max_attempts\": 3}";
             self.problem(&*pointer, "missing", "`max_attempts` is missing", hint);
@@ -81,7 +87,10 @@ impl Reader<'_> {
             let read: Option<Vec<_>> = words.iter().map(place).collect();
             match read {
                 Some(places) if !places.is_empty() => {
-                    on = places.into_iter().map(|place| RetryOn::ALL[place]).collect();
+                    on = places
+                        .into_iter()
+                        .map(|place| RetryOn::ALL[place])
+                        .collect();
                     on.sort_unstable();
                     on.dedup();
                 }
@@ -94,8 +103,12 @@ impl Reader<'_> {
         }
         let backoff = match members.given("backoff") {
             // No pause at all is fine here.
-            Some(Value::Number(number)) if number.as_f64() == Some(0.0) => Some(Span(Duration::ZERO)),
-            Some(Value::String(text)) if text == "0ms" || text == "0s" => Some(Span(Duration::ZERO)),
+            Some(Value::Number(number)) if number.as_f64() == Some(0.0) => {
+                Some(Span(Duration::ZERO))
+            }
+            Some(Value::String(text)) if text == "0ms" || text == "0s" => {
+                Some(Span(Duration::ZERO))
+            }
             _ => self.span(members, "backoff", BACKOFF_MAX),
         };
         let factor = self.number(members, "backoff_factor", (1.0, 10.0));
@@ -120,7 +133,9 @@ impl Reader<'_> {
         let members = Members { map, at: &pointer };
         self.only(members, &["ref", "op", "value"]);
         let hint = "write {\"ref\": \"node.key\", \"op\": \"eq\", \"value\": …}";
-        let on = self.label(members, "ref", hint).map(|text| Ref::parse(&text));
+        let on = self
+            .label(members, "ref", hint)
+            .map(|text| Ref::parse(&text));
         if let Some(on) = &on {
             self.reads(node, &on.name, members.pointer("ref"), kind);
         }
@@ -134,9 +149,17 @@ impl Reader<'_> {
         let value = map.get("value");
         let fault = match (op, value) {
             (Op::Eq | Op::Ne, None) => Some("`value` is missing"),
-            (Op::In, None | Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_))) => {
-                Some("`value` is not a list")
-            }
+            (
+                Op::In,
+                None
+                | Some(
+                    Value::Null
+                    | Value::Bool(_)
+                    | Value::Number(_)
+                    | Value::String(_)
+                    | Value::Object(_),
+                ),
+            ) => Some("`value` is not a list"),
             (Op::Truthy | Op::Falsy, Some(_)) => Some("`value` has no meaning with this `op`"),
             (Op::Eq | Op::Ne | Op::In, Some(_)) | (Op::Truthy | Op::Falsy, None) => None,
         };

@@ -77,7 +77,8 @@ impl<'a> Reader<'a> {
         match spec {
             Some(spec) if self.problems.is_empty() => Ok(spec),
             _ => {
-                self.problems.sort_by(|a, b| a.pointer.cmp(&b.pointer).then(a.rule.cmp(b.rule)));
+                self.problems
+                    .sort_by(|a, b| a.pointer.cmp(&b.pointer).then(a.rule.cmp(b.rule)));
                 self.problems.dedup();
                 self.problems.truncate(PROBLEMS_MAX);
                 Err(self.problems)
@@ -105,7 +106,10 @@ impl<'a> Reader<'a> {
 
     /// Reports every member that has no meaning here.
     pub(super) fn only(&mut self, members: Members<'_>, known: &[&str]) {
-        let unknown = members.map.keys().filter(|key| !known.contains(&key.as_str()));
+        let unknown = members
+            .map
+            .keys()
+            .filter(|key| !known.contains(&key.as_str()));
         for key in unknown.take(PROBLEMS_MAX) {
             let hint = match nearest(key, known.iter().copied()) {
                 Some(near) => format!("write `{near}`, or leave it out"),
@@ -122,7 +126,12 @@ impl<'a> Reader<'a> {
         match members.map.get(key) {
             Some(Value::String(text)) if !text.trim().is_empty() => Some(text.clone()),
             Some(Value::String(_)) => {
-                self.problem(members.pointer(key), "blank", format!("`{key}` is blank"), hint);
+                self.problem(
+                    members.pointer(key),
+                    "blank",
+                    format!("`{key}` is blank"),
+                    hint,
+                );
                 None
             }
             Some(_) => {
@@ -140,15 +149,13 @@ impl<'a> Reader<'a> {
 
     /// A text, or nothing; an explicit null is a fault.
     pub(super) fn text(&mut self, members: Members<'_>, key: &str) -> Option<String> {
-        match members.map.get(key)? {
-            Value::String(text) => Some(text.clone()),
-            _ => {
-                let message = format!("`{key}` is not a text");
-                let hint = "write a text, or leave the member out";
-                self.problem(members.pointer(key), "not_text", message, hint);
-                None
-            }
+        if let Value::String(text) = members.map.get(key)? {
+            return Some(text.clone());
         }
+        let message = format!("`{key}` is not a text");
+        let hint = "write a text, or leave the member out";
+        self.problem(members.pointer(key), "not_text", message, hint);
+        None
     }
 
     /// A whole number within bounds.
@@ -159,7 +166,9 @@ impl<'a> Reader<'a> {
         (low, high): (u64, u64),
     ) -> Option<u64> {
         let value = members.map.get(key)?;
-        let whole = value.as_u64().filter(|number| (low..=high).contains(number));
+        let whole = value
+            .as_u64()
+            .filter(|number| (low..=high).contains(number));
         if whole.is_none() {
             let message = format!("`{key}` is not a whole number from {low} to {high}");
             let hint = "write a plain number without quotes";
@@ -176,7 +185,9 @@ impl<'a> Reader<'a> {
         (low, high): (f64, f64),
     ) -> Option<f64> {
         let value = members.map.get(key)?;
-        let number = value.as_f64().filter(|number| (low..=high).contains(number));
+        let number = value
+            .as_f64()
+            .filter(|number| (low..=high).contains(number));
         if number.is_none() {
             let message = format!("`{key}` is not a number from {low} to {high}");
             let hint = "write a plain number without quotes";
@@ -186,15 +197,13 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn flag(&mut self, members: Members<'_>, key: &str) -> Option<bool> {
-        match members.map.get(key)? {
-            Value::Bool(flag) => Some(*flag),
-            _ => {
-                let message = format!("`{key}` is neither true nor false");
-                let hint = "write true or false without quotes";
-                self.problem(members.pointer(key), "not_boolean", message, hint);
-                None
-            }
+        if let Value::Bool(flag) = members.map.get(key)? {
+            return Some(*flag);
         }
+        let message = format!("`{key}` is neither true nor false");
+        let hint = "write true or false without quotes";
+        self.problem(members.pointer(key), "not_boolean", message, hint);
+        None
     }
 
     /// One of several words, by its place among them.
@@ -205,7 +214,9 @@ impl<'a> Reader<'a> {
         words: &[&str],
     ) -> Option<usize> {
         let value = members.map.get(key)?;
-        let place = value.as_str().and_then(|text| words.iter().position(|word| *word == text));
+        let place = value
+            .as_str()
+            .and_then(|text| words.iter().position(|word| *word == text));
         if place.is_none() {
             let message = format!("`{key}` is none of {}", words.join(", "));
             let hint = format!("write {:?}", words[0]);
@@ -239,22 +250,22 @@ impl<'a> Reader<'a> {
         members: Members<'v>,
         key: &str,
     ) -> Option<&'v Map<String, Value>> {
-        match members.map.get(key)? {
-            Value::Object(map) => Some(map),
-            _ => {
-                let message = format!("`{key}` is not an object");
-                let hint = "write an object in braces, or leave the member out";
-                self.problem(members.pointer(key), "not_object", message, hint);
-                None
-            }
+        if let Value::Object(map) = members.map.get(key)? {
+            return Some(map);
         }
+        let message = format!("`{key}` is not an object");
+        let hint = "write an object in braces, or leave the member out";
+        self.problem(members.pointer(key), "not_object", message, hint);
+        None
     }
 
     /// A list of texts.
     pub(super) fn texts(&mut self, members: Members<'_>, key: &str) -> Option<Vec<String>> {
         let value = members.map.get(key)?;
         let texts = value.as_array().and_then(|list| {
-            list.iter().map(|one| one.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+            list.iter()
+                .map(|one| one.as_str().map(str::to_owned))
+                .collect::<Option<Vec<_>>>()
         });
         if texts.is_none() {
             let message = format!("`{key}` is not a list of texts");

@@ -1,0 +1,402 @@
+//! Leaves: what a send is told, and what its end means.
+
+use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::send::{SendStatus, StopReason};
+use mainspring_shared::tool::ToolEntry;
+use mainspring_shared::workflow::run::{Attempt, DIRECT_MODEL, LeafEnd, LeafStart, NodeState};
+use mainspring_shared::workflow::spec::{Body, RetryOn};
+use mainspring_shared::workflow::template::{render, render_value};
+use serde_json::{Value, json};
+
+use super::budget::Slice;
+use super::tree::SlotIx;
+use super::{LIVE_MAX_DEFAULT, Run};
+
+/// The tool that asks a person.
+const ASK_TOOL: &str = "ask_person";
+
+/// No pause between two attempts is longer.
+const BACKOFF_MAX_MS: f64 = 60_000.0;
+
+/// Leaves that are looked at in vain, per advance, for want of tokens.
+const VAIN_MAX: usize = 64;
+
+/// How one attempt ended.
+enum Outcome {
+    Good,
+    Empty,
+    RoundLimit(Failure),
+    Failed(Failure),
+    /// Another attempt would end in the same way, or nobody wants one.
+    Over(NodeState, Failure),
+}
+
+impl Run {
+    /// Starts what may start, in the order in which it was reached.
+    pub(super) fn start_leaves(&mut self) {
+        let most = self
+            .record
+            .options
+            .max_concurrency
+            .unwrap_or(LIVE_MAX_DEFAULT)
+            .max(1);
+        let mut passed = (i64::MIN, 0);
+        let mut vain = 0;
+        while self.live < most && vain < VAIN_MAX {
+            let Some(next) = self
+                .ready
+                .range(passed..)
+                .find(|one| **one != passed)
+                .copied()
+            else {
+                return;
+            };
+            self.looks += 1;
+            let rivals = u64::from(most - self.live).min(self.ready.len() as u64);
+            match self.slice(next.1, rivals) {
+                Slice::Unlimited => self.start_leaf(next.1, None),
+                Slice::Of(tokens) => self.start_leaf(next.1, Some(tokens)),
+                Slice::Later => {
+                    passed = next;
+                    vain += 1;
+                }
+                Slice::Spent(pool) => {
+                    let why = Failure::new(Code::BudgetExceeded, "the budget is spent");
+                    match self.pools[pool].of {
+                        Some(workflow) => self.close(workflow, &why),
+                        None => self.end(why),
+                    }
+                }
+            }
+            self.work_off();
+        }
+    }
+
+    fn start_leaf(&mut self, slot: SlotIx, tokens: Option<u64>) {
+        match self.leaf_start(slot, tokens) {
+            Ok(start) => {
+                self.leave(slot);
+                self.slots[slot].record.state = NodeState::Queued;
+                self.count_live(slot, true);
+                let slice = tokens.unwrap_or(0);
+                self.slots[slot].record.reserved = slice;
+                self.note_reserved(slot, slice);
+                self.dirty.insert(slot);
+                self.start.push(start);
+            }
+            Err(failure) => {
+                self.leave(slot);
+                self.fail_leaf(slot, NodeState::Failed, failure);
+            }
+        }
+    }
+
+    fn leaf_start(&mut self, slot: SlotIx, tokens: Option<u64>) -> Result<LeafStart, Failure> {
+        let names = self.names(slot);
+        let allow = self.record.options.allow.as_deref();
+        let policy = self.body(slot).policy();
+        let options = SendOptions {
+            budget: tokens.map(|tokens| json!({ "tokens": tokens })),
+            deadline: policy.and_then(|policy| policy.timeout),
+            ..SendOptions::default()
+        };
+        let frozen = self.slots[slot].record.frozen.as_ref();
+        let frozen = frozen
+            .and_then(|frozen| frozen.get("input"))
+            .and_then(Value::as_str);
+        let (agent, input) = match self.body(slot) {
+            Body::Agent(agent) => {
+                let prompt = render(&agent.spec.system_prompt, &names)?;
+                let input = if let Some(input) = frozen {
+                    input.to_owned()
+                } else {
+                    let mut input = render(&agent.input, &names)?;
+                    self.append_context(slot, &agent.inputs_from, &mut input);
+                    input
+                };
+                (agent.session_agent(prompt, allow), input)
+            }
+            Body::Tool {
+                tool, arguments, ..
+            } => {
+                let arguments = Value::Object(arguments.clone());
+                let input = match frozen {
+                    Some(input) => input.to_owned(),
+                    None => direct(tool, &render_value(&arguments, &names)?),
+                };
+                (self.direct_agent(slot, tool), input)
+            }
+            Body::Approval { message, .. } => {
+                let input = match frozen {
+                    Some(input) => input.to_owned(),
+                    None => direct(
+                        ASK_TOOL,
+                        &json!({"question": render(message, &names)?, "options": ["approve", "deny"]}),
+                    ),
+                };
+                (self.direct_agent(slot, ASK_TOOL), input)
+            }
+            Body::Sequence { .. }
+            | Body::Parallel { .. }
+            | Body::Foreach { .. }
+            | Body::Branch { .. }
+            | Body::Loop { .. }
+            | Body::Wait(_)
+            | Body::Workflow { .. } => unreachable!("only leaves get ready"),
+        };
+        let record = &mut self.slots[slot].record;
+        record.frozen = Some(json!({ "input": input }));
+        Ok(LeafStart {
+            path: record.path.clone(),
+            attempt: record.attempt,
+            agent,
+            input: vec![ContentPart::text(input)],
+            options,
+        })
+    }
+
+    fn direct_agent(&self, slot: SlotIx, tool: &str) -> AgentSpec {
+        let mut allow = self.record.options.allow.clone();
+        // The question is the workflow's own, not a tool that its starter must have.
+        if let Some(allow) = &mut allow
+            && tool == ASK_TOOL
+            && !allow.iter().any(|name| name == ASK_TOOL)
+        {
+            allow.push(ASK_TOOL.to_owned());
+        }
+        AgentSpec {
+            name: self.slots[slot].record.id.clone(),
+            model: Some(DIRECT_MODEL.to_owned()),
+            tools: vec![ToolEntry::Named(tool.to_owned())],
+            allow,
+            ..AgentSpec::default()
+        }
+    }
+
+    /// A send is final.
+    pub(super) fn leaf_ended(&mut self, path: &str, attempt: i32, end: LeafEnd) {
+        let Some(slot) = self.by_path.get(path).copied() else {
+            return;
+        };
+        self.looks += 1;
+        // Whatever it cost counts, also where its result comes too late.
+        self.charge(slot, &end.usage);
+        if !self.is_live(slot) || self.slots[slot].record.attempt != attempt {
+            return;
+        }
+        self.give_back(slot);
+        if let Some(why) = self.slots[slot].record.error.clone() {
+            self.leave(slot);
+            self.ended_while_closing(slot, end, why);
+            return;
+        }
+        let outcome = self.judge(slot, end);
+        self.leave(slot);
+        let retry = self
+            .body(slot)
+            .policy()
+            .and_then(|policy| policy.retry.clone());
+        let (on, failure) = match outcome {
+            Outcome::Good => return self.settle(slot, NodeState::Completed, None),
+            Outcome::Over(state, failure) => return self.fail_leaf(slot, state, failure),
+            Outcome::Empty => (RetryOn::Empty, None),
+            Outcome::RoundLimit(failure) => (RetryOn::RoundLimit, Some(failure)),
+            Outcome::Failed(failure) => (RetryOn::Failed, Some(failure)),
+        };
+        let done = self.attempts_since_entered(slot);
+        if let Some(retry) =
+            retry.filter(|retry| retry.on.contains(&on) && done < retry.max_attempts)
+        {
+            let doublings = i32::try_from(done - 1).unwrap_or(i32::MAX);
+            let wait = retry.backoff.0.as_millis() as f64 * retry.backoff_factor.powi(doublings);
+            let error =
+                failure.unwrap_or_else(|| Failure::new(Code::OutputNoJson, "it said nothing"));
+            self.again(slot, error, wait.min(BACKOFF_MAX_MS) as u64);
+            return;
+        }
+        match failure {
+            Some(failure) => self.fail_leaf(slot, NodeState::Failed, failure),
+            None => self.settle(slot, NodeState::Completed, None),
+        }
+    }
+
+    /// A leaf that is being ended keeps an answer that came first.
+    fn ended_while_closing(&mut self, slot: SlotIx, end: LeafEnd, why: Failure) {
+        self.slots[slot].record.error = None;
+        match self.judge(slot, end) {
+            Outcome::Good | Outcome::Empty => self.settle(slot, NodeState::Completed, None),
+            Outcome::RoundLimit(_) | Outcome::Failed(_) | Outcome::Over(..) => {
+                self.settle(slot, NodeState::Cancelled, Some(why));
+            }
+        }
+    }
+
+    /// Attempts that count for `retry`: those since the node was reached, or ran again by hand.
+    fn attempts_since_entered(&self, slot: SlotIx) -> u32 {
+        let record = &self.slots[slot].record;
+        let before = record.earlier.iter().rev();
+        let own = before.take_while(|attempt| {
+            attempt
+                .error
+                .as_ref()
+                .is_some_and(|error| error.code != Code::WorkflowNotResumable)
+        });
+        u32::try_from(own.count() + 1).unwrap_or(u32::MAX)
+    }
+
+    fn again(&mut self, slot: SlotIx, error: Failure, wait_ms: u64) {
+        let record = &mut self.slots[slot].record;
+        record.earlier.push(Attempt {
+            attempt: record.attempt,
+            session_id: record.session.take(),
+            send_id: record.send.take(),
+            error: Some(error),
+        });
+        record.attempt += 1;
+        record.text = None;
+        record.payload = None;
+        if wait_ms == 0 {
+            record.state = NodeState::Ready;
+            self.ready.insert((self.slots[slot].record.n, slot));
+        } else {
+            record.state = NodeState::Waiting;
+            let at = self.now.after(std::time::Duration::from_millis(wait_ms));
+            self.set_due(slot, at);
+        }
+    }
+
+    /// A leaf failed for good: its fallback runs, or the failure stands.
+    pub(super) fn fail_leaf(&mut self, slot: SlotIx, state: NodeState, failure: Failure) {
+        let fallback = self.body(slot).policy().and_then(|policy| policy.fallback);
+        if fallback.is_none() || state == NodeState::Cancelled {
+            self.settle(slot, state, Some(failure));
+            return;
+        }
+        self.give_back(slot);
+        let record = &mut self.slots[slot].record;
+        record.earlier.push(Attempt {
+            attempt: record.attempt,
+            session_id: record.session.take(),
+            send_id: record.send.take(),
+            error: Some(failure),
+        });
+        record.state = NodeState::Running;
+        record.text = None;
+        record.payload = None;
+        self.dirty.insert(slot);
+        self.enter(slot, 0);
+    }
+
+    /// What replaced a leaf is over, or is to go on.
+    pub(super) fn fallback_ended(&mut self, slot: SlotIx) {
+        if self.slots[slot].open > 0 {
+            return;
+        }
+        match self.slots[slot].children.get(&0).copied() {
+            Some(child) if self.is_good(child) => {
+                self.settle(slot, NodeState::Completed, None);
+            }
+            Some(child) => {
+                let (state, error) = self.failure_of(child);
+                self.settle(slot, state, Some(error));
+            }
+            None => {}
+        }
+    }
+
+    /// Takes over what the send said, and says what that means.
+    fn judge(&mut self, slot: SlotIx, end: LeafEnd) -> Outcome {
+        let failed = |code, detail: &str| {
+            let known = end.error.clone();
+            known.unwrap_or_else(|| Failure::new(code, detail))
+        };
+        match (end.status, end.stop_reason) {
+            (SendStatus::Completed, StopReason::End | StopReason::Length) => {}
+            (SendStatus::Completed, StopReason::RoundLimit) => {
+                let detail = "the leaf used up its rounds";
+                return Outcome::RoundLimit(failed(Code::WorkflowRoundLimit, detail));
+            }
+            (SendStatus::Cancelled, _) => {
+                let failure = failed(Code::WorkflowCancelled, "the send was cancelled");
+                return Outcome::Over(NodeState::Cancelled, failure);
+            }
+            (_, StopReason::Budget) => {
+                let failure = failed(Code::BudgetExceeded, "the leaf used up its tokens");
+                return Outcome::Over(NodeState::Failed, failure);
+            }
+            (_, StopReason::Deadline) => {
+                let detail = "the leaf took longer than its `timeout`";
+                return Outcome::Failed(Failure::new(Code::WorkflowTimeout, detail));
+            }
+            _ => return Outcome::Failed(failed(Code::Internal, "the send did not succeed")),
+        }
+        match self.body(slot) {
+            Body::Approval { .. } => self.judge_approval(slot, end),
+            Body::Tool { .. } => {
+                let text = end.text.unwrap_or_default();
+                let value = end.value.or_else(|| serde_json::from_str(&text).ok());
+                let record = &mut self.slots[slot].record;
+                record.payload = value.filter(|value| value.is_object() || value.is_array());
+                record.text = Some(text);
+                Outcome::Good
+            }
+            _ => {
+                let text = end.text.unwrap_or_default();
+                let empty = text.trim().is_empty() && end.value.is_none();
+                let record = &mut self.slots[slot].record;
+                record.text = Some(text);
+                record.payload = end.value;
+                if empty { Outcome::Empty } else { Outcome::Good }
+            }
+        }
+    }
+
+    fn judge_approval(&mut self, slot: SlotIx, end: LeafEnd) -> Outcome {
+        let text = end.text.unwrap_or_default();
+        let value = end.value.or_else(|| serde_json::from_str(&text).ok());
+        let (approved, note) = decision(value.as_ref(), &text);
+        let decides = approved || self.spec.decides(self.slots[slot].ix, "approved");
+        let record = &mut self.slots[slot].record;
+        record.payload = Some(json!({ "approved": approved, "note": note }));
+        record.text = Some(note.clone());
+        if decides {
+            return Outcome::Good;
+        }
+        let detail = match note.trim() {
+            "" => "a person did not approve".to_owned(),
+            note => format!("a person did not approve: {note}"),
+        };
+        Outcome::Over(NodeState::Failed, Failure::new(Code::ToolDenied, detail))
+    }
+}
+
+fn direct(tool: &str, arguments: &Value) -> String {
+    json!({ "tool": tool, "arguments": arguments }).to_string()
+}
+
+/// What a person's answer means; anything but a clear yes is a no.
+fn decision(value: Option<&Value>, text: &str) -> (bool, String) {
+    if let Some(Value::Object(map)) = value
+        && let Some(approved) = map.get("approved").and_then(Value::as_bool)
+    {
+        let note = map.get("note").and_then(Value::as_str).unwrap_or_default();
+        return (approved, note.to_owned());
+    }
+    let plain = match value {
+        Some(Value::Bool(approved)) => return (*approved, String::new()),
+        Some(Value::String(text)) => text.clone(),
+        _ => text.to_owned(),
+    };
+    let trimmed = plain.trim();
+    let (first, rest) = trimmed
+        .split_once([' ', ',', '.', ':', ';', '\n'])
+        .unwrap_or((trimmed, ""));
+    let rest = rest.trim().to_owned();
+    match first.to_ascii_lowercase().as_str() {
+        "yes" | "y" | "ok" | "approve" | "approved" | "true" => (true, rest),
+        "no" | "n" | "deny" | "denied" | "reject" | "rejected" | "false" => (false, rest),
+        _ => (false, trimmed.to_owned()),
+    }
+}

@@ -1,0 +1,371 @@
+//! What nodes gave: read by references, templates and the run's own result. A container's result
+//! is computed from its children whenever someone asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::workflow::run::NodeState;
+use mainspring_shared::workflow::spec::{Binding, Body, NodeIx, Ref};
+use mainspring_shared::workflow::template::{Named, Names, NodeText};
+use serde_json::{Value, json};
+
+use super::Run;
+use super::tree::SlotIx;
+
+/// Bytes of a run's own result that are kept beside its nodes.
+const RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// The names that one node sees.
+pub(super) struct NodeNames<'a> {
+    run: &'a Run,
+    slot: SlotIx,
+}
+
+impl Names for NodeNames<'_> {
+    fn named(&self, name: &str) -> Result<Named, Failure> {
+        let ix = self.run.slots[self.slot].ix;
+        let binding = self.run.spec.resolve(ix, name).map_err(|_| unknown(name))?;
+        self.run.bound(self.slot, binding)
+    }
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::new(
+        Code::WorkflowRefUnresolved,
+        format!("nothing is called {name:?} here"),
+    )
+}
+
+impl Run {
+    pub(super) fn names(&self, slot: SlotIx) -> NodeNames<'_> {
+        NodeNames { run: self, slot }
+    }
+
+    /// The value that a name is bound to, seen from a node.
+    fn bound(&self, from: SlotIx, binding: Binding) -> Result<Named, Failure> {
+        let missing = || {
+            Failure::new(
+                Code::Internal,
+                "a name is bound to a node that is not there",
+            )
+        };
+        let value = match binding {
+            Binding::Input(None) => self.record.input.clone(),
+            Binding::Input(Some(ix)) => {
+                let slot = self.around(from, ix).ok_or_else(missing)?.0;
+                let frozen = self.slots[slot].record.frozen.as_ref();
+                frozen
+                    .and_then(|frozen| frozen.get("input"))
+                    .cloned()
+                    .unwrap_or_default()
+            }
+            Binding::Item(ix) => {
+                let (slot, key) = self.around(from, ix).ok_or_else(missing)?;
+                let items = self.slots[slot].items.as_ref().ok_or_else(missing)?;
+                items.get(key as usize).cloned().ok_or_else(missing)?
+            }
+            Binding::Index(ix) => json!(self.around(from, ix).ok_or_else(missing)?.1),
+            Binding::Round(ix) => json!(self.around(from, ix).ok_or_else(missing)?.1 + 1),
+            Binding::Previous(ix) => {
+                let (slot, key) = self.around(from, ix).ok_or_else(missing)?;
+                let before = key.checked_sub(1);
+                let before = before.and_then(|key| self.slots[slot].children.get(&key));
+                return Ok(Named::Node(match before {
+                    Some(child) => self.shown(*child),
+                    // Before the first round everything of it is empty.
+                    None => Arc::new(NodeText::notice(String::new())),
+                }));
+            }
+            Binding::Node(ix) => return Ok(Named::Node(self.seen(from, ix))),
+        };
+        Ok(Named::Value(value))
+    }
+
+    /// The node around this one that the spec has at `ix`, and the place below it.
+    fn around(&self, from: SlotIx, ix: NodeIx) -> Option<(SlotIx, u32)> {
+        let mut slot = from;
+        loop {
+            let key = self.slots[slot].key;
+            slot = self.slots[slot].parent?;
+            if self.slots[slot].ix == ix {
+                return Some((slot, key));
+            }
+        }
+    }
+
+    /// The result of the node at `ix` that belongs to the same iterations as this one.
+    fn seen(&self, from: SlotIx, ix: NodeIx) -> Arc<NodeText> {
+        let slots: BTreeMap<NodeIx, SlotIx> =
+            std::iter::successors(Some(from), |slot| self.slots[*slot].parent)
+                .map(|slot| (self.slots[slot].ix, slot))
+                .collect();
+        let mut keys = Vec::new();
+        let mut place = ix;
+        let start = loop {
+            if let Some(slot) = slots.get(&place) {
+                break Some(*slot);
+            }
+            let Some((parent, key)) = self.spec.node(place).parent else {
+                break None;
+            };
+            keys.push(key);
+            place = parent;
+        };
+        let down = |slot: Option<SlotIx>, key: &u32| {
+            slot.and_then(|slot| self.slots[slot].children.get(key).copied())
+        };
+        match keys.iter().rev().fold(start, down) {
+            Some(slot) => self.shown(slot),
+            None => Arc::new(NodeText::notice(self.notice_of_missing(ix))),
+        }
+    }
+
+    fn notice_of_missing(&self, ix: NodeIx) -> String {
+        let id = self.spec.node(ix).id.as_deref().unwrap_or_default();
+        format!("[the node {id:?} was not run]")
+    }
+
+    /// What others see of a node: its result, or a notice in its place.
+    pub(super) fn shown(&self, slot: SlotIx) -> Arc<NodeText> {
+        if let Some(shown) = &self.slots[slot].shown {
+            return shown.clone();
+        }
+        Arc::new(self.show(slot))
+    }
+
+    /// Keeps what a settled container gave, as computing it may be long.
+    pub(super) fn keep_shown(&mut self, slot: SlotIx) {
+        let own = &self.slots[slot];
+        let many = matches!(self.body(slot), Body::Foreach { .. } | Body::Loop { .. });
+        if many && own.record.id.is_some() && own.record.state == NodeState::Completed {
+            self.looks += own.children.len() as u64;
+            self.slots[slot].shown = Some(Arc::new(self.show(slot)));
+        }
+    }
+
+    fn show(&self, slot: SlotIx) -> NodeText {
+        let record = &self.slots[slot].record;
+        let name = record
+            .id
+            .as_ref()
+            .map_or_else(|| record.path.clone(), |id| format!("{id:?}"));
+        let why = record
+            .error
+            .as_ref()
+            .map_or("", |error| error.message.as_str());
+        match record.state {
+            NodeState::Completed => {
+                let (text, payload) = self.output(slot);
+                NodeText::new(text.unwrap_or_default(), payload)
+            }
+            NodeState::Failed => NodeText::notice(format!("[the node {name} failed: {why}]")),
+            NodeState::Cancelled => {
+                NodeText::notice(format!("[the node {name} was cancelled: {why}]"))
+            }
+            NodeState::Skipped => NodeText::notice(format!(
+                "[the node {name} was skipped: its condition did not hold]"
+            )),
+            NodeState::Blocked
+            | NodeState::Ready
+            | NodeState::Queued
+            | NodeState::Running
+            | NodeState::Waiting => NodeText::notice(format!("[the node {name} was not run]")),
+        }
+    }
+
+    /// A node's text and value, by its kind and its children.
+    fn output(&self, slot: SlotIx) -> (Option<String>, Option<Value>) {
+        let own = &self.slots[slot];
+        let of = |key: u32| own.children.get(&key).copied();
+        let child = match self.body(slot) {
+            Body::Agent(_) | Body::Approval { .. } | Body::Tool { .. } => match of(0) {
+                Some(child) if own.record.text.is_none() => Some(child),
+                _ => return (own.record.text.clone(), own.record.payload.clone()),
+            },
+            Body::Wait(_) => return (Some(String::new()), None),
+            Body::Sequence { .. } => self.last(slot, |state| {
+                state.is_settled() && state != NodeState::Skipped
+            }),
+            Body::Parallel { .. } => self.last(slot, |state| state == NodeState::Completed),
+            Body::Foreach { .. } if own.record.id.is_none() => {
+                self.last(slot, |state| state == NodeState::Completed)
+            }
+            Body::Foreach { .. } => return self.aggregate(slot),
+            Body::Branch { .. } => self.case_key(slot).and_then(of),
+            Body::Workflow { .. } => of(0),
+            Body::Loop { until, .. } => {
+                let last = self.last_round(slot);
+                let converged = last.is_some_and(|(_, child)| {
+                    until.holds(self.until_value(slot, child, &until.on).ok().as_ref())
+                });
+                let shown = last.map(|(_, child)| self.shown(child));
+                let text = shown.as_ref().map(|shown| shown.text.clone());
+                let value = shown.map(|shown| value_of(&shown));
+                let rounds = last.map_or(0, |(round, _)| round + 1);
+                let payload = json!({"converged": converged, "iterations": rounds, "last": value});
+                return (text, Some(payload));
+            }
+        };
+        match child {
+            Some(child) if self.state(child) == NodeState::Completed => self.output(child),
+            _ => (None, None),
+        }
+    }
+
+    fn last(&self, slot: SlotIx, fits: impl Fn(NodeState) -> bool) -> Option<SlotIx> {
+        let width = self.width(slot);
+        let mut children = self.slots[slot].children.range(..width).rev();
+        children
+            .find(|(_, child)| fits(self.state(**child)))
+            .map(|(_, child)| *child)
+    }
+
+    /// A fan-out's results by the place of the item: null, and an entry among `errors`, for an
+    /// item that failed; null for one that was skipped.
+    fn aggregate(&self, slot: SlotIx) -> (Option<String>, Option<Value>) {
+        let (mut texts, mut items, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        for key in 0..self.width(slot) {
+            let child = self.slots[slot].children.get(&key).copied();
+            let state = child.map(|child| self.state(child));
+            match (child, state) {
+                (Some(child), Some(NodeState::Completed)) => {
+                    let (text, payload) = self.output(child);
+                    let text = text.unwrap_or_default();
+                    items.push(payload.unwrap_or_else(|| Value::String(text.clone())));
+                    texts.push(text);
+                }
+                (Some(child), Some(NodeState::Failed | NodeState::Cancelled)) => {
+                    let (_, error) = self.failure_of(child);
+                    texts.push(format!("[item {key} failed: {}]", error.message));
+                    items.push(Value::Null);
+                    errors
+                        .push(json!({"index": key, "code": error.code, "message": error.message}));
+                }
+                _ => items.push(Value::Null),
+            }
+        }
+        let mut payload = json!({ "items": items });
+        if !errors.is_empty() {
+            payload["errors"] = Value::Array(errors);
+        }
+        (Some(texts.join("\n\n")), Some(payload))
+    }
+
+    /// The value of a reference, seen from a node.
+    pub(super) fn value_of(&self, slot: SlotIx, on: &Ref) -> Result<Value, Failure> {
+        let ix = self.slots[slot].ix;
+        let binding = self
+            .spec
+            .resolve(ix, &on.name)
+            .map_err(|_| unknown(&on.name))?;
+        picked(&self.bound(slot, binding)?, on)
+    }
+
+    /// The value of a reference in a loop's condition, after this round.
+    pub(super) fn until_value(
+        &self,
+        slot: SlotIx,
+        round: SlotIx,
+        on: &Ref,
+    ) -> Result<Value, Failure> {
+        let ix = self.slots[slot].ix;
+        let binding = self
+            .spec
+            .resolve_until(ix, &on.name)
+            .map_err(|_| unknown(&on.name))?;
+        picked(&self.bound(round, binding)?, on)
+    }
+
+    /// The list that a fan-out goes over: a node's value may be a list itself.
+    pub(super) fn list_of(&self, slot: SlotIx, from: &Ref) -> Result<Value, Failure> {
+        let ix = self.slots[slot].ix;
+        let binding = self
+            .spec
+            .resolve(ix, &from.name)
+            .map_err(|_| unknown(&from.name))?;
+        match (self.bound(slot, binding)?, &from.key) {
+            (Named::Node(node), None) if node.payload.as_ref().is_some_and(Value::is_array) => {
+                Ok(node.payload.clone().unwrap_or_default())
+            }
+            (named, _) => picked(&named, from),
+        }
+    }
+
+    /// Puts the texts of other nodes behind an input.
+    pub(super) fn append_context(&self, slot: SlotIx, from: &[String], input: &mut String) {
+        let texts = from.iter().filter_map(|id| {
+            let binding = self.spec.resolve(self.slots[slot].ix, id).ok()?;
+            match self.bound(slot, binding).ok()? {
+                Named::Node(node) => Some(node.text.clone()),
+                Named::Value(value) => Some(mainspring_shared::workflow::spec::text_of(&value)),
+            }
+        });
+        let texts: Vec<_> = texts.collect();
+        if !texts.is_empty() {
+            input.push_str("\n\n--- context ---\n");
+            input.push_str(&texts.join("\n\n"));
+        }
+    }
+
+    /// The run's own result: that of its root, bounded; the nodes have the whole.
+    pub(super) fn result(&self, root: SlotIx) -> Value {
+        let (text, payload) = self.output(root);
+        let mut text = text.unwrap_or_default();
+        if text.len() > RESULT_BYTES_MAX {
+            let end = (0..=RESULT_BYTES_MAX)
+                .rev()
+                .find(|at| text.is_char_boundary(*at));
+            text.truncate(end.unwrap_or(0));
+            text.push_str("\n[… the rest is left out; the nodes have the whole …]");
+        }
+        let fits = |payload: &Value| payload.to_string().len() <= RESULT_BYTES_MAX;
+        let (payload, cut) = match payload {
+            Some(payload) if !fits(&payload) => (None, true),
+            payload => (payload, false),
+        };
+        let mut result = json!({"text": text, "payload": payload});
+        if cut {
+            result["payload_left_out"] = json!(true);
+        }
+        result
+    }
+}
+
+fn value_of(shown: &NodeText) -> Value {
+    shown
+        .payload
+        .clone()
+        .unwrap_or_else(|| Value::String(shown.text.clone()))
+}
+
+/// A value, or the member that a reference names.
+fn picked(named: &Named, on: &Ref) -> Result<Value, Failure> {
+    let unresolved = |detail: String| Err(Failure::new(Code::WorkflowRefUnresolved, detail));
+    let (whole, payload) = match named {
+        Named::Node(node) => {
+            if let Some(notice) = &node.notice {
+                return unresolved(format!("{on} has no value: {notice}"));
+            }
+            (Value::String(node.text.clone()), node.payload.as_ref())
+        }
+        Named::Value(value) => (value.clone(), Some(value)),
+    };
+    let Some(key) = &on.key else {
+        return Ok(whole);
+    };
+    match payload {
+        Some(Value::Object(map)) => map.get(key).cloned().map_or_else(
+            || {
+                let known: Vec<_> = map.keys().take(20).map(String::as_str).collect();
+                unresolved(format!(
+                    "{on}: there is no {key:?}, only {}",
+                    known.join(", ")
+                ))
+            },
+            Ok,
+        ),
+        Some(_) => unresolved(format!("{on}: the value of {:?} has no members", on.name)),
+        None => unresolved(format!("{on}: {:?} returned no value", on.name)),
+    }
+}
