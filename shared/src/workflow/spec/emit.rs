@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Agent, Body, Budget, Condition, Envelope, Fan, Items, LeafAgent, NodeIx, Pause, Policy, Spec,
+    Agent, Body, Budget, Condition, Envelope, Fan, Items, LeafAgent, NodeIx, Op, Pause, Policy,
+    Spec,
 };
 
 impl Spec {
@@ -209,7 +210,7 @@ impl Pause {
 impl Condition {
     fn emit(&self) -> Value {
         let mut out = json!({"ref": self.on.to_string(), "op": self.op.as_str()});
-        if !self.value.is_null() {
+        if matches!(self.op, Op::Eq | Op::Ne | Op::In) {
             out["value"] = self.value.clone();
         }
         out
