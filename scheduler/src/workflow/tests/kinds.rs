@@ -1,7 +1,12 @@
 //! Each kind of node, by tables of what happens.
 
 use mainspring_shared::error::Code;
-use mainspring_shared::workflow::run::{LeafStart, NodeState, RunAsk, RunStatus};
+use mainspring_shared::send::{SendStatus, StopReason};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::ToolEntry;
+use mainspring_shared::workflow::run::{
+    LeafStart, NodeState, RunAsk, RunEvent, RunOptions, RunStatus,
+};
 use serde_json::json;
 
 use super::bed::*;
@@ -127,4 +132,322 @@ fn every_order_of_ends_and_every_crash_gives_the_same_result() {
     }
     assert!(results[0].is_some());
     assert!(results.iter().all(|result| *result == results[0]));
+}
+
+fn steps(steps: &serde_json::Value) -> serde_json::Value {
+    envelope(&json!({"type": "sequence", "steps": steps}))
+}
+
+#[test]
+fn a_branch_takes_the_case_of_a_json_value() {
+    for (value, taken) in [
+        ("true", "/1/case=true"),
+        ("1", "/1/case=1"),
+        ("1.0", "/1/case=1"),
+        ("null", "/1/case=None"),
+        ("\"x\"", "/1/default"),
+    ] {
+        let mut bed = Bed::new(&steps(&json!([
+            agent("a", &json!({})),
+            {"type": "branch", "on": "a.v", "cases": {
+                "true": agent("t", &json!({})), "1": agent("one", &json!({})), "None": agent("n", &json!({})),
+            }, "default": agent("d", &json!({}))},
+        ])));
+        bed.answer("/0:a", says(&format!("{{\"v\": {value}}}")));
+        assert_eq!(bed.paths(), [taken], "{value}");
+    }
+    let mut bed = Bed::new(&steps(&json!([
+        agent("a", &json!({})),
+        {"type": "branch", "on": "a", "cases": {"yes": agent("t", &json!({}))}},
+    ])));
+    bed.answer("/0:a", says("no"));
+    assert_eq!(bed.code(), Some(Code::WorkflowBranchUnmatched));
+}
+
+#[test]
+fn a_loop_repeats_until_its_condition_holds() {
+    let spec = |exhausted: &str| {
+        envelope(
+            &json!({"type": "loop", "id": "fix", "max_iterations": 2, "on_exhausted": exhausted,
+            "until": {"ref": "check.ok", "op": "eq", "value": true},
+            "body": {"type": "sequence", "steps": [
+                agent("build", &json!({"input": "{{iteration}} {{previous.why}}"})),
+                agent("check", &json!({"input": "{{build}}"})),
+            ]}}),
+        )
+    };
+    let mut bed = Bed::new(&spec("fail"));
+    assert_eq!(said(&bed.live[0].start), "1 ");
+    bed.answer("/[0]/body/0:build", says("b1"));
+    assert_eq!(said(&bed.live[0].start), "b1");
+    bed.answer(
+        "/[0]/body/1:check",
+        says(r#"{"ok": false, "why": "small"}"#),
+    );
+    assert_eq!(said(&bed.live[0].start), "2 small");
+    bed.reload();
+    bed.answer("/[1]/body/0:build", says("b2"));
+    bed.answer("/[1]/body/1:check", says(r#"{"ok": "True"}"#));
+    assert_eq!(bed.status(), RunStatus::Completed);
+    let result = bed.run.record().result.clone().expect("a result");
+    assert_eq!(
+        result["payload"],
+        json!({"converged": true, "iterations": 2, "last": {"ok": "True"}})
+    );
+    for (exhausted, status) in [
+        ("fail", RunStatus::Failed),
+        ("continue", RunStatus::Completed),
+    ] {
+        let mut bed = Bed::new(&spec(exhausted));
+        bed.finish(&|_| says(r#"{"ok": false, "why": "no"}"#), |_| 0);
+        assert_eq!(bed.status(), status);
+        assert_eq!(bed.started.len(), 4);
+    }
+}
+
+#[test]
+fn a_pause_waits_for_its_time() {
+    let mut bed = Bed::new(&steps(&json!([
+        {"type": "wait", "duration": "5m"},
+        {"type": "wait", "until": "1970-01-01T00:00:00Z"},
+        agent("a", &json!({})),
+    ])));
+    assert_eq!((bed.status(), bed.live.len()), (RunStatus::Waiting, 0));
+    assert_eq!(bed.run.record().alarm_at, Some(Timestamp(301_000)));
+    bed.now = Timestamp(300_999);
+    bed.feed(vec![RunEvent::Looked]);
+    assert_eq!(bed.live.len(), 0);
+    bed.reload();
+    bed.now = Timestamp(301_000);
+    bed.feed(vec![RunEvent::Looked]);
+    assert_eq!(
+        (bed.status(), bed.paths()),
+        (RunStatus::Running, vec!["/2:a"])
+    );
+    assert_eq!(bed.run.record().alarm_at, None);
+}
+
+#[test]
+fn a_persons_no_fails_a_run_unless_something_decides_by_it() {
+    let gate = json!({"type": "approval", "id": "gate", "message": "Publish {{input}}?"});
+    let answers = [
+        ("yes, with care", Some(true)),
+        (r#"{"approved": true, "note": "fine"}"#, Some(true)),
+        ("approve", Some(true)),
+        ("deny", Some(false)),
+        ("no: too long", Some(false)),
+        ("hm", Some(false)),
+        ("", Some(false)),
+    ];
+    for (answer, approved) in answers {
+        let mut bed = Bed::new(&steps(&json!([gate, agent("a", &json!({}))])));
+        assert_eq!(bed.status(), RunStatus::Waiting);
+        let start = &bed.live[0].start;
+        assert_eq!(start.agent.model.as_deref(), Some("mainspring/direct"));
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&said(start)).expect("JSON"),
+            json!({"tool": "ask_person", "arguments": {"question": "Publish in?", "options": ["approve", "deny"]}})
+        );
+        bed.answer("/0:gate", says(answer));
+        let code = (approved == Some(false)).then_some(Code::ToolDenied);
+        assert_eq!(bed.code(), code, "{answer}");
+        let mut bed = Bed::new(&steps(&json!([gate,
+            {"type": "branch", "on": "gate.approved", "cases": {
+                "true": agent("y", &json!({})), "false": agent("n", &json!({"input": "{{gate}}"}))}}])));
+        bed.answer("/0:gate", says(answer));
+        let taken = if approved == Some(true) {
+            "/1/case=true"
+        } else {
+            "/1/case=false"
+        };
+        assert_eq!(bed.paths(), [taken], "{answer}");
+    }
+}
+
+#[test]
+fn a_tool_leaf_is_a_call_with_rendered_arguments() {
+    let call = json!({"type": "tool", "id": "t", "tool": "read_file",
+        "arguments": {"path": "{{input}}.md", "n": "{{a.n}}", "deep": ["{{a}}"]}});
+    let mut bed = Bed::new(&steps(&json!([
+        agent("a", &json!({})),
+        call,
+        agent("b", &json!({"input": "{{t.lines}}"}))
+    ])));
+    bed.answer("/0:a", says(r#"{"n": 3}"#));
+    let start = &bed.live[0].start;
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&said(start)).expect("JSON"),
+        json!({"tool": "read_file", "arguments": {"path": "in.md", "n": 3, "deep": [{"n": 3}]}})
+    );
+    bed.answer("/1:t", says(r#"{"lines": [1, 2]}"#));
+    assert_eq!(said(&bed.live[0].start), "[1,2]");
+}
+
+#[test]
+fn a_nested_workflow_sees_only_its_input() {
+    let inner = json!({"name": "inner", "input": "unused", "root":
+        {"type": "sequence", "steps": [agent("a", &json!({})), agent("b", &json!({"input": "{{a}}"}))]}});
+    let mut bed = Bed::new(&steps(&json!([
+        agent("a", &json!({})),
+        {"type": "workflow", "id": "w", "spec": inner, "input": "<{{a}}>"},
+        agent("c", &json!({"input": "{{w}}"})),
+    ])));
+    bed.answer("/0:a", says("outer"));
+    assert_eq!(
+        (bed.paths()[0], said(&bed.live[0].start)),
+        ("/1:w/body/0:a", "<outer>".to_owned())
+    );
+    bed.reload();
+    bed.answer("/1:w/body/0:a", says("inner"));
+    assert_eq!(said(&bed.live[0].start), "inner");
+    bed.answer("/1:w/body/1:b", says("end"));
+    assert_eq!(said(&bed.live[0].start), "end");
+}
+
+#[test]
+fn a_leaf_is_tried_again_after_a_growing_pause_and_then_replaced() {
+    let mut bed = Bed::new(&envelope(&agent(
+        "a",
+        &json!({
+            "retry": {"max_attempts": 3, "backoff": "2s", "backoff_factor": 3},
+            "timeout": "30s", "fallback": agent("f", &json!({"input": "instead of {{input}}"})),
+        }),
+    )));
+    assert!(bed.live[0].start.options.deadline.is_some());
+    bed.answer("/", fails("one"));
+    assert_eq!(
+        (bed.state("/"), bed.run.record().alarm_at),
+        (NodeState::Waiting, Some(Timestamp(3_000)))
+    );
+    bed.now = Timestamp(3_000);
+    bed.feed(vec![RunEvent::Looked]);
+    bed.answer("/", says("  "));
+    assert_eq!(bed.run.record().alarm_at, Some(Timestamp(9_000)));
+    bed.now = Timestamp(9_000);
+    bed.reload();
+    bed.feed(vec![RunEvent::Looked]);
+    assert_eq!(bed.live[0].start.attempt, 3);
+    let mut late = says("");
+    late.status = SendStatus::Failed;
+    late.stop_reason = StopReason::Deadline;
+    bed.answer("/", late);
+    assert_eq!(bed.paths(), ["/fallback"]);
+    let earlier = &bed.run.node("/").expect("the leaf").earlier;
+    let codes: Vec<_> = earlier
+        .iter()
+        .map(|one| one.error.as_ref().map(|error| error.code))
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            Some(Code::LlmUnavailable),
+            Some(Code::OutputNoJson),
+            Some(Code::WorkflowTimeout)
+        ]
+    );
+    bed.answer("/fallback", says("other"));
+    assert_eq!((bed.status(), bed.text()), (RunStatus::Completed, "other"));
+    assert_eq!(bed.run.record().usage.input_tokens, 40);
+}
+
+#[test]
+fn what_failed_is_said_to_those_who_read_it() {
+    let mut bed = Bed::new(&steps(&json!([
+        agent("a", &json!({"continue_on_error": true})),
+        agent("s", &json!({"when": {"ref": "a.k"}})),
+        agent(
+            "b",
+            &json!({"input": "{{a}} {{a.key}}", "inputs_from": ["a", "s"]})
+        ),
+    ])));
+    bed.answer("/0:a", fails("away"));
+    assert_eq!(bed.state("/1:s"), NodeState::Skipped);
+    let notice = "[the node \"a\" failed: away]";
+    let skipped = "[the node \"s\" was skipped: its condition did not hold]";
+    assert_eq!(
+        said(&bed.live[0].start),
+        format!("{notice} {notice}\n\n--- context ---\n{notice}\n\n{skipped}")
+    );
+    bed.answer("/2:b", says("b"));
+    assert_eq!(bed.status(), RunStatus::Completed);
+    let counts = bed.run.record().counts;
+    assert_eq!((counts.completed, counts.failed, counts.skipped), (1, 1, 1));
+}
+
+#[test]
+fn a_reference_without_a_value_fails_its_leaf_and_starts_nothing() {
+    let mut bed = Bed::new(&steps(&json!([
+        agent("a", &json!({})),
+        agent("b", &json!({"input": "{{a.nope}}"}))
+    ])));
+    bed.answer("/0:a", says("text"));
+    assert_eq!(
+        (bed.status(), bed.code()),
+        (RunStatus::Failed, Some(Code::WorkflowRefUnresolved))
+    );
+    assert_eq!(bed.started.len(), 1);
+    let mut bed = Bed::new(&steps(&json!([agent("a", &json!({})),
+        {"type": "foreach", "as": "x", "items_from": "a.list", "body": agent("b", &json!({}))}])));
+    bed.answer("/0:a", says(r#"{"list": "no"}"#));
+    assert_eq!(bed.code(), Some(Code::WorkflowRefUnresolved));
+}
+
+#[test]
+fn a_list_that_is_too_long_is_refused_when_it_is_made() {
+    let mut bed = Bed::new(&steps(&json!([agent("a", &json!({})),
+        {"type": "foreach", "as": "x", "items_from": "a.list", "body": agent("b", &json!({}))}])));
+    let list: Vec<_> = (0..4_097).collect();
+    bed.answer("/0:a", says(&json!({"list": list}).to_string()));
+    assert_eq!(
+        (bed.status(), bed.code()),
+        (RunStatus::Failed, Some(Code::WorkflowTooLarge))
+    );
+    let list: Vec<_> = (0..101).collect();
+    let nested =
+        json!({"type": "foreach", "as": "y", "items": list, "body": agent("b", &json!({}))});
+    let bed = Bed::new(&envelope(
+        &json!({"type": "foreach", "as": "x", "items": list, "body": nested}),
+    ));
+    assert_eq!(
+        (bed.status(), bed.code()),
+        (RunStatus::Failed, Some(Code::WorkflowTooLarge))
+    );
+}
+
+#[test]
+fn a_run_that_takes_too_long_ends_its_leaves() {
+    let mut spec = steps(&json!([agent("a", &json!({})), agent("b", &json!({}))]));
+    spec["timeout"] = json!(60);
+    let mut bed = Bed::new(&spec);
+    assert_eq!(bed.run.record().alarm_at, Some(Timestamp(61_000)));
+    bed.now = Timestamp(61_000);
+    bed.feed(vec![RunEvent::Looked]);
+    assert!(bed.live[0].cancelled && !bed.status().is_final());
+    bed.reload();
+    bed.answer("/0:a", says("too late"));
+    assert_eq!(
+        (bed.status(), bed.code()),
+        (RunStatus::Failed, Some(Code::WorkflowTimeout))
+    );
+    assert_eq!(bed.started.len(), 1);
+}
+
+#[test]
+fn leaves_get_no_more_tools_than_whoever_started_the_run() {
+    let options = RunOptions {
+        allow: Some(vec!["grep".to_owned()]),
+        ..RunOptions::default()
+    };
+    let inherit = Bed::with(
+        &envelope(&agent("a", &json!({}))),
+        json!("x"),
+        options.clone(),
+    );
+    let started = &inherit.live[0].start.agent;
+    assert_eq!(started.tools, [ToolEntry::Named("grep".to_owned())]);
+    let mut own = agent("a", &json!({}));
+    own["spec"]["tools"] = json!(["shell", "grep"]);
+    let bed = Bed::with(&envelope(&own), json!("x"), options);
+    assert_eq!(bed.live[0].start.agent.allow, Some(vec!["grep".to_owned()]));
+    assert_eq!(bed.live[0].start.agent.tools.len(), 2);
 }

@@ -1,0 +1,191 @@
+//! What people ask of runs.
+
+use mainspring_shared::error::Code;
+use mainspring_shared::workflow::run::{NodeState, RunAsk, RunStatus};
+use serde_json::{Value, json};
+
+use super::bed::{Bed, agent, envelope, fails, said, says};
+
+fn fan() -> Value {
+    envelope(&json!({"type": "sequence", "steps": [
+        agent("plan", &json!({})),
+        {"type": "foreach", "id": "f", "as": "x", "items_from": "plan.list", "max_concurrency": 2,
+         "body": agent("r", &json!({"input": "{{x}}"}))},
+        agent("end", &json!({"input": "{{f}}"})),
+    ]}))
+}
+
+fn half_way() -> Bed {
+    let mut bed = Bed::new(&fan());
+    bed.answer("/0:plan", says(r#"{"list": ["a", "b", "c", "d"]}"#));
+    bed.answer("/1:f[0]/r", says("A"));
+    bed
+}
+
+fn cancel() -> RunAsk {
+    RunAsk::Cancel { reason: None }
+}
+
+fn retry() -> RunAsk {
+    RunAsk::Retry { max_tokens: None }
+}
+
+#[test]
+fn a_cancelled_run_keeps_what_succeeded_and_a_retry_runs_the_rest() {
+    for crashes in [false, true] {
+        let mut bed = half_way();
+        bed.crashes = crashes;
+        bed.ask(cancel());
+        assert!(bed.live.iter().all(|live| live.cancelled) && bed.live.len() == 2);
+        bed.end(0, says("x"));
+        assert!(!bed.status().is_final(), "a leaf has not ended yet");
+        bed.end(0, says("x"));
+        assert_eq!(
+            (bed.status(), bed.code()),
+            (RunStatus::Cancelled, Some(Code::WorkflowCancelled))
+        );
+        assert_eq!(bed.run.record().counts.leaves, 4);
+        let advance = bed.ask(cancel());
+        assert_eq!(advance.refused.len(), 1);
+        bed.ask(retry());
+        assert_eq!(bed.paths(), ["/1:f[1]/r", "/1:f[2]/r"]);
+        assert_eq!(bed.live[0].start.attempt, 2);
+        bed.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
+        assert_eq!(
+            (bed.status(), bed.text()),
+            (RunStatus::Completed, "<A\n\n<b>\n\n<c>\n\n<d>>")
+        );
+        let counts = bed.run.record().counts;
+        assert_eq!(
+            (counts.leaves, counts.completed, counts.cancelled),
+            (6, 6, 0)
+        );
+        assert_eq!(
+            bed.ask(retry()).refused.len(),
+            1,
+            "a completed run has nothing to retry"
+        );
+    }
+}
+
+#[test]
+fn a_node_that_runs_again_takes_what_depends_on_it_along() {
+    let mut bed = half_way();
+    bed.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
+    let before = bed.started.len();
+    bed.reload();
+    bed.ask(RunAsk::RetryNode {
+        path: "/1:f[2]/r".to_owned(),
+    });
+    assert_eq!(
+        (bed.status(), bed.paths()),
+        (RunStatus::Running, vec!["/1:f[2]/r"])
+    );
+    bed.reload();
+    bed.answer("/1:f[2]/r", says("new"));
+    assert_eq!(said(&bed.live[0].start), "A\n\n<b>\n\nnew\n\n<d>");
+    bed.answer("/2:end", says("end"));
+    assert_eq!((bed.status(), bed.text()), (RunStatus::Completed, "end"));
+    assert_eq!(bed.started.len(), before + 2);
+    bed.ask(RunAsk::RetryNode {
+        path: "/0:plan".to_owned(),
+    });
+    bed.answer("/0:plan", says(r#"{"list": ["z"]}"#));
+    assert_eq!(bed.paths(), ["/1:f[0]/r"]);
+    bed.reload();
+    bed.answer("/1:f[0]/r", says("Z"));
+    assert_eq!(
+        said(&bed.live[0].start),
+        "Z",
+        "items of the old list are no part of it"
+    );
+}
+
+#[test]
+fn an_amended_node_counts_as_if_it_had_said_that() {
+    let amend = |path: &str| RunAsk::AmendNode {
+        path: path.to_owned(),
+        text: Some("by hand".to_owned()),
+        payload: None,
+    };
+    let mut bed = half_way();
+    bed.answer("/1:f[1]/r", fails("away"));
+    bed.end(0, says("x"));
+    assert_eq!(bed.status(), RunStatus::Failed);
+    bed.ask(amend("/1:f[1]/r"));
+    assert!(bed.run.node("/1:f[1]/r").expect("the node").amended);
+    // The neighbour that its failure had ended is a failure of its own.
+    assert_eq!(bed.status(), RunStatus::Cancelled);
+    bed.ask(retry());
+    bed.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
+    assert_eq!(bed.text(), "<A\n\nby hand\n\n<c>\n\n<d>>");
+    bed.ask(amend("/2:end"));
+    assert_eq!(
+        (bed.status(), bed.text()),
+        (RunStatus::Completed, "by hand")
+    );
+    // While it runs.
+    let mut bed = half_way();
+    bed.ask(amend("/1:f[1]/r"));
+    assert!(bed.live[0].cancelled);
+    bed.end(0, says("too late"));
+    bed.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
+    assert_eq!(bed.text(), "<A\n\nby hand\n\n<c>\n\n<d>>");
+}
+
+#[test]
+fn one_node_is_cancelled_alone() {
+    let spec = envelope(&json!({"type": "parallel", "on_error": "continue",
+        "branches": [agent("a", &json!({})), agent("b", &json!({}))]}));
+    let mut bed = Bed::new(&spec);
+    bed.ask(RunAsk::CancelNode {
+        path: "/0:a".to_owned(),
+    });
+    assert!(bed.live[0].cancelled && !bed.live[1].cancelled);
+    bed.end(0, says("x"));
+    assert_eq!(bed.state("/0:a"), NodeState::Cancelled);
+    bed.end(0, says("b"));
+    assert_eq!((bed.status(), bed.text()), (RunStatus::Completed, "b"));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_a_reason() {
+    let mut bed = half_way();
+    for (ask, code) in [
+        (retry(), Code::WorkflowNotResumable),
+        (
+            RunAsk::CancelNode {
+                path: "/9".to_owned(),
+            },
+            Code::WorkflowNodeNotFound,
+        ),
+        (
+            RunAsk::CancelNode {
+                path: "/0:plan".to_owned(),
+            },
+            Code::WorkflowNotResumable,
+        ),
+        (
+            RunAsk::RetryNode {
+                path: "/1:f[1]/r".to_owned(),
+            },
+            Code::WorkflowNotResumable,
+        ),
+        (
+            RunAsk::AmendNode {
+                path: "/1:f".to_owned(),
+                text: None,
+                payload: None,
+            },
+            Code::WorkflowNotResumable,
+        ),
+    ] {
+        let advance = bed.ask(ask.clone());
+        let codes: Vec<_> = advance
+            .refused
+            .iter()
+            .map(|(_, failure)| failure.code)
+            .collect();
+        assert_eq!(codes, [code], "{ask:?}");
+    }
+}
