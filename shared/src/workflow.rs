@@ -2,6 +2,7 @@
 
 pub mod path;
 pub mod run;
+pub mod schema;
 pub mod spec;
 pub mod template;
 pub mod validate;

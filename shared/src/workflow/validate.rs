@@ -61,4 +61,6 @@ pub fn validate_with(spec: &Value, tools: Option<&[String]>) -> Result<Spec, Vec
 }
 
 #[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
 mod tests;
