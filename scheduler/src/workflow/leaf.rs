@@ -187,6 +187,8 @@ impl Run {
             return;
         }
         self.give_back(slot);
+        // An earlier event of this advance may have asked for the end that is here already.
+        self.cancel.retain(|send| *send != end.send);
         if let Some(why) = self.slots[slot].record.error.clone() {
             self.leave(slot);
             self.ended_while_closing(slot, end, why);

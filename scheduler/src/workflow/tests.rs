@@ -5,3 +5,13 @@ mod cost;
 mod kinds;
 mod model;
 mod random;
+
+use mainspring_shared::workflow::spec::Body;
+
+use super::Run;
+
+impl Run {
+    fn body_at(&self, path: &str) -> Option<&Body> {
+        self.by_path.get(path).map(|slot| self.body(*slot))
+    }
+}

@@ -2,7 +2,10 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use mainspring_shared::workflow::run::{LeafEnd, LeafStart, NodeState, RunOptions, RunStatus};
+use mainspring_shared::workflow::run::{
+    LeafEnd, LeafStart, NodeState, RunAsk, RunEvent, RunOptions, RunStatus,
+};
+use mainspring_shared::workflow::spec::Body;
 use mainspring_shared::workflow::validate::validate;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -265,7 +268,7 @@ fn made(seed: u64) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_runs_end_as_the_interpreter_says(seed in any::<u64>(), order in any::<u64>()) {
@@ -293,4 +296,100 @@ proptest! {
         prop_assert_eq!(other.run.record().status, record.status);
         prop_assert_eq!(&other.run.record().result, &record.result);
     }
+
+    #[test]
+    fn interrupted_runs_end_like_others_once_retried(
+        seed in any::<u64>(), order in any::<u64>(), crashes in any::<bool>(), batches in any::<bool>(),
+    ) {
+        // No leaf fails by itself, so that only the interruptions differ.
+        let seed = seed - seed % 30;
+        let value = made(seed);
+        let calm = finished(&value, seed, order, false);
+        prop_assert_eq!(calm.status(), RunStatus::Completed);
+        let mut bed = Bed::with(&value, json!("in"), RunOptions::default());
+        bed.crashes = crashes;
+        interrupt(&mut bed, seed, order, batches);
+        check_end(&bed);
+        prop_assert_eq!(bed.status(), RunStatus::Completed, "{:#}", value);
+        prop_assert_eq!(&bed.run.record().result, &calm.run.record().result, "{:#}", value);
+        let mut done: Vec<_> = bed.started.iter().map(|(path, _, input)| (path, input)).collect();
+        let mut expected: Vec<_> = calm.started.iter().map(|(path, _, input)| (path, input)).collect();
+        done.sort();
+        done.dedup();
+        expected.sort();
+        prop_assert_eq!(done, expected, "every leaf is told the same each time");
+    }
+}
+
+/// Cancels the run and some of its nodes at random, and retries it each time.
+fn interrupt(bed: &mut Bed, seed: u64, order: u64, batches: bool) {
+    let mut dice = Dice(order);
+    let mut patience = 6;
+    let mut settled_before: Vec<String> = Vec::new();
+    for _ in 0..10_000 {
+        for path in &settled_before {
+            let node = bed.run.node(path).expect("a node stays");
+            assert_eq!(node.state, NodeState::Completed, "{path} ran again");
+        }
+        if bed.status().is_final() {
+            if bed.status() == RunStatus::Completed {
+                return;
+            }
+            check_end(bed);
+            settled_before = bed
+                .run
+                .nodes()
+                .filter(|node| is_leaf(node.kind) && node.state == NodeState::Completed)
+                .map(|node| node.path.clone())
+                .collect();
+            let advance = bed.ask(RunAsk::Retry { max_tokens: None });
+            assert!(advance.refused.is_empty());
+            continue;
+        }
+        if patience > 0 && dice.below(8) == 0 {
+            patience -= 1;
+            bed.ask(RunAsk::Cancel { reason: None });
+            continue;
+        }
+        if patience > 0 && !bed.live.is_empty() && dice.below(8) == 0 {
+            // Only where the failure reaches the run: a tolerant node would keep it.
+            let path = bed.live[0].start.path.clone();
+            if !bed.live[0].cancelled && !is_tolerated_above(bed, &path) {
+                patience -= 1;
+                bed.ask(RunAsk::CancelNode { path });
+                continue;
+            }
+        }
+        if bed.live.is_empty() {
+            bed.now = bed.run.record().alarm_at.expect("something to wait for");
+            bed.feed(vec![RunEvent::Looked]);
+            continue;
+        }
+        let width = if batches {
+            1 + dice.below(bed.live.len() as u64)
+        } else {
+            1
+        };
+        let mut events = Vec::new();
+        for _ in 0..width {
+            let place = dice.below(bed.live.len() as u64) as usize;
+            // A leaf that runs again says the same.
+            let mut start = bed.live[place].start.clone();
+            start.attempt = 1;
+            let id = start.agent.name.clone().unwrap_or_default();
+            events.push(bed.take(place, end_of(seed, &id, &start)));
+        }
+        bed.feed(events);
+    }
+    panic!("the run does not end: {:#?}", bed.run);
+}
+
+fn is_tolerated_above(bed: &Bed, path: &str) -> bool {
+    let above = std::iter::successors(Some(path), |path| {
+        mainspring_shared::workflow::path::parent(path)
+    });
+    above.skip(1).any(|path| match bed.run.body_at(path) {
+        Some(Body::Parallel { fan, .. } | Body::Foreach { fan, .. }) => !fan.halt,
+        _ => false,
+    })
 }
