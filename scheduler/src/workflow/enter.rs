@@ -101,14 +101,21 @@ impl Run {
         let own = &mut self.slots[slot];
         own.shown = None;
         let record = &mut own.record;
-        if record.session.is_some() || record.amended {
-            record.earlier.push(Attempt {
-                attempt: record.attempt,
-                session_id: record.session.take(),
-                send_id: record.send.take(),
-                error: record.error.take(),
-            });
+        let replaced = record.earlier.last().map(|last| last.attempt) == Some(record.attempt);
+        if record.session.is_some() || record.amended || replaced {
+            if !replaced {
+                record.earlier.push(Attempt {
+                    attempt: record.attempt,
+                    session_id: record.session.take(),
+                    send_id: record.send.take(),
+                    error: record.error.take(),
+                });
+            }
             record.attempt += 1;
+            // Its `retry` begins anew.
+            let mut frozen = record.frozen.take().unwrap_or_else(|| json!({}));
+            frozen["first"] = json!(record.attempt);
+            record.frozen = Some(frozen);
         }
         record.amended = false;
         record.error = None;

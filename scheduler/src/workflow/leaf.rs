@@ -147,7 +147,10 @@ impl Run {
             | Body::Workflow { .. } => unreachable!("only leaves get ready"),
         };
         let record = &mut self.slots[slot].record;
-        record.frozen = Some(json!({ "input": input }));
+        match &mut record.frozen {
+            Some(frozen) => frozen["input"] = json!(input),
+            None => record.frozen = Some(json!({ "input": input })),
+        }
         Ok(LeafStart {
             path: record.path.clone(),
             attempt: record.attempt,
@@ -238,14 +241,12 @@ impl Run {
     /// Attempts that count for `retry`: those since the node was reached, or ran again by hand.
     fn attempts_since_entered(&self, slot: SlotIx) -> u32 {
         let record = &self.slots[slot].record;
-        let before = record.earlier.iter().rev();
-        let own = before.take_while(|attempt| {
-            attempt
-                .error
-                .as_ref()
-                .is_some_and(|error| error.code != Code::WorkflowNotResumable)
-        });
-        u32::try_from(own.count() + 1).unwrap_or(u32::MAX)
+        let first = record
+            .frozen
+            .as_ref()
+            .and_then(|frozen| frozen.get("first"));
+        let first = first.and_then(Value::as_i64).unwrap_or(1);
+        u32::try_from(i64::from(record.attempt) - first + 1).unwrap_or(1)
     }
 
     fn again(&mut self, slot: SlotIx, error: Failure, wait_ms: u64) {

@@ -189,3 +189,49 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
         assert_eq!(codes, [code], "{ask:?}");
     }
 }
+
+#[test]
+fn a_retried_leaf_has_all_its_attempts_again_and_never_a_number_twice() {
+    let leaf = agent(
+        "a",
+        &json!({"retry": {"max_attempts": 2, "backoff": 0}, "fallback": agent("f", &json!({}))}),
+    );
+    let mut bed = Bed::new(&envelope(&leaf));
+    bed.crashes = true;
+    for _ in 0..2 {
+        bed.answer("/", fails("away"));
+        bed.answer("/", fails("away"));
+        bed.answer("/fallback", fails("away"));
+        assert_eq!(bed.status(), RunStatus::Failed);
+        bed.ask(retry());
+    }
+    bed.answer("/", says("at last"));
+    assert_eq!(
+        (bed.status(), bed.text()),
+        (RunStatus::Completed, "at last")
+    );
+    let started: Vec<_> = bed
+        .started
+        .iter()
+        .map(|(path, attempt, _)| (path.as_str(), *attempt))
+        .collect();
+    let expected = [
+        ("/", 1),
+        ("/", 2),
+        ("/fallback", 1),
+        ("/", 3),
+        ("/", 4),
+        ("/fallback", 2),
+        ("/", 5),
+    ];
+    assert_eq!(started, expected);
+    let earlier: Vec<_> = bed
+        .run
+        .node("/")
+        .expect("the leaf")
+        .earlier
+        .iter()
+        .map(|one| one.attempt)
+        .collect();
+    assert_eq!(earlier, [1, 2, 3, 4]);
+}
