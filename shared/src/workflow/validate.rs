@@ -1,6 +1,7 @@
 //! From any JSON value to a workflow that may run, or to everything that is wrong with it.
 
 mod agent;
+mod leaves;
 mod limits;
 mod nodes;
 mod policy;

@@ -3,12 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::limits::at;
-use super::policy::TIME_MAX;
 use super::reader::{Members, Reader, UseKind, nearest};
-use crate::time::Timestamp;
 use crate::workflow::spec::{
     Agent, Body, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, DEPTH_MAX, Fan, ITEMS_MAX, ITERATIONS_MAX,
-    Items, NODES_MAX, Node, NodeIx, Pause, Ref, Spec,
+    Items, NODES_MAX, Node, NodeIx, Ref, Spec,
 };
 
 const KINDS: &[&str] = &[
@@ -199,7 +197,7 @@ impl Reader<'_> {
         self.ids = ids;
     }
 
-    fn known(&mut self, members: Members<'_>, own: &[&str], leaf: bool) {
+    pub(super) fn known(&mut self, members: Members<'_>, own: &[&str], leaf: bool) {
         let leaf: &[&str] = if leaf { &LEAF } else { &[] };
         let known: Vec<_> = COMMON.iter().chain(own).chain(leaf).copied().collect();
         self.only(members, &known);
@@ -251,7 +249,12 @@ impl Reader<'_> {
         })))
     }
 
-    fn fallback(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<NodeIx> {
+    pub(super) fn fallback(
+        &mut self,
+        ix: NodeIx,
+        members: Members<'_>,
+        place: Place,
+    ) -> Option<NodeIx> {
         let value = members.given("fallback")?;
         let pointer = members.pointer("fallback");
         if value.get("fallback").is_some_and(|own| !own.is_null()) {
@@ -475,104 +478,6 @@ impl Reader<'_> {
             max_iterations: most.map_or(3, |most| most as u32),
             exhausted_ok: exhausted == Some(1),
         })
-    }
-
-    fn wait(&mut self, ix: NodeIx, members: Members<'_>) -> Option<Body> {
-        self.known(members, &["seconds", "duration", "until"], false);
-        let hint =
-            "write one of `seconds`: 30, `duration`: \"5m\", `until`: \"2030-01-01T00:00:00Z\"";
-        let given = ["seconds", "duration", "until"]
-            .iter()
-            .filter(|key| members.given(key).is_some());
-        if given.count() != 1 {
-            let message = "a pause has exactly one of `seconds`, `duration` and `until`";
-            self.problem(members.at, "pause", message, hint);
-            return None;
-        }
-        if let Some(Value::String(_)) = members.given("seconds") {
-            let message = "`seconds` is not a number";
-            self.problem(members.pointer("seconds"), "not_in_range", message, hint);
-            return None;
-        }
-        for key in ["seconds", "duration"] {
-            if members.given(key).is_some() {
-                return self
-                    .span(members, key, TIME_MAX)
-                    .map(|span| Body::Wait(Pause::For(span)));
-            }
-        }
-        let until = self.label(members, "until", hint)?;
-        let pointer = members.pointer("until");
-        if until.contains("{{") {
-            self.template(ix, &until, &pointer);
-            return Some(Body::Wait(Pause::Until(until)));
-        }
-        match serde_json::from_value::<Timestamp>(Value::String(until)) {
-            Ok(time) => Some(Body::Wait(Pause::At(time))),
-            Err(error) => {
-                self.problem(
-                    pointer,
-                    "not_a_time",
-                    format!("`until` is no time: {error}"),
-                    hint,
-                );
-                None
-            }
-        }
-    }
-
-    fn approval(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<Body> {
-        self.known(members, &["message"], true);
-        let message = self.label(members, "message", "say what a person is to decide");
-        if let Some(message) = &message {
-            self.template(ix, message, &members.pointer("message"));
-        }
-        let mut policy = self.policy(members);
-        policy.fallback = self.fallback(ix, members, place);
-        Some(Body::Approval {
-            message: message?,
-            policy,
-        })
-    }
-
-    fn tool(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<Body> {
-        self.known(members, &["tool", "arguments"], true);
-        let tool = self.label(members, "tool", "name a tool that the workers have");
-        if let Some(tool) = &tool {
-            self.known_tool(tool, &members.pointer("tool"));
-        }
-        let arguments = self
-            .object(members, "arguments")
-            .cloned()
-            .unwrap_or_default();
-        let pointer = members.pointer("arguments");
-        for (key, value) in &arguments {
-            self.templates(ix, value, &at(&pointer, key));
-        }
-        let mut policy = self.policy(members);
-        policy.fallback = self.fallback(ix, members, place);
-        Some(Body::Tool {
-            tool: tool?,
-            arguments,
-            policy,
-        })
-    }
-
-    fn templates(&mut self, ix: NodeIx, value: &Value, pointer: &str) {
-        match value {
-            Value::String(text) => self.template(ix, text, pointer),
-            Value::Array(list) => {
-                for (index, one) in list.iter().enumerate() {
-                    self.templates(ix, one, &format!("{pointer}/{index}"));
-                }
-            }
-            Value::Object(map) => {
-                for (key, one) in map {
-                    self.templates(ix, one, &at(pointer, key));
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
     }
 
     fn workflow(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<Body> {
