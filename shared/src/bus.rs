@@ -20,6 +20,8 @@ pub enum Topic {
     /// Runs that have news, or that were advanced: a JSON list of [`RunNotice`]. Every scheduler
     /// listens.
     Runs,
+    /// A timer that was armed: when it is due, in milliseconds. Every scheduler listens.
+    Timers,
     /// Live events of one session: a JSON list of `LiveEvent`s. Whoever streams it listens.
     Live(SessionKey),
 }

@@ -81,6 +81,8 @@ codes! {
     SendWorkerCrashLimit = "send.worker_crash_limit", Bug, 500;
     /// No timer has this id.
     TimerNotFound = "timer.not_found", NotFound, 404;
+    /// The timer has ended, or does not stand where this is possible.
+    TimerNotArmed = "timer.not_armed", Conflict, 409;
     /// A schedule that cannot be read or never fires.
     TimerInvalidSchedule = "timer.invalid_schedule", Invalid, 422;
     /// No tool call has this id.

@@ -92,6 +92,11 @@ id!(
     "run_"
 );
 id!(
+    /// A timer: a durable promise to send something at a time, once or again and again.
+    TimerId,
+    "tmr_"
+);
+id!(
     /// One life of one process. Random, so that a configured name is only a label.
     BootId,
     "bot_"

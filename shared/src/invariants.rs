@@ -89,4 +89,14 @@ pub const INVARIANTS: &[(&str, &str)] = &[
         "run.steps_gap_free",
         "a run's advances are numbered from 1 without gaps up to its step",
     ),
+    (
+        "timer.fired_once",
+        "a timer's occurrences are numbered without gaps up to its own count; each that fired names a \
+         send that no other one fired",
+    ),
+    (
+        "timer.never_early",
+        "no occurrence has its fate before it is due",
+    ),
+    ("timer.shape", "a timer's times fit its status"),
 ];

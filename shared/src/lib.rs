@@ -22,6 +22,7 @@ pub mod workflow;
 pub mod invariants;
 pub mod retry;
 pub mod send;
+pub mod timer;
 
 // Ports.
 pub mod bus;

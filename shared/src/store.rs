@@ -13,6 +13,7 @@ mod runs;
 mod sends;
 mod sessions;
 mod sweeps;
+mod timers;
 mod tree;
 
 use std::fmt;
@@ -21,13 +22,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::{Code, Coded};
-use crate::id::{BootId, RunKey, SendId, SessionKey, TenantId};
+use crate::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use crate::inbox::InboxItem;
 use crate::message::Message;
 use crate::send::SendRecord;
 use crate::session::SessionRecord;
 use crate::step::Step;
 use crate::time::Timestamp;
+use crate::timer::{Occurrence, TimerRecord};
 use crate::tool::CallRecord;
 use crate::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
@@ -55,6 +57,10 @@ pub use sessions::{
     CreateOutcome, DeleteOutcome, ImportSession, NewSession, SessionPatch, UpdateOutcome,
 };
 pub use sweeps::{AlarmSweep, ReadySession, SweepReady, Swept};
+pub use timers::{
+    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredSend, ListOccurrences,
+    ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerChange, deliveries, refusal,
+};
 pub use tree::cancel_below;
 
 /// A failure of the database, as the rest of the system sees it.
@@ -198,8 +204,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     ) -> Result<UpdateOutcome>;
 
     /// Ends every open send as cancelled under a grant of `boot`, removes the transcript, keeps
-    /// the hot row as a tombstone and the sends until retention. Whoever ran the session loses its
-    /// lease.
+    /// the hot row as a tombstone and the sends until retention. Its timers are cancelled. Whoever
+    /// ran the session loses its lease.
     async fn delete_session(
         &self,
         at: Option<Timestamp>,
@@ -264,6 +270,41 @@ pub trait Store: Send + Sync + fmt::Debug {
         boot: BootId,
         key: SessionKey,
     ) -> Result<Option<SendId>>;
+
+    // Timers ------------------------------------------------------------------------------------
+
+    /// Makes timers, armed from now on. With an idempotency key a repeat makes nothing.
+    async fn create_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewTimer, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateTimerOutcome>>;
+
+    /// Pauses, resumes and cancels timers. What was asked for already is no mistake.
+    async fn change_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ChangeTimer>,
+    ) -> Result<Vec<ChangeTimerOutcome>>;
+
+    /// Fires due timers, oldest first, at most `limit`: their occurrences, the sends that these ask
+    /// for and the timers' next due times are one transaction, so that an occurrence fires once, and
+    /// never before the database's clock says so. Timers that another process is firing are left to
+    /// it. `boot` is the accepting process.
+    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired>;
+
+    /// Deletes occurrences whose fate is older than `keep`, and timers that ended before that and
+    /// have none left. Returns how many rows went; call again until it is zero.
+    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64>;
+
+    /// Timers by id; `None` where unknown.
+    async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>>;
+
+    /// Timers, newest first.
+    async fn list_timers(&self, query: ListTimers) -> Result<Page<TimerRecord>>;
+
+    /// A timer's occurrences, newest first.
+    async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>>;
 
     // Work under a lease ------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ impl Bus for LocalBus {
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
         let buffer = match topic {
-            Topic::Steps | Topic::Signals | Topic::Runs => SHARED_BUFFER,
+            Topic::Steps | Topic::Signals | Topic::Runs | Topic::Timers => SHARED_BUFFER,
             Topic::Live(_) => LIVE_BUFFER,
         };
         let receiver = {

@@ -56,6 +56,7 @@ pub(crate) fn channel(topic: &Topic) -> String {
         Topic::Steps => "mainspring:steps".to_owned(),
         Topic::Signals => "mainspring:signals".to_owned(),
         Topic::Runs => "mainspring:runs".to_owned(),
+        Topic::Timers => "mainspring:timers".to_owned(),
         Topic::Live(key) => format!(
             "mainspring:live:{}:{}",
             key.tenant.0,
@@ -72,7 +73,7 @@ impl Bus for RedisBus {
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
         let buffer = match topic {
-            Topic::Steps | Topic::Signals | Topic::Runs => SHARED_BUFFER,
+            Topic::Steps | Topic::Signals | Topic::Runs | Topic::Timers => SHARED_BUFFER,
             Topic::Live(_) => LIVE_BUFFER,
         };
         self.hub.subscribe(channel(&topic), buffer).await

@@ -15,6 +15,7 @@ use crate::send::{SendRecord, SendStatus};
 use crate::session::{Lifecycle, SessionStatus};
 use crate::step::Step;
 use crate::time::Timestamp;
+use crate::timer::{Occurrence, TimerRecord};
 use crate::tool::CallRecord;
 
 /// One page of a list.
@@ -140,6 +141,8 @@ pub struct Dump {
     pub sessions: Vec<DumpSession>,
     /// The runs.
     pub runs: Vec<super::runs::DumpRun>,
+    /// The timers with their occurrences by number.
+    pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
 }
 
 /// One session and everything below it.

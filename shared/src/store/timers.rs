@@ -1,0 +1,252 @@
+//! Parameters of timers.
+
+use super::sends::{AcceptOutcome, AcceptSend, RefuseReason, Target};
+use super::sweeps::ReadySession;
+use crate::agent::{OnBusy, SendOptions};
+use crate::error::{Code, Failure};
+use crate::id::{SendId, SessionId, SessionKey, TenantId, TimerId};
+use crate::time::Timestamp;
+use crate::timer::{
+    Fate, Occurrence, Refusal, Step, TimerRecord, TimerRule, TimerStatus, TimerTarget,
+};
+
+/// Sends of one session that may wait when a timer adds another: a session that is never worked off
+/// must not grow without an end.
+pub const TIMER_QUEUED_MAX: i64 = 10_000;
+
+/// A timer to make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewTimer {
+    /// Its id, made by the caller.
+    pub id: TimerId,
+    /// Its owner.
+    pub tenant: TenantId,
+    /// What it does.
+    pub target: TimerTarget,
+    /// When it does it.
+    pub rule: TimerRule,
+    /// Armed timers that its session may have with it; no bound when absent. The count is exact
+    /// however many are made at once.
+    pub armed_max: Option<u32>,
+}
+
+/// What became of a timer to make.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CreateTimerOutcome {
+    /// It is armed.
+    Created(Box<TimerRecord>),
+    /// The key was used for the same request: this timer was made then.
+    Replayed(TimerId),
+    /// The key was used for another request.
+    Mismatch,
+    /// Nothing was stored.
+    Refused(RefuseTimer),
+}
+
+/// Why a timer was not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefuseTimer {
+    /// No such session.
+    SessionNotFound,
+    /// The session is closed.
+    SessionClosed,
+    /// The session has its bound of armed timers.
+    TooMany,
+    /// The schedule cannot be followed, or nothing is due from now on.
+    Schedule(crate::timer::ScheduleFault),
+}
+
+/// What someone does to a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimerChange {
+    /// It stops for a while.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// It ends.
+    Cancel,
+}
+
+impl TimerChange {
+    /// What happens to the timer.
+    pub fn event(self) -> crate::timer::Event {
+        match self {
+            Self::Pause => crate::timer::Event::Pause,
+            Self::Resume => crate::timer::Event::Resume,
+            Self::Cancel => crate::timer::Event::Cancel,
+        }
+    }
+}
+
+/// A timer to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangeTimer {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The timer.
+    pub id: TimerId,
+    /// Only if it sends to this session.
+    pub session: Option<SessionId>,
+    /// What to do.
+    pub change: TimerChange,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChangeTimerOutcome {
+    /// The timer as it is now.
+    Changed(Box<TimerRecord>),
+    /// It does not stand where this is possible.
+    Illegal(Box<TimerRecord>),
+    /// No such timer.
+    NotFound,
+}
+
+/// A question for timers, newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListTimers {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Only those that send to this session.
+    pub session: Option<SessionId>,
+    /// Only those that stand so.
+    pub status: Option<TimerStatus>,
+    /// Only those older than this one.
+    pub before: Option<TimerId>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A question for a timer's occurrences, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListOccurrences {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The timer.
+    pub timer: TimerId,
+    /// Only those before this one.
+    pub before: Option<i64>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// What firing due timers did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Fired {
+    /// Sends that were accepted.
+    pub sends: Vec<FiredSend>,
+    /// Sessions that became ready.
+    pub ring: Vec<ReadySession>,
+    /// Occurrences that were merged into earlier sends.
+    pub merged: u32,
+    /// Occurrences that were left out.
+    pub skipped: u32,
+    /// Timers whose delivery was refused.
+    pub failed: u32,
+    /// Timers served.
+    pub served: u32,
+    /// Whether more may be due: call again at once.
+    pub more: bool,
+    /// When the next timer is due, as far as is known.
+    pub next_due_at: Option<Timestamp>,
+    /// The database's clock.
+    pub now: Timestamp,
+}
+
+/// A send that a timer made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FiredSend {
+    /// Its session.
+    pub key: SessionKey,
+    /// The send.
+    pub send: SendId,
+    /// The number of its step.
+    pub step: i64,
+    /// When it was due.
+    pub due_at: Timestamp,
+}
+
+impl Fired {
+    /// Counts a timer's step.
+    pub fn count(&mut self, step: &Step, refused: bool) {
+        let of = |fate| step.occurrences.iter().filter(|o| o.fate == fate).count() as u32;
+        self.served += 1;
+        self.merged += of(Fate::Merged);
+        self.skipped += of(Fate::Skipped);
+        self.failed += u32::from(refused);
+    }
+}
+
+/// The sends that a timer's step asks for, each with its occurrence; where nothing delivers to the
+/// timer's target, why.
+pub fn deliveries<'s>(
+    timer: &TimerRecord,
+    step: &'s Step,
+) -> Vec<(&'s Occurrence, Result<AcceptSend, Refusal>)> {
+    let fired = step.occurrences.iter().filter(|o| o.fate == Fate::Fired);
+    let with_id = fired.filter_map(|occurrence| Some((occurrence, occurrence.send_id?)));
+    with_id
+        .map(|(occurrence, id)| (occurrence, delivery(timer, occurrence.n, id)))
+        .collect()
+}
+
+fn delivery(timer: &TimerRecord, n: i64, id: SendId) -> Result<AcceptSend, Refusal> {
+    match &timer.target {
+        TimerTarget::Send {
+            session,
+            input,
+            options,
+        } => Ok(AcceptSend {
+            id,
+            target: Target::Existing(SessionKey {
+                tenant: timer.tenant,
+                session: *session,
+            }),
+            input: input.clone(),
+            options: SendOptions {
+                // A timer's own rule decides both.
+                on_busy: OnBusy::Enqueue,
+                delay: None,
+                ..(**options).clone()
+            },
+            reports_to: None,
+            run: None,
+            idempotency: None,
+            queued_max: TIMER_QUEUED_MAX,
+        }),
+        // Where runs are accepted, this is where one is asked for.
+        TimerTarget::Run { .. } => Err(Refusal {
+            n,
+            gone: false,
+            failure: Failure::new(Code::RequestInvalid, "timers cannot start runs"),
+        }),
+    }
+}
+
+/// What a delivery met, unless it was accepted.
+pub fn refusal(n: i64, outcome: &AcceptOutcome) -> Option<Refusal> {
+    let (gone, code, message) = match outcome {
+        AcceptOutcome::Accepted(_) => return None,
+        AcceptOutcome::Refused(RefuseReason::SessionNotFound) => {
+            (true, Code::SessionNotFound, "the session is gone")
+        }
+        AcceptOutcome::Refused(RefuseReason::SessionClosed) => {
+            (false, Code::SessionClosed, "the session is closed")
+        }
+        AcceptOutcome::Refused(RefuseReason::Busy) => {
+            (false, Code::SessionBusy, "the session is busy")
+        }
+        AcceptOutcome::Refused(RefuseReason::QueueFull) => {
+            (false, Code::LimitExceeded, "too many sends wait already")
+        }
+        // A timer's sends carry no key.
+        AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch => {
+            (false, Code::Internal, "the send was taken for another one")
+        }
+    };
+    Some(Refusal {
+        n,
+        gone,
+        failure: Failure::new(code, message),
+    })
+}

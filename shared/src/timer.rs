@@ -1,0 +1,320 @@
+//! Timers: durable promises to send something at a time, once or again and again.
+//!
+//! A timer is a row. What becomes of it is decided by [`transition`], from the row, an event and the
+//! database's clock alone; each of its occurrences has one row with one fate for ever.
+
+pub mod schedule;
+mod transition;
+mod view;
+mod wakeup;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::agent::SendOptions;
+use crate::error::Failure;
+use crate::id::{SendId, SessionId, TenantId, TimerId};
+use crate::message::ContentPart;
+use crate::time::{Span, Timestamp};
+
+pub use schedule::{Course, First, Schedule, ScheduleFault};
+pub use transition::{
+    CAUGHT_UP_MAX, DELIVERIES_MAX, Event, IllegalEvent, LATE_MAX, Refusal, Step, transition,
+};
+pub use view::{OccurrenceView, TimerView};
+pub use wakeup::wake_text;
+
+/// How many coming occurrences a timer shows.
+pub const NEXT_SHOWN: usize = 5;
+
+macro_rules! names {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+            utoipa::ToSchema,
+        )]
+        #[serde(rename_all = "lowercase")]
+        pub enum $name {
+            $($(#[$vdoc])* $variant,)*
+        }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name on the wire and in the database.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// The value with this name.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| value.as_str() == text)
+            }
+        }
+    };
+}
+
+names!(
+    /// Where a timer stands.
+    TimerStatus {
+        /// It will fire.
+        Armed = "armed",
+        /// It does not fire until it is resumed.
+        Paused = "paused",
+        /// Its last occurrence is over.
+        Done = "done",
+        /// Someone ended it, or its session is gone.
+        Cancelled = "cancelled",
+        /// An occurrence could not be delivered however often it was tried.
+        Dead = "dead",
+    }
+);
+
+names!(
+    /// What becomes of occurrences that nobody fired when they were due.
+    CatchUp {
+        /// They are left out.
+        Skip = "skip",
+        /// One stands for all of them.
+        Once = "once",
+        /// Each fires, up to a bound; the oldest beyond it are left out.
+        All = "all",
+    }
+);
+
+names!(
+    /// What becomes of an occurrence while the send of the one before still waits for its turn.
+    Merge {
+        /// It is merged into that send.
+        Coalesce = "coalesce",
+        /// It gets a send of its own.
+        Enqueue = "enqueue",
+    }
+);
+
+names!(
+    /// What became of an occurrence.
+    Fate {
+        /// It was delivered: its send is accepted.
+        Fired = "fired",
+        /// The send of an earlier one, which had not begun, stands for it.
+        Merged = "merged",
+        /// It was missed and left out, with those that it stands for.
+        Skipped = "skipped",
+        /// It could not be delivered.
+        Failed = "failed",
+    }
+);
+
+/// What a timer does when it is due.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimerTarget {
+    /// A send into a session, under that session's own agent.
+    Send {
+        /// The session.
+        session: SessionId,
+        /// The words.
+        input: Vec<ContentPart>,
+        /// The sender's decisions.
+        options: Box<SendOptions>,
+    },
+    /// A workflow run, as its caller wrote it.
+    Run {
+        /// What the run is to be made of.
+        run: Value,
+    },
+}
+
+impl TimerTarget {
+    /// The session that it sends to.
+    pub fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::Send { session, .. } => Some(*session),
+            Self::Run { .. } => None,
+        }
+    }
+}
+
+/// When a timer fires, and what becomes of what was missed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimerRule {
+    /// When it is due.
+    pub schedule: Schedule,
+    /// What becomes of missed occurrences.
+    pub catch_up: CatchUp,
+    /// What becomes of an occurrence whose forerunner still waits.
+    pub on_busy: Merge,
+    /// Occurrences that it may have, of whatever fate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_occurrences: Option<u32>,
+    /// Nothing is due behind this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Each occurrence is put off by less than this, by a length that follows from the timer and the
+    /// occurrence's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Span>,
+}
+
+impl TimerRule {
+    /// A schedule with the rules that hold unless someone says otherwise.
+    pub fn new(schedule: Schedule) -> Self {
+        Self {
+            schedule,
+            catch_up: CatchUp::Once,
+            on_busy: Merge::Coalesce,
+            max_occurrences: None,
+            until: None,
+            jitter: None,
+        }
+    }
+
+    /// How long occurrence `n` is put off.
+    fn delay(&self, id: TimerId, n: i64) -> i64 {
+        let bound = self.jitter.map_or(0, |span| span.0.as_millis() as u64);
+        if bound == 0 {
+            return 0;
+        }
+        (mixed(id, n, 0) % bound) as i64
+    }
+}
+
+/// What changes about a timer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimerState {
+    /// Where it stands.
+    pub status: TimerStatus,
+    /// The number of its next occurrence, from 1.
+    pub next_n: i64,
+    /// When that one is due by the schedule; none once there is none.
+    pub due_at: Option<Timestamp>,
+    /// When it is to be fired: put off by its jitter, or by a failed delivery. Set exactly while the
+    /// timer is armed.
+    pub fire_at: Option<Timestamp>,
+    /// Deliveries of that occurrence that failed.
+    pub failures: i32,
+    /// Why the last of them failed.
+    pub failure: Option<Failure>,
+    /// The send of the last occurrence that had one.
+    pub last_send: Option<SendId>,
+    /// When an occurrence last got its fate.
+    pub last_fired_at: Option<Timestamp>,
+    /// When the timer ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl TimerState {
+    /// A timer that was made at `now`, or what keeps it from ever firing.
+    pub fn armed(id: TimerId, rule: &TimerRule, now: Timestamp) -> Result<Self, ScheduleFault> {
+        let first = rule.schedule.course(now)?.first();
+        let first = first.filter(|first| rule.until.is_none_or(|until| *first <= until));
+        let due = first
+            .filter(|_| rule.max_occurrences != Some(0))
+            .ok_or(ScheduleFault::Never)?;
+        Ok(Self {
+            status: TimerStatus::Armed,
+            next_n: 1,
+            due_at: Some(due),
+            fire_at: Some(Timestamp(due.0 + rule.delay(id, 1))),
+            failures: 0,
+            failure: None,
+            last_send: None,
+            last_fired_at: None,
+            ended_at: None,
+        })
+    }
+}
+
+/// A timer as stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimerRecord {
+    /// Its identity.
+    pub id: TimerId,
+    /// Its owner.
+    pub tenant: TenantId,
+    /// What it does.
+    pub target: TimerTarget,
+    /// When it does it.
+    pub rule: TimerRule,
+    /// Where it stands.
+    pub state: TimerState,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+impl TimerRecord {
+    /// When its next occurrences will fire if nothing comes in between, at most `count`.
+    pub fn upcoming(&self, count: usize) -> Vec<Timestamp> {
+        let (Some(due), Ok(course)) = (
+            self.state.due_at,
+            self.rule.schedule.course(self.created_at),
+        ) else {
+            return Vec::new();
+        };
+        if !matches!(self.state.status, TimerStatus::Armed | TimerStatus::Paused) {
+            return Vec::new();
+        }
+        let mut n = self.state.next_n;
+        let mut next = Some(due);
+        let mut coming = Vec::new();
+        while let Some(due) = next.filter(|due| coming.len() < count && self.has(n, *due)) {
+            let first = n == self.state.next_n;
+            let fire_at = self.state.fire_at.filter(|_| first);
+            coming.push(fire_at.unwrap_or(Timestamp(due.0 + self.rule.delay(self.id, n))));
+            n += 1;
+            next = course.next(due);
+        }
+        coming
+    }
+
+    /// Whether an occurrence with this number may be due then.
+    fn has(&self, n: i64, due: Timestamp) -> bool {
+        self.rule.until.is_none_or(|until| due <= until)
+            && self
+                .rule
+                .max_occurrences
+                .is_none_or(|max| n <= i64::from(max))
+    }
+}
+
+/// An occurrence as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occurrence {
+    /// Its number, from 1.
+    pub n: i64,
+    /// When it was due, its jitter included.
+    pub due_at: Timestamp,
+    /// What became of it.
+    pub fate: Fate,
+    /// The send that it is in.
+    pub send_id: Option<SendId>,
+    /// When, by the database's clock.
+    pub fired_at: Timestamp,
+}
+
+/// The id of an occurrence's send: ordered like every other, and the same however often the same
+/// decision is made.
+fn send_id(id: TimerId, n: i64, now: Timestamp) -> SendId {
+    let mut tail = [0; 10];
+    tail[..8].copy_from_slice(&mixed(id, n, 1).to_be_bytes());
+    tail[8..].copy_from_slice(&mixed(id, n, 2).to_be_bytes()[..2]);
+    let millis = u64::try_from(now.0).unwrap_or(0);
+    SendId(uuid::Builder::from_unix_timestamp_millis(millis, &tail).into_uuid())
+}
+
+/// Bits that look random and follow from a timer and a number: the finalizer of `SplitMix64`.
+fn mixed(id: TimerId, n: i64, salt: u64) -> u64 {
+    let (high, low) = Uuid::as_u64_pair(&id.0);
+    [high, low, n as u64].into_iter().fold(salt, |bits, word| {
+        let mut z = (bits ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+}

@@ -1,0 +1,201 @@
+//! When a timer is due: once, at a fixed rate, or by a calendar.
+//!
+//! Instants are whole milliseconds of UTC. A calendar counts whole seconds on the wall clock of its
+//! time zone, from the database of zones that this program carries. Where clocks change:
+//!
+//! - a job with fixed hours, minutes and seconds whose time is left out runs at the first instant
+//!   behind the gap, and one whose time comes twice runs once, at the earlier one;
+//! - a job with a `*` or a step among them follows the wall clock: what is left out is left out, what
+//!   comes twice runs twice.
+
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use croner::Cron;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+
+use crate::time::{Span, Timestamp};
+
+/// The shortest interval: a timer is no loop.
+pub const EVERY_MIN: Duration = Duration::from_secs(1);
+
+/// The last instant that can be printed: the end of the year 9999.
+const LAST: Timestamp = Timestamp(253_402_207_200_000);
+
+/// When a timer is due.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// Once, at a time.
+    At(Timestamp),
+    /// Once, so long after the timer was made.
+    After(Span),
+    /// At a fixed rate: each occurrence is due one interval after the one before was due, however
+    /// late that one was.
+    Every {
+        /// The interval.
+        every: Span,
+        /// The first occurrence; one interval after the timer was made when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first: Option<First>,
+    },
+    /// By a calendar.
+    Cron {
+        /// Five fields from minutes on, six with seconds in front, seven with a year behind.
+        expression: String,
+        /// The name of a time zone, such as `Europe/Berlin`.
+        timezone: String,
+    },
+}
+
+/// The first occurrence of a fixed rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum First {
+    /// At a time.
+    At(Timestamp),
+    /// So long after the timer was made.
+    After(Span),
+}
+
+/// A schedule that cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleFault {
+    /// The interval is too short.
+    #[error("must be at least 1s")]
+    TooOften,
+    /// The expression makes no sense.
+    #[error("is not a cron expression: {detail}")]
+    Expression {
+        /// What is wrong.
+        detail: String,
+    },
+    /// No zone has this name.
+    #[error("is not a known time zone")]
+    Timezone,
+    /// Nothing is ever due.
+    #[error("is never due")]
+    Never,
+}
+
+impl Schedule {
+    /// Whether it may be due more than once.
+    pub fn is_recurring(&self) -> bool {
+        matches!(self, Self::Every { .. } | Self::Cron { .. })
+    }
+
+    /// The schedule of a timer that was made at `created_at`, ready to be asked.
+    pub fn course(&self, created_at: Timestamp) -> Result<Course, ScheduleFault> {
+        let start = |first: First| match first {
+            First::At(at) => at,
+            First::After(span) => created_at.after(span.0),
+        };
+        Ok(Course(match self {
+            Self::At(at) => Kind::Once(*at),
+            Self::After(span) => Kind::Once(created_at.after(span.0)),
+            Self::Every { every, .. } if every.0 < EVERY_MIN => {
+                return Err(ScheduleFault::TooOften);
+            }
+            Self::Every { every, first } => Kind::Every {
+                first: start(first.unwrap_or(First::After(*every))),
+                step: i64::try_from(every.0.as_millis()).unwrap_or(i64::MAX),
+            },
+            Self::Cron {
+                expression,
+                timezone,
+            } => Kind::Cron {
+                cron: Box::new(parse(expression)?),
+                zone: zone(timezone)?,
+                created_at,
+            },
+        }))
+    }
+}
+
+fn parse(expression: &str) -> Result<Cron, ScheduleFault> {
+    Cron::from_str(expression).map_err(|error| ScheduleFault::Expression {
+        detail: error.to_string().trim_end_matches('.').to_lowercase(),
+    })
+}
+
+fn zone(name: &str) -> Result<TimeZone, ScheduleFault> {
+    TimeZone::get(name).map_err(|_| ScheduleFault::Timezone)
+}
+
+/// A schedule that can be asked for its instants.
+#[derive(Debug, Clone)]
+pub struct Course(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Once(Timestamp),
+    Every {
+        first: Timestamp,
+        /// At least one second.
+        step: i64,
+    },
+    Cron {
+        cron: Box<Cron>,
+        zone: TimeZone,
+        created_at: Timestamp,
+    },
+}
+
+impl Course {
+    /// The first instant.
+    pub fn first(&self) -> Option<Timestamp> {
+        match &self.0 {
+            Kind::Once(at) | Kind::Every { first: at, .. } => printable(*at),
+            Kind::Cron { created_at, .. } => self.next(*created_at),
+        }
+    }
+
+    /// The first instant behind `after`.
+    pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        match &self.0 {
+            Kind::Once(at) => (*at > after).then_some(*at).and_then(printable),
+            Kind::Every { first, .. } if *first > after => printable(*first),
+            Kind::Every { first, step } => {
+                let steps = (after.0 - first.0) / step + 1;
+                let offset = steps.checked_mul(*step)?;
+                printable(Timestamp(first.0.checked_add(offset)?))
+            }
+            Kind::Cron { cron, zone, .. } => {
+                let from = jiff::Timestamp::from_millisecond(after.0).ok()?;
+                let next = cron.find_next_occurrence(&from.to_zoned(zone.clone()), false);
+                printable(Timestamp(next.ok()?.timestamp().as_millisecond()))
+                    .filter(|next| *next > after)
+            }
+        }
+    }
+
+    /// The last instant that is not behind `upto`.
+    pub fn latest(&self, upto: Timestamp) -> Option<Timestamp> {
+        match &self.0 {
+            Kind::Once(at) => (*at <= upto).then_some(*at),
+            Kind::Every { first, .. } if *first > upto => None,
+            Kind::Every { first, step } => {
+                Some(Timestamp(first.0 + (upto.0 - first.0) / step * step))
+            }
+            Kind::Cron {
+                cron,
+                zone,
+                created_at,
+            } => {
+                // The search counts whole seconds and would take a fraction for a later one.
+                let from = jiff::Timestamp::from_second(upto.0.div_euclid(1_000)).ok()?;
+                let last = cron.find_previous_occurrence(&from.to_zoned(zone.clone()), true);
+                let last = Timestamp(last.ok()?.timestamp().as_millisecond());
+                (last > *created_at).then_some(last)
+            }
+        }
+    }
+}
+
+fn printable(at: Timestamp) -> Option<Timestamp> {
+    (at <= LAST).then_some(at)
+}
+
+#[cfg(test)]
+mod tests;

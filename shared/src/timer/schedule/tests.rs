@@ -1,0 +1,212 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn time(text: &str) -> Timestamp {
+    serde_json::from_value(serde_json::Value::from(text)).expect(text)
+}
+
+fn cron(expression: &str, timezone: &str) -> Schedule {
+    Schedule::Cron {
+        expression: expression.to_owned(),
+        timezone: timezone.to_owned(),
+    }
+}
+
+fn following(schedule: &Schedule, from: &str, count: usize) -> Vec<String> {
+    let course = schedule.course(time(from)).expect("can be followed");
+    let mut at = course.first();
+    let mut found = Vec::new();
+    while let Some(due) = at.filter(|_| found.len() < count) {
+        found.push(due.to_string().replace(".000Z", "Z"));
+        at = course.next(due);
+    }
+    found
+}
+
+/// An expression, its zone, from when on, and the first three instants. In Berlin the hour from two
+/// is left out on 2026-03-29 and comes twice on 2026-10-25.
+#[rustfmt::skip]
+const CALENDARS: &[(&str, &str, &str, [&str; 3])] = &[
+    // A fixed time in the gap: the first instant behind it, that day only.
+    ("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z",
+     ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]),
+    // A fixed time that comes twice: once, the earlier one.
+    ("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z",
+     ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z", "2026-10-27T01:30:00Z"]),
+    // A step over minutes of a fixed hour, in the gap: that day has none.
+    ("*/30 2 * * *", "Europe/Berlin", "2026-03-28T01:15:00Z",
+     ["2026-03-28T01:30:00Z", "2026-03-30T00:00:00Z", "2026-03-30T00:30:00Z"]),
+    // Every half hour follows the clock over the gap without a hole in real time.
+    ("*/30 * * * *", "Europe/Berlin", "2026-03-29T00:15:00Z",
+     ["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"]),
+    // What comes twice runs twice where there is a step.
+    ("*/30 2 * * *", "Europe/Berlin", "2026-10-25T00:15:00Z",
+     ["2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z"]),
+    // Daily work at another hour keeps its wall clock: 23 and 25 hours apart.
+    ("0 9 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z",
+     ["2026-03-28T08:00:00Z", "2026-03-29T07:00:00Z", "2026-03-30T07:00:00Z"]),
+    ("0 9 * * *", "Europe/Berlin", "2026-10-24T00:00:00Z",
+     ["2026-10-24T07:00:00Z", "2026-10-25T08:00:00Z", "2026-10-26T08:00:00Z"]),
+    // New York, the other hemisphere's half hour, and a zone without changes.
+    ("30 2 * * *", "America/New_York", "2026-03-08T00:00:00Z",
+     ["2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z", "2026-03-10T06:30:00Z"]),
+    ("15 2 * * *", "Australia/Lord_Howe", "2026-10-02T20:00:00Z",
+     ["2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z", "2026-10-05T15:15:00Z"]),
+    ("30 2 * * *", "UTC", "2026-03-28T12:00:00Z",
+     ["2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z", "2026-03-31T02:30:00Z"]),
+    // Seconds in front, the last day of a month, a leap day, working days.
+    ("15 0 0 L * *", "UTC", "2026-01-15T00:00:00Z",
+     ["2026-01-31T00:00:15Z", "2026-02-28T00:00:15Z", "2026-03-31T00:00:15Z"]),
+    ("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z",
+     ["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z", "2036-02-29T00:00:00Z"]),
+    ("0 8 * * MON-FRI", "UTC", "2026-11-20T09:00:00Z",
+     ["2026-11-23T08:00:00Z", "2026-11-24T08:00:00Z", "2026-11-25T08:00:00Z"]),
+];
+
+#[test]
+fn what_a_calendar_means_where_clocks_change() {
+    for (expression, timezone, from, expected) in CALENDARS {
+        let schedule = cron(expression, timezone);
+        assert_eq!(
+            following(&schedule, from, 3),
+            expected,
+            "{expression} in {timezone}"
+        );
+    }
+}
+
+#[test]
+fn once_is_once() {
+    let at = Schedule::At(time("2026-11-22T06:00:00Z"));
+    for from in ["2026-11-22T05:00:00Z", "2026-11-22T07:00:00Z"] {
+        assert_eq!(following(&at, from, 3), ["2026-11-22T06:00:00Z"]);
+    }
+    let after = Schedule::After(Span(Duration::from_secs(90)));
+    assert_eq!(
+        following(&after, "2026-11-22T06:00:00Z", 3),
+        ["2026-11-22T06:01:30Z"]
+    );
+    assert!(!at.is_recurring() && !after.is_recurring());
+}
+
+#[test]
+fn a_fixed_rate_begins_where_it_is_told_to() {
+    let every = Span(Duration::from_mins(10));
+    let from = "2026-11-22T06:00:00Z";
+    for (first, expected) in [
+        (None, ["2026-11-22T06:10:00Z", "2026-11-22T06:20:00Z"]),
+        (
+            Some(First::After(Span(Duration::from_secs(5)))),
+            ["2026-11-22T06:00:05Z", "2026-11-22T06:10:05Z"],
+        ),
+        (
+            Some(First::At(time("2026-11-22T05:59:00Z"))),
+            ["2026-11-22T05:59:00Z", "2026-11-22T06:09:00Z"],
+        ),
+    ] {
+        let schedule = Schedule::Every { every, first };
+        assert_eq!(following(&schedule, from, 2), expected);
+    }
+}
+
+#[test]
+fn what_cannot_be_followed_says_why() {
+    let now = Timestamp(0);
+    let every = |ms| Schedule::Every {
+        every: Span(Duration::from_millis(ms)),
+        first: None,
+    };
+    assert_eq!(every(999).course(now).err(), Some(ScheduleFault::TooOften));
+    assert!(every(1_000).course(now).is_ok());
+    assert_eq!(
+        cron("0 0 * * *", "Mars/Base").course(now).err(),
+        Some(ScheduleFault::Timezone)
+    );
+    for expression in ["", "61 * * * *", "* * * *", "@reboot", "a b c d e"] {
+        let fault = cron(expression, "UTC").course(now).err();
+        assert!(
+            matches!(fault, Some(ScheduleFault::Expression { .. })),
+            "{expression}"
+        );
+    }
+    // The thirtieth of February, a year that is over, and the end of time.
+    for expression in ["0 0 30 2 *", "0 0 0 1 1 * 1971"] {
+        let course = cron(expression, "UTC").course(time("2026-01-01T00:00:00Z"));
+        assert_eq!(course.expect("parses").first(), None, "{expression}");
+    }
+    let last = Schedule::After(Span(Duration::from_hours(24 * 365 * 9_000)));
+    assert_eq!(last.course(now).expect("is one").first(), None);
+}
+
+#[test]
+fn the_latest_instant_is_one_of_the_schedule() {
+    let daily = cron("30 2 * * *", "Europe/Berlin");
+    let course = daily.course(time("2026-03-01T00:00:00Z")).expect("parses");
+    for (upto, expected) in [
+        ("2026-03-29T00:59:59Z", "2026-03-28T01:30:00Z"),
+        ("2026-03-29T01:00:00.001Z", "2026-03-29T01:00:00Z"),
+        ("2026-03-30T00:29:59.999Z", "2026-03-29T01:00:00Z"),
+        ("2026-03-30T00:30:00Z", "2026-03-30T00:30:00Z"),
+    ] {
+        assert_eq!(course.latest(time(upto)), Some(time(expected)), "{upto}");
+    }
+    // Nothing was due before it was made.
+    assert_eq!(course.latest(time("2026-03-01T01:29:00Z")), None);
+}
+
+fn schedules() -> impl Strategy<Value = Schedule> {
+    let expressions = prop::sample::select(vec![
+        "* * * * *",
+        "*/7 * * * * *",
+        "30 2 * * *",
+        "*/20 1-3 * * *",
+        "0 0 1 * *",
+        "0 0 L * SUN",
+    ]);
+    let zones = prop::sample::select(vec![
+        "UTC",
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "Asia/Kathmandu",
+    ]);
+    prop_oneof![
+        (0i64..4_000_000_000_000).prop_map(|ms| Schedule::At(Timestamp(ms))),
+        (1_000u64..100_000_000).prop_map(|ms| Schedule::Every {
+            every: Span(Duration::from_millis(ms)),
+            first: None,
+        }),
+        (expressions, zones).prop_map(|(expression, zone)| cron(expression, zone)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn instants_follow_each_other(
+        schedule in schedules(), made in 1_700_000_000_000i64..1_900_000_000_000,
+        later in 0i64..100_000_000,
+    ) {
+        let course = schedule.course(Timestamp(made)).expect("can be followed");
+        let after = Timestamp(made + later);
+        if let Some(next) = course.next(after) {
+            prop_assert!(next > after);
+            // Nothing lies between, and the way back finds the same instants.
+            prop_assert_eq!(course.latest(next), Some(next));
+            let before = course.latest(Timestamp(next.0 - 1));
+            prop_assert!(before.is_none_or(|before| before <= after));
+            if let Some(before) = before {
+                prop_assert_eq!(course.next(before), Some(next));
+            }
+        }
+    }
+
+    #[test]
+    fn a_schedule_is_read_as_it_was_written(schedule in schedules()) {
+        let text = serde_json::to_string(&schedule).expect("serializes");
+        let back: Schedule = serde_json::from_str(&text).expect("parses");
+        prop_assert_eq!(back, schedule);
+    }
+}

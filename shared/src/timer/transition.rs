@@ -1,0 +1,348 @@
+//! What becomes of a timer: a function of the row, an event and the database's clock.
+
+use std::time::Duration;
+
+use super::{
+    CatchUp, Course, Fate, Merge, Occurrence, TimerRecord, TimerState, TimerStatus, send_id,
+};
+use crate::error::{Code, Failure};
+use crate::id::SendId;
+use crate::time::Timestamp;
+
+/// Deliveries of one occurrence that are tried before the timer is dead.
+pub const DELIVERIES_MAX: i32 = 6;
+
+/// Missed occurrences that `all` still fires.
+pub const CAUGHT_UP_MAX: usize = 100;
+
+/// How late an occurrence may be without being missed: more than a scheduler takes to come back.
+pub const LATE_MAX: Duration = Duration::from_mins(1);
+
+/// The wait after a first failed delivery; each further one is four times as long.
+const BACKOFF: Duration = Duration::from_secs(5);
+
+/// The longest wait between two deliveries.
+const BACKOFF_MAX: Duration = Duration::from_mins(10);
+
+/// What happens to a timer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Its time has come.
+    Due {
+        /// The send of its last occurrence, while that one has not begun.
+        queued: Option<SendId>,
+        /// What the deliveries that this event asks for met, once they were tried.
+        refused: Option<Refusal>,
+    },
+    /// Someone stops it for a while.
+    Pause,
+    /// Someone lets it go on.
+    Resume,
+    /// Someone ends it.
+    Cancel,
+}
+
+/// A delivery that was refused.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// The occurrence.
+    pub n: i64,
+    /// Whether what it was for no longer exists.
+    pub gone: bool,
+    /// Why.
+    pub failure: Failure,
+}
+
+/// What follows from an event: the timer as it is afterwards, and the occurrences that got their
+/// fate. Those with the fate `fired` ask for the send that they name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The timer afterwards.
+    pub next: TimerState,
+    /// In order.
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// An event that cannot be in this status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a timer that is {} cannot be {event}d", .status.as_str())]
+pub struct IllegalEvent {
+    /// The status.
+    pub status: TimerStatus,
+    /// The event, as a verb without its last letter.
+    pub event: &'static str,
+}
+
+/// Decides what follows. Asked again with what its deliveries met, it decides what stands: the
+/// occurrences before the refused one do.
+pub fn transition(
+    timer: &TimerRecord,
+    event: &Event,
+    now: Timestamp,
+) -> Result<Step, IllegalEvent> {
+    let state = &timer.state;
+    let illegal = |event| {
+        let status = state.status;
+        Err(IllegalEvent { status, event })
+    };
+    match (state.status, event) {
+        (TimerStatus::Armed, Event::Due { queued, refused }) => {
+            Ok(due(timer, *queued, refused.as_ref(), now))
+        }
+        (TimerStatus::Armed, Event::Pause) => Ok(only(TimerState {
+            status: TimerStatus::Paused,
+            fire_at: None,
+            ..state.clone()
+        })),
+        (TimerStatus::Paused, Event::Resume) => Ok(only(TimerState {
+            status: TimerStatus::Armed,
+            // What fell into the pause is missed, and caught up with as the timer's rule says.
+            fire_at: state.due_at.map(|due| put_off(timer, state.next_n, due)),
+            ..state.clone()
+        })),
+        (TimerStatus::Dead, Event::Resume) => Ok(only(revive(timer, now))),
+        (TimerStatus::Armed | TimerStatus::Paused | TimerStatus::Dead, Event::Cancel) => {
+            Ok(only(ended(state, TimerStatus::Cancelled, now)))
+        }
+        // It is as it was asked to be.
+        (TimerStatus::Armed, Event::Resume)
+        | (TimerStatus::Paused, Event::Pause)
+        | (TimerStatus::Done | TimerStatus::Cancelled, Event::Cancel) => Ok(only(state.clone())),
+        (TimerStatus::Done | TimerStatus::Cancelled | TimerStatus::Dead, Event::Pause) => {
+            illegal("pause")
+        }
+        (TimerStatus::Done | TimerStatus::Cancelled, Event::Resume) => illegal("resume"),
+        (
+            TimerStatus::Paused | TimerStatus::Done | TimerStatus::Cancelled | TimerStatus::Dead,
+            Event::Due { .. },
+        ) => illegal("fire"),
+    }
+}
+
+fn only(next: TimerState) -> Step {
+    Step {
+        next,
+        occurrences: Vec::new(),
+    }
+}
+
+fn ended(state: &TimerState, status: TimerStatus, now: Timestamp) -> TimerState {
+    TimerState {
+        status,
+        due_at: None,
+        fire_at: None,
+        ended_at: Some(now),
+        ..state.clone()
+    }
+}
+
+/// When occurrence `n`, due by the schedule at `due`, is to be fired.
+fn put_off(timer: &TimerRecord, n: i64, due: Timestamp) -> Timestamp {
+    Timestamp(due.0 + timer.rule.delay(timer.id, n))
+}
+
+/// A dead timer goes on with its next occurrence; one without any delivers its last one once more.
+fn revive(timer: &TimerRecord, now: Timestamp) -> TimerState {
+    let course = timer.rule.schedule.course(timer.created_at).ok();
+    let state = &timer.state;
+    let next = course.and_then(|course| course.next(now));
+    let next = next.filter(|due| timer.has(state.next_n, *due));
+    let due = next.unwrap_or(now);
+    TimerState {
+        status: TimerStatus::Armed,
+        due_at: Some(due),
+        fire_at: Some(put_off(timer, state.next_n, due)),
+        failures: 0,
+        ended_at: None,
+        ..state.clone()
+    }
+}
+
+/// An occurrence in the making: its instant by the schedule, and whether it is left out.
+#[derive(Debug, Clone, Copy)]
+struct Planned {
+    instant: Timestamp,
+    skip: bool,
+}
+
+/// What is due, and the last instant that it accounts for.
+fn plan(
+    timer: &TimerRecord,
+    course: &Course,
+    due: Timestamp,
+    now: Timestamp,
+) -> (Vec<Planned>, Timestamp) {
+    let rule = &timer.rule;
+    let longest = rule.jitter.map_or(0, |span| span.0.as_millis() as i64);
+    // Every instant up to here has its time behind it, whatever it is put off by.
+    let horizon = Timestamp(now.0.saturating_sub(longest)).max(due);
+    let horizon = rule.until.map_or(horizon, |until| horizon.min(until));
+    let latest = course.latest(horizon).filter(|last| *last > due);
+    let last = latest.unwrap_or(due);
+    let fires = |instant| Planned {
+        instant,
+        skip: false,
+    };
+    let skips = |instant| Planned {
+        instant,
+        skip: true,
+    };
+    let is_late = |instant: Timestamp| {
+        now.since(put_off(timer, timer.state.next_n, instant)) > LATE_MAX
+            && timer.state.failures == 0
+    };
+    let planned = match (rule.catch_up, latest) {
+        (CatchUp::Skip, None) if is_late(due) => vec![skips(due)],
+        (CatchUp::Skip, Some(last)) if timer.state.failures == 0 => {
+            let mut planned = vec![skips(due)];
+            planned.extend((!is_late(last)).then(|| fires(last)));
+            planned
+        }
+        (CatchUp::All, Some(last)) => missed(course, due, last),
+        (CatchUp::Skip | CatchUp::Once, _) | (CatchUp::All, None) => vec![fires(due)],
+    };
+    (planned, last)
+}
+
+/// The newest instants from `due` to `last` that still fire; one stands for the others.
+fn missed(course: &Course, due: Timestamp, last: Timestamp) -> Vec<Planned> {
+    let mut newest = Vec::new();
+    let mut at = Some(last);
+    while let Some(instant) = at.filter(|at| *at >= due && newest.len() < CAUGHT_UP_MAX) {
+        newest.push(Planned {
+            instant,
+            skip: false,
+        });
+        at = course.latest(Timestamp(instant.0 - 1));
+    }
+    if newest.last().is_some_and(|oldest| oldest.instant > due) {
+        newest.push(Planned {
+            instant: due,
+            skip: true,
+        });
+    }
+    newest.reverse();
+    newest
+}
+
+fn due(
+    timer: &TimerRecord,
+    queued: Option<SendId>,
+    refused: Option<&Refusal>,
+    now: Timestamp,
+) -> Step {
+    let state = &timer.state;
+    let Some(due) = state.due_at else {
+        return only(ended(state, TimerStatus::Done, now));
+    };
+    let course = match timer.rule.schedule.course(timer.created_at) {
+        Ok(course) => course,
+        // It was checked when it was made: this program no longer knows what it means.
+        Err(fault) => return only(unreadable(state, &fault, now)),
+    };
+    let (planned, last) = plan(timer, &course, due, now);
+    let mut next = state.clone();
+    let mut waiting = queued
+        .filter(|_| timer.rule.on_busy == Merge::Coalesce && timer.rule.schedule.is_recurring());
+    let mut occurrences = Vec::with_capacity(planned.len());
+    for Planned { instant, skip } in planned {
+        let n = next.next_n;
+        if !timer.has(n, instant) {
+            break;
+        }
+        if let Some(refused) = refused.filter(|refused| refused.n == n) {
+            return turned_away(timer, &next, instant, occurrences, refused, now);
+        }
+        let (fate, send) = match (skip, waiting) {
+            (true, _) => (Fate::Skipped, None),
+            (false, Some(send)) => (Fate::Merged, Some(send)),
+            (false, None) => (Fate::Fired, Some(send_id(timer.id, n, now))),
+        };
+        if timer.rule.on_busy == Merge::Coalesce {
+            waiting = waiting.or(send);
+        }
+        occurrences.push(Occurrence {
+            n,
+            due_at: put_off(timer, n, instant),
+            fate,
+            send_id: send,
+            fired_at: now,
+        });
+        next.next_n = n + 1;
+        next.last_send = send.or(next.last_send);
+    }
+    next.last_fired_at = Some(now);
+    next.failures = 0;
+    next.failure = None;
+    let after = course.next(last).filter(|due| timer.has(next.next_n, *due));
+    let next = match after {
+        Some(due) => TimerState {
+            due_at: Some(due),
+            fire_at: Some(put_off(timer, next.next_n, due)),
+            ..next
+        },
+        None => ended(&next, TimerStatus::Done, now),
+    };
+    Step { next, occurrences }
+}
+
+/// A timer whose occurrence was refused: it tries again later, or is at its end.
+fn turned_away(
+    timer: &TimerRecord,
+    reached: &TimerState,
+    instant: Timestamp,
+    mut occurrences: Vec<Occurrence>,
+    refused: &Refusal,
+    now: Timestamp,
+) -> Step {
+    let n = reached.next_n;
+    // Those that were delivered before it began a new count.
+    let failures = if occurrences.is_empty() {
+        reached.failures + 1
+    } else {
+        1
+    };
+    let failing = TimerState {
+        failures,
+        failure: Some(refused.failure.clone()),
+        due_at: Some(instant),
+        ..reached.clone()
+    };
+    if refused.gone {
+        let next = ended(&failing, TimerStatus::Cancelled, now);
+        return Step { next, occurrences };
+    }
+    if failures < DELIVERIES_MAX {
+        let factor = 4_u32.saturating_pow(failures.saturating_sub(1).unsigned_abs());
+        let wait = BACKOFF.saturating_mul(factor).min(BACKOFF_MAX);
+        let next = TimerState {
+            fire_at: Some(now.after(wait)),
+            ..failing
+        };
+        return Step { next, occurrences };
+    }
+    occurrences.push(Occurrence {
+        n,
+        due_at: put_off(timer, n, instant),
+        fate: Fate::Failed,
+        send_id: None,
+        fired_at: now,
+    });
+    let next = TimerState {
+        next_n: n + 1,
+        last_fired_at: Some(now),
+        ..ended(&failing, TimerStatus::Dead, now)
+    };
+    Step { next, occurrences }
+}
+
+fn unreadable(state: &TimerState, fault: &super::ScheduleFault, now: Timestamp) -> TimerState {
+    let message = format!("the schedule {fault}");
+    TimerState {
+        failure: Some(Failure::new(Code::TimerInvalidSchedule, message)),
+        ..ended(state, TimerStatus::Dead, now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

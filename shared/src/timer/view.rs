@@ -1,0 +1,196 @@
+//! Timers and their occurrences as the API shows them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::schedule::First;
+use super::{
+    CatchUp, Fate, Merge, NEXT_SHOWN, Occurrence, Schedule, TimerRecord, TimerStatus, TimerTarget,
+};
+use crate::agent::SendOptions;
+use crate::error::Failure;
+use crate::id::{SendId, SessionId, TimerId};
+use crate::message::ContentPart;
+use crate::time::{Span, Timestamp};
+
+/// A timer as the API shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TimerView {
+    /// Its identity.
+    #[schema(value_type = String)]
+    pub id: TimerId,
+    /// Where it stands.
+    pub status: TimerStatus,
+    /// The session that it sends to.
+    #[schema(value_type = Option<String>)]
+    pub session_id: Option<SessionId>,
+    /// What it says there.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub input: Option<Vec<ContentPart>>,
+    /// The sender's decisions.
+    pub options: Option<SendOptions>,
+    /// The workflow run that it starts instead.
+    #[schema(value_type = Option<Object>)]
+    pub run: Option<Value>,
+    /// When it is due: once, or the first time.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub at: Option<Timestamp>,
+    /// How long after its creation it is due: once, or the first time.
+    #[schema(value_type = Option<String>)]
+    pub after: Option<Span>,
+    /// The interval of a fixed rate.
+    #[schema(value_type = Option<String>)]
+    pub every: Option<Span>,
+    /// The calendar.
+    pub cron: Option<String>,
+    /// The calendar's time zone.
+    pub timezone: Option<String>,
+    /// What becomes of missed occurrences.
+    pub catch_up: CatchUp,
+    /// What becomes of an occurrence whose forerunner still waits.
+    pub on_busy: Merge,
+    /// Occurrences that it may have.
+    pub max_occurrences: Option<u32>,
+    /// Nothing is due behind this.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+    /// Each occurrence is put off by less than this.
+    #[schema(value_type = Option<String>)]
+    pub jitter: Option<Span>,
+    /// When the next occurrences fire, at most five.
+    #[schema(value_type = Vec<String>)]
+    pub next: Vec<Timestamp>,
+    /// Occurrences that have their fate.
+    pub occurrences: i64,
+    /// Deliveries of the next occurrence that failed.
+    pub failures: i32,
+    /// Why the last of them failed.
+    pub error: Option<Failure>,
+    /// The send of the last occurrence that had one.
+    #[schema(value_type = Option<String>)]
+    pub last_send_id: Option<SendId>,
+    /// When an occurrence last got its fate.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_fired_at: Option<Timestamp>,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When it last changed.
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+    /// When it ended.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+}
+
+impl From<TimerRecord> for TimerView {
+    fn from(record: TimerRecord) -> Self {
+        let next = record.upcoming(NEXT_SHOWN);
+        let TimerRecord {
+            id,
+            tenant: _,
+            target,
+            rule,
+            state,
+            created_at,
+            updated_at,
+        } = record;
+        let (session_id, input, options, run) = match target {
+            TimerTarget::Send {
+                session,
+                input,
+                options,
+            } => (Some(session), Some(input), Some(*options), None),
+            TimerTarget::Run { run } => (None, None, None, Some(run)),
+        };
+        let (at, after, every, cron, timezone) = members(rule.schedule);
+        Self {
+            id,
+            status: state.status,
+            session_id,
+            input,
+            options,
+            run,
+            at,
+            after,
+            every,
+            cron,
+            timezone,
+            catch_up: rule.catch_up,
+            on_busy: rule.on_busy,
+            max_occurrences: rule.max_occurrences,
+            until: rule.until,
+            jitter: rule.jitter,
+            next,
+            occurrences: state.next_n - 1,
+            failures: state.failures,
+            error: state.failure,
+            last_send_id: state.last_send,
+            last_fired_at: state.last_fired_at,
+            created_at,
+            updated_at,
+            ended_at: state.ended_at,
+        }
+    }
+}
+
+type Members = (
+    Option<Timestamp>,
+    Option<Span>,
+    Option<Span>,
+    Option<String>,
+    Option<String>,
+);
+
+fn members(schedule: Schedule) -> Members {
+    match schedule {
+        Schedule::At(at) => (Some(at), None, None, None, None),
+        Schedule::After(after) => (None, Some(after), None, None, None),
+        Schedule::Every { every, first } => match first {
+            None => (None, None, Some(every), None, None),
+            Some(First::At(at)) => (Some(at), None, Some(every), None, None),
+            Some(First::After(after)) => (None, Some(after), Some(every), None, None),
+        },
+        Schedule::Cron {
+            expression,
+            timezone,
+        } => (None, None, None, Some(expression), Some(timezone)),
+    }
+}
+
+/// An occurrence as the API shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OccurrenceView {
+    /// Its number, from 1.
+    pub n: i64,
+    /// When it was due.
+    #[schema(value_type = String, format = DateTime)]
+    pub due_at: Timestamp,
+    /// What became of it.
+    pub fate: Fate,
+    /// The send that it is in.
+    #[schema(value_type = Option<String>)]
+    pub send_id: Option<SendId>,
+    /// When, by the database's clock.
+    #[schema(value_type = String, format = DateTime)]
+    pub fired_at: Timestamp,
+}
+
+impl From<Occurrence> for OccurrenceView {
+    fn from(occurrence: Occurrence) -> Self {
+        let Occurrence {
+            n,
+            due_at,
+            fate,
+            send_id,
+            fired_at,
+        } = occurrence;
+        Self {
+            n,
+            due_at,
+            fate,
+            send_id,
+            fired_at,
+        }
+    }
+}
