@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
@@ -13,14 +13,17 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
-    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
-    DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
-    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
+    ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
+    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
+    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions,
+    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
+    PostResult, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal,
+    ReportOutcome, Result, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
+    Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
@@ -104,6 +107,13 @@ pass_on! {
     sweep_ready(at: At, query: SweepReady) -> Swept;
     sweep_alarms(at: At, boot: BootId, limit: u32) -> AlarmSweep;
     sweep_retention(at: At, keep: Duration) -> u64;
+    create_timers(at: At, items: Vec<(NewTimer, Option<IdempotencyKey>)>) -> Vec<CreateTimerOutcome>;
+    change_timers(at: At, items: Vec<ChangeTimer>) -> Vec<ChangeTimerOutcome>;
+    fire_timers(at: At, boot: BootId, limit: u32) -> Fired;
+    sweep_timers(at: At, keep: Duration) -> u64;
+    get_timers(ids: Vec<(TenantId, TimerId)>) -> Vec<Option<TimerRecord>>;
+    list_timers(query: ListTimers) -> Page<TimerRecord>;
+    list_occurrences(query: ListOccurrences) -> Page<Occurrence>;
     get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;
     get_session(key: SessionKey) -> Option<SessionRecord>;
     list_sessions(query: ListSessions) -> Page<SessionRecord>;

@@ -2,6 +2,7 @@
 
 mod calls;
 mod runs;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +38,7 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
         usage(&mut found);
     }
     runs::check(&mut findings, dump);
+    timers::timers(&mut findings, dump);
     let named = INVARIANTS.iter().filter_map(|(name, _)| {
         let mut rows = findings.remove(name)?;
         rows.truncate(options.rows_max as usize);

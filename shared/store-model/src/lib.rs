@@ -19,6 +19,7 @@ mod runs;
 mod sends;
 mod sessions;
 mod sweeps;
+mod timers;
 
 // The invariants, and the port.
 mod audit;

@@ -13,6 +13,7 @@ use mainspring_shared::time::Timestamp;
 
 use crate::session::Session;
 use crate::state::{Seen, State};
+use crate::timers;
 
 pub(crate) fn create(
     state: &mut State,
@@ -90,6 +91,7 @@ pub(crate) fn delete(
     key: SessionKey,
     boot: BootId,
 ) -> DeleteOutcome {
+    timers::cancel_all(state, now, key);
     let session = state.sessions.get_mut(&key);
     let Some(session) = session.filter(|s| s.hot.lifecycle != Lifecycle::Deleted) else {
         return DeleteOutcome::NotFound;

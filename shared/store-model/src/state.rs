@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey};
 use mainspring_shared::time::Timestamp;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::runs::Run;
 use crate::session::Session;
+use crate::timers::Timer;
 
 /// Everything that a database would hold.
 #[derive(Debug, Default)]
@@ -25,6 +26,7 @@ pub(crate) struct State {
     pub(crate) runs: BTreeMap<RunKey, Run>,
     /// Asks of runs so far.
     pub(crate) asks: i64,
+    pub(crate) timers: BTreeMap<(TenantId, TimerId), Timer>,
 }
 
 /// A request that was served under an idempotency key.
@@ -104,6 +106,11 @@ impl State {
             boots: self.boots.values().cloned().collect(),
             sessions: self.sessions.values().map(Session::dump).collect(),
             runs: self.runs.values().map(Run::dump).collect(),
+            timers: self
+                .timers
+                .values()
+                .map(|t| (t.record.clone(), t.occurrences.values().cloned().collect()))
+                .collect(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
@@ -13,20 +13,25 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
-    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
-    DeliverOutcome, Dump, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
-    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
+    ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
+    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
+    IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions, ListTimers,
+    NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result,
+    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation,
 };
 use mainspring_shared::time::{Clock, Timestamp};
+use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 use crate::audit::audit;
 use crate::state::State;
-use crate::{boots, children, claim, inbox, leases, posts, reads, runs, sends, sessions, sweeps};
+use crate::{
+    boots, children, claim, inbox, leases, posts, reads, runs, sends, sessions, sweeps, timers,
+};
 
 /// The store port in memory. Its clock takes the place of the database's; what it holds is gone
 /// when it is dropped. No method ever fails.
@@ -210,6 +215,58 @@ impl Store for ModelStore {
     ) -> Result<Option<SendId>> {
         let (mut state, now) = self.begin(at);
         Ok(sends::resume_recovery(&mut state, now, key))
+    }
+
+    async fn create_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewTimer, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateTimerOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|(new, key)| timers::create(&mut state, now, new, key.as_ref()));
+        Ok(outcomes.collect())
+    }
+
+    async fn change_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ChangeTimer>,
+    ) -> Result<Vec<ChangeTimerOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| timers::change(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
+        let (mut state, now) = self.begin(at);
+        Ok(timers::fire(&mut state, now, boot, limit))
+    }
+
+    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        let (mut state, now) = self.begin(at);
+        Ok(timers::retention(&mut state, now, keep))
+    }
+
+    async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>> {
+        let (state, _) = self.begin(None);
+        let found = ids
+            .into_iter()
+            .map(|id| state.timers.get(&id).map(|timer| timer.record.clone()));
+        Ok(found.collect())
+    }
+
+    async fn list_timers(&self, query: ListTimers) -> Result<Page<TimerRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(timers::list(&state, &query))
+    }
+
+    async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>> {
+        let (state, _) = self.begin(None);
+        Ok(timers::occurrences(&state, &query))
     }
 
     async fn claim_sessions(

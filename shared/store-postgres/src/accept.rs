@@ -26,6 +26,32 @@ pub(crate) async fn accept(
     drive(pool, &Accept { at, boot }, &items).await
 }
 
+/// Accepts sends to sessions that exist, without idempotency keys, inside a transaction of the
+/// caller's.
+pub(crate) async fn accept_within(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    boot: BootId,
+    items: &[AcceptSend],
+) -> std::result::Result<Vec<AcceptOutcome>, Fault> {
+    if items.is_empty() {
+        return Ok(Vec::new());
+    }
+    let group = Accept {
+        at: Some(now),
+        boot,
+    };
+    let said = group
+        .store(connection, &items.iter().collect::<Vec<_>>())
+        .await?;
+    let outcomes = said.into_iter().map(|said| match said {
+        Said::Stored(accepted) => AcceptOutcome::Accepted(accepted),
+        Said::Refused(reason) => AcceptOutcome::Refused(reason),
+        Said::Known => AcceptOutcome::Mismatch,
+    });
+    Ok(outcomes.collect())
+}
+
 pub(crate) struct Accept {
     pub(crate) at: Option<Timestamp>,
     pub(crate) boot: BootId,

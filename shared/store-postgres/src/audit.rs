@@ -37,6 +37,9 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("run.leaf_one_send"),
     audit!("run.final_is_quiet"),
     audit!("run.steps_gap_free"),
+    audit!("timer.fired_once"),
+    audit!("timer.never_early"),
+    audit!("timer.shape"),
 ];
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.

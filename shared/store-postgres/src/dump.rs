@@ -11,6 +11,7 @@ use crate::ledger::Hot;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::Fields;
 use crate::runs;
+use crate::timers;
 
 pub(crate) async fn dump(pool: &Pool) -> Result<Dump> {
     let mut attempts = Attempts::default();
@@ -74,11 +75,13 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         Ok(())
     })?;
     let runs = runs::dump(&mut tx).await?;
+    let timers = timers::dump(&mut tx).await?;
     tx.commit().await?;
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
         runs,
+        timers,
     })
 }
 

@@ -20,6 +20,7 @@ mod report;
 mod rounds;
 mod sessions;
 mod sweep;
+mod timers;
 
 // The invariants and the whole content.
 mod audit;

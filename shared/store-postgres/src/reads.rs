@@ -125,7 +125,7 @@ pub(crate) async fn list_sends(pool: &Pool, query: &ListSends) -> Result<Page<Se
 }
 
 /// Cuts the one row off that was read to see whether more follow.
-fn page<T>(mut data: Vec<T>, limit: u32) -> Page<T> {
+pub(crate) fn page<T>(mut data: Vec<T>, limit: u32) -> Page<T> {
     let more = data.len() > limit as usize;
     data.truncate(limit as usize);
     Page { data, more }

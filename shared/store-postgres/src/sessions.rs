@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
-use crate::ledger::{Active, Ledger};
+use crate::ledger::{Active, Ledger, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 use crate::runs;
@@ -265,6 +265,13 @@ async fn delete_once(
     was_lost: bool,
 ) -> std::result::Result<DeleteOutcome, Fault> {
     let mut tx = connection.begin().await?;
+    let ended_at = now(&mut tx, at).await?;
+    sql!("timers/cancel_of_session")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(ended_at.0)
+        .execute(&mut *tx)
+        .await?;
     let mut ledger = Ledger::lock(&mut tx, at, boot, [key]).await?;
     let Some(hot) = ledger.hot.get(&key) else {
         tx.rollback().await?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
@@ -12,14 +12,17 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
-    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
-    DeliverOutcome, Dump, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
-    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
+    ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
+    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
+    IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions, ListTimers,
+    NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result,
+    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
@@ -27,7 +30,7 @@ use crate::claim::Doubtful;
 use crate::settings::{Pools, Settings, pools};
 use crate::{
     accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, migrate, park,
-    reads, report, rounds, runs, sessions, sweep,
+    reads, report, rounds, runs, sessions, sweep, timers,
 };
 
 /// The store port on Postgres. Its futures are to be polled to completion: one that is dropped may
@@ -190,6 +193,42 @@ impl Store for PostgresStore {
         key: SessionKey,
     ) -> Result<Option<SendId>> {
         cancel::resume_recovery(&self.pools.writers, at, boot, key).await
+    }
+
+    async fn create_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewTimer, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateTimerOutcome>> {
+        timers::create(&self.pools.writers, at, items).await
+    }
+
+    async fn change_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ChangeTimer>,
+    ) -> Result<Vec<ChangeTimerOutcome>> {
+        timers::change(&self.pools.writers, at, &items).await
+    }
+
+    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
+        timers::fire(&self.pools.writers, at, boot, limit).await
+    }
+
+    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        timers::retention(&self.pools.writers, at, keep).await
+    }
+
+    async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>> {
+        timers::get(&self.pools.claimers, &ids).await
+    }
+
+    async fn list_timers(&self, query: ListTimers) -> Result<Page<TimerRecord>> {
+        timers::list(&self.pools.readers, &query).await
+    }
+
+    async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>> {
+        timers::occurrences(&self.pools.readers, &query).await
     }
 
     async fn claim_sessions(

@@ -39,6 +39,9 @@ queries![
     "run.leaf_one_send",
     "run.final_is_quiet",
     "run.steps_gap_free",
+    "timer.fired_once",
+    "timer.never_early",
+    "timer.shape",
 ];
 
 /// How long the end of a child may go unreported: the sweep that catches up is far quicker.

@@ -11,6 +11,7 @@ use crate::fault::Result;
 use crate::hot::{self, Hot};
 use crate::rows::{self, Cells};
 use crate::runs;
+use crate::timers;
 
 /// Reads everything. The caller gives a connection that stands on one snapshot.
 pub(crate) async fn all(conn: &mut SqliteConnection) -> Result<Dump> {
@@ -50,6 +51,7 @@ pub(crate) async fn all(conn: &mut SqliteConnection) -> Result<Dump> {
         boots,
         sessions: sessions.into_values().collect(),
         runs,
+        timers: timers::dump(conn).await?,
     })
 }
 

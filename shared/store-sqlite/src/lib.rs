@@ -23,6 +23,7 @@ mod report;
 mod rounds;
 mod sessions;
 mod sweep;
+mod timers;
 
 // What they stand on.
 mod fault;

@@ -159,7 +159,7 @@ pub(crate) async fn list_sends(
 }
 
 /// A page of rows that were asked for with one more than the limit.
-fn page<T>(
+pub(crate) fn page<T>(
     rows: &[SqliteRow],
     limit: u32,
     read: impl Fn(&SqliteRow) -> Result<T>,

@@ -15,6 +15,7 @@ use crate::hot;
 use crate::reads;
 use crate::rows::json;
 use crate::runs;
+use crate::timers;
 use crate::writer::Tx;
 
 /// Creates sessions one after the other.
@@ -120,6 +121,7 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
         finish(tx, &mut hot, author, End::of(*send, &end)).await?;
     }
     hot.save(tx).await?;
+    timers::cancel_of_session(tx, key).await?;
     sqlx::query(include_str!("../sql/sessions/erase.sql"))
         .bind(key.tenant.0)
         .bind(key.session.0)

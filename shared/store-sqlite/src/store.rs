@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
@@ -12,14 +12,17 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
-    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
-    DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
-    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
+    ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
+    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
+    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions,
+    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
+    PostResult, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal,
+    ReportOutcome, Result, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
+    Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
@@ -30,7 +33,7 @@ use crate::options::SqliteOptions;
 use crate::writer::{Commit, Tx, Writer, clock};
 use crate::{
     accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, inbox, migrate,
-    park, post, reads, report, rounds, runs, sessions, sweep,
+    park, post, reads, report, rounds, runs, sessions, sweep, timers,
 };
 
 /// The store port on one SQLite file. The data directory is held until the store is dropped and
@@ -250,6 +253,47 @@ impl Store for SqliteStore {
         key: SessionKey,
     ) -> Result<Option<SendId>> {
         self.write(at, move |tx| Box::pin(cancel::resume_recovery(tx, key)))
+            .await
+    }
+
+    async fn create_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewTimer, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateTimerOutcome>> {
+        self.write(at, |tx| Box::pin(timers::create(tx, items)))
+            .await
+    }
+
+    async fn change_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ChangeTimer>,
+    ) -> Result<Vec<ChangeTimerOutcome>> {
+        self.write(at, |tx| Box::pin(timers::change(tx, items)))
+            .await
+    }
+
+    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
+        self.write(at, move |tx| Box::pin(timers::fire(tx, boot, limit)))
+            .await
+    }
+
+    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        self.write(at, move |tx| Box::pin(timers::retention(tx, keep)))
+            .await
+    }
+
+    async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>> {
+        self.read(|conn| Box::pin(timers::all(conn, ids))).await
+    }
+
+    async fn list_timers(&self, query: ListTimers) -> Result<Page<TimerRecord>> {
+        self.read(|conn| Box::pin(timers::list(conn, query))).await
+    }
+
+    async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>> {
+        self.read(|conn| Box::pin(timers::occurrences(conn, query)))
             .await
     }
 

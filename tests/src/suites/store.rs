@@ -31,6 +31,7 @@ pub mod ready;
 pub mod rounds;
 pub mod runs;
 pub mod sessions;
+pub mod timers;
 pub mod window;
 
 /// The modules of this folder that hold no cases.
@@ -58,6 +59,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("rounds", include_str!("store/rounds.rs")),
     ("runs", include_str!("store/runs.rs")),
     ("sessions", include_str!("store/sessions.rs")),
+    ("timers", include_str!("store/timers.rs")),
     ("window", include_str!("store/window.rs")),
 ];
 

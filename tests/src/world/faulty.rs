@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
@@ -13,14 +13,17 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, CancelOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns,
-    CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, DeleteOutcome, DeliverItem,
-    DeliverOutcome, Dump, Error, IdempotencyKey, ImportSession, ListRuns, ListSends, ListSessions,
-    NewBoot, NewRun, NewSession, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
+    ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
+    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
+    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions,
+    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
+    PostResult, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal,
+    ReportOutcome, Result, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
+    Swept, UpdateOutcome, Violation,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 use tokio::sync::watch;
@@ -209,6 +212,17 @@ forward! {
     read sweep_ready(at: Option<Timestamp>, query: SweepReady) -> Swept;
     write sweep_alarms(at: Option<Timestamp>, boot: BootId, limit: u32) -> AlarmSweep;
     write sweep_retention(at: Option<Timestamp>, keep: Duration) -> u64;
+    write create_timers(
+        at: Option<Timestamp>, items: Vec<(NewTimer, Option<IdempotencyKey>)>
+    ) -> Vec<CreateTimerOutcome>;
+    write change_timers(
+        at: Option<Timestamp>, items: Vec<ChangeTimer>
+    ) -> Vec<ChangeTimerOutcome>;
+    write fire_timers(at: Option<Timestamp>, boot: BootId, limit: u32) -> Fired;
+    write sweep_timers(at: Option<Timestamp>, keep: Duration) -> u64;
+    read get_timers(ids: Vec<(TenantId, TimerId)>) -> Vec<Option<TimerRecord>>;
+    read list_timers(query: ListTimers) -> Page<TimerRecord>;
+    read list_occurrences(query: ListOccurrences) -> Page<Occurrence>;
     read get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;
     read get_session(key: SessionKey) -> Option<SessionRecord>;
     read list_sessions(query: ListSessions) -> Page<SessionRecord>;

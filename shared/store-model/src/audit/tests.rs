@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, SendOptions};
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::id::{LeaseToken, RunId, RunKey, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{LeaseToken, RunId, RunKey, SessionId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, NewMessage, ToolCall};
@@ -10,7 +10,12 @@ use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
     AcceptSend, AppendRound, CallBegin, ClaimOutcome, ClaimSession, CompleteSend, DeliverItem,
-    Delivery, NewBoot, NewCall, NewSession, Parent, Role, SendTotals, Target, Then, UsageRow,
+    Delivery, NewBoot, NewCall, NewSession, NewTimer, Parent, Role, SendTotals, Target, Then,
+    UsageRow,
+};
+use mainspring_shared::time::Span;
+use mainspring_shared::timer::{
+    CatchUp, First, Merge, Occurrence, Schedule, TimerRecord, TimerRule, TimerTarget,
 };
 use mainspring_shared::tool::{CallResult, Repeat};
 use mainspring_shared::usage::Usage;
@@ -20,7 +25,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::state::State;
-use crate::{boots, children, claim, inbox, leases, sends};
+use crate::{boots, children, claim, inbox, leases, sends, timers};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 const BOOT: BootId = BootId(Uuid::from_u128(0xb));
@@ -501,6 +506,67 @@ fn fields_that_do_not_fit_the_status_are_found() {
     for (n, plant) in plants.into_iter().enumerate() {
         let names = found(|dump| plant(&mut dump.sessions[0].sends[0]));
         assert_eq!(names, ["send.shape"], "plant {n}");
+    }
+}
+
+/// A sound dump with a timer that has three occurrences.
+fn ticking() -> Dump {
+    let mut state = State::default();
+    let session = NewSession {
+        key: KEY,
+        agent: AgentSpec::default(),
+        metadata: Map::new(),
+        parent: None,
+    };
+    crate::sessions::create(&mut state, NOW, session, None);
+    let every = Schedule::Every {
+        every: Span(Duration::from_secs(1)),
+        first: Some(First::At(NOW)),
+    };
+    let timer = NewTimer {
+        id: TimerId(Uuid::from_u128(0x70)),
+        tenant: KEY.tenant,
+        target: TimerTarget::Send {
+            session: KEY.session,
+            input: vec![ContentPart::text("tick")],
+            options: Box::default(),
+        },
+        rule: TimerRule {
+            on_busy: Merge::Enqueue,
+            catch_up: CatchUp::All,
+            ..TimerRule::new(every)
+        },
+        armed_max: None,
+    };
+    timers::create(&mut state, NOW, timer, None);
+    timers::fire(&mut state, NOW.after(Duration::from_secs(2)), BOOT, 10);
+    state.dump()
+}
+
+#[test]
+fn a_timer_that_did_not_fire_once_and_in_time_is_found() {
+    type Plant = fn(&mut TimerRecord, &mut Vec<Occurrence>);
+    let plants: [(&str, Plant); 8] = [
+        ("timer.fired_once", |_, all| all.retain(|o| o.n != 2)),
+        ("timer.fired_once", |_, all| all.truncate(2)),
+        ("timer.fired_once", |timer, _| timer.state.next_n += 1),
+        ("timer.fired_once", |_, all| all[2].send_id = all[0].send_id),
+        ("timer.fired_once", |_, all| all[2].send_id = None),
+        ("timer.never_early", |_, all| {
+            all[1].due_at = NOW.after(Duration::from_hours(1));
+        }),
+        ("timer.shape", |timer, _| timer.state.fire_at = None),
+        ("timer.shape", |timer, _| timer.state.ended_at = Some(NOW)),
+    ];
+    let options = AuditOptions::default();
+    assert_eq!(audit(&ticking(), NOW, options), []);
+    for (name, plant) in plants {
+        let mut dump = ticking();
+        let (timer, occurrences) = &mut dump.timers[0];
+        assert_eq!(occurrences.len(), 3);
+        plant(timer, occurrences);
+        let names = audit(&dump, NOW, options).into_iter().map(|v| v.invariant);
+        assert_eq!(names.collect::<Vec<_>>(), [name]);
     }
 }
 

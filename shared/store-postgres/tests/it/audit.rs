@@ -1,9 +1,14 @@
 //! Each invariant reports the violation that is planted for it. Where a constraint of the schema
 //! would not let it in, the constraint is dropped first: the audit does not lean on it.
 
+use std::time::Duration;
+
+use mainspring_shared::id::{BootId, SessionKey, TimerId};
 use mainspring_shared::invariants::INVARIANTS;
-use mainspring_shared::message::Role;
-use mainspring_shared::store::{AuditOptions, CallBegin, Store, Then};
+use mainspring_shared::message::{ContentPart, Role};
+use mainspring_shared::store::{AuditOptions, CallBegin, NewTimer, Store, Then};
+use mainspring_shared::time::{Span, Timestamp};
+use mainspring_shared::timer::{CatchUp, First, Schedule, TimerRule, TimerTarget};
 use mainspring_shared::tool::CallResult;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -16,6 +21,8 @@ async fn history(world: &World) {
     let worker = world.boot(0).await;
     let key = world.session().await;
     world.session().await;
+    let ticking = world.session().await;
+    tick(world, ticking).await;
     for _ in 0..3 {
         world.send(1, to(key)).await;
     }
@@ -30,6 +37,38 @@ async fn history(world: &World) {
     last.usage[0].attempt = 2;
     world.complete(4, last).await;
     world.assert_sound(4).await;
+}
+
+/// A timer with three occurrences.
+async fn tick(world: &World, session: SessionKey) {
+    let every = Schedule::Every {
+        every: Span(Duration::from_secs(1)),
+        first: Some(First::At(world.at(0).expect("a time"))),
+    };
+    let timer = NewTimer {
+        id: TimerId(uuid::Uuid::from_u128(7)),
+        tenant: session.tenant,
+        target: TimerTarget::Send {
+            session: session.session,
+            input: vec![ContentPart::text("tick")],
+            options: Box::default(),
+        },
+        rule: TimerRule {
+            catch_up: CatchUp::All,
+            ..TimerRule::new(every)
+        },
+        armed_max: None,
+    };
+    let made = world
+        .store
+        .create_timers(world.at(0), vec![(timer, None)])
+        .await;
+    made.expect("makes it");
+    let at = world.at(0).map(|at| Timestamp(at.0 + 2_000));
+    let boot = BootId(uuid::Uuid::from_u128(8));
+    let fired = world.store.fire_timers(at, boot, 10).await;
+    let fired = fired.expect("fires");
+    assert_eq!((fired.sends.len(), fired.merged), (1, 2));
 }
 
 /// Plants violations and returns the names of the invariants that report them.
@@ -65,6 +104,8 @@ const FREE_HOT: &str = "ALTER TABLE session_hot
 const FREE_SENDS: &str = "ALTER TABLE sends
     DROP CONSTRAINT sends_check, DROP CONSTRAINT sends_check1, DROP CONSTRAINT sends_check2,
     DROP CONSTRAINT sends_check3, DROP CONSTRAINT sends_check4";
+const FREE_TIMERS: &str = "ALTER TABLE timers
+    DROP CONSTRAINT timers_check, DROP CONSTRAINT timers_check1, DROP CONSTRAINT timers_check2";
 /// A second final step of the finished send; the steps stay without a gap.
 const FINAL_AGAIN: &str = "WITH h AS (
         UPDATE session_hot SET next_step = next_step + 1 WHERE next_step > 1
@@ -184,6 +225,21 @@ const PLANTED: &[(&str, &[&str])] = &[
         "run.steps_gap_free",
         &[FINAL_RUN, "UPDATE runs SET step = 1"],
     ),
+    (
+        "timer.fired_once",
+        &["DELETE FROM timer_occurrences WHERE n = 2"],
+    ),
+    (
+        "timer.never_early",
+        &[
+            "ALTER TABLE timer_occurrences DROP CONSTRAINT timer_occurrences_check",
+            "UPDATE timer_occurrences SET fired_at = due_at - 1 WHERE n = 2",
+        ],
+    ),
+    (
+        "timer.shape",
+        &[FREE_TIMERS, "UPDATE timers SET fire_at = NULL"],
+    ),
 ];
 
 #[tokio::test]
@@ -219,6 +275,11 @@ const PLANTED_TOO: &[(&str, &str)] = &[
     (
         "call.one_result",
         "UPDATE messages SET tool_call_id = 'c2', role = 'tool' WHERE role = 'user'",
+    ),
+    ("timer.fired_once", "UPDATE timers SET next_n = next_n + 1"),
+    (
+        "timer.fired_once",
+        "UPDATE timer_occurrences SET fate = 'fired'",
     ),
     (
         "inbox.one_fate",

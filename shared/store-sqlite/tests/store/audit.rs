@@ -1,11 +1,17 @@
 //! Each invariant finds its violation, planted behind the store's back.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use mainspring_shared::agent::OnBusy;
+use mainspring_shared::agent::{AgentSpec, OnBusy};
+use mainspring_shared::id::TimerId;
 use mainspring_shared::invariants::INVARIANTS;
 use mainspring_shared::message::{ContentPart, NewMessage};
-use mainspring_shared::store::{AcceptSend, AuditOptions, CallBegin, Delivery, Store, Then};
+use mainspring_shared::store::{
+    AcceptSend, AuditOptions, CallBegin, Delivery, NewSession, NewTimer, Store, Then,
+};
+use mainspring_shared::time::Span;
+use mainspring_shared::timer::{CatchUp, First, Schedule, TimerRule, TimerTarget};
 use mainspring_shared::tool::call_id;
 use mainspring_store_sqlite::SqliteStore;
 use tempfile::TempDir;
@@ -106,6 +112,15 @@ const PLANTS: &[(&str, &str)] = &[
                            attempt, usage, counts, created_at, step)
          VALUES (1, x'01', 'r', 'running', '{}', 1, '0', '{}', 1, 1, '{}', '{}', 0, 1)",
     ),
+    ("timer.fired_once", "DELETE FROM timer_occurrences WHERE n = 2"),
+    ("timer.fired_once", "DELETE FROM timer_occurrences WHERE n = 3"),
+    ("timer.fired_once", "UPDATE timers SET next_n = next_n + 1"),
+    ("timer.fired_once", "UPDATE timer_occurrences SET fate = 'fired'"),
+    ("timer.fired_once", "UPDATE timer_occurrences SET send_id = NULL WHERE n = 2"),
+    ("timer.never_early", "UPDATE timer_occurrences SET fired_at = due_at - 1 WHERE n = 2"),
+    ("timer.shape", "UPDATE timers SET fire_at = NULL"),
+    ("timer.shape", "UPDATE timers SET due_at = NULL"),
+    ("timer.shape", "UPDATE timers SET ended_at = 1"),
 ];
 
 /// A session with a completed send of two rounds, one of them with a call that a child answered
@@ -145,7 +160,48 @@ async fn healthy() -> Opened {
     });
     end.usage[0].round = 1;
     complete(store, 30, end).await.next.expect("send 2 runs");
+    tick(store).await;
     opened
+}
+
+/// A timer with three occurrences.
+async fn tick(store: &SqliteStore) {
+    let session = key(3);
+    let new = NewSession {
+        key: session,
+        agent: AgentSpec::default(),
+        metadata: serde_json::Map::new(),
+        parent: None,
+    };
+    let made = store.create_sessions(at(31), vec![(new, None)]).await;
+    made.expect("answers");
+    let every = Schedule::Every {
+        every: Span(Duration::from_secs(1)),
+        first: Some(First::After(Span(Duration::ZERO))),
+    };
+    let timer = NewTimer {
+        id: TimerId(uuid::Uuid::from_u128(7)),
+        tenant: session.tenant,
+        target: TimerTarget::Send {
+            session: session.session,
+            input: vec![ContentPart::text("tick")],
+            options: Box::default(),
+        },
+        rule: TimerRule {
+            catch_up: CatchUp::All,
+            ..TimerRule::new(every)
+        },
+        armed_max: None,
+    };
+    let made = store
+        .create_timers(at(31 - 2_000), vec![(timer, None)])
+        .await;
+    made.expect("answers");
+    let fired = store
+        .fire_timers(at(31), boot(1), 10)
+        .await
+        .expect("answers");
+    assert_eq!((fired.sends.len(), fired.merged), (1, 2));
 }
 
 async fn violated(store: &SqliteStore, rows_max: u32) -> Vec<(String, usize)> {

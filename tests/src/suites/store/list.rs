@@ -298,6 +298,26 @@ macro_rules! store_cases {
                 deleting_a_waiting_send_leaves_no_message,
                 a_change_shows_the_session_at_its_own_time,
             }
+            timers {
+                a_due_timer_makes_one_send_and_rings,
+                a_timer_needs_an_open_session_and_a_schedule,
+                a_repeated_request_makes_one_timer,
+                the_bound_of_armed_timers_is_exact,
+                a_fixed_rate_goes_on_without_drift,
+                an_occurrence_joins_a_send_that_has_not_begun,
+                what_was_missed_follows_the_rule,
+                paused_timers_wait_and_ended_ones_stay_ended,
+                another_sessions_timer_is_not_found,
+                deleting_a_session_ends_its_timers,
+                a_closed_session_makes_its_timers_wait_and_then_dead,
+                a_target_that_nobody_delivers_to_fails,
+                several_schedulers_fire_each_occurrence_once,
+                firing_and_other_work_on_the_same_sessions_go_together,
+                the_oldest_due_timers_are_fired_first,
+                timers_are_listed_newest_first_in_pages,
+                occurrences_are_listed_newest_first_in_pages,
+                retention_takes_old_occurrences_and_ended_timers,
+            }
             window {
                 without_a_cache_the_whole_window_comes,
                 the_agent_bounds_the_window,

@@ -1,0 +1,25 @@
+-- Claims timers that are due at $1, oldest first; those that someone else has claimed are his. With
+-- the last send of each, while that one has not begun.
+-- Index: timers_due, sends_pkey.
+WITH due AS MATERIALIZED (
+    SELECT
+        t.tenant, t.timer_id, t.target, t.rule, t.status, t.next_n, t.due_at, t.fire_at, t.failures, t.failure,
+    t.last_send, t.last_fired_at, t.ended_at, t.created_at, t.updated_at
+    FROM timers t
+    WHERE t.fire_at <= $1::bigint
+    ORDER BY t.fire_at, t.tenant, t.timer_id
+    LIMIT $2::bigint
+    FOR UPDATE SKIP LOCKED
+)
+SELECT
+    t.tenant, t.timer_id, t.target, t.rule, t.status, t.next_n, t.due_at, t.fire_at, t.failures, t.failure,
+    t.last_send, t.last_fired_at, t.ended_at, t.created_at, t.updated_at,
+    s.send_id AS queued
+FROM due t
+LEFT JOIN LATERAL (
+    SELECT d.send_id FROM sends d
+    WHERE d.tenant = t.tenant AND d.send_id = t.last_send AND d.status = 'queued'
+    -- Keeps the planner from reading all sends at once.
+    OFFSET 0
+) s ON TRUE
+ORDER BY t.fire_at, t.tenant, t.timer_id

@@ -1,0 +1,255 @@
+//! Firing due timers: claim, decide, accept, and store what is decided, in one transaction.
+
+use std::collections::BTreeMap;
+
+use mainspring_shared::id::{BootId, SendId};
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, Fired, FiredSend, Result, deliveries, refusal,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::timer::{Event, Occurrence, Refusal, Step, TimerRecord, transition};
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::accept::accept_within;
+use crate::columns::json;
+use crate::ledger::now;
+use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::rows::Fields;
+
+/// Sends that one transaction accepts. Timers whose turn is behind them stay due.
+const SENDS_MAX: usize = 2_000;
+
+/// A claimed timer and what it asks for.
+struct Claimed {
+    timer: TimerRecord,
+    queued: Option<SendId>,
+    step: Step,
+}
+
+impl Claimed {
+    /// Decides once more, after what the timer asked for was refused.
+    fn refuse(&mut self, refusal: Refusal, now: Timestamp) {
+        let event = Event::Due {
+            queued: self.queued,
+            refused: Some(refusal),
+        };
+        if let Ok(step) = transition(&self.timer, &event, now) {
+            self.step = step;
+        }
+    }
+}
+
+pub(crate) async fn fire(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    boot: BootId,
+    limit: u32,
+) -> Result<Fired> {
+    let mut attempts = Attempts::default();
+    loop {
+        let fired = attempts.on(pool, async |connection| {
+            fire_once(connection, at, boot, limit).await
+        });
+        match fired.await {
+            Ok(fired) => return Ok(fired),
+            // What was fired is no longer due; the sweep rings for it.
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn fire_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    boot: BootId,
+    limit: u32,
+) -> std::result::Result<Fired, Fault> {
+    let mut tx = connection.begin().await?;
+    let now = now(&mut tx, at).await?;
+    let mut fired = Fired {
+        now,
+        ..Fired::default()
+    };
+    let mut claimed = claim(&mut tx, now, limit, &mut fired).await?;
+    deliver(&mut tx, boot, &mut claimed, &mut fired).await?;
+    let steps: Vec<_> = claimed.into_iter().map(|c| (c.timer, c.step)).collect();
+    settle(&mut tx, now, &steps).await?;
+    let next = sql!("timers/next")
+        .bind(now.0)
+        .fetch_optional(&mut *tx)
+        .await?;
+    if let Some(row) = next {
+        fired.next_due_at = Some(Fields::new(&row, "timers").time("fire_at")?);
+    }
+    tx.commit().await?;
+    Ok(fired)
+}
+
+/// Claims due timers and decides what they do.
+async fn claim(
+    tx: &mut PgConnection,
+    now: Timestamp,
+    limit: u32,
+    fired: &mut Fired,
+) -> std::result::Result<Vec<Claimed>, Fault> {
+    let rows = sql!("timers/due")
+        .bind(now.0)
+        .bind(i64::from(limit))
+        .fetch_all(tx)
+        .await?;
+    fired.more = rows.len() >= limit as usize;
+    let mut claimed = Vec::with_capacity(rows.len());
+    let mut sends = 0;
+    for row in &rows {
+        if sends >= SENDS_MAX {
+            fired.more = true;
+            break;
+        }
+        let mut fields = Fields::new(row, "timers");
+        let timer = fields.timer()?;
+        let queued = fields.maybe_send_id("queued")?;
+        let due = Event::Due {
+            queued,
+            refused: None,
+        };
+        if let Ok(step) = transition(&timer, &due, now) {
+            sends += step.occurrences.len();
+            claimed.push(Claimed {
+                timer,
+                queued,
+                step,
+            });
+        }
+    }
+    Ok(claimed)
+}
+
+/// Accepts the sends that timers ask for. Behind a refused one of a timer every later one is refused
+/// too: its session is closed, gone or full.
+async fn deliver(
+    tx: &mut PgConnection,
+    boot: BootId,
+    claimed: &mut [Claimed],
+    fired: &mut Fired,
+) -> std::result::Result<(), Fault> {
+    let mut wanted: Vec<(usize, i64, Timestamp)> = Vec::new();
+    let mut items: Vec<AcceptSend> = Vec::new();
+    let mut refused: BTreeMap<usize, Refusal> = BTreeMap::new();
+    for (index, claimed) in claimed.iter().enumerate() {
+        for (occurrence, delivery) in deliveries(&claimed.timer, &claimed.step) {
+            match delivery {
+                Ok(item) => {
+                    wanted.push((index, occurrence.n, occurrence.due_at));
+                    items.push(item);
+                }
+                Err(refusal) => {
+                    refused.entry(index).or_insert(refusal);
+                }
+            }
+        }
+    }
+    let accepted = accept_within(tx, fired.now, boot, &items).await?;
+    for (((index, n, due_at), item), outcome) in wanted.into_iter().zip(items).zip(accepted) {
+        if let Some(refusal) = refusal(n, &outcome) {
+            refused.entry(index).or_insert(refusal);
+        } else if let AcceptOutcome::Accepted(accepted) = outcome {
+            fired.ring.extend(accepted.ring);
+            fired.sends.push(FiredSend {
+                key: item.target.key(),
+                send: item.id,
+                step: accepted.step,
+                due_at,
+            });
+        }
+    }
+    for (index, claimed) in claimed.iter_mut().enumerate() {
+        let refusal = refused.remove(&index);
+        let is_refused = refusal.is_some();
+        if let Some(refusal) = refusal {
+            claimed.refuse(refusal, fired.now);
+        }
+        fired.count(&claimed.step, is_refused);
+    }
+    Ok(())
+}
+
+/// Stores what steps left of locked timers.
+pub(super) async fn settle(
+    tx: &mut PgConnection,
+    now: Timestamp,
+    steps: &[(TimerRecord, Step)],
+) -> std::result::Result<(), Fault> {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let all = || steps.iter().map(|(timer, step)| (timer, &step.next));
+    let occurred = || {
+        let each = |(timer, step): &'_ (TimerRecord, Step)| {
+            let key = (timer.tenant, timer.id);
+            let occurrences = step.occurrences.clone();
+            occurrences.into_iter().map(move |o| (key, o))
+        };
+        steps.iter().flat_map(each)
+    };
+    let occurred: Vec<(_, Occurrence)> = occurred().collect();
+    let time = |at: Option<Timestamp>| at.map(|at| at.0);
+    sql!("timers/settle")
+        .bind(all().map(|(t, _)| t.tenant.0).collect::<Vec<i32>>())
+        .bind(all().map(|(t, _)| t.id.0).collect::<Vec<Uuid>>())
+        .bind(all().map(|(_, s)| s.status.as_str()).collect::<Vec<_>>())
+        .bind(all().map(|(_, s)| s.next_n).collect::<Vec<_>>())
+        .bind(all().map(|(_, s)| time(s.due_at)).collect::<Vec<_>>())
+        .bind(all().map(|(_, s)| time(s.fire_at)).collect::<Vec<_>>())
+        .bind(all().map(|(_, s)| s.failures).collect::<Vec<_>>())
+        .bind(
+            all()
+                .map(|(_, s)| s.failure.as_ref().map(json))
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            all()
+                .map(|(_, s)| s.last_send.map(|id| id.0))
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            all()
+                .map(|(_, s)| time(s.last_fired_at))
+                .collect::<Vec<_>>(),
+        )
+        .bind(all().map(|(_, s)| time(s.ended_at)).collect::<Vec<_>>())
+        .bind(occurred.iter().map(|((t, _), _)| t.0).collect::<Vec<i32>>())
+        .bind(
+            occurred
+                .iter()
+                .map(|((_, id), _)| id.0)
+                .collect::<Vec<Uuid>>(),
+        )
+        .bind(occurred.iter().map(|(_, o)| o.n).collect::<Vec<_>>())
+        .bind(occurred.iter().map(|(_, o)| o.due_at.0).collect::<Vec<_>>())
+        .bind(
+            occurred
+                .iter()
+                .map(|(_, o)| o.fate.as_str())
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            occurred
+                .iter()
+                .map(|(_, o)| o.send_id.map(|id| id.0))
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            occurred
+                .iter()
+                .map(|(_, o)| o.fired_at.0)
+                .collect::<Vec<_>>(),
+        )
+        .bind(now.0)
+        .execute(tx)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,3 @@
+-- Stores what became of an occurrence. Its key refuses a second fate.
+INSERT INTO timer_occurrences (tenant, timer_id, n, due_at, fate, send_id, fired_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7);
