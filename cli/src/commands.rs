@@ -16,6 +16,7 @@ mod send;
 mod sends;
 mod serve;
 mod sessions;
+mod timers;
 mod worker;
 
 use std::future::Future;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: &Command, format: Format, config: &Config) -> Result<
         Command::Chat(args) => asking(chat::run(args, Client::new(config)?)),
         Command::Sessions(args) => asking(sessions::run(args, format, Client::new(config)?)),
         Command::Sends(args) => asking(sends::run(args, format, Client::new(config)?)),
+        Command::Timers(args) => asking(timers::run(args, format, Client::new(config)?)),
         Command::Workers => asking(lists::workers(format, Client::new(config)?)),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),

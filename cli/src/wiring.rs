@@ -244,6 +244,7 @@ fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
 /// Everything that agents may name, and how the tools that they declare are called.
 pub(crate) fn tools(
     config: &Config,
+    store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Tools, Failure> {
@@ -301,6 +302,7 @@ pub(crate) fn tools(
         &mut tools,
     )
     .map_err(usage)?;
+    builtin::register_wakeups(store, entropy, &mut tools).map_err(usage)?;
     Ok(tools)
 }
 
@@ -345,6 +347,8 @@ pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
         sweep_depth_low: bounds.sweep_depth_low,
         sweep_depth_high: bounds.sweep_depth_high,
         alarm_interval: bounds.alarm_interval.0,
+        timer_interval: bounds.timer_interval.0,
+        timer_keep: bounds.timer_keep.0,
         retention_interval: bounds.retention_interval.0,
         idempotency_keep: bounds.idempotency_keep.0,
         body_bytes_max: bounds.body_bytes_max,

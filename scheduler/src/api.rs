@@ -17,6 +17,7 @@ pub(crate) mod problem;
 mod respond;
 mod sends;
 mod sessions;
+mod timers;
 mod validate;
 
 use std::sync::Arc;
@@ -55,6 +56,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/sends/{id}", get(sends::show))
         .route("/v1/sends/{id}/cancel", post(sends::cancel))
         .route("/v1/sends/{id}/events", get(events::of_send))
+        .route("/v1/timers", get(timers::list).post(timers::create))
+        .route("/v1/timers:batch", post(timers::create_batch))
+        .route("/v1/timers/{id}", get(timers::show).delete(timers::cancel))
+        .route("/v1/timers/{id}/pause", post(timers::pause))
+        .route("/v1/timers/{id}/resume", post(timers::resume))
+        .route("/v1/timers/{id}/occurrences", get(timers::occurrences))
         .route("/v1/workers", get(operations::workers))
         .route("/v1/queue", get(operations::queue))
         .route("/v1/scaling/{pool}", get(operations::scaling))

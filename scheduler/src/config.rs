@@ -19,6 +19,10 @@ pub struct SchedulerConfig {
     pub sweep_depth_high: u64,
     /// The longest pause between two looks at the alarms.
     pub alarm_interval: Duration,
+    /// The longest pause between two looks at the timers.
+    pub timer_interval: Duration,
+    /// How long the occurrences of timers, and timers that ended, are kept.
+    pub timer_keep: Duration,
     /// Pause between two rounds of retention.
     pub retention_interval: Duration,
     /// How long an idempotency key is remembered.
@@ -58,6 +62,8 @@ impl Default for SchedulerConfig {
             sweep_depth_low: 32,
             sweep_depth_high: 512,
             alarm_interval: Duration::from_millis(250),
+            timer_interval: Duration::from_millis(250),
+            timer_keep: Duration::from_hours(30 * 24),
             retention_interval: Duration::from_mins(1),
             idempotency_keep: Duration::from_hours(48),
             body_bytes_max: 4 << 20,

@@ -10,7 +10,8 @@ mod stream;
 mod watch;
 
 // What runs by itself: `boot` renews this process's life, `loops::sweep` rings for forgotten
-// sessions, `loops::alarms` serves what is due, `loops::retention` removes what is over.
+// sessions, `loops::alarms` serves what is due, `loops::timers` fires timers, `loops::retention`
+// removes what is over.
 mod boot;
 mod loops;
 

@@ -4,6 +4,7 @@
 pub(crate) mod alarms;
 pub(crate) mod retention;
 pub(crate) mod sweep;
+pub(crate) mod timers;
 
 use std::time::Duration;
 

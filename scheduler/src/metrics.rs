@@ -18,6 +18,11 @@ pub(crate) const RINGS_DROPPED: &str = "mainspring_rings_dropped_total";
 pub(crate) const SWEPT: &str = "mainspring_sessions_swept_total";
 /// Counter: alarms served.
 pub(crate) const ALARMS: &str = "mainspring_alarms_served_total";
+/// Counter: what timers did, by `fate`: `fired`, `merged`, `skipped`, or `failed` for a delivery that
+/// was refused.
+pub(crate) const TIMERS_FIRED: &str = "mainspring_timers_fired_total";
+/// Histogram: seconds from when an occurrence was due to when its send was accepted.
+pub(crate) const TIMER_LATENESS: &str = "mainspring_timer_lateness_seconds";
 /// Counter: rows that retention removed.
 pub(crate) const RETIRED: &str = "mainspring_retention_rows_total";
 /// Counter: failures of background loops, by `loop`.

@@ -18,7 +18,7 @@ use crate::accept::Accept;
 use crate::api;
 use crate::app::{App, Parts, creations, reads};
 use crate::boot::{self, Boot};
-use crate::loops::{alarms, retention, sweep};
+use crate::loops::{alarms, retention, sweep, timers};
 use crate::ring::{self, Ringer};
 use crate::watch::{self, Watch};
 
@@ -86,6 +86,7 @@ pub async fn run(parts: Parts, listener: TcpListener, lifecycle: Lifecycle) -> R
     tasks.spawn(keep(app.clone(), "boot", |app| boot::keep(app).boxed()));
     tasks.spawn(keep(app.clone(), "sweep", |app| sweep::run(app).boxed()));
     tasks.spawn(keep(app.clone(), "alarms", |app| alarms::run(app).boxed()));
+    tasks.spawn(keep(app.clone(), "timers", |app| timers::run(app).boxed()));
     tasks.spawn(keep(app.clone(), "retention", |app| {
         retention::run(app).boxed()
     }));

@@ -32,6 +32,7 @@ use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;
 use mainspring_worker::llm::{Kind, ProviderSettings, Providers};
 use mainspring_worker::tool::Tools;
+use mainspring_worker::tools::builtin::register_wakeups;
 use mainspring_worker::{Parts, WorkerConfig};
 use uuid::Uuid;
 
@@ -117,11 +118,15 @@ impl World {
         let store = Arc::new(ModelStore::open(clock.clone()));
         let boot = BootId(Uuid::from_u128(0xb007));
         let acts = Arc::new(Acts::default());
+        let entropy: Arc<CountingEntropy> = Arc::default();
+        let mut tools = tools::tools(&clock, &acts);
+        let held: (Arc<dyn Store>, Arc<dyn Entropy>) = (store.clone(), entropy.clone());
+        register_wakeups(&held.0, &held.1, &mut tools).expect("no name is taken");
         let world = Self {
-            tools: Arc::new(tools::tools(&clock, &acts)),
+            tools: Arc::new(tools),
             acts,
             script: Arc::new(Script::new(clock.clone())),
-            entropy: Arc::default(),
+            entropy,
             wire: Wire::default(),
             bus: WireBus::default(),
             lifecycle: Lifecycle::new(),
@@ -381,7 +386,7 @@ impl Drop for World {
     }
 }
 
-/// What every scheduler does in a loop: serve alarms, ring for what was left.
+/// What every scheduler does in a loop: serve alarms, fire timers, ring for what was left.
 async fn sweep(
     store: Arc<ModelStore>,
     wire: Wire,
@@ -403,7 +408,12 @@ async fn sweep(
             limit: 1000,
         };
         let swept = store.sweep_ready(None, query).await.expect("never fails");
-        let told = reported.into_iter().filter_map(|told| told.ring);
+        let fired = store.fire_timers(None, boot, 100).await;
+        let fired = fired.expect("never fails").ring;
+        let told = reported
+            .into_iter()
+            .filter_map(|told| told.ring)
+            .chain(fired);
         for ready in alarms.ring.into_iter().chain(told).chain(swept.sessions) {
             let lane = Lane {
                 pool: ready.pool,

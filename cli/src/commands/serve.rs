@@ -126,6 +126,7 @@ impl Base {
         store: Arc<dyn Store>,
         wires: &Wires,
     ) -> Result<Running, Failure> {
+        let tools = wiring::tools(config, &store, &self.clock, &self.entropy)?;
         let parts = mainspring_worker::Parts {
             store,
             queue: wires.queue.clone(),
@@ -133,7 +134,7 @@ impl Base {
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
             providers: Arc::new(wiring::providers(config, &self.clock)?),
-            tools: Arc::new(wiring::tools(config, &self.clock, &self.entropy)?),
+            tools: Arc::new(tools),
             config: Arc::new(wiring::worker_config(config)),
         };
         let running = mainspring_worker::run(parts, self.lifecycle.clone());

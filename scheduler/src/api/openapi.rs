@@ -10,7 +10,7 @@ use utoipa::OpenApi;
 
 use super::copies::LINES;
 use super::problem::Problem;
-use super::{batch, calls, copies, operations, problem, respond, validate};
+use super::{batch, calls, copies, operations, problem, respond, timers, validate};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -25,6 +25,8 @@ use super::{batch, calls, copies, operations, problem, respond, validate};
         mainspring_shared::session::SessionView,
         mainspring_shared::store::QueueStats,
         mainspring_shared::store::ScalingStats,
+        mainspring_shared::timer::OccurrenceView,
+        mainspring_shared::timer::TimerView,
         batch::ResultsShape,
         calls::PostedResults,
         calls::ResultsBody,
@@ -32,6 +34,9 @@ use super::{batch, calls, copies, operations, problem, respond, validate};
         operations::PoolView,
         operations::WorkerView,
         problem::ProblemDocument,
+        timers::TimerBatchBody,
+        timers::TimerBody,
+        timers::TimerResultsShape,
         validate::BatchBody,
         validate::NewSessionBody,
         validate::SendAnywhereBody,
@@ -159,6 +164,22 @@ const OPERATIONS: &[Operation] = &[
         takes: &["wait"], body: None, answers: &[200, 202], holds: Holds::One("SendView") },
     Operation { method: "get", path: "/v1/sends/{id}/events", id: "streamSend", says: "The send's events, up to its final one",
         takes: &["after", "Last-Event-ID"], body: None, answers: &[200], holds: Holds::Events },
+    Operation { method: "get", path: "/v1/timers", id: "listTimers", says: "Timers, newest first",
+        takes: &[PAGE[0], PAGE[1], "session_id", "status"], body: None, answers: &[200], holds: Holds::Many("TimerView") },
+    Operation { method: "post", path: "/v1/timers", id: "createTimer", says: "Makes a timer, armed from now on",
+        takes: &["Idempotency-Key"], body: Some("TimerBody"), answers: &[201], holds: Holds::One("TimerView") },
+    Operation { method: "post", path: "/v1/timers:batch", id: "createTimers", says: "Makes or refuses each of up to 1000 timers",
+        takes: &["Idempotency-Key"], body: Some("TimerBatchBody"), answers: &[200], holds: Holds::One("TimerBatchResults") },
+    Operation { method: "get", path: "/v1/timers/{id}", id: "getTimer", says: "A timer with its next five times",
+        takes: &[], body: None, answers: &[200], holds: Holds::One("TimerView") },
+    Operation { method: "delete", path: "/v1/timers/{id}", id: "cancelTimer", says: "Ends a timer; what it has sent goes on",
+        takes: &[], body: None, answers: &[200], holds: Holds::One("TimerView") },
+    Operation { method: "post", path: "/v1/timers/{id}/pause", id: "pauseTimer", says: "Stops a timer for a while",
+        takes: &[], body: None, answers: &[200], holds: Holds::One("TimerView") },
+    Operation { method: "post", path: "/v1/timers/{id}/resume", id: "resumeTimer", says: "Lets a paused or dead timer go on",
+        takes: &[], body: None, answers: &[200], holds: Holds::One("TimerView") },
+    Operation { method: "get", path: "/v1/timers/{id}/occurrences", id: "listOccurrences", says: "What became of a timer's occurrences, newest first",
+        takes: &[PAGE[0], PAGE[1]], body: None, answers: &[200], holds: Holds::Many("OccurrenceView") },
     Operation { method: "get", path: "/v1/workers", id: "listWorkers", says: "The workers that live",
         takes: &[], body: None, answers: &[200], holds: Holds::Many("WorkerView") },
     Operation { method: "get", path: "/v1/queue", id: "getQueue", says: "What waits and runs, by pool",

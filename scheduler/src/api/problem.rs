@@ -71,6 +71,14 @@ impl Problem {
         }
     }
 
+    /// `timer.invalid_schedule` with every member at fault; there is at least one.
+    pub(crate) fn invalid_schedule(errors: Vec<FieldError>) -> Self {
+        Self {
+            code: Code::TimerInvalidSchedule,
+            ..Self::invalid_members(errors)
+        }
+    }
+
     /// The same problem, on one line of a body of lines.
     pub(crate) fn on_line(mut self, line: usize) -> Self {
         self.detail = format!("line {line}: {}", self.detail);

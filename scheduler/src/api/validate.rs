@@ -175,7 +175,7 @@ where
 #[derive(Debug)]
 pub(super) struct Input(pub(super) Vec<ContentPart>);
 
-fn input_schema() -> utoipa::openapi::schema::Schema {
+pub(super) fn input_schema() -> utoipa::openapi::schema::Schema {
     use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
 
     let text = ObjectBuilder::new().schema_type(Type::String).build();
@@ -292,6 +292,8 @@ impl<'de> Deserialize<'de> for PriorityText {
 pub(super) struct Checks {
     at: String,
     errors: Vec<FieldError>,
+    /// How many of them are about schedules.
+    schedules: usize,
 }
 
 impl Checks {
@@ -304,7 +306,7 @@ impl Checks {
     pub(super) fn at(at: impl Into<String>) -> Self {
         Self {
             at: at.into(),
-            errors: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -312,9 +314,17 @@ impl Checks {
     pub(super) fn finish(self) -> Result<(), Problem> {
         if self.errors.is_empty() {
             Ok(())
+        } else if self.errors.len() == self.schedules {
+            Err(Problem::invalid_schedule(self.errors))
         } else {
             Err(Problem::invalid_members(self.errors))
         }
+    }
+
+    /// A schedule that cannot be followed. Where nothing else is wrong, its own code says so.
+    pub(super) fn refuse_schedule(&mut self, member: &str, detail: &str) {
+        self.schedules += 1;
+        self.refuse(member, detail);
     }
 
     pub(super) fn refuse(&mut self, member: &str, detail: &str) {

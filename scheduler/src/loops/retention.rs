@@ -1,5 +1,7 @@
 //! Retention: what nobody can ask for any more is removed, a little at a time.
 
+use mainspring_shared::store;
+
 use super::{Health, jittered, pause};
 use crate::app::App;
 use crate::metrics::RETIRED;
@@ -13,11 +15,7 @@ pub(crate) async fn run(app: &App) {
     loop {
         let mut wait = jittered(app, app.config.retention_interval);
         for _ in 0..ROUNDS_MAX {
-            match app
-                .store
-                .sweep_retention(None, app.config.idempotency_keep)
-                .await
-            {
+            match sweep(app).await {
                 Ok(0) => {
                     health.works();
                     break;
@@ -39,4 +37,11 @@ pub(crate) async fn run(app: &App) {
             return;
         }
     }
+}
+
+/// Removes a little of each kind; returns how many rows went.
+async fn sweep(app: &App) -> Result<u64, store::Error> {
+    let keep = app.config.idempotency_keep;
+    let rows = app.store.sweep_retention(None, keep).await?;
+    Ok(rows + app.store.sweep_timers(None, app.config.timer_keep).await?)
 }

@@ -184,7 +184,7 @@ async fn unknown_paths_and_methods_are_named_as_such() {
         "/v1/",
         "/v2/sessions",
         "/v1/sessions/",
-        "/v1/timers",
+        "/v1/timetables",
         "/%ff",
     ] {
         api.get(path).await.problem(404, "request.not_found");

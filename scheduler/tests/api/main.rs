@@ -18,4 +18,5 @@ mod operations;
 mod outage;
 mod sends;
 mod sessions;
+mod timers;
 mod waiting;

@@ -130,6 +130,10 @@ pub struct SchedulerConfig {
     pub sweep_depth_high: u64,
     /// The longest pause between two looks at what is due.
     pub alarm_interval: Span,
+    /// The longest pause between two looks at the timers.
+    pub timer_interval: Span,
+    /// How long occurrences of timers, and timers that ended, are kept.
+    pub timer_keep: Span,
     /// Pause between two rounds of retention.
     pub retention_interval: Span,
     /// How long an idempotency key is remembered.

@@ -6,6 +6,7 @@
 //! | `glob`, `grep`, `list_dir`, `read_file` | a workspace |
 //! | `shell` | a workspace and a way to run commands |
 //! | `current_time` | nothing |
+//! | `schedule_wakeup`, `list_wakeups`, `cancel_wakeup` | a store: [`register_wakeups`] |
 //!
 //! [`register`] enters those that the settings allow. No path that a model gives leads out of its
 //! session's directory, whatever links say. Commands are another matter: what they can reach is what
@@ -25,6 +26,7 @@ mod settings;
 mod shell;
 mod stamps;
 mod text;
+mod wakeups;
 mod walk;
 mod work;
 mod workspace;
@@ -32,6 +34,8 @@ mod write_file;
 
 use std::sync::Arc;
 
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
 pub use self::settings::{
@@ -40,6 +44,7 @@ pub use self::settings::{
 pub use self::shell::{Launch, ShellBackend, ShellCommand};
 
 use self::shell::{Local, Templated};
+use self::wakeups::Wakeups;
 use self::workspace::Workspace;
 use crate::tool::{Tool, Tools, ToolsError};
 
@@ -70,6 +75,9 @@ pub(crate) const FULL: &[&str] = &[
     "grep",
     "shell",
     "current_time",
+    "schedule_wakeup",
+    "list_wakeups",
+    "cancel_wakeup",
     "ask_person",
     "spawn_agent",
 ];
@@ -102,6 +110,21 @@ pub fn register(
         tools.insert(Arc::new(shell::Shell::new(workspace, backend, clock)))?;
     }
     Ok(())
+}
+
+/// Enters the tools with which agents set their own alarms, kept in this store.
+pub fn register_wakeups(
+    store: &Arc<dyn Store>,
+    entropy: &Arc<dyn Entropy>,
+    tools: &mut Tools,
+) -> Result<(), ToolsError> {
+    let wakeups = || Wakeups {
+        store: store.clone(),
+        entropy: entropy.clone(),
+    };
+    tools.insert(Arc::new(wakeups::ScheduleWakeup(wakeups())))?;
+    tools.insert(Arc::new(wakeups::ListWakeups(wakeups())))?;
+    tools.insert(Arc::new(wakeups::CancelWakeup(wakeups())))
 }
 
 fn files(workspace: &Arc<Workspace>, clock: &Arc<dyn Clock>) -> [Arc<dyn Tool>; 7] {

@@ -105,6 +105,14 @@ pub(super) const KEYS: &[Key] = &[
         span(Duration::from_millis(10), HOUR),
     ),
     Key::new(
+        "scheduler.timer_interval",
+        span(Duration::from_millis(10), HOUR),
+    ),
+    Key::new(
+        "scheduler.timer_keep",
+        span(HOUR, Duration::from_hours(87_600)),
+    ),
+    Key::new(
         "scheduler.retention_interval",
         span(SECOND, Duration::from_hours(24)),
     ),

@@ -1,0 +1,97 @@
+//! Timers: those that are due are fired. Any number of schedulers may do so.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use mainspring_shared::bus::{Notice, StepNotice, Topic};
+use mainspring_shared::store::{self, Fired};
+
+use super::Health;
+use crate::accept::publish_steps;
+use crate::app::App;
+use crate::metrics::{TIMER_LATENESS, TIMERS_FIRED};
+
+/// Timers fired in one transaction: as many as commits are worth, few enough that their sessions are
+/// locked for a fraction of a second only.
+const LIMIT: u32 = 1_000;
+
+/// The shortest pause: a timer that stays due must not turn into a busy loop.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// Fires timers until a stop begins.
+pub(crate) async fn run(app: &App) {
+    let mut health = Health::new("timers");
+    let mut armed = app.bus.subscribe(Topic::Timers).await;
+    loop {
+        let wait = match fire(app).await {
+            Ok(wait) => {
+                health.works();
+                wait
+            }
+            Err(error) => health.fails(&error, app.entropy.fraction()),
+        };
+        tokio::select! {
+            () = app.clock.sleep(wait) => {}
+            word = armed.next() => match word {
+                // One that is due sooner than the pause ends: look again.
+                Some(Notice::Payload(_)) => {}
+                // The pause is short enough to go without.
+                Some(Notice::Gap) => app.clock.sleep(wait).await,
+                None => {
+                    app.clock.sleep(wait).await;
+                    armed = app.bus.subscribe(Topic::Timers).await;
+                }
+            },
+            () = app.lifecycle.stopping() => return,
+        }
+        if app.lifecycle.is_stopping() {
+            return;
+        }
+    }
+}
+
+/// Fires what is due and returns how long nothing else is, within the interval.
+async fn fire(app: &App) -> Result<Duration, store::Error> {
+    let Some(boot) = app.boot.id() else {
+        return Ok(app.config.timer_interval);
+    };
+    loop {
+        let fired = app.store.fire_timers(None, boot, LIMIT).await?;
+        let more = fired.more && fired.served > 0 && !app.lifecycle.is_stopping();
+        let until = fired.next_due_at.map(|next| next.since(fired.now));
+        announce(app, fired);
+        if !more {
+            let longest = app.config.timer_interval.max(PAUSE_MIN);
+            return Ok(until.unwrap_or(longest).clamp(PAUSE_MIN, longest));
+        }
+    }
+}
+
+/// Tells the workers and whoever watches of what was committed.
+fn announce(app: &App, fired: Fired) {
+    for (count, fate) in [
+        (fired.sends.len() as u64, "fired"),
+        (u64::from(fired.merged), "merged"),
+        (u64::from(fired.skipped), "skipped"),
+        (u64::from(fired.failed), "failed"),
+    ] {
+        if count > 0 {
+            metrics::counter!(TIMERS_FIRED, "fate" => fate).increment(count);
+        }
+    }
+    for send in &fired.sends {
+        let late = fired.now.since(send.due_at);
+        metrics::histogram!(TIMER_LATENESS).record(late.as_secs_f64());
+    }
+    app.ringer.ring(fired.ring);
+    let sends = fired.sends.into_iter();
+    let notices: Vec<_> = sends
+        .map(|fired| StepNotice {
+            key: fired.key,
+            send: fired.send,
+            n: fired.step,
+            settled: false,
+        })
+        .collect();
+    publish_steps(app.bus.as_ref(), &notices);
+}
