@@ -8,6 +8,7 @@ mod memory;
 mod streams;
 mod takeover;
 mod throughput;
+mod timers;
 mod tools;
 mod waits;
 
@@ -54,6 +55,10 @@ pub const WORKLOADS: &[(&str, &str)] = &[
         "waits",
         "ten thousand suspended sends, going on after an answer, cancel during a stream",
     ),
+    (
+        "timers",
+        "timers made/s; ten and a hundred thousand due at once; lateness at 500/s",
+    ),
     ("start", "start of dev to accepting"),
 ];
 
@@ -69,6 +74,7 @@ pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> 
         "redis-memory" => memory::run(options, emit).await,
         "tools" => tools::run(options, emit).await,
         "waits" => waits::run(options, emit).await,
+        "timers" => timers::run(options, emit).await,
         "start" => fresh::run(options, emit).await,
         other => bail!("there is no workload {other}; see `mainspring bench --help`"),
     }

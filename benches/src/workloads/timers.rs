@@ -1,0 +1,188 @@
+//! Timers: many that are due at once, a steady stream of them, and how fast they are made.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::load::now;
+use crate::stand::{Options, Stand, sessions};
+use crate::stats::measurement;
+
+/// Connections that make timers side by side.
+const CLIENTS: usize = 4;
+const BATCH: usize = 1_000;
+const SESSIONS: usize = 1_000;
+
+/// Timers per second of the steady stream.
+const STEADY: usize = 500;
+
+/// Milliseconds of the database's clock.
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    arming(options, emit).await?;
+    for (count, name, bar) in [
+        (10_000, "timers.burst_10k", "<= 1.5"),
+        (100_000, "timers.burst_100k", "<= 12"),
+    ] {
+        let count = options.size(count, count / 50);
+        let mut took = Vec::new();
+        for _ in 0..options.runs {
+            took.push(burst(options, count).await?);
+        }
+        emit(measurement(name, "s", &took, bar));
+    }
+    let (mut p50, mut p99) = (Vec::new(), Vec::new());
+    for _ in 0..options.runs {
+        let late = steady(options).await?;
+        p50.push(late.0);
+        p99.push(late.1);
+    }
+    emit(measurement("timers.lateness_p50", "ms", &p50, ""));
+    emit(measurement("timers.lateness_p99", "ms", &p99, "<= 100"));
+    Ok(())
+}
+
+/// Timers made per second through the API.
+async fn arming(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let stand = Stand::start(options, 0, &[])?;
+    let ids = sessions(&mut stand.client().await?, SESSIONS, &json!({})).await?;
+    let count = options.size(100_000, 4_000);
+    let mut rates = Vec::new();
+    for _ in 0..options.runs {
+        let start = now();
+        arm(&stand, &ids, count, |_| json!({ "after": "1d" })).await?;
+        rates.push(count as f64 / start.elapsed().as_secs_f64());
+    }
+    stand.audit()?;
+    emit(measurement("timers.armed", "timers/s", &rates, ">= 10000"));
+    Ok(())
+}
+
+/// Makes timers over the sessions in turn; `when` says when the n-th is due.
+async fn arm(
+    stand: &Stand,
+    ids: &[String],
+    count: usize,
+    when: impl Fn(usize) -> Value,
+) -> Result<()> {
+    let timers = (0..count).map(|n| {
+        let mut timer = when(n);
+        timer["session_id"] = json!(ids[n % ids.len()]);
+        timer["input"] = json!("b".repeat(100));
+        timer
+    });
+    let timers: Vec<Value> = timers.collect();
+    let bodies = timers.chunks(BATCH).map(|timers| {
+        let body = serde_json::to_vec(&json!({ "timers": timers }))?;
+        Ok((timers.len(), Bytes::from(body)))
+    });
+    let bodies = bodies.collect::<Result<Vec<_>>>()?;
+    let mut tasks = Vec::new();
+    for mine in bodies.chunks(bodies.len().div_ceil(CLIENTS)) {
+        let (mine, base) = (mine.to_vec(), stand.scheduler.url());
+        tasks.push(tokio::spawn(async move {
+            let mut client = Client::connect(&base).await?;
+            for (count, body) in mine {
+                let answer = client.request("POST", "/v1/timers:batch", body).await?;
+                ensure!(answer.status == 200, "{} {:?}", answer.status, answer.body);
+                let results = answer.json()?;
+                let all = results["results"].as_array().is_some_and(|all| {
+                    all.len() == count && all.iter().all(|item| item["status"] == 201)
+                });
+                ensure!(all, "a timer of a batch was refused");
+            }
+            anyhow::Ok(())
+        }));
+    }
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}
+
+/// Seconds from when many timers are due at once until the sends of all are committed, while two
+/// workers run what was sent.
+async fn burst(options: &Options, count: usize) -> Result<f64> {
+    let stand = Stand::start(options, 2, &[])?;
+    let ids = sessions(&mut stand.client().await?, SESSIONS, &json!({})).await?;
+    let due = clock(&stand)? + 4_000 + (count / 4) as i64;
+    arm(&stand, &ids, count, |_| json!({ "at": time(due) })).await?;
+    ensure!(clock(&stand)? < due, "the timers were not made in time");
+    let left = format!(
+        "SELECT CASE WHEN EXISTS (SELECT FROM timers WHERE fire_at IS NOT NULL) THEN 0 ELSE {NOW} END"
+    );
+    pause((due - clock(&stand)?).max(0).unsigned_abs()).await;
+    let start = now();
+    let ended = loop {
+        let ended = stand.number(&left)?;
+        if ended > 0 {
+            break ended;
+        }
+        ensure!(start.elapsed() < Duration::from_mins(2), "timers are left");
+        pause(25).await;
+    };
+    once(&stand, count)?;
+    Ok((ended - due) as f64 / 1e3)
+}
+
+/// How late timers are while five hundred are due each second: from when each is due to when the
+/// database's clock says that it is fired, in the transaction that does so.
+async fn steady(options: &Options) -> Result<(f64, f64)> {
+    let stand = Stand::start(options, 2, &[])?;
+    let ids = sessions(&mut stand.client().await?, SESSIONS, &json!({})).await?;
+    let count = STEADY * options.size(20, 2);
+    let first = clock(&stand)? + 5_000;
+    let gap = 1_000 / STEADY as i64;
+    arm(
+        &stand,
+        &ids,
+        count,
+        |n| json!({ "at": time(first + gap * n as i64) }),
+    )
+    .await?;
+    ensure!(clock(&stand)? < first, "the timers were not made in time");
+    let left = "SELECT count(*) FROM timers WHERE fire_at IS NOT NULL";
+    pause(5_000 + (gap * count as i64).unsigned_abs()).await;
+    while stand.number(left)? > 0 {
+        pause(100).await;
+    }
+    once(&stand, count)?;
+    let late = |percent: f64| {
+        let sql = format!(
+            "SELECT (percentile_cont({percent}) WITHIN GROUP (ORDER BY fired_at - due_at) * 1000)::bigint
+             FROM timer_occurrences"
+        );
+        Ok::<_, anyhow::Error>(stand.number(&sql)? as f64 / 1e3)
+    };
+    Ok((late(0.5)?, late(0.99)?))
+}
+
+/// Every timer fired once, none early, and the invariants hold.
+fn once(stand: &Stand, count: usize) -> Result<()> {
+    let sql = "SELECT count(DISTINCT (timer_id, send_id)) FROM timer_occurrences
+        WHERE fate = 'fired' AND fired_at >= due_at";
+    let fired = stand.number(sql)?;
+    ensure!(fired == count as i64, "{fired} of {count} fired");
+    let sends = stand.number("SELECT count(*) FROM sends")?;
+    ensure!(sends == count as i64, "{sends} sends of {count} timers");
+    stand.audit()
+}
+
+/// The database's clock.
+fn clock(stand: &Stand) -> Result<i64> {
+    stand.number(&format!("SELECT {NOW}"))
+}
+
+fn time(millis: i64) -> Value {
+    let time = jiff::Timestamp::from_millisecond(millis);
+    json!(time.unwrap_or_default().to_string())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
+async fn pause(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
