@@ -11,6 +11,9 @@ mod doctor;
 mod follow;
 mod lists;
 mod migrate;
+mod progress;
+mod run;
+mod runs;
 mod scheduler;
 mod send;
 mod sends;
@@ -29,7 +32,12 @@ use crate::client::Client;
 use crate::failure::{Exit, Failure};
 
 /// Runs a command to its end.
-pub(crate) fn run(command: &Command, format: Format, config: &Config) -> Result<(), Failure> {
+pub(crate) fn run(
+    command: &Command,
+    format: Format,
+    config: &Config,
+    names_server: bool,
+) -> Result<(), Failure> {
     match command {
         Command::Dev(_) => serving(dev::run(config)),
         Command::Scheduler(_) => serving(scheduler::run(config)),
@@ -37,6 +45,11 @@ pub(crate) fn run(command: &Command, format: Format, config: &Config) -> Result<
         Command::Migrate(args) => asking(migrate::run(args, config)),
         Command::Send(args) => asking(send::run(args, format, Client::new(config)?)),
         Command::Chat(args) => asking(chat::run(args, Client::new(config)?)),
+        Command::Run(args) if names_server => {
+            asking(run::on_server(args, format, Client::new(config)?))
+        }
+        Command::Run(args) => serving(run::embedded(args, format, config)),
+        Command::Runs(args) => asking(runs::run(args, format, Client::new(config)?)),
         Command::Sessions(args) => asking(sessions::run(args, format, Client::new(config)?)),
         Command::Sends(args) => asking(sends::run(args, format, Client::new(config)?)),
         Command::Timers(args) => asking(timers::run(args, format, Client::new(config)?)),

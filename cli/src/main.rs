@@ -26,13 +26,15 @@ fn main() -> ExitCode {
 
 fn run(cli: &args::Cli) -> Result<(), failure::Failure> {
     let environment = Environment::read();
-    let config = settings::load(cli, &environment)?;
+    let mut config = settings::load(cli, &environment)?;
     let Some(command) = cli.command.as_ref().filter(|_| !cli.print_config) else {
         return settings::print(cli, &config);
     };
+    settings::quieten(cli, &mut config);
     let telemetry = Telemetry::install(&config, command.role()).map_err(failure::usage)?;
     settings::warn_of_strange_variables(&environment);
-    let result = commands::run(command, cli.output, &config);
+    let names_server = settings::names_server(cli, &config);
+    let result = commands::run(command, cli.output, &config, names_server);
     telemetry.shut_down();
     result
 }

@@ -11,6 +11,10 @@ use crate::output;
 /// The manual, which holds every default.
 const MANUAL: &str = include_str!("../config.default.toml");
 
+/// Where the manual leaves the server and the log.
+const SERVER_DEFAULT: &str = "http://127.0.0.1:7464";
+const LOG_DEFAULT: &str = "info,apalis_core=warn,rmcp=warn,sqlx=warn";
+
 /// Loads the configuration and checks it for what the command does.
 pub(crate) fn load(cli: &Cli, environment: &Environment) -> Result<Config, Failure> {
     let named = cli.config.as_deref();
@@ -76,6 +80,18 @@ pub(crate) fn warn_of_strange_variables(environment: &Environment) {
     }
 }
 
+/// Whether a server was named, rather than left at its default.
+pub(crate) fn names_server(cli: &Cli, config: &Config) -> bool {
+    cli.server.is_some() || config.server != SERVER_DEFAULT
+}
+
+/// Where the whole system runs only for one command, its log lines would hide what it says.
+pub(crate) fn quieten(cli: &Cli, config: &mut Config) {
+    if matches!(cli.command, Some(Command::Run(_))) && config.log == LOG_DEFAULT {
+        "error".clone_into(&mut config.log);
+    }
+}
+
 type Flags = Vec<(&'static str, String)>;
 
 fn flags(cli: &Cli) -> Flags {
@@ -106,6 +122,7 @@ fn flags(cli: &Cli) -> Flags {
             runs(&mut flags, &args.runs);
             process(&mut flags, &args.process);
         }
+        Command::Run(args) => add(&mut flags, "data_dir", args.data_dir.as_ref()),
         Command::Migrate(args) => store(&mut flags, &args.store),
         Command::Audit(args) => {
             store(&mut flags, &args.store);

@@ -22,9 +22,9 @@ use mainspring_store_sqlite::{MigratePolicy, SqliteOptions, SqliteStore};
 use mainspring_worker::WorkerConfig;
 use mainspring_worker::llm::{Kind, ProviderSettings, Providers, Secret};
 use mainspring_worker::tool::Tools;
-use mainspring_worker::tools::builtin;
 use mainspring_worker::tools::http::{Caller, CallerSettings};
 use mainspring_worker::tools::mcp::{Pool, ServerSettings, Transport};
+use mainspring_worker::tools::{builtin, workflow};
 
 use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage, usage_text};
 
@@ -245,6 +245,7 @@ fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
 pub(crate) fn tools(
     config: &Config,
     store: &Arc<dyn Store>,
+    bus: &Arc<dyn Bus>,
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Tools, Failure> {
@@ -303,6 +304,7 @@ pub(crate) fn tools(
     )
     .map_err(usage)?;
     builtin::register_wakeups(store, entropy, &mut tools).map_err(usage)?;
+    workflow::register(store, bus, &mut tools).map_err(usage)?;
     Ok(tools)
 }
 

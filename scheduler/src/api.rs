@@ -15,10 +15,12 @@ mod openapi;
 mod operations;
 pub(crate) mod problem;
 mod respond;
+mod runs;
 mod sends;
 mod sessions;
 mod timers;
 mod validate;
+mod workflows;
 
 use std::sync::Arc;
 
@@ -62,6 +64,22 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/timers/{id}/pause", post(timers::pause))
         .route("/v1/timers/{id}/resume", post(timers::resume))
         .route("/v1/timers/{id}/occurrences", get(timers::occurrences))
+        .route("/v1/runs", get(runs::list).post(runs::create))
+        .route("/v1/runs/{id}", get(runs::show))
+        .route("/v1/runs/{id}/nodes", get(runs::nodes::list))
+        .route("/v1/runs/{id}/events", get(runs::events::of_run))
+        .route("/v1/runs/{id}/export", get(runs::export))
+        .route("/v1/runs/{id}/cancel", post(runs::cancel))
+        .route("/v1/runs/{id}/retry", post(runs::retry))
+        .route(
+            "/v1/runs/{id}/nodes/{path}/cancel",
+            post(runs::nodes::cancel),
+        )
+        .route("/v1/runs/{id}/nodes/{path}/retry", post(runs::nodes::retry))
+        .route("/v1/runs/{id}/nodes/{path}/steer", post(runs::nodes::steer))
+        .route("/v1/runs/{id}/nodes/{path}/amend", post(runs::nodes::amend))
+        .route("/v1/workflows:validate", post(workflows::check_spec))
+        .route("/v1/workflows/schema", get(workflows::schema))
         .route("/v1/workers", get(operations::workers))
         .route("/v1/queue", get(operations::queue))
         .route("/v1/scaling/{pool}", get(operations::scaling))

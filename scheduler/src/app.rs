@@ -12,7 +12,7 @@ use mainspring_shared::queue::Queue;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{self, CreateOutcome, IdempotencyKey, NewSession, Store};
 use mainspring_shared::time::Clock;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::SchedulerConfig;
@@ -77,6 +77,8 @@ pub(crate) struct App {
     pub(crate) boot: Boot,
     pub(crate) ringer: Ringer,
     pub(crate) watch: Watch,
+    /// Poked when a run has news that came through this process.
+    pub(crate) run_news: Notify,
     pub(crate) accept: Accept,
     /// Creations of sessions that share a transaction.
     pub(crate) creations: Group<Creation, Result<CreateOutcome, Problem>>,

@@ -3,6 +3,7 @@
 
 pub(crate) mod alarms;
 pub(crate) mod retention;
+pub(crate) mod runs;
 pub(crate) mod sweep;
 pub(crate) mod timers;
 

@@ -29,3 +29,9 @@ pub(crate) const RETIRED: &str = "mainspring_retention_rows_total";
 pub(crate) const LOOP_FAILURES: &str = "mainspring_loop_failures_total";
 /// Gauge: requests that wait or stream.
 pub(crate) const WAITERS: &str = "mainspring_http_waiters";
+/// Counter: advances of runs that became durable.
+pub(crate) const ADVANCES: &str = "mainspring_run_advances_total";
+/// Histogram: ended leaves that shared one advance.
+pub(crate) const ADVANCE_ENDS: &str = "mainspring_run_advance_leaves";
+/// Counter: advances that were not stored, because another scheduler has the run.
+pub(crate) const ADVANCES_LOST: &str = "mainspring_run_advances_lost_total";

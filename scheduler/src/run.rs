@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mainspring_runtime::Lifecycle;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use crate::accept::Accept;
 use crate::api;
 use crate::app::{App, Parts, creations, reads};
 use crate::boot::{self, Boot};
-use crate::loops::{alarms, retention, sweep, timers};
+use crate::loops::{alarms, retention, runs, sweep, timers};
 use crate::ring::{self, Ringer};
 use crate::watch::{self, Watch};
 
@@ -68,6 +68,7 @@ pub async fn run(parts: Parts, listener: TcpListener, lifecycle: Lifecycle) -> R
         waiters: Arc::new(Semaphore::new(config.waiters_max)),
         watch: Watch::default(),
         boot: Boot::default(),
+        run_news: Notify::new(),
         closing: closing.clone(),
         lifecycle: lifecycle.clone(),
         store,
@@ -87,6 +88,7 @@ pub async fn run(parts: Parts, listener: TcpListener, lifecycle: Lifecycle) -> R
     tasks.spawn(keep(app.clone(), "sweep", |app| sweep::run(app).boxed()));
     tasks.spawn(keep(app.clone(), "alarms", |app| alarms::run(app).boxed()));
     tasks.spawn(keep(app.clone(), "timers", |app| timers::run(app).boxed()));
+    tasks.spawn(keep(app.clone(), "runs", |app| runs::run(app).boxed()));
     tasks.spawn(keep(app.clone(), "retention", |app| {
         retention::run(app).boxed()
     }));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use mainspring_shared::bus::{Notice, StepNotice, Topic};
-use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::id::{RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, WaitingOn};
 use tokio::sync::Notify;
 
@@ -36,6 +36,8 @@ pub(crate) struct Watch {
     sends: Arc<Registry<SendId>>,
     /// Those who follow a session.
     sessions: Arc<Registry<SessionKey>>,
+    /// Those who follow a run.
+    runs: Arc<Registry<RunKey>>,
 }
 
 impl Watch {
@@ -49,6 +51,16 @@ impl Watch {
         Registry::register(&self.sessions, key)
     }
 
+    /// Pokes from now on when this run is advanced.
+    pub(crate) fn run(&self, key: RunKey) -> Watching<RunKey> {
+        Registry::register(&self.runs, key)
+    }
+
+    /// A run was advanced.
+    pub(crate) fn advanced(&self, key: &RunKey) {
+        self.runs.poke(key);
+    }
+
     fn heard(&self, notice: &StepNotice) {
         if notice.settled {
             self.sends.poke(&notice.send);
@@ -59,11 +71,13 @@ impl Watch {
     fn poke_all(&self) {
         self.sends.poke_where(|_| true);
         self.sessions.poke_where(|_| true);
+        self.runs.poke_where(|_| true);
     }
 
     fn poke_slice(&self, slice: u64) {
         self.sends.poke_where(|hash| hash % SLICES == slice);
         self.sessions.poke_where(|hash| hash % SLICES == slice);
+        self.runs.poke_where(|hash| hash % SLICES == slice);
     }
 }
 

@@ -6,3 +6,4 @@ pub mod schema;
 pub mod spec;
 pub mod template;
 pub mod validate;
+pub mod view;

@@ -5,6 +5,7 @@
 //! else can run, so that lease expiry and parked retries cost nothing.
 
 mod faulty;
+mod runs;
 mod script;
 mod tools;
 mod wires;

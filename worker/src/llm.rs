@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `anthropic` | `anthropic`: the Messages API |
 //! | `demo` | `demo`: answers by itself, without a network |
+//! | `mainspring/direct` | `direct`: no model, one tool call; for the leaves of workflows |
 //! | `openai` | `openai`: chat completions, the public API and everything compatible with it |
 //!
 //! A provider of one's own is an implementation of [`Model`] given to [`Providers::insert`].
@@ -15,6 +16,7 @@
 mod answer;
 mod anthropic;
 mod demo;
+mod direct;
 mod error;
 mod estimate;
 mod http;

@@ -3,6 +3,7 @@
 pub mod builtin;
 pub mod http;
 pub mod mcp;
+pub mod workflow;
 
 use mainspring_shared::send::WaitingOn;
 use serde_json::json;
@@ -10,10 +11,13 @@ use serde_json::json;
 use crate::tool::{Offer, ToolSpec, outside as outside_offer};
 
 /// Names of tools that are done outside, which no other tool may have.
-pub(crate) const RESERVED: &[&str] = &[ASK_PERSON, SPAWN_AGENT];
+pub(crate) const RESERVED: &[&str] = &[ASK_PERSON, SPAWN_AGENT, CREATE_WORKFLOW];
 
 /// Hands a task to another agent.
 pub(crate) const SPAWN_AGENT: &str = "spawn_agent";
+
+/// Starts a run of a workflow.
+pub(crate) const CREATE_WORKFLOW: &str = "create_workflow";
 
 /// Asks whoever works with the agent.
 const ASK_PERSON: &str = "ask_person";
@@ -33,6 +37,7 @@ pub(crate) fn outside(name: &str) -> Option<Offer> {
     match name {
         ASK_PERSON => ask_person(),
         SPAWN_AGENT => spawn_agent(),
+        CREATE_WORKFLOW => create_workflow(),
         _ => None,
     }
 }
@@ -63,6 +68,28 @@ fn spawn_agent() -> Option<Offer> {
         }),
     };
     outside_offer(spec, WaitingOn::Agent, None, false)
+}
+
+fn create_workflow() -> Option<Offer> {
+    let spec = ToolSpec {
+        name: CREATE_WORKFLOW.into(),
+        description: "Runs a workflow: a tree of agents in sequence, in parallel, over lists, with \
+                      branches and loops, as JSON. Waits for its result; with `detached` you get a \
+                      receipt at once and are told the result later. A spec with problems is not run: \
+                      you are told all of them at once."
+            .into(),
+        parameters: json!({
+            "type": "object",
+            "required": ["spec"],
+            "additionalProperties": false,
+            "properties": {
+                "spec": {"type": ["object", "string"]},
+                "input": {"type": "string"},
+                "detached": {"type": "boolean"},
+            },
+        }),
+    };
+    outside_offer(spec, WaitingOn::Run, None, false)
 }
 
 fn ask_person() -> Option<Offer> {

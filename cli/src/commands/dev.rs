@@ -30,13 +30,13 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
 
 /// The same without a database that takes a server: a variable that is there for other programs
 /// must not decide where a first try leaves its data.
-fn embedded(config: &Config) -> Config {
+pub(super) fn embedded(config: &Config) -> Config {
     let mut config = config.clone();
     if config.backend() != Backend::Sqlite {
         let url = wiring::database(&config);
         let folder = config.data_dir.display();
         output::note(&format!(
-            "note: dev keeps its data in {folder} and leaves {url} alone"
+            "note: its data is {folder}, and {url} is left alone"
         ));
         config.database_url = None;
     }

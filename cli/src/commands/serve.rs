@@ -126,7 +126,7 @@ impl Base {
         store: Arc<dyn Store>,
         wires: &Wires,
     ) -> Result<Running, Failure> {
-        let tools = wiring::tools(config, &store, &self.clock, &self.entropy)?;
+        let tools = wiring::tools(config, &store, &wires.bus, &self.clock, &self.entropy)?;
         let parts = mainspring_worker::Parts {
             store,
             queue: wires.queue.clone(),

@@ -67,7 +67,7 @@ pub(super) async fn of_session(
 
 /// The last event that the caller has. The header wins: a browser that reconnects sends it along
 /// with the query of its first request.
-fn seen(params: &mut Params, headers: &HeaderMap) -> Result<Option<EventId>, Problem> {
+pub(super) fn seen(params: &mut Params, headers: &HeaderMap) -> Result<Option<EventId>, Problem> {
     let after = params.parsed::<EventId>("after", EXPECTED)?;
     let Some(header) = headers
         .get("last-event-id")
@@ -88,6 +88,14 @@ fn stream(reader: Reader, place: Place) -> Response {
             (reader, place),
         ))
     });
+    stream_of(pieces)
+}
+
+/// An event stream made of these pieces.
+pub(super) fn stream_of<S>(pieces: S) -> Response
+where
+    S: futures::Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + 'static,
+{
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -61,13 +61,18 @@ impl Problem {
 
     /// `request.invalid` with every member at fault; there is at least one.
     pub(crate) fn invalid_members(errors: Vec<FieldError>) -> Self {
+        Self::with_members(Code::RequestInvalid, errors)
+    }
+
+    /// A problem of several members; there is at least one.
+    pub(crate) fn with_members(code: Code, errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             [one] => one.detail.clone(),
             many => format!("{} members are invalid", many.len()),
         };
         Self {
             errors,
-            ..Self::new(Code::RequestInvalid, detail)
+            ..Self::new(code, detail)
         }
     }
 
@@ -98,6 +103,10 @@ impl Problem {
     pub(crate) fn because(mut self, why: &str) -> Self {
         self.detail = format!("{} ({why})", self.detail);
         self
+    }
+
+    pub(crate) fn run_not_found() -> Self {
+        Self::new(Code::RunNotFound, "no run has this id")
     }
 
     pub(crate) fn session_not_found() -> Self {

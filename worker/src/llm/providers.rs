@@ -8,6 +8,7 @@ use mainspring_shared::time::Clock;
 use super::Model;
 use super::anthropic::Anthropic;
 use super::demo::Demo;
+use super::direct::{self, Direct};
 use super::error::Error;
 use super::openai::OpenAi;
 use super::settings::{Kind, ProviderSettings};
@@ -110,7 +111,9 @@ impl Providers {
             };
             providers.insert(&each.name, client, &each.model)?;
         }
-        if providers.by_name.contains_key(default) {
+        let is_there = providers.by_name.contains_key(default);
+        providers.insert(direct::PROVIDER, Arc::new(Direct), direct::MODEL)?;
+        if is_there {
             Ok(providers)
         } else {
             Err(SetupError::NoDefault {
@@ -178,9 +181,10 @@ impl Providers {
         })
     }
 
-    /// The configured names, in order.
+    /// The configured names, in order; what runs the leaves of workflows is not one of them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(String::as_str)
+        let names = self.by_name.keys().map(String::as_str);
+        names.filter(|name| *name != direct::PROVIDER)
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn send_id(call: &CallRecord) -> SendId {
 }
 
 /// An id made of a call's: its time is that of the asking send, so that lists keep their order.
-fn derived(call: &CallRecord, what: &str) -> Uuid {
+pub(super) fn derived(call: &CallRecord, what: &str) -> Uuid {
     let hash = Sha256::digest(format!("{what} {}", call.call_id));
     let mut bytes = *call.send_id.0.as_bytes();
     for (byte, drawn) in bytes.iter_mut().skip(6).zip(hash.iter()) {

@@ -4,6 +4,7 @@ mod asking;
 mod calling;
 mod delegating;
 mod persist;
+mod starting;
 
 use std::pin::pin;
 use std::sync::Arc;

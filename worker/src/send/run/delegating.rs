@@ -26,6 +26,9 @@ impl Run<'_> {
     /// Makes the children that the open round's calls ask for, where they do not exist yet. An event
     /// when that did not work.
     pub(super) async fn spawn_children(&mut self) -> Option<Event> {
+        if let Some(event) = self.start_runs().await {
+            return Some(event);
+        }
         for place in 0..self.records.len() {
             let record = &self.records[place];
             if record.name != SPAWN_AGENT || record.waits_on == Some(WaitingOn::Human) {

@@ -1,0 +1,133 @@
+//! `mainspring runs …`
+
+use mainspring_shared::error::Code;
+use mainspring_shared::time::Span;
+use serde_json::{Value, json};
+
+use super::lists;
+use super::sends::print_event;
+use crate::args::{Format, RunsCommand};
+use crate::client::{Client, Event, Events, Request};
+use crate::failure::{Exit, Failure, next_of};
+use crate::output::{self, Column};
+
+const RUNS: [Column; 7] = [
+    ("ID", "id"),
+    ("STATUS", "status"),
+    ("NAME", "name"),
+    ("LEAVES", "counts.leaves"),
+    ("DONE", "counts.completed"),
+    ("CREATED", "created_at"),
+    ("SESSION", "session_id"),
+];
+
+const NODES: [Column; 6] = [
+    ("PATH", "path"),
+    ("KIND", "kind"),
+    ("STATE", "state"),
+    ("ATTEMPT", "attempt"),
+    ("SEND", "send_id"),
+    ("TEXT", "text"),
+];
+
+pub(crate) async fn run(
+    command: &RunsCommand,
+    format: Format,
+    client: Client,
+) -> Result<(), Failure> {
+    match command {
+        RunsCommand::List {
+            session,
+            status,
+            page,
+        } => {
+            let request = Request::get("/v1/runs")
+                .query("session_id", session.as_ref())
+                .query("status", status.as_ref());
+            let rows = lists::rows(&client, &request, page.limit).await?;
+            output::list(format, &RUNS, &rows)
+        }
+        RunsCommand::Show { id, wait } => {
+            let mut request = Request::get(format!("/v1/runs/{id}"));
+            if let Some(Span(wait)) = wait {
+                request = request.wait(*wait);
+            }
+            output::object(format, &client.ask(request).await?)
+        }
+        RunsCommand::Nodes { id, prefix, page } => {
+            let request =
+                Request::get(format!("/v1/runs/{id}/nodes")).query("prefix", prefix.as_ref());
+            let rows = lists::rows(&client, &request, page.limit).await?;
+            output::list(format, &NODES, &rows)
+        }
+        RunsCommand::Cancel { id, reason } => {
+            let request = Request::post(format!("/v1/runs/{id}/cancel"));
+            let request = request.body(json!({ "reason": reason }));
+            output::object(format, &client.ask(request).await?)
+        }
+        RunsCommand::Retry { id, max_tokens } => {
+            let request = Request::post(format!("/v1/runs/{id}/retry"));
+            let request = request.body(json!({ "max_tokens": max_tokens }));
+            output::object(format, &client.ask(request).await?)
+        }
+        RunsCommand::Tail { id, after } => {
+            let show = |event: &Event| print_event(event, format);
+            verdict(&events(&client, id, after.clone(), show).await?)
+        }
+        RunsCommand::Export { id } => {
+            let document = client
+                .ask(Request::get(format!("/v1/runs/{id}/export")))
+                .await?;
+            match format {
+                Format::Table | Format::Json => output::object(Format::Json, &document),
+                Format::Jsonl => output::object(format, &document),
+            }
+        }
+    }
+}
+
+/// Whether nothing but a retry can change a run any more.
+fn is_final(run: &Value) -> bool {
+    super::follow::is_final(run)
+}
+
+/// Hands every event of a run to `show`, to the last one; returns the run as it ended.
+pub(super) async fn events(
+    client: &Client,
+    id: &str,
+    after: Option<String>,
+    mut show: impl FnMut(&Event) -> Result<(), Failure>,
+) -> Result<Value, Failure> {
+    let mut events = Events::new(client, format!("/v1/runs/{id}/events"), after);
+    loop {
+        if let Some(event) = events.next().await? {
+            show(&event)?;
+            continue;
+        }
+        // The server goes away, or everything was seen: the run itself tells which.
+        let run = client.ask(Request::get(format!("/v1/runs/{id}"))).await?;
+        if is_final(&run) {
+            return Ok(run);
+        }
+        events.reconnect().await?;
+    }
+}
+
+/// Turns how a run ended into how the command ends.
+pub(super) fn verdict(run: &Value) -> Result<(), Failure> {
+    match run["status"].as_str() {
+        Some("failed") => {
+            let error = &run["error"];
+            let code = error["code"].as_str().unwrap_or_default();
+            let message = error["message"].as_str().unwrap_or("no reason was given");
+            let message = format!("the run failed: {} ({code})", output::harmless(message));
+            let failure = Failure::new(Exit::SendFailed, message);
+            Err(match Code::parse(code) {
+                Some(code) => failure.next(next_of(code)),
+                None => failure,
+            })
+        }
+        Some("cancelled") => Err(Failure::new(Exit::SendCancelled, "the run was cancelled")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,380 @@
+//! Runs of workflows.
+
+pub(super) mod events;
+pub(super) mod nodes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{RunId, RunKey, SessionId, SessionKey, TenantId};
+use mainspring_shared::store::{CreateRunOutcome, ListRuns, NewRun};
+use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk, RunOptions, RunRecord, RunStatus};
+use mainspring_shared::workflow::view::RunView;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::extract::{Params, json_body, no_body, parameter, parse, read_body, session_id};
+use super::problem::Problem;
+use super::respond::{self, List};
+use super::{idempotency, workflows};
+use crate::app::App;
+use crate::loops::runs::nudge;
+use crate::watch::Watching;
+
+/// The run that a path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunPath(pub(super) RunKey);
+
+impl<S: Send + Sync> FromRequestParts<S> for RunPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+        let pairs = path.map(|Path(pairs)| pairs).unwrap_or_default();
+        let text = pairs.into_iter().find(|(name, _)| name == "id");
+        let id = text.and_then(|(_, text)| text.parse::<RunId>().ok());
+        let run = id.ok_or_else(Problem::run_not_found)?;
+        Ok(Self(RunKey {
+            tenant: TenantId::DEFAULT,
+            run,
+        }))
+    }
+}
+
+/// A run to start.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewRunBody {
+    /// A workflow: an object, or a text that holds one as JSON.
+    #[schema(value_type = Object)]
+    spec: Value,
+    /// The value of `input`; the spec's own where absent.
+    #[schema(value_type = Option<Object>)]
+    input: Option<Value>,
+    /// The session it belongs to: its leaves' sessions are children of that one.
+    session_id: Option<String>,
+    /// What it may use beyond its spec.
+    options: Option<RunOptions>,
+}
+
+/// `POST /v1/runs`
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: NewRunBody = parse(&json, "")?;
+    let spec = workflows::check(&body.spec, "/spec")?;
+    let session = body.session_id.as_deref().map(session_id).transpose()?;
+    let depth = match session {
+        Some(session) => depth_below(&app, session).await?,
+        None => 0,
+    };
+    let run = RunId(app.entropy.ordered_id());
+    let new = NewRun {
+        key: RunKey {
+            tenant: TenantId::DEFAULT,
+            run,
+        },
+        name: spec.envelope.name.clone(),
+        spec: spec.to_value(),
+        dsl_version: DSL_VERSION,
+        input: body
+            .input
+            .unwrap_or_else(|| Value::String(spec.envelope.input.clone())),
+        options: body.options.unwrap_or_default(),
+        session,
+        reports_to: None,
+        depth,
+        idempotency: idempotency::of_request(&headers, "POST /v1/runs", &json)?,
+    };
+    let waiting = wait.map(|wait| (app.watch.run(new.key), wait));
+    let mut outcomes = app.store.create_runs(None, vec![new]).await?;
+    match outcomes.pop().ok_or_else(Problem::internal)? {
+        CreateRunOutcome::Created(record) => {
+            nudge(&app, record.key);
+            let Some((watching, wait)) = waiting else {
+                return answer(StatusCode::ACCEPTED, *record);
+            };
+            let ended = wait_for(&app, &watching, wait).await?;
+            answer(status_of(&ended), ended)
+        }
+        CreateRunOutcome::Replayed(run) => {
+            let key = RunKey {
+                tenant: TenantId::DEFAULT,
+                run,
+            };
+            let record = match wait {
+                Some(wait) => wait_for(&app, &app.watch.run(key), wait).await?,
+                None => read(&app, key).await?,
+            };
+            let status = wait.map_or(StatusCode::ACCEPTED, |_| status_of(&record));
+            let mut response = answer(status, record)?;
+            respond::mark_replayed(&mut response);
+            Ok(response)
+        }
+        CreateRunOutcome::Mismatch => Err(Problem::mismatch()),
+        CreateRunOutcome::SessionNotFound => Err(Problem::session_not_found()),
+    }
+}
+
+/// Steps below its root that a child of the session stands.
+async fn depth_below(app: &App, session: SessionId) -> Result<i32, Problem> {
+    let key = SessionKey {
+        tenant: TenantId::DEFAULT,
+        session,
+    };
+    let found = app.store.get_session(key).await?;
+    let found = found.ok_or_else(Problem::session_not_found)?;
+    Ok(found.parent.map_or(0, |parent| parent.depth) + 1)
+}
+
+fn status_of(record: &RunRecord) -> StatusCode {
+    if record.status.is_final() {
+        StatusCode::OK
+    } else {
+        StatusCode::ACCEPTED
+    }
+}
+
+fn answer(status: StatusCode, record: RunRecord) -> Result<Response, Problem> {
+    let path = format!("/v1/runs/{}", record.key.run);
+    respond::created(status, &path, &RunView::from(record))
+}
+
+/// A run.
+pub(super) async fn read(app: &App, key: RunKey) -> Result<RunRecord, Problem> {
+    let found = app.store.get_runs(vec![key]).await?;
+    let found = found.into_iter().flatten().next();
+    found.ok_or_else(Problem::run_not_found)
+}
+
+/// Waits until the run is final, `wait` has passed or this process stops, and returns it as it then
+/// is.
+async fn wait_for(
+    app: &App,
+    watching: &Watching<RunKey>,
+    wait: Duration,
+) -> Result<RunRecord, Problem> {
+    let mut over = app.clock.sleep(wait);
+    let mut stopping = Box::pin(app.lifecycle.stopping());
+    let mut last = false;
+    loop {
+        match read(app, watching.key()).await {
+            Ok(record) if last || record.status.is_final() => return Ok(record),
+            Err(problem) if last || problem.code() == Code::RunNotFound => return Err(problem),
+            Ok(_) | Err(_) => {}
+        }
+        last = tokio::select! {
+            biased;
+            () = watching.poked() => false,
+            () = &mut over => true,
+            () = &mut stopping => true,
+        };
+    }
+}
+
+/// `GET /v1/runs`
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit()?;
+    let before = params.parsed::<RunId>("cursor", "must be a next_cursor")?;
+    let session = params.take("session_id");
+    let status = params.take("status").map(|text| {
+        let expected = "must be queued, running, waiting, completed, failed or cancelled";
+        RunStatus::parse(&text).ok_or_else(|| parameter("status", expected))
+    });
+    let status = status.transpose()?;
+    params.finish()?;
+    // A malformed id is as unknown as an unused one, and nothing belongs to either.
+    let session = match session.map(|text| text.parse::<SessionId>()) {
+        Some(Err(_)) => return respond::json(StatusCode::OK, &List::<RunView>::whole(Vec::new())),
+        Some(Ok(session)) => Some(session),
+        None => None,
+    };
+    let query = ListRuns {
+        tenant: TenantId::DEFAULT,
+        status,
+        session,
+        before,
+        limit,
+    };
+    let page = app.store.list_runs(query).await?;
+    let last = page.data.last().filter(|_| page.more);
+    let next_cursor = last.map(|record| record.key.run.to_string());
+    let data: Vec<_> = page.data.into_iter().map(RunView::from).collect();
+    respond::json(StatusCode::OK, &List { data, next_cursor })
+}
+
+/// `GET /v1/runs/{id}`
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    RunPath(key): RunPath,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let record = match wait {
+        Some(wait) => wait_for(&app, &app.watch.run(key), wait).await?,
+        None => read(&app, key).await?,
+    };
+    respond::json(StatusCode::OK, &RunView::from(record))
+}
+
+/// Why a run is to end.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CancelRunBody {
+    /// For people.
+    reason: Option<String>,
+}
+
+/// How a run is run again.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RetryRunBody {
+    /// A new limit of tokens.
+    max_tokens: Option<u64>,
+}
+
+/// A body that may be absent.
+async fn optional<T: serde::de::DeserializeOwned + Default>(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, Problem> {
+    let bytes = read_body(app, headers, body, app.config.body_bytes_max).await?;
+    if bytes.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    parse(&bytes, "")
+}
+
+/// `POST /v1/runs/{id}/cancel`
+pub(super) async fn cancel(
+    State(app): State<Arc<App>>,
+    RunPath(key): RunPath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let body: CancelRunBody = optional(&app, &headers, body).await?;
+    let record = read(&app, key).await?;
+    match record.status {
+        RunStatus::Cancelled => return answer(StatusCode::OK, record),
+        RunStatus::Completed | RunStatus::Failed => {
+            return Err(conflict(&record, "cannot be cancelled"));
+        }
+        RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => {}
+    }
+    let ask = RunAsk::Cancel {
+        reason: body.reason,
+    };
+    asked(&app, key, ask, wait).await
+}
+
+/// `POST /v1/runs/{id}/retry`
+pub(super) async fn retry(
+    State(app): State<Arc<App>>,
+    RunPath(key): RunPath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let body: RetryRunBody = optional(&app, &headers, body).await?;
+    let record = read(&app, key).await?;
+    match record.status {
+        RunStatus::Failed | RunStatus::Cancelled => {}
+        RunStatus::Completed | RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => {
+            return Err(conflict(&record, "has nothing to run again"));
+        }
+    }
+    let ask = RunAsk::Retry {
+        max_tokens: body.max_tokens,
+    };
+    asked(&app, key, ask, wait).await
+}
+
+fn conflict(record: &RunRecord, what: &str) -> Problem {
+    let detail = format!("the run is {} and {what}", record.status.as_str());
+    Problem::new(Code::WorkflowNotResumable, detail)
+}
+
+/// Leaves an ask for the run's owner: 202, or 200 when the run is final within `wait`.
+pub(super) async fn asked(
+    app: &App,
+    key: RunKey,
+    ask: RunAsk,
+    wait: Option<Duration>,
+) -> Result<Response, Problem> {
+    let watching = app.watch.run(key);
+    let known = app.store.ask_runs(None, vec![(key, ask)]).await?;
+    if !known.first().copied().unwrap_or_default() {
+        return Err(Problem::run_not_found());
+    }
+    nudge(app, key);
+    let Some(wait) = wait else {
+        return answer(StatusCode::ACCEPTED, read(app, key).await?);
+    };
+    // The ask has to be looked at before the run's status says anything.
+    let mut over = app.clock.sleep(wait);
+    tokio::select! {
+        () = watching.poked() => {}
+        () = &mut over => {}
+    }
+    let record = wait_for(app, &watching, wait).await?;
+    answer(status_of(&record), record)
+}
+
+/// `GET /v1/runs/{id}/export`
+pub(super) async fn export(
+    State(app): State<Arc<App>>,
+    RunPath(key): RunPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    let record = read(&app, key).await?;
+    let nodes = nodes::all(&app, key).await?;
+    let mut steps = Vec::new();
+    loop {
+        let after = steps
+            .last()
+            .map_or(0, |step: &Value| step["n"].as_i64().unwrap_or(0));
+        let page = app.store.read_run_steps(key, after, 500).await?;
+        let is_last = page.len() < 500;
+        steps.extend(page.into_iter().map(
+            |step| serde_json::json!({ "n": step.n, "at": step.at, "changes": step.changes }),
+        ));
+        if is_last {
+            break;
+        }
+    }
+    let document = serde_json::json!({
+        "format": "mainspring.run.1",
+        "spec": record.spec.clone(),
+        "dsl_version": record.dsl_version,
+        "run": RunView::from(record),
+        "nodes": nodes,
+        "steps": steps,
+    });
+    respond::json(StatusCode::OK, &document)
+}

@@ -1,0 +1,293 @@
+//! The nodes of runs, and what may be asked of one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{RunKey, SendId, SessionKey};
+use mainspring_shared::inbox::ItemKind;
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::session::SIGNAL_INBOX;
+use mainspring_shared::store::{DeliverItem, DeliverOutcome, ReadNodes};
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk};
+use mainspring_shared::workflow::view::NodeView;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{RunPath, asked, read};
+use crate::accept::signal;
+use crate::api::extract::{Params, json_body, no_body, parse};
+use crate::api::problem::Problem;
+use crate::api::respond::{self, List};
+use crate::app::App;
+
+/// Nodes read at once for an export.
+const PAGE: u32 = 1_000;
+
+/// Undelivered items that one leaf's session may have.
+const ITEMS_MAX: i64 = 100;
+
+/// A node that a path names, percent-encoded as one segment.
+#[derive(Debug)]
+pub(in crate::api) struct NodePath(RunKey, String);
+
+impl<S: Send + Sync> FromRequestParts<S> for NodePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let RunPath(key) = RunPath::from_request_parts(parts, state).await?;
+        let pairs = Path::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+        let pairs = pairs.map(|Path(pairs)| pairs).unwrap_or_default();
+        let path = pairs.into_iter().find(|(name, _)| name == "path");
+        let (_, path) = path.ok_or_else(not_found)?;
+        let path = if path.starts_with('/') {
+            path
+        } else {
+            format!("/{path}")
+        };
+        Ok(Self(key, path))
+    }
+}
+
+fn not_found() -> Problem {
+    Problem::new(
+        Code::WorkflowNodeNotFound,
+        "the run has no node with this path",
+    )
+}
+
+/// `GET /v1/runs/{id}/nodes`
+pub(in crate::api) async fn list(
+    State(app): State<Arc<App>>,
+    RunPath(key): RunPath,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit()?;
+    let after = params.parsed::<i64>("cursor", "must be a next_cursor")?;
+    let prefix = params.take("prefix");
+    params.finish()?;
+    let query = ReadNodes {
+        key,
+        prefix,
+        after: after.unwrap_or(0),
+        limit: limit + 1,
+    };
+    let mut nodes = app.store.read_nodes(query).await?;
+    if nodes.is_empty() {
+        read(&app, key).await?;
+    }
+    let more = nodes.len() > limit as usize;
+    nodes.truncate(limit as usize);
+    let next_cursor = nodes.last().filter(|_| more).map(|node| node.n.to_string());
+    let data = views(&app, key, nodes).await?;
+    respond::json(StatusCode::OK, &List { data, next_cursor })
+}
+
+/// Nodes with where their sends stand.
+async fn views(app: &App, key: RunKey, nodes: Vec<NodeRecord>) -> Result<Vec<NodeView>, Problem> {
+    let live = nodes.iter().filter(|node| !node.state.is_settled());
+    let ids: Vec<SendId> = live.filter_map(|node| node.send).collect();
+    let named = ids.iter().map(|send| (key.tenant, *send)).collect();
+    let found = if ids.is_empty() {
+        Vec::new()
+    } else {
+        app.store.get_sends(named).await?
+    };
+    let found = found.into_iter().flatten();
+    let found: BTreeMap<SendId, _> = found
+        .map(|send| (send.id, (send.status, send.waiting_on)))
+        .collect();
+    let views = nodes.into_iter().map(|node| {
+        let send = node.send.and_then(|send| found.get(&send).copied());
+        NodeView::of(node, send)
+    });
+    Ok(views.collect())
+}
+
+/// Every node of a run.
+pub(super) async fn all(app: &App, key: RunKey) -> Result<Vec<NodeView>, Problem> {
+    let mut all: Vec<NodeView> = Vec::new();
+    loop {
+        let query = ReadNodes {
+            key,
+            prefix: None,
+            after: all.last().map_or(0, |node| node.n),
+            limit: PAGE,
+        };
+        let page = app.store.read_nodes(query).await?;
+        let is_last = page.len() < PAGE as usize;
+        all.extend(views(app, key, page).await?);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// A node by its path.
+async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Problem> {
+    let mut after = 0;
+    loop {
+        let query = ReadNodes {
+            key,
+            prefix: Some(path.to_owned()),
+            after,
+            limit: PAGE,
+        };
+        let page = app.store.read_nodes(query).await?;
+        let Some(last) = page.last().map(|node| node.n) else {
+            // An unknown run says so.
+            read(app, key).await?;
+            return Err(not_found());
+        };
+        if let Some(node) = page.into_iter().find(|node| node.path == path) {
+            return Ok(node);
+        }
+        after = last;
+    }
+}
+
+/// `POST /v1/runs/{id}/nodes/{path}/cancel`
+pub(in crate::api) async fn cancel(
+    State(app): State<Arc<App>>,
+    NodePath(key, path): NodePath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    let node = find(&app, key, &path).await?;
+    if node.state.is_settled() {
+        return Err(settled(&node, "cannot be cancelled"));
+    }
+    asked(&app, key, RunAsk::CancelNode { path }, wait).await
+}
+
+/// `POST /v1/runs/{id}/nodes/{path}/retry`
+pub(in crate::api) async fn retry(
+    State(app): State<Arc<App>>,
+    NodePath(key, path): NodePath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    let node = find(&app, key, &path).await?;
+    if !node.state.is_settled() {
+        return Err(settled(&node, "has not ended"));
+    }
+    asked(&app, key, RunAsk::RetryNode { path }, wait).await
+}
+
+/// A node's result, given by hand.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct AmendBody {
+    /// What it says instead.
+    text: Option<String>,
+    /// The value it returns instead.
+    #[schema(value_type = Option<Object>)]
+    output: Option<Value>,
+}
+
+/// `POST /v1/runs/{id}/nodes/{path}/amend`
+pub(in crate::api) async fn amend(
+    State(app): State<Arc<App>>,
+    NodePath(key, path): NodePath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: AmendBody = parse(&json, "")?;
+    if body.text.is_none() && body.output.is_none() {
+        return Err(Problem::invalid("", "needs text or output"));
+    }
+    find(&app, key, &path).await?;
+    let ask = RunAsk::AmendNode {
+        path,
+        text: body.text,
+        payload: body.output,
+    };
+    asked(&app, key, ask, wait).await
+}
+
+/// Words for a leaf that is under way.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::api) struct SteerBody {
+    /// What it is told at its next round.
+    text: String,
+}
+
+/// `POST /v1/runs/{id}/nodes/{path}/steer`
+pub(in crate::api) async fn steer(
+    State(app): State<Arc<App>>,
+    NodePath(key, path): NodePath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: SteerBody = parse(&json, "")?;
+    if body.text.trim().is_empty() {
+        return Err(Problem::invalid("/text", "is empty"));
+    }
+    let node = find(&app, key, &path).await?;
+    let live = node.session.filter(|_| !node.state.is_settled());
+    let Some(session) = live else {
+        return Err(settled(&node, "has nothing under way"));
+    };
+    let session = SessionKey {
+        tenant: key.tenant,
+        session,
+    };
+    let item = DeliverItem {
+        key: session,
+        item_id: format!("itm_{}", app.entropy.ordered_id().simple()),
+        kind: ItemKind::Message,
+        mode: OnBusy::Steer,
+        content: vec![ContentPart::text(body.text)],
+        idempotency: None,
+        items_max: ITEMS_MAX,
+    };
+    let boot = app.boot_id()?;
+    let mut outcomes = app.store.deliver_items(None, boot, vec![item]).await?;
+    match outcomes.pop().ok_or_else(Problem::internal)? {
+        DeliverOutcome::Accepted { ring, owner, .. } => {
+            app.ringer.ring(ring);
+            if owner.is_some() {
+                signal(&app, session, SIGNAL_INBOX);
+            }
+            let mut views = views(&app, key, vec![node]).await?;
+            let view = views.pop().ok_or_else(Problem::internal)?;
+            respond::json(StatusCode::ACCEPTED, &view)
+        }
+        DeliverOutcome::Full => Err(Problem::new(
+            Code::LimitExceeded,
+            format!("the node's session has {ITEMS_MAX} undelivered items already"),
+        )),
+        DeliverOutcome::Idle
+        | DeliverOutcome::Replayed(_)
+        | DeliverOutcome::Mismatch
+        | DeliverOutcome::NotFound
+        | DeliverOutcome::Closed => Err(settled(&node, "has nothing under way")),
+    }
+}
+
+fn settled(node: &NodeRecord, what: &str) -> Problem {
+    let detail = format!("the node is {} and {what}", node.state.as_str());
+    Problem::new(Code::WorkflowNotResumable, detail)
+}

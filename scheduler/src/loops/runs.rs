@@ -1,0 +1,279 @@
+//! Runs of workflows: what has news is advanced.
+//!
+//! A scheduler keeps the runs that it owns in memory between two advances; what it remembers is
+//! fenced by the run's step, and read again after every doubt. Any number of schedulers may run:
+//! each takes what no live one owns.
+
+mod advance;
+mod memory;
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use mainspring_shared::bus::{Notice, RunNotice, Topic};
+use mainspring_shared::id::BootId;
+use mainspring_shared::store::{self, AdvanceOutcome, AdvanceRun, ClaimRuns, RunNews};
+use mainspring_shared::time::Timestamp;
+
+use self::advance::{Prepared, Start};
+use self::memory::Memory;
+use super::Health;
+use crate::accept::signal;
+use crate::app::App;
+use crate::metrics::{ADVANCE_ENDS, ADVANCES, ADVANCES_LOST};
+
+/// Runs taken at once.
+const RUNS: u32 = 16;
+
+/// Ended leaves taken at once.
+const ENDS: u32 = 512;
+
+/// The longest pause between two looks.
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// The shortest: a run that stays due must not turn into a busy loop.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// Advances runs until a stop begins, then gives up what it owns.
+pub(crate) async fn run(app: &App) {
+    let mut health = Health::new("runs");
+    let mut memory = Memory::default();
+    let mut notices = app.bus.subscribe(Topic::Runs).await;
+    loop {
+        let wait = match pass(app, &mut memory).await {
+            Ok(wait) => {
+                health.works();
+                wait
+            }
+            Err(error) => {
+                memory.forget_all();
+                health.fails(&error, app.entropy.fraction())
+            }
+        };
+        let mut pause = app.clock.sleep(wait);
+        loop {
+            tokio::select! {
+                biased;
+                () = app.lifecycle.stopping() => {
+                    give_up(app, &memory).await;
+                    return;
+                }
+                notice = notices.next() => match notice {
+                    Some(Notice::Payload(payload)) => {
+                        if heard(app, &payload) {
+                            break;
+                        }
+                    }
+                    Some(Notice::Gap) => break,
+                    None => {
+                        app.clock.sleep(PAUSE_MAX).await;
+                        notices = app.bus.subscribe(Topic::Runs).await;
+                        break;
+                    }
+                },
+                () = app.run_news.notified() => break,
+                () = &mut pause => break,
+            }
+        }
+    }
+}
+
+/// Whether a notice tells of news; readers of runs that were advanced are poked.
+fn heard(app: &App, payload: &[u8]) -> bool {
+    let notices: Vec<RunNotice> = match serde_json::from_slice(payload) {
+        Ok(notices) => notices,
+        Err(error) => {
+            tracing::debug!(error = %error, "a notice makes no sense");
+            return false;
+        }
+    };
+    let mut news = false;
+    for notice in notices {
+        match notice.step {
+            Some(_) => app.watch.advanced(&notice.key),
+            None => news = true,
+        }
+    }
+    news
+}
+
+async fn give_up(app: &App, memory: &Memory) {
+    let keys = memory.keys();
+    if let Some(boot) = app.boot.id()
+        && !keys.is_empty()
+        && let Err(error) = app.store.release_runs(boot, keys).await
+    {
+        tracing::debug!(error = %error, "runs could not be given up, their lease will run out");
+    }
+}
+
+/// Advances what has news; returns how long there is nothing else to do, as far as is known.
+async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> {
+    let Some(boot) = app.boot.id() else {
+        memory.forget_all();
+        return Ok(PAUSE_MAX);
+    };
+    memory.belongs_to(boot);
+    let claim = ClaimRuns {
+        boot,
+        limit: RUNS,
+        ends_max: ENDS,
+    };
+    let claimed = app.store.claim_runs(None, claim).await?;
+    let taken: usize = claimed.runs.iter().map(|news| news.ends.len()).sum();
+    let full = claimed.runs.len() >= RUNS as usize || taken >= ENDS as usize;
+    let mut prepared = Vec::with_capacity(claimed.runs.len());
+    for news in claimed.runs {
+        prepared.push(prepare(app, memory, news, claimed.now).await?);
+    }
+    if !prepared.is_empty() {
+        cancel(app, boot, &prepared).await?;
+        commit(app, boot, memory, prepared).await?;
+        memory.shrink();
+    }
+    if full {
+        return Ok(Duration::ZERO);
+    }
+    let until = claimed.next_alarm.map(|next| next.since(claimed.now));
+    Ok(until.unwrap_or(PAUSE_MAX).clamp(PAUSE_MIN, PAUSE_MAX))
+}
+
+/// Brings what is new to a run that is in memory, or is read into it.
+async fn prepare(
+    app: &App,
+    memory: &mut Memory,
+    news: RunNews,
+    now: Timestamp,
+) -> Result<Prepared, store::Error> {
+    let start = match memory.take(news.key, news.step) {
+        Some(kept) => Start::Kept(kept),
+        None => memory::load(app, news.key, news.step).await?,
+    };
+    Ok(advance::prepare(app, start, news, now))
+}
+
+/// Ends the sends that advances end, before these are stored: should this process die in between,
+/// the next owner finds the ends as news and decides the same.
+async fn cancel(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), store::Error> {
+    let sends: Vec<_> = prepared
+        .iter()
+        .flat_map(|one| {
+            let tenant = one.item.run.key.tenant;
+            one.cancel.iter().map(move |send| (tenant, *send))
+        })
+        .collect();
+    if sends.is_empty() {
+        return Ok(());
+    }
+    for outcome in app.store.cancel_sends(None, boot, sends).await? {
+        match outcome {
+            store::CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
+            store::CancelOutcome::Cancelled { send, ring, .. } => {
+                app.ringer.ring(ring);
+                advance::end_below(app, boot, &send).await?;
+            }
+            store::CancelOutcome::AlreadyFinal(_) | store::CancelOutcome::NotFound => {}
+        }
+    }
+    // What ended here is news.
+    app.run_news.notify_one();
+    Ok(())
+}
+
+/// Stores advances, and does what follows from each.
+async fn commit(
+    app: &App,
+    boot: BootId,
+    memory: &mut Memory,
+    prepared: Vec<Prepared>,
+) -> Result<(), store::Error> {
+    let items: Vec<AdvanceRun> = prepared.iter().map(|one| one.item.clone()).collect();
+    let outcomes = match app.store.advance_runs(None, boot, items).await {
+        Ok(outcomes) => outcomes,
+        Err(error) if error.is_of_data() && prepared.len() > 1 => {
+            for one in prepared {
+                let item = vec![one.item.clone()];
+                match app.store.advance_runs(None, boot, item).await {
+                    Ok(outcomes) => settle(app, memory, vec![one], outcomes),
+                    Err(error) if error.is_of_data() => refused(app, boot, &one, &error).await?,
+                    Err(error) => return Err(error),
+                }
+            }
+            return Ok(());
+        }
+        Err(error) if error.is_of_data() => {
+            if let Some(one) = prepared.first() {
+                refused(app, boot, one, &error).await?;
+            }
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    settle(app, memory, prepared, outcomes);
+    Ok(())
+}
+
+/// A run whose advance the database does not take cannot go on: it fails.
+async fn refused(
+    app: &App,
+    boot: BootId,
+    one: &Prepared,
+    error: &store::Error,
+) -> Result<(), store::Error> {
+    let key = one.item.run.key;
+    tracing::error!(run.id = %key.run, error = super::causes(error), "an advance was refused");
+    let item = advance::broken(&one.item.run, one.item.step, &one.item.ends, &one.item.asks);
+    app.store.advance_runs(None, boot, vec![item]).await?;
+    app.watch.advanced(&key);
+    Ok(())
+}
+
+/// Rings, tells who reads, and keeps what is to be kept in memory.
+fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec<AdvanceOutcome>) {
+    let mut notices = Vec::new();
+    for (one, outcome) in prepared.into_iter().zip(outcomes) {
+        let key = one.item.run.key;
+        match outcome {
+            AdvanceOutcome::Advanced { step, rings, told } => {
+                metrics::counter!(ADVANCES).increment(1);
+                metrics::histogram!(ADVANCE_ENDS).record(one.item.ends.len() as f64);
+                app.ringer.ring(rings);
+                if let Some((session, _)) = told {
+                    signal(app, session, mainspring_shared::session::SIGNAL_INBOX);
+                }
+                app.watch.advanced(&key);
+                notices.push(RunNotice {
+                    key,
+                    step: Some(step),
+                });
+                if let Some(kept) = one.kept
+                    && !one.item.run.status.is_final()
+                {
+                    memory.keep(key, step, kept);
+                }
+            }
+            AdvanceOutcome::Lost => {
+                metrics::counter!(ADVANCES_LOST).increment(1);
+                tracing::debug!(run.id = %key.run, "another scheduler has this run");
+            }
+        }
+    }
+    publish(app, &notices);
+}
+
+/// Tells every scheduler of runs.
+pub(crate) fn publish(app: &App, notices: &[RunNotice]) {
+    if notices.is_empty() {
+        return;
+    }
+    match serde_json::to_vec(notices) {
+        Ok(json) => app.bus.publish(Topic::Runs, bytes::Bytes::from(json)),
+        Err(error) => tracing::error!(error = %error, "notices could not be written"),
+    }
+}
+
+/// Tells whoever owns a run that it has news.
+pub(crate) fn nudge(app: &App, key: mainspring_shared::id::RunKey) {
+    app.run_news.notify_one();
+    publish(app, &[RunNotice { key, step: None }]);
+}

@@ -1,0 +1,302 @@
+//! One run's advance: from its news to what is written.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::store::{
+    self, AcceptSend, AdvanceRun, CancelOutcome, NewSession, Parent, RunNews, RunReport, RunWords,
+    Target, cancel_below,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallResult;
+use mainspring_shared::workflow::run::{
+    Advance, LeafStart, NodeRecord, RunEvent, RunLeaf, RunRecord, RunStatus,
+};
+use serde_json::{Map, Value, json};
+
+use crate::accept::signal;
+use crate::app::App;
+use crate::workflow::Run;
+
+/// Characters of a result that the parent is told; the rest can be read.
+const TOLD_MAX: usize = 16_000;
+
+/// A run in memory.
+pub(super) struct Kept {
+    pub(super) run: Run,
+    /// The session at the top of the tree that the run's session is in.
+    pub(super) root: Option<SessionId>,
+}
+
+/// What a run is advanced from.
+pub(super) enum Start {
+    /// Its state.
+    Kept(Box<Kept>),
+    /// Its rows cannot be read as a run.
+    Broken(Box<RunRecord>),
+}
+
+/// An advance that is to be stored.
+pub(super) struct Prepared {
+    pub(super) item: AdvanceRun,
+    /// Sends to end first.
+    pub(super) cancel: Vec<SendId>,
+    /// The run as it is then; none where it cannot be read.
+    pub(super) kept: Option<Box<Kept>>,
+}
+
+/// Tells a run what is new of it, and says what is to be written.
+pub(super) fn prepare(app: &App, start: Start, news: RunNews, now: Timestamp) -> Prepared {
+    let ends: Vec<SendId> = news.ends.iter().map(|ended| ended.end.send).collect();
+    let asks: Vec<i64> = news.asks.iter().map(|(number, _)| *number).collect();
+    let mut kept = match start {
+        Start::Kept(kept) => kept,
+        Start::Broken(record) => {
+            return Prepared {
+                item: broken(&record, news.step, &ends, &asks),
+                cancel: Vec::new(),
+                kept: None,
+            };
+        }
+    };
+    let before = kept.run.record().status;
+    let mut events: Vec<RunEvent> = vec![RunEvent::Looked];
+    events.extend(news.ends.into_iter().map(|ended| RunEvent::LeafEnded {
+        path: ended.path,
+        attempt: ended.attempt,
+        end: ended.end,
+    }));
+    events.extend(news.asks.into_iter().map(|(_, ask)| RunEvent::Asked(ask)));
+    let Advance {
+        changed,
+        start,
+        cancel,
+        refused,
+    } = kept.run.advance(events, now);
+    let start: Vec<AcceptSend> = start
+        .into_iter()
+        .map(|leaf| started(app, &mut kept, leaf))
+        .collect();
+    let changed: BTreeSet<String> = changed.into_iter().collect();
+    let nodes = changed.iter().filter_map(|path| kept.run.node(path));
+    let mut nodes: Vec<NodeRecord> = nodes.cloned().collect();
+    nodes.sort_by_key(|node| node.n);
+    let run = kept.run.record().clone();
+    let is_final = run.status.is_final() && !before.is_final();
+    for (_, failure) in &refused {
+        tracing::info!(run.id = %run.key.run, code = %failure.code, "an ask was refused");
+    }
+    let item = AdvanceRun {
+        step: news.step,
+        changes: changes(&run, before, &nodes, &refused),
+        report: is_final.then(|| report(app, &run)).flatten(),
+        run,
+        nodes,
+        start,
+        ends,
+        asks,
+        release: false,
+    };
+    Prepared {
+        item,
+        cancel,
+        kept: Some(kept),
+    }
+}
+
+/// Draws the ids of a leaf's session and send.
+fn started(app: &App, kept: &mut Kept, leaf: LeafStart) -> AcceptSend {
+    let session = SessionId(app.entropy.ordered_id());
+    let send = SendId(app.entropy.ordered_id());
+    kept.run.started(&leaf.path, session, send);
+    let run = kept.run.record();
+    let mut metadata = Map::new();
+    metadata.insert("run_id".to_owned(), json!(run.key.run));
+    metadata.insert("run_path".to_owned(), json!(leaf.path));
+    let parent = run.session.map(|parent| Parent {
+        session: parent,
+        call_id: run
+            .reports_to
+            .clone()
+            .unwrap_or_else(|| run.key.run.to_string()),
+        root: kept.root.unwrap_or(parent),
+        depth: run.depth,
+    });
+    let target = NewSession {
+        key: SessionKey {
+            tenant: run.key.tenant,
+            session,
+        },
+        agent: leaf.agent,
+        metadata,
+        parent,
+    };
+    AcceptSend {
+        id: send,
+        target: Target::New(Box::new(target)),
+        input: leaf.input,
+        options: leaf.options,
+        reports_to: None,
+        run: Some(RunLeaf {
+            run: run.key.run,
+            path: leaf.path,
+            attempt: leaf.attempt,
+        }),
+        idempotency: None,
+        queued_max: i64::MAX,
+    }
+}
+
+/// What changed, for readers of the run's events.
+fn changes(
+    run: &RunRecord,
+    before: RunStatus,
+    nodes: &[NodeRecord],
+    refused: &[(usize, Failure)],
+) -> Value {
+    // What settles is told from the leaves up, then what begins from the top down.
+    let settled = nodes.iter().rev().filter(|node| node.state.is_settled());
+    let others = nodes.iter().filter(|node| !node.state.is_settled());
+    let nodes = settled.chain(others).map(|node| {
+        let mut shown = json!({ "path": node.path, "kind": node.kind, "state": node.state });
+        let mut set = |name: &str, value: Value| {
+            if !value.is_null() {
+                shown[name] = value;
+            }
+        };
+        set("id", json!(node.id));
+        set("session_id", json!(node.session));
+        set("send_id", json!(node.send));
+        set("error", json!(node.error));
+        if node.attempt > 1 {
+            set("attempt", json!(node.attempt));
+        }
+        if node.amended {
+            set("amended", json!(true));
+        }
+        shown
+    });
+    let mut changes = json!({ "counts": run.counts, "nodes": nodes.collect::<Vec<_>>() });
+    if run.status != before {
+        changes["status"] = json!(run.status);
+    }
+    if run.status.is_final() && !before.is_final() {
+        changes["result"] = json!(run.result);
+        changes["error"] = json!(run.error);
+        changes["usage"] = json!(run.usage);
+    }
+    if !refused.is_empty() {
+        let failures: Vec<_> = refused.iter().map(|(_, failure)| failure).collect();
+        changes["refused"] = json!(failures);
+    }
+    changes
+}
+
+/// Who hears of the end of a run, and what.
+fn report(app: &App, run: &RunRecord) -> Option<RunReport> {
+    let session = SessionKey {
+        tenant: run.key.tenant,
+        session: run.session?,
+    };
+    let text = end_text(run);
+    let call = run.reports_to.clone().map(|call_id| {
+        let value = json!({
+            "run_id": run.key.run, "status": run.status, "usage": run.usage, "error": run.error,
+        });
+        let result = if run.status == RunStatus::Completed {
+            CallResult {
+                value: Some(value),
+                ..CallResult::text(text.clone())
+            }
+        } else {
+            let code = run
+                .error
+                .as_ref()
+                .map_or(Code::ToolFailed, |error| error.code);
+            CallResult {
+                value: Some(value),
+                ..CallResult::error(code, text.clone())
+            }
+        };
+        (call_id, result)
+    });
+    // Whoever ended a run needs no word of it.
+    let words = (run.status != RunStatus::Cancelled).then(|| RunWords {
+        item_id: format!("run:{}:{}", run.key.run, run.attempt),
+        send: SendId(app.entropy.ordered_id()),
+        content: vec![ContentPart::text(text)],
+    });
+    Some(RunReport {
+        session,
+        call,
+        words,
+    })
+}
+
+/// The end of a run in words.
+fn end_text(run: &RunRecord) -> String {
+    let mut text = format!(
+        "The workflow {} ({}) has ended: {}.",
+        run.name,
+        run.key.run,
+        run.status.as_str()
+    );
+    if let Some(error) = &run.error {
+        text.push_str("\nerror: ");
+        text.push_str(&error.message);
+    }
+    let result = match &run.result {
+        None | Some(Value::Null) => return text,
+        Some(Value::String(words)) => words.clone(),
+        Some(value) => value.to_string(),
+    };
+    text.push_str("\n\n");
+    text.extend(result.chars().take(TOLD_MAX));
+    if result.chars().nth(TOLD_MAX).is_some() {
+        text.push_str("\n[cut; workflow_status shows the nodes]");
+    }
+    text
+}
+
+/// The end of a run that cannot go on.
+pub(super) fn broken(record: &RunRecord, step: i64, ends: &[SendId], asks: &[i64]) -> AdvanceRun {
+    let error = Failure::new(Code::Internal, "the run cannot be advanced");
+    let run = RunRecord {
+        status: RunStatus::Failed,
+        error: Some(error.clone()),
+        alarm_at: None,
+        finished_at: Some(record.finished_at.unwrap_or(record.created_at)),
+        ..record.clone()
+    };
+    AdvanceRun {
+        step,
+        run,
+        nodes: Vec::new(),
+        start: Vec::new(),
+        ends: ends.to_vec(),
+        asks: asks.to_vec(),
+        changes: json!({ "status": RunStatus::Failed, "error": error }),
+        report: None,
+        release: true,
+    }
+}
+
+/// Ends what works for a send that ended without a worker.
+pub(super) async fn end_below(
+    app: &App,
+    boot: BootId,
+    send: &SendRecord,
+) -> Result<(), store::Error> {
+    let below = cancel_below(app.store.as_ref(), boot, send.key, send.id).await?;
+    for outcome in below {
+        match outcome {
+            CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
+            CancelOutcome::Cancelled { ring, .. } => app.ringer.ring(ring),
+            CancelOutcome::AlreadyFinal(_) | CancelOutcome::NotFound => {}
+        }
+    }
+    Ok(())
+}

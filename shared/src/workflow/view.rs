@@ -1,0 +1,162 @@
+//! Runs and nodes as the API shows them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::run::{
+    Attempt, NodeKind, NodeRecord, NodeState, RunCounts, RunOptions, RunRecord, RunStatus,
+};
+use crate::error::Failure;
+use crate::id::{RunId, SendId, SessionId};
+use crate::send::{SendStatus, WaitingOn};
+use crate::time::Timestamp;
+use crate::usage::Usage;
+
+/// A run as the API shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RunView {
+    /// Its identity.
+    #[schema(value_type = String)]
+    pub id: RunId,
+    /// The spec's name.
+    pub name: String,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// The session it belongs to.
+    #[schema(value_type = Option<String>)]
+    pub session_id: Option<SessionId>,
+    /// The value of `input`.
+    #[schema(value_type = Object)]
+    pub input: Value,
+    /// What its creator decided.
+    pub options: RunOptions,
+    /// Counts retries, from 1.
+    pub attempt: i32,
+    /// The output of the root node.
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<Value>,
+    /// Why it did not succeed.
+    pub error: Option<Failure>,
+    /// The sum over its settled leaves, every attempt counted.
+    pub usage: Usage,
+    /// How many leaves there are, by what became of them.
+    pub counts: RunCounts,
+    /// When it was created.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When a scheduler first advanced it.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When it became final.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub finished_at: Option<Timestamp>,
+}
+
+impl From<RunRecord> for RunView {
+    fn from(record: RunRecord) -> Self {
+        Self {
+            id: record.key.run,
+            name: record.name,
+            status: record.status,
+            session_id: record.session,
+            input: record.input,
+            options: record.options,
+            attempt: record.attempt,
+            result: record.result,
+            error: record.error,
+            usage: record.usage,
+            counts: record.counts,
+            created_at: record.created_at,
+            started_at: record.started_at,
+            finished_at: record.finished_at,
+        }
+    }
+}
+
+/// A node as the API shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NodeView {
+    /// Its place in the tree.
+    pub path: String,
+    /// Counts the run's nodes in the order in which they were reached, from 1.
+    pub n: i64,
+    /// What it does.
+    pub kind: NodeKind,
+    /// The spec's name for it.
+    pub id: Option<String>,
+    /// Where it stands; of a leaf that is under way, where its send stands.
+    pub state: NodeState,
+    /// What its send waits for.
+    pub waiting_on: Option<WaitingOn>,
+    /// Its failure does not fail what is around it.
+    pub tolerated: bool,
+    /// Which attempt is under way or was the last, from 1.
+    pub attempt: i32,
+    /// The session of that attempt.
+    #[schema(value_type = Option<String>)]
+    pub session_id: Option<SessionId>,
+    /// The send of that attempt.
+    #[schema(value_type = Option<String>)]
+    pub send_id: Option<SendId>,
+    /// What it said.
+    pub text: Option<String>,
+    /// The value it returned.
+    #[schema(value_type = Option<Object>)]
+    pub output: Option<Value>,
+    /// Why it did not succeed.
+    pub error: Option<Failure>,
+    /// The sum over its attempts.
+    pub usage: Usage,
+    /// When a pause or the wait before its next attempt is over, or its time is up.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub due_at: Option<Timestamp>,
+    /// Its result was given by hand.
+    pub amended: bool,
+    /// The attempts before this one.
+    pub earlier: Vec<Attempt>,
+    /// When it was reached.
+    #[schema(value_type = String, format = DateTime)]
+    pub started_at: Timestamp,
+    /// When it settled.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub settled_at: Option<Timestamp>,
+}
+
+impl NodeView {
+    /// A node whose send stands so, where it has one that is read.
+    pub fn of(node: NodeRecord, send: Option<(SendStatus, Option<WaitingOn>)>) -> Self {
+        let live = send.filter(|_| !node.state.is_settled());
+        let state = match live.map(|(status, _)| status) {
+            Some(SendStatus::Running) => NodeState::Running,
+            Some(SendStatus::Waiting) => NodeState::Waiting,
+            Some(
+                SendStatus::Queued
+                | SendStatus::Completed
+                | SendStatus::Failed
+                | SendStatus::Cancelled,
+            )
+            | None => node.state,
+        };
+        Self {
+            path: node.path,
+            n: node.n,
+            kind: node.kind,
+            id: node.id,
+            state,
+            waiting_on: live.and_then(|(_, waiting)| waiting),
+            tolerated: node.tolerated,
+            attempt: node.attempt,
+            session_id: node.session,
+            send_id: node.send,
+            text: node.text,
+            output: node.payload,
+            error: node.error,
+            usage: node.usage,
+            due_at: node.due_at,
+            amended: node.amended,
+            earlier: node.earlier,
+            started_at: node.started_at,
+            settled_at: node.settled_at,
+        }
+    }
+}

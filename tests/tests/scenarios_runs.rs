@@ -1,0 +1,237 @@
+//! Whole runs through schedulers and workers in simulated time, and the same with a fault at every
+//! position.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::RunKey;
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::store::CallAnswer;
+use mainspring_shared::tool::CallResult;
+use mainspring_shared::workflow::run::{NodeState, RunAsk, RunRecord, RunStatus};
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use serde_json::{Value, json};
+
+fn agent(id: &str, input: &str) -> Value {
+    json!({ "type": "agent", "id": id, "input": input,
+            "spec": { "name": id, "system_prompt": "work" } })
+}
+
+/// Something first, four things at once, and one that sees them all.
+fn fan_out() -> Value {
+    json!({ "name": "digest", "input": "tea", "root": { "type": "sequence", "steps": [
+        agent("plan", "think of {{input}}"),
+        { "type": "foreach", "id": "research", "as": "t", "items": ["a", "b", "c", "d"],
+          "max_concurrency": 2, "body": agent("r", "look at {{t}}") },
+        agent("write", "write: {{research}}"),
+    ]}})
+}
+
+const WRITTEN: &str =
+    "echo: write: echo: look at a\n\necho: look at b\n\necho: look at c\n\necho: look at d";
+
+fn assert_written(run: &RunRecord) {
+    assert_eq!((run.status, &run.error), (RunStatus::Completed, &None));
+    let text = run.result.as_ref().map(ToString::to_string);
+    let text = text.unwrap_or_default();
+    let wanted = Value::from(WRITTEN).to_string();
+    assert!(text.contains(wanted.trim_matches('"')), "{text}");
+}
+
+/// Writes of a scheduler among which are all advances of the run; the others are its sweeps.
+const POSITIONS: usize = 12;
+
+/// How often the model was asked for each leaf.
+fn assert_asked_once(world: &World) {
+    for input in [
+        "think of tea",
+        "look at a",
+        "look at b",
+        "look at c",
+        "look at d",
+    ] {
+        assert_eq!(world.script.calls(input), 1, "{input}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fan_out_runs_to_its_end() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let _scheduler = world.scheduler("s", world.store.clone()).await;
+    let key = world.start_run(&fan_out(), None).await;
+    let run = world.settle_run(key).await;
+    assert_written(&run);
+    assert_asked_once(&world);
+    assert_eq!((run.counts.leaves, run.counts.completed), (6, 6));
+    assert_eq!(run.usage.input_tokens, 60);
+    let nodes = world.nodes(key).await;
+    assert!(nodes.iter().all(|node| node.state == NodeState::Completed));
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_the_scheduler_at_any_write_changes_nothing() {
+    for fault in Fault::ALL {
+        for at in 0..POSITIONS {
+            let world = World::new().await;
+            let _worker = world.worker("w", world.store.clone());
+            let faulty = Arc::new(Faulty::new(world.store.clone(), FaultPlan { at, fault }));
+            let _first = world.scheduler("first", faulty.clone()).await;
+            let key = world.start_run(&fan_out(), None).await;
+            world.pass(Duration::from_secs(12)).await;
+            let _second = world.scheduler("second", world.store.clone()).await;
+            let run = world.settle_run(key).await;
+            assert_written(&run);
+            assert_asked_once(&world);
+            world.audit().await;
+            assert!(faulty.fired(), "{fault:?} at {at}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_the_worker_at_any_write_changes_nothing() {
+    for fault in [Fault::DieBefore, Fault::DieAfter, Fault::FailAfter] {
+        for at in 0..12 {
+            let world = World::new().await;
+            let faulty = Arc::new(Faulty::new(world.store.clone(), FaultPlan { at, fault }));
+            let _first = world.worker("first", faulty.clone());
+            let _scheduler = world.scheduler("s", world.store.clone()).await;
+            let key = world.start_run(&fan_out(), None).await;
+            world.pass(Duration::from_secs(2)).await;
+            let _second = world.worker("second", world.store.clone());
+            let run = world.settle_run(key).await;
+            assert_written(&run);
+            assert_eq!(run.counts.completed, 6);
+            world.audit().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_schedulers_share_runs_and_do_nothing_twice() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let _one = world.scheduler("one", world.store.clone()).await;
+    let _two = world.scheduler("two", world.store.clone()).await;
+    let mut runs = Vec::new();
+    for _ in 0..5 {
+        runs.push(world.start_run(&fan_out(), None).await);
+    }
+    for key in runs {
+        assert_written(&world.settle_run(key).await);
+    }
+    assert_eq!(world.script.calls("think of tea"), 5);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_ends_its_leaves_and_a_retry_keeps_what_was_done() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let _scheduler = world.scheduler("s", world.store.clone()).await;
+    let spec = json!({ "name": "slow", "root": { "type": "sequence", "steps": [
+        agent("quick", "quick"), agent("slow", "sleep 30000"), agent("last", "last") ]}});
+    let key = world.start_run(&spec, None).await;
+    world
+        .wait_for_run(key, |run| run.counts.completed == 1 && run.counts.live == 1)
+        .await;
+    world.pass(Duration::from_secs(1)).await;
+    let reason = Some("enough".to_owned());
+    world.ask_run(key, RunAsk::Cancel { reason }).await;
+    let run = world.settle_run(key).await;
+    assert_eq!(run.status, RunStatus::Cancelled);
+    assert_eq!((run.counts.live, run.counts.completed), (0, 1));
+    let dump = world.dump().await;
+    let sends = dump.sessions.iter().flat_map(|session| &session.sends);
+    let statuses: Vec<_> = sends.map(|send| send.status).collect();
+    assert_eq!(statuses, [SendStatus::Completed, SendStatus::Cancelled]);
+    world.audit().await;
+    world.ask_run(key, RunAsk::Retry { max_tokens: None }).await;
+    let again = world
+        .wait_for_run(key, |run| run.attempt == 2 && run.status.is_final())
+        .await;
+    assert_eq!(again.status, RunStatus::Completed);
+    assert_eq!(world.script.calls("quick"), 1);
+    assert_eq!(world.script.calls("sleep 30000"), 2);
+    world.audit().await;
+}
+
+/// The call that waits for a person in the run's one open leaf.
+async fn question(world: &World, key: RunKey) -> (mainspring_shared::id::SessionKey, String) {
+    for _ in 0..1_000 {
+        for session in world.dump().await.sessions {
+            let asks = session.calls.iter().find(|call| call.waits_on.is_some());
+            if let Some(call) = asks {
+                return (session.key, call.call_id.clone());
+            }
+        }
+        world.pass(Duration::from_millis(50)).await;
+    }
+    panic!("nobody asks: {:#?}", world.nodes(key).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_waits_for_a_person_and_is_answered_at_the_runs_session() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let _scheduler = world.scheduler("s", world.store.clone()).await;
+    let above = world.session(AgentSpec::default()).await;
+    let spec = json!({ "name": "gate", "root": { "type": "sequence", "steps": [
+        { "type": "approval", "id": "ok", "message": "Shall I?" }, agent("then", "go on") ]}});
+    let key = world.start_run(&spec, Some(above.session)).await;
+    let (leaf, call_id) = question(&world, key).await;
+    world
+        .wait_for_run(key, |run| run.status == RunStatus::Waiting)
+        .await;
+    assert_ne!(leaf, above);
+    let yes = CallResult {
+        value: Some(json!({ "approved": true })),
+        ..CallResult::text(json!({ "approved": true }).to_string())
+    };
+    world.post(above, &call_id, CallAnswer::Result(yes)).await;
+    let run = world.settle_run(key).await;
+    assert_eq!((run.status, &run.error), (RunStatus::Completed, &None));
+    assert_eq!(world.script.calls("go on"), 1);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_and_a_nested_workflow_end_in_their_time() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let _scheduler = world.scheduler("s", world.store.clone()).await;
+    let inner = json!({ "name": "inner", "root": agent("deep", "deep {{input}}") });
+    let spec = json!({ "name": "outer", "root": { "type": "sequence", "steps": [
+        { "type": "wait", "id": "pause", "seconds": 600 },
+        { "type": "workflow", "id": "nested", "spec": inner, "input": "water" } ]}});
+    let key = world.start_run(&spec, None).await;
+    world
+        .wait_for_run(key, |run| run.status == RunStatus::Waiting)
+        .await;
+    let run = world.settle_run(key).await;
+    assert_eq!((run.status, &run.error), (RunStatus::Completed, &None));
+    let (started, ended) = (run.started_at.expect("it began"), run.finished_at);
+    let took = ended.expect("it ended").since(started);
+    assert!(took >= Duration::from_mins(10), "{took:?}");
+    assert!(took < Duration::from_secs(602), "{took:?}");
+    assert_eq!(world.script.calls("deep water"), 1);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_runs_of_a_deleted_session_end_with_it() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let _scheduler = world.scheduler("s", world.store.clone()).await;
+    let above = world.session(AgentSpec::default()).await;
+    let spec = json!({ "name": "slow", "root": agent("slow", "sleep 3000000") });
+    let key = world.start_run(&spec, Some(above.session)).await;
+    world.wait_for_run(key, |run| run.counts.live == 1).await;
+    world.delete(above).await;
+    let run = world.settle_run(key).await;
+    assert_eq!(run.status, RunStatus::Cancelled);
+    world.audit().await;
+}

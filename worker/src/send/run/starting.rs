@@ -1,0 +1,126 @@
+//! Runs of workflows that a send's calls start: awaited ones settle their calls when they end.
+
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{RunId, RunKey};
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::send::machine::Event;
+use mainspring_shared::store::{CreateRunOutcome, IdempotencyKey, NewRun};
+use mainspring_shared::tool::{CallResult, CallState};
+use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions};
+use mainspring_shared::workflow::validate::validate;
+use serde_json::{Value, json};
+
+use super::Run;
+use super::persist::Outage;
+use crate::send::children::{self, DEPTH_MAX};
+use crate::tools::{CREATE_WORKFLOW, workflow};
+
+impl Run<'_> {
+    /// Creates the runs that the open round's calls ask for, where they do not exist yet. An event
+    /// when that did not work.
+    pub(super) async fn start_runs(&mut self) -> Option<Event> {
+        for place in 0..self.records.len() {
+            let record = &self.records[place];
+            let waits = record.state() == CallState::Waits(WaitingOn::Run);
+            if record.name != CREATE_WORKFLOW || !waits {
+                continue;
+            }
+            let mut outage = Outage::default();
+            let started = loop {
+                match self.try_start(place).await {
+                    Ok(started) => break started,
+                    Err(error) => {
+                        if !self.outlast(&error.into(), &mut outage).await {
+                            return Some(self.release_as_lost().await);
+                        }
+                    }
+                }
+            };
+            match started {
+                Ok(Some(receipt)) => self.settle(place, receipt),
+                Ok(None) => {}
+                Err(refused) => self.settle(place, refused),
+            }
+        }
+        None
+    }
+
+    /// Creates the run that a call asks for; one that a crash left behind is found again by its key.
+    /// A receipt where the caller does not wait.
+    async fn try_start(
+        &mut self,
+        place: usize,
+    ) -> Result<Result<Option<CallResult>, CallResult>, mainspring_shared::store::Error> {
+        let store = self.kernel.parts.store.clone();
+        let record = &self.records[place];
+        let refuse = |code, text: String| Ok(Err(CallResult::error(code, text)));
+        let detached = record.arguments.get("detached") == Some(&Value::Bool(true));
+        let spec = record.arguments.get("spec").unwrap_or(&Value::Null);
+        let spec = match validate(spec) {
+            Ok(spec) => spec,
+            Err(problems) => return refuse(Code::SpecInvalid, workflow::problems(&problems)),
+        };
+        let above = store.get_session(self.key).await?;
+        let above = above.and_then(|session| session.parent);
+        let depth = above.map_or(0, |parent| parent.depth) + 1;
+        if depth > DEPTH_MAX {
+            let text =
+                format!("error: agents may stand {DEPTH_MAX} steps below the first one, not more");
+            return refuse(Code::LimitExceeded, text);
+        }
+        let granted = self.offers.list().iter();
+        let granted = granted.map(|offer| offer.spec.name.clone()).collect();
+        let input = record
+            .arguments
+            .get("input")
+            .filter(|input| !input.is_null());
+        let key = RunKey {
+            tenant: self.key.tenant,
+            run: RunId(children::derived(record, "run")),
+        };
+        let new = NewRun {
+            key,
+            name: spec.envelope.name.clone(),
+            spec: spec.to_value(),
+            dsl_version: DSL_VERSION,
+            input: input
+                .cloned()
+                .unwrap_or_else(|| Value::String(spec.envelope.input.clone())),
+            options: RunOptions {
+                allow: Some(granted),
+                ..RunOptions::default()
+            },
+            session: Some(self.key.session),
+            reports_to: (!detached).then(|| record.call_id.clone()),
+            depth,
+            idempotency: Some(IdempotencyKey {
+                tenant: self.key.tenant,
+                route: "run".to_owned(),
+                key: record.call_id.clone(),
+                body_hash: [0; 32],
+            }),
+        };
+        let mut outcomes = store.create_runs(None, vec![new]).await?;
+        match outcomes.pop() {
+            Some(CreateRunOutcome::Created(_) | CreateRunOutcome::Replayed(_)) => {
+                workflow::publish(self.kernel.parts.bus.as_ref(), key);
+                Ok(Ok(detached.then(|| receipt(key))))
+            }
+            Some(CreateRunOutcome::Mismatch | CreateRunOutcome::SessionNotFound) | None => {
+                let text = "error: this conversation takes no more work".to_owned();
+                refuse(Code::SessionNotFound, text)
+            }
+        }
+    }
+}
+
+fn receipt(key: RunKey) -> CallResult {
+    CallResult {
+        value: Some(json!({ "run_id": key.run, "status": "accepted" })),
+        ..CallResult::text(format!(
+            "The workflow runs as {}. Its result will be told to you when it is there; \
+             `workflow_status` shows how far it is. Go on with something else, or end your turn.",
+            key.run
+        ))
+    }
+}
