@@ -12,6 +12,7 @@ use mainspring_runtime::{
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::bus::Bus;
 
+use mainspring_shared::budget::Price;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::queue::Queue;
@@ -208,7 +209,12 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
         default
     };
     settings.push(settings_of(default, &config.llm));
-    Providers::new(&settings, default, clock).map_err(usage)
+    let prices = config
+        .prices
+        .iter()
+        .filter_map(|entry| Price::parse_entry(entry));
+    let providers = Providers::new(&settings, default, clock).map_err(usage)?;
+    Ok(providers.with_prices(prices.collect()))
 }
 
 fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {

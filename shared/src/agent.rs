@@ -5,6 +5,7 @@ mod output;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::budget::Budget;
 use crate::time::Span;
 use crate::tool::ToolEntry;
 
@@ -48,10 +49,9 @@ pub struct AgentSpec {
     /// Passed to the provider as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Spending limits. Absent until budgets exist.
+    /// What all sends of the session together may spend, with everything that they cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub budget: Option<Value>,
+    pub budget: Option<Budget>,
     /// The shape of final answers: a JSON Schema, or `{name, schema, strict}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -110,10 +110,9 @@ pub struct SendOptions {
     /// Replaces the agent's bound on rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
-    /// Spending limits. Refused until budgets exist.
+    /// What this send may spend, with everything that it causes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub budget: Option<Value>,
+    pub budget: Option<Budget>,
     /// Replaces the agent's shape of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]

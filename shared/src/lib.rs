@@ -4,6 +4,7 @@
 
 // Words.
 pub mod agent;
+pub mod budget;
 pub mod entropy;
 pub mod error;
 pub mod event;

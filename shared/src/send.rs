@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::SendOptions;
+use crate::budget::Held;
 use crate::error::Failure;
 use crate::id::{SendId, SessionId, SessionKey};
 use crate::message::ContentPart;
@@ -178,6 +179,8 @@ pub struct SendRecord {
     pub error: Option<Failure>,
     /// The sum over its model calls.
     pub usage: Usage,
+    /// What is set aside for children that have not reported.
+    pub held: Held,
     /// Rounds that are durable.
     pub rounds: i32,
     /// Model calls begun in its present round, as of the last durable step.

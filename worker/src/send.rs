@@ -1,7 +1,8 @@
 //! One send, from its claim until this worker leaves it.
 //!
 //! `run` interprets the send's machine, `load` builds what the model is asked, `settle` builds
-//! what is stored of an answer, `output` reads an answer that has a shape, `plan` says which calls run when, `calls` runs them, and `unsaid`
+//! what is stored of an answer, `output` reads an answer that has a shape, `plan` says which calls run when,
+//! `purse` what may still be spent, `calls` runs them, and `unsaid`
 //! holds what the model is told before the transcript has it.
 
 mod calls;
@@ -9,6 +10,7 @@ mod children;
 mod load;
 mod output;
 mod plan;
+mod purse;
 mod run;
 mod settle;
 mod unsaid;

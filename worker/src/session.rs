@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use mainspring_shared::budget::Spent;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
@@ -96,6 +97,8 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
         round: None,
         totals: SendTotals {
             usage: record.usage,
+            held: record.held,
+            session: None,
             rounds: record.rounds,
             attempts: record.attempts,
         },
@@ -173,6 +176,7 @@ async fn held(
         lease,
         counters,
         send,
+        mut spent,
         window,
     } = claimed;
     let suspect = if send.record.crashes >= SUSPECT_FROM {
@@ -195,7 +199,8 @@ async fn held(
         in_a_row += 1;
         let more = in_a_row < kernel.parts.config.sends_in_a_row_max;
         let then = if more { Then::Continue } else { Then::Release };
-        match one(kernel, key, lease, send, counters, &mut window, lost, then).await {
+        let turn = (send, counters, then);
+        match one(kernel, key, lease, turn, &mut window, &mut spent, lost).await {
             Left::Done(following) => next = following.map(|next| *next),
             Left::Lost => return,
         }
@@ -205,19 +210,14 @@ async fn held(
 }
 
 /// Runs one send.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parts of one lease, taken apart by the loop"
-)]
 async fn one(
     kernel: &Arc<Kernel>,
     key: SessionKey,
     lease: Lease,
-    send: StartedSend,
-    counters: Counters,
+    (send, counters, then): (StartedSend, Counters, Then),
     window: &mut Window,
+    spent: &mut Spent,
     lost: &CancellationToken,
-    then: Then,
 ) -> Left {
     let reach = Reach {
         lost: lost.clone(),
@@ -237,6 +237,7 @@ async fn one(
         send,
         counters,
         window,
+        spent,
         reach,
         then,
     };

@@ -6,6 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, OutputSpec, Priority, SendOptions};
+use mainspring_shared::budget::Budget;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::time::Span;
 use mainspring_shared::tool;
@@ -123,9 +124,8 @@ pub(super) struct Options {
     tools: Option<Vec<String>>,
     /// Replaces the agent's bound on rounds.
     max_rounds: Option<u32>,
-    /// Refused until budgets exist.
-    #[schema(value_type = Option<Object>)]
-    budget: Option<Value>,
+    /// What this send may spend, with everything that it causes.
+    budget: Option<Budget>,
     /// The shape of the answer: a JSON Schema, or `{name, schema, strict}`. Replaces the agent's.
     #[schema(value_type = Option<Object>)]
     output_schema: Option<Value>,
@@ -367,9 +367,7 @@ impl Checks {
         for fault in tool::check(&agent.tools) {
             self.refuse(&format!("{member}/tools{}", fault.pointer), &fault.detail);
         }
-        if agent.budget.is_some() {
-            self.refuse(&format!("{member}/budget"), "budgets are not supported yet");
-        }
+        self.budget(&format!("{member}/budget"), agent.budget.as_ref());
         self.output(
             &format!("{member}/output_schema"),
             agent.output_schema.as_ref(),
@@ -402,6 +400,13 @@ impl Checks {
         }
     }
 
+    fn budget(&mut self, member: &str, budget: Option<&Budget>) {
+        for (name, detail) in budget.iter().flat_map(|budget| budget.faults()) {
+            let slash = if name.is_empty() { "" } else { "/" };
+            self.refuse(&format!("{member}{slash}{name}"), detail);
+        }
+    }
+
     /// The data of a session's creator.
     pub(super) fn metadata(&mut self, member: &str, metadata: &Map<String, Value>) {
         let size = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
@@ -428,9 +433,7 @@ impl Checks {
         for (place, name) in options.tools.iter().flatten().enumerate() {
             self.label(&format!("/options/tools/{place}"), Some(name));
         }
-        if options.budget.is_some() {
-            self.refuse("/options/budget", "budgets are not supported yet");
-        }
+        self.budget("/options/budget", options.budget.as_ref());
         self.output("/options/output_schema", options.output_schema.as_ref());
         if options
             .deadline
@@ -463,6 +466,7 @@ impl Checks {
             deadline: options.deadline,
             delay: options.delay.filter(|delay| !delay.0.is_zero()),
             on_busy,
+            budget: options.budget,
             output_schema: options.output_schema,
             ..SendOptions::default()
         }

@@ -1,6 +1,7 @@
 //! Leaves: what a send is told, and what its end means.
 
 use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::budget::Budget;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, StopReason};
@@ -98,7 +99,10 @@ impl Run {
         let allow = self.record.options.allow.as_deref();
         let policy = self.body(slot).policy();
         let options = SendOptions {
-            budget: tokens.map(|tokens| json!({ "tokens": tokens })),
+            budget: tokens.map(|tokens| Budget {
+                tokens: Some(tokens),
+                ..Budget::default()
+            }),
             deadline: policy.and_then(|policy| policy.timeout),
             ..SendOptions::default()
         };

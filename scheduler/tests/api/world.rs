@@ -335,6 +335,7 @@ fn totals(rounds: i32) -> SendTotals {
         usage: usage(rounds as u64),
         rounds,
         attempts: rounds,
+        ..SendTotals::default()
     }
 }
 

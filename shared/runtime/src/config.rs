@@ -80,6 +80,9 @@ pub struct Config {
     /// Further providers by name, for models named `NAME/model`.
     #[serde(default)]
     pub providers: BTreeMap<String, Provider>,
+    /// What models cost, for budgets in dollars: `MODEL=INPUT/OUTPUT[/CACHED]`, US dollars for a
+    /// million tokens.
+    pub prices: Vec<String>,
     /// What tools may use.
     pub tools: ToolsConfig,
     /// MCP servers by name.

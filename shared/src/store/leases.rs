@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::calls::{CallChange, Delivery, NewCall};
 use super::sweeps::ReadySession;
 use crate::agent::AgentSpec;
+use crate::budget::{Held, Spending, Spent};
 use crate::id::{BootId, LeaseToken, SendId, SessionKey};
 use crate::lease::Lease;
 use crate::message::{Message, NewMessage};
@@ -138,6 +139,8 @@ pub struct Claimed {
     pub counters: Counters,
     /// The send that runs now.
     pub send: StartedSend,
+    /// What the session has spent, as far as that was counted.
+    pub spent: Spent,
     /// The messages of the active window that the cache lacks, by `seq`: those with
     /// `seq >= cached_next_seq` when the cache reaches back far enough, else the whole window.
     pub window: Vec<Message>,
@@ -193,14 +196,29 @@ pub struct AppendRound {
 }
 
 /// A send's running sums.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct SendTotals {
-    /// Over its model responses.
+    /// Over its model responses and its finished children.
     pub usage: Usage,
+    /// What is set aside for children that have not reported.
+    pub held: Held,
+    /// What the session has spent with this, where its agent has a budget; else what is stored
+    /// stays.
+    pub session: Option<Spent>,
     /// Durable rounds.
     pub rounds: i32,
     /// Model calls begun in the present round; 0 once the round is stored.
     pub attempts: i32,
+}
+
+impl SendTotals {
+    /// The sums as one column keeps them.
+    pub fn spending(&self) -> Spending {
+        Spending {
+            usage: self.usage,
+            held: self.held.clone(),
+        }
+    }
 }
 
 /// What became of a round.

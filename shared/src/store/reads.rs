@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::calls::Parent;
 use super::leases::BootRecord;
+use crate::budget::Spent;
 use crate::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
 use crate::inbox::InboxItem;
 use crate::message::Message;
@@ -191,6 +192,8 @@ pub struct DumpHot {
     pub pending: i64,
     /// Raised signals.
     pub signals: i32,
+    /// What it spent, where that was counted.
+    pub spent: Option<Spent>,
     /// Since when it has had work.
     pub ready_since: Option<Timestamp>,
 }

@@ -241,17 +241,22 @@ pub fn interrupted_call() -> CallResult {
 
 /// What the end of a child's send answers to the call that asked for it.
 pub fn child_result(send: &SendRecord) -> CallResult {
-    if send.status != SendStatus::Completed {
-        return CallResult::error(Code::ToolFailed, child_end(send));
-    }
-    let text = send.output_text.as_deref().filter(|text| !text.is_empty());
+    let rounds = u64::from(send.rounds.unsigned_abs()) + send.held.sum().rounds;
     let value = json!({
         "session_id": send.key.session,
         "send_id": send.id,
         "status": send.status,
         "output": send.output,
         "usage": send.usage,
+        "rounds": rounds,
     });
+    if send.status != SendStatus::Completed {
+        return CallResult {
+            value: Some(value),
+            ..CallResult::error(Code::ToolFailed, child_end(send))
+        };
+    }
+    let text = send.output_text.as_deref().filter(|text| !text.is_empty());
     CallResult {
         value: Some(value),
         ..CallResult::text(text.unwrap_or("the child ended without saying anything"))

@@ -64,6 +64,7 @@ pub(crate) fn claim(
             epoch: writer.epoch,
         },
         counters: session.counters(),
+        spent: session.hot.spent.unwrap_or_default(),
         window: window(session, &send.agent, item),
         send,
     }))

@@ -1,6 +1,7 @@
 //! Accepting sends and asking them to end.
 
 use mainspring_shared::agent::OnBusy;
+use mainspring_shared::budget::Held;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, WaitingOn};
 use mainspring_shared::session::{Lifecycle, SIGNAL_CANCEL};
@@ -87,6 +88,7 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
         output: None,
         error: None,
         usage: Usage::default(),
+        held: Held::default(),
         rounds: 0,
         attempts: 0,
         crashes: 0,

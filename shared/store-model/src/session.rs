@@ -105,6 +105,7 @@ impl Session {
                 next_step: 1,
                 pending: 0,
                 signals: 0,
+                spent: None,
                 ready_since: None,
             },
             pool: new.agent.pool().to_owned(),
@@ -234,9 +235,11 @@ impl Session {
     pub(crate) fn write_totals(&mut self, send_id: SendId, totals: SendTotals) {
         if let Some(send) = self.sends.get_mut(&send_id) {
             send.usage = totals.usage;
+            send.held = totals.held;
             send.rounds = totals.rounds;
             send.attempts = totals.attempts;
         }
+        self.hot.spent = totals.session.or(self.hot.spent);
     }
 
     /// Draws the next place in the session, for a send or an inbox item.

@@ -178,6 +178,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
     let pending: Option<i64> = fields.take("pending")?;
     let signals: Option<i32> = fields.take("signals")?;
     let epoch: Option<i64> = fields.take("epoch")?;
+    let spent = fields.maybe_json("spent")?.unwrap_or_default();
     let state: &str = fields.take("state")?;
     let Some(record) = record else {
         return Ok(match state {
@@ -202,6 +203,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
         lease,
         counters,
         send,
+        spent,
         window: Vec::new(),
     })))
 }

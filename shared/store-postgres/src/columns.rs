@@ -127,17 +127,23 @@ pub(crate) struct TotalColumns {
     usage: Vec<String>,
     rounds: Vec<i32>,
     attempts: Vec<i32>,
+    spent: Vec<Option<String>>,
 }
 
 impl TotalColumns {
     pub(crate) fn push(&mut self, totals: &SendTotals) {
-        self.usage.push(json(&totals.usage));
+        self.usage.push(json(&totals.spending()));
         self.rounds.push(totals.rounds);
         self.attempts.push(totals.attempts);
+        self.spent.push(totals.session.as_ref().map(json));
     }
 
     pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
-        query.bind(self.usage).bind(self.rounds).bind(self.attempts)
+        query
+            .bind(self.usage)
+            .bind(self.rounds)
+            .bind(self.attempts)
+            .bind(self.spent)
     }
 }
 

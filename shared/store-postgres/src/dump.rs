@@ -87,6 +87,8 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
 
 fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
     let hot = Hot::read(fields)?;
+    let agent_version = fields.take("agent_version")?;
+    let parent = fields.maybe_parent()?;
     Ok(DumpSession {
         key: hot.key,
         hot: DumpHot {
@@ -99,10 +101,11 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
             next_step: hot.next_step,
             pending: hot.pending,
             signals: hot.signals,
+            spent: fields.maybe_json("spent")?,
             ready_since: hot.ready_since,
         },
-        agent_version: fields.take("agent_version")?,
-        parent: fields.maybe_parent()?,
+        agent_version,
+        parent,
         sends: Vec::new(),
         messages: Vec::new(),
         steps: Vec::new(),

@@ -3,6 +3,7 @@
 mod calls;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority};
+use mainspring_shared::budget::Spending;
 use mainspring_shared::id::{BootId, RunId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
@@ -151,6 +152,7 @@ impl<'r> Fields<'r> {
         let id = SendId(self.take("send_id")?);
         self.key = id.to_string();
         let session = SessionId(self.take("session_id")?);
+        let spending: Spending;
         Ok(SendRecord {
             id,
             key: SessionKey { tenant, session },
@@ -164,7 +166,11 @@ impl<'r> Fields<'r> {
             output_text: self.take("output_text")?,
             output: self.maybe_json("output")?,
             error: self.maybe_json("error")?,
-            usage: self.maybe_json("usage")?.unwrap_or_default(),
+            usage: {
+                spending = self.maybe_json("usage")?.unwrap_or_default();
+                spending.usage
+            },
+            held: spending.held,
             rounds: self.take("rounds")?,
             attempts: self.take("attempts")?,
             crashes: self.take("crashes")?,

@@ -77,6 +77,7 @@ fn fresh(new: &NewSession) -> Session {
             lifecycle: Lifecycle::Open,
             pool: new.agent.pool().to_owned(),
             priority: Priority::High,
+            spent: None,
         },
         owner_lives: false,
         head: None,

@@ -76,6 +76,7 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
         lease,
         counters: hot.counters(),
         send,
+        spent: hot.spent.unwrap_or_default(),
         window,
     })))
 }

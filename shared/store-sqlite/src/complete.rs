@@ -106,6 +106,9 @@ pub(crate) async fn finish(
     end: End<'_>,
 ) -> Result<(Stored, i64)> {
     let End { send, result, .. } = end;
+    if let Some(totals) = end.totals {
+        hot.spend(tx, totals).await?;
+    }
     let (stored, messages) = number(hot, end.messages)?;
     let refs = StepRefs {
         reason: Some(result.stop_reason.as_str().to_owned()),
@@ -129,7 +132,11 @@ pub(crate) async fn finish(
     query
         .bind(messages)
         .bind(usage_rows(end.usage)?)
-        .bind(end.totals.map(|totals| json(&totals.usage)).transpose()?)
+        .bind(
+            end.totals
+                .map(|totals| json(&totals.spending()))
+                .transpose()?,
+        )
         .bind(end.totals.map(|totals| totals.rounds))
         .bind(end.totals.map(|totals| totals.attempts))
         .bind(result.status.as_str())

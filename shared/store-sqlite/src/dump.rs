@@ -86,6 +86,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
         lifecycle,
         pool: _,
         priority: _,
+        spent,
     } = hot::read(&mut cells)?;
     let mut cells = cells.of("sessions");
     Ok(DumpSession {
@@ -100,6 +101,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
             next_step,
             pending,
             signals,
+            spent,
             ready_since,
         },
         agent_version: cells.get("agent_version")?,

@@ -2,12 +2,13 @@
 //! Between the two nothing else can change it, because there is one writer.
 
 use mainspring_shared::agent::Priority;
+use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::{Lifecycle, SIGNAL_INBOX};
 use mainspring_shared::step::{StepKind, StepRefs};
-use mainspring_shared::store::{Counters, ReadySession};
+use mainspring_shared::store::{Counters, ReadySession, SendTotals};
 use mainspring_shared::time::Timestamp;
 
 use crate::fault::Result;
@@ -30,6 +31,8 @@ pub(crate) struct Hot {
     pub(crate) lifecycle: Lifecycle,
     pub(crate) pool: String,
     pub(crate) priority: Priority,
+    /// What the session spent, as it was read; written by [`Hot::spend`] alone.
+    pub(crate) spent: Option<Spent>,
 }
 
 /// A hot row with what a step without a lease has to know besides.
@@ -98,7 +101,7 @@ pub(crate) fn priority(number: i32) -> Priority {
 }
 
 /// `tenant, session_id, owner_boot, token, epoch, next_seq, next_position, next_step, pending,
-/// signals, ready_since, lifecycle, pool, priority`
+/// signals, ready_since, lifecycle, pool, priority, spent`
 pub(crate) fn read(cells: &mut Cells<'_>) -> Result<Hot> {
     let key = cells.key()?;
     fields(cells, key).map_err(|fault| fault.of_row(|| key.to_string()))
@@ -119,6 +122,7 @@ fn fields(cells: &mut Cells<'_>, key: SessionKey) -> Result<Hot> {
         lifecycle: lifecycle(cells)?,
         pool: cells.get("pool")?,
         priority: priority(cells.get("priority")?),
+        spent: cells.json_opt("spent")?,
     })
 }
 
@@ -238,6 +242,21 @@ impl Hot {
             pending: self.pending,
             signals: self.signals,
         }
+    }
+
+    /// Writes what the session has spent, where the totals say so.
+    pub(crate) async fn spend(&mut self, tx: &mut Tx, totals: &SendTotals) -> Result<()> {
+        let Some(spent) = totals.session else {
+            return Ok(());
+        };
+        self.spent = Some(spent);
+        sqlx::query(include_str!("../sql/sessions/spend.sql"))
+            .bind(self.key.tenant.0)
+            .bind(self.key.session.0)
+            .bind(json(&spent)?)
+            .execute(tx.conn())
+            .await?;
+        Ok(())
     }
 
     /// Writes the row as it is now.

@@ -53,6 +53,7 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
         hot.save(tx).await?;
         return Ok(ParkOutcome::Woken { signals });
     }
+    hot.spend(tx, &item.totals).await?;
     let due = match item.until {
         ParkUntil::After(wait) => Some(now.after(wait)),
         ParkUntil::Asked => None,
@@ -82,7 +83,7 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
     query
         .bind(None::<String>)
         .bind(usage_rows(&item.usage)?)
-        .bind(json(&item.totals.usage)?)
+        .bind(json(&item.totals.spending())?)
         .bind(item.totals.rounds)
         .bind(item.totals.attempts)
         .bind(item.on.as_str())

@@ -58,6 +58,7 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
         return Ok(AppendOutcome::LeaseLost);
     };
     let author = Author::from(item.lease);
+    hot.spend(tx, &item.totals).await?;
     let (stored, messages) = number(&mut hot, &item.messages)?;
     calls::insert(tx, item.key, send, author, &item.calls).await?;
     calls::change(tx, item.key, author, &item.changes).await?;
@@ -86,7 +87,7 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
     query
         .bind(messages)
         .bind(usage_rows(&item.usage)?)
-        .bind(json(&item.totals.usage)?)
+        .bind(json(&item.totals.spending())?)
         .bind(item.totals.rounds)
         .bind(item.totals.attempts)
         .execute(tx.conn())

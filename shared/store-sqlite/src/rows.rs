@@ -2,6 +2,7 @@
 //! and the readers here follow it.
 
 use mainspring_shared::agent::OnBusy;
+use mainspring_shared::budget::Spending;
 use mainspring_shared::id::{BootId, LeaseToken, RunId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::message::{Message, Role};
@@ -163,6 +164,7 @@ fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
 }
 
 fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<SendRecord> {
+    let spending: Spending;
     Ok(SendRecord {
         id,
         key,
@@ -176,7 +178,11 @@ fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<Sen
         output_text: cells.get("output_text")?,
         output: cells.json_opt("output")?,
         error: cells.json_opt("error")?,
-        usage: cells.json_opt("usage")?.unwrap_or_default(),
+        usage: {
+            spending = cells.json_opt("usage")?.unwrap_or_default();
+            spending.usage
+        },
+        held: spending.held,
         rounds: cells.get("rounds")?,
         attempts: cells.get("attempts")?,
         crashes: cells.get("crashes")?,

@@ -31,6 +31,7 @@ pub mod ready;
 pub mod rounds;
 pub mod runs;
 pub mod sessions;
+pub mod spending;
 pub mod timers;
 pub mod window;
 
@@ -59,6 +60,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("rounds", include_str!("store/rounds.rs")),
     ("runs", include_str!("store/runs.rs")),
     ("sessions", include_str!("store/sessions.rs")),
+    ("spending", include_str!("store/spending.rs")),
     ("timers", include_str!("store/timers.rs")),
     ("window", include_str!("store/window.rs")),
 ];

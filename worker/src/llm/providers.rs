@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mainspring_shared::budget::Price;
 use mainspring_shared::time::Clock;
 
 use super::Model;
@@ -68,6 +69,8 @@ pub struct Resolved {
     pub client: Arc<dyn Model>,
     /// The model's name as the provider knows it.
     pub model: String,
+    /// What its tokens cost, where that is known.
+    pub price: Option<Price>,
 }
 
 #[derive(Debug)]
@@ -81,6 +84,8 @@ struct Provider {
 pub struct Providers {
     by_name: BTreeMap<String, Provider>,
     default: String,
+    /// By `MODEL`, or `PROVIDER/MODEL`, which wins.
+    prices: BTreeMap<String, Price>,
 }
 
 impl Providers {
@@ -97,6 +102,7 @@ impl Providers {
         let mut providers = Self {
             by_name: BTreeMap::new(),
             default: default.to_owned(),
+            prices: BTreeMap::new(),
         };
         for each in settings {
             if providers.by_name.contains_key(&each.name) {
@@ -145,6 +151,13 @@ impl Providers {
         Ok(())
     }
 
+    /// Sets what models cost, by `MODEL` or `PROVIDER/MODEL`.
+    #[must_use]
+    pub fn with_prices(mut self, prices: BTreeMap<String, Price>) -> Self {
+        self.prices = prices;
+        self
+    }
+
     /// Finds what an agent's `model` means: `NAME/model`, `NAME/` for that provider's own default,
     /// or a model of the default provider. A name before a slash that is no provider's belongs to
     /// the model, as in the catalogues of routers.
@@ -174,7 +187,10 @@ impl Providers {
                 message: format!("no model is named, and provider {name} has no default"),
             });
         }
+        let price = self.prices.get(&format!("{name}/{model}"));
+        let price = price.or_else(|| self.prices.get(model)).copied();
         Ok(Resolved {
+            price,
             provider: name.clone(),
             client: Arc::clone(&provider.client),
             model: model.to_owned(),

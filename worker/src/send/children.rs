@@ -4,6 +4,7 @@
 //! the child that it made.
 
 use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey};
 use mainspring_shared::message::ContentPart;
@@ -84,14 +85,27 @@ pub(super) fn derived(call: &CallRecord, what: &str) -> Uuid {
         .into_uuid()
 }
 
-/// The child that a call asks for. `above` says whose child the asking session is itself.
-pub(super) fn child(
-    call: &CallRecord,
-    key: SessionKey,
-    above: Option<&Parent>,
-    send: &StartedSend,
-    offers: &Offers,
-) -> Result<Child, CallResult> {
+/// Who asks for a child.
+#[derive(Debug)]
+pub(super) struct Asking<'a> {
+    pub(super) key: SessionKey,
+    /// Whose child the asking session is itself.
+    pub(super) above: Option<&'a Parent>,
+    pub(super) send: &'a StartedSend,
+    pub(super) offers: &'a Offers,
+    /// What the child may spend.
+    pub(super) budget: Option<Budget>,
+}
+
+/// The child that a call asks for.
+pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, CallResult> {
+    let Asking {
+        key,
+        above,
+        send,
+        offers,
+        budget,
+    } = parent;
     let refuse = |code, text: String| CallResult::error(code, format!("error: {text}"));
     let invalid = |text: String| refuse(Code::ToolInvalidArguments, text);
     let task: Task = serde_json::from_value(call.arguments.clone())
@@ -128,6 +142,7 @@ pub(super) fn child(
     };
     let options = SendOptions {
         priority: send.record.options.priority,
+        budget,
         ..SendOptions::default()
     };
     let item = AcceptSend {
@@ -176,6 +191,8 @@ fn agent(task: &Task, send: &StartedSend, offers: &Offers) -> AgentSpec {
         tools: parent.tools.clone(),
         // A child answers its parent in words.
         output_schema: None,
+        // What its parent's budget leaves for it comes with each of its sends.
+        budget: None,
         allow: Some(granted),
         max_rounds: Some(task.max_rounds.unwrap_or(MAX_ROUNDS)),
         ..parent.clone()

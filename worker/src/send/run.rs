@@ -3,16 +3,18 @@
 mod asking;
 mod calling;
 mod delegating;
+mod paying;
 mod persist;
 mod starting;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mainspring_shared::agent::OutputFault;
+use mainspring_shared::budget::{Price, Spent};
 use mainspring_shared::error::Failure;
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::id::SessionKey;
@@ -29,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{Calls, Over};
 use super::output::Output;
+use super::purse::Purse;
 use super::unsaid::Unsaid;
 use super::{load, plan};
 use crate::Kernel;
@@ -67,6 +70,9 @@ pub(crate) struct Run<'a> {
     send: StartedSend,
     window: &'a mut Window,
     rules: Rules,
+    purse: Purse,
+    /// What the session has spent.
+    spent: &'a mut Spent,
     reach: Reach,
     /// Whether the session goes back after this send whatever waits in it.
     then: Then,
@@ -80,6 +86,7 @@ pub(crate) struct Run<'a> {
     /// Responses that no transaction has stored yet.
     unpaid: Vec<UsageRow>,
     asking: Option<Call>,
+    asked: Option<Asked>,
     wait: Option<Duration>,
     reply: Option<Reply>,
     /// The calls of the round that is open, as they are stored or will be.
@@ -95,6 +102,21 @@ pub(crate) struct Run<'a> {
     reset: Option<&'static str>,
     left: Left,
     seen: Seen,
+}
+
+/// A model call that was begun.
+#[derive(Debug)]
+struct Asked {
+    model: String,
+    price: Option<Price>,
+    /// Messages of the request.
+    messages: usize,
+    /// Tokens that it is likely to be read as.
+    input: u64,
+    /// Characters that came back so far.
+    streamed: Arc<AtomicU64>,
+    /// Whether its answer may have fewer tokens than the agent allows.
+    capped: bool,
 }
 
 /// What this worker knows of the inbox.
@@ -124,6 +146,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) send: StartedSend,
     pub(crate) counters: Counters,
     pub(crate) window: &'a mut Window,
+    pub(crate) spent: &'a mut Spent,
     pub(crate) reach: Reach,
     pub(crate) then: Then,
 }
@@ -137,6 +160,13 @@ impl<'a> Run<'a> {
         }
         let record = &send.record;
         let output = Output::of(&send, turn.window.active(None));
+        let totals = SendTotals {
+            usage: record.usage,
+            held: record.held.clone(),
+            rounds: record.rounds,
+            attempts: record.attempts,
+            session: None,
+        };
         let mut unsaid = Unsaid::default();
         if record.rounds == 0 {
             unsaid.input(NewMessage::user(record.input.clone(), 0));
@@ -147,6 +177,8 @@ impl<'a> Run<'a> {
             lease: turn.lease,
             window: turn.window,
             rules: load::rules(&send, &kernel.parts.config),
+            purse: Purse::new(&send, &totals, *turn.spent),
+            spent: turn.spent,
             reach,
             then: turn.then,
             offers: Offers::default(),
@@ -160,13 +192,10 @@ impl<'a> Run<'a> {
             } else {
                 Inbox::Known
             },
-            totals: SendTotals {
-                usage: record.usage,
-                rounds: record.rounds,
-                attempts: record.attempts,
-            },
+            totals,
             unpaid: Vec::new(),
             asking: None,
+            asked: None,
             wait: None,
             reply: None,
             records: Vec::new(),
@@ -197,7 +226,11 @@ impl<'a> Run<'a> {
             crashes: self.send.record.crashes.unsigned_abs(),
             open,
         };
-        let mut event = Event::Begun;
+        let mut event = if self.time_is_up() {
+            Event::DeadlinePassed
+        } else {
+            Event::Begun
+        };
         loop {
             let step = match transition(&state, event, &self.rules) {
                 Ok(step) => step,
@@ -254,6 +287,7 @@ impl<'a> Run<'a> {
             Command::Ask { round, attempt } => self.ask(round as i32, attempt as i32).await,
             Command::AbortAsking => {
                 self.asking = None;
+                self.pay_estimated();
                 None
             }
             Command::Wait(wait) => {
@@ -277,7 +311,7 @@ impl<'a> Run<'a> {
             Command::StoreResults => Some(self.store_results().await),
             Command::End(end) => Some(self.end(end).await),
             Command::Park { on, after } => Some(self.park(on, after).await),
-            Command::Release => Some(self.release().await),
+            Command::Release => Some(self.hand_over().await),
             Command::Drop => {
                 self.left = Left::Lost;
                 None
@@ -318,7 +352,9 @@ impl<'a> Run<'a> {
     async fn happening(&mut self) -> Happening {
         let kernel = self.kernel.clone();
         let clock = &kernel.parts.clock;
-        let deadline = self.send.record.deadline_at.filter(|_| !self.seen.deadline);
+        let ends_at = [self.send.record.deadline_at, self.ends_at()];
+        let deadline = ends_at.into_iter().flatten().min();
+        let deadline = deadline.filter(|_| !self.seen.deadline);
         let now = kernel.boot.database_time(&kernel.parts);
         let deadline = pin!(sleep(clock.as_ref(), deadline.map(|at| at.since(now))));
         let pause = pin!(sleep(clock.as_ref(), self.wait));

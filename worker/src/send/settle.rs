@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::plan;
 use crate::llm::{Error, Finish, Reply};
 use crate::tool::{Offers, Place};
+use crate::tools::SPAWN_AGENT;
 
 /// Calls of one answer that are made; what comes behind is told so. More is a model that ran wild.
 const CALLS_MAX: usize = 128;
@@ -81,6 +82,8 @@ pub(super) struct Asking {
     pub(super) now: Timestamp,
     /// Whether this worker starts nothing more.
     pub(super) stopping: bool,
+    /// Whether too little is left for any child.
+    pub(super) no_children: bool,
 }
 
 /// The assistant's message with its calls, and each call's row. The ids are made of the send, the
@@ -105,6 +108,9 @@ pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers) -> Round {
         let begins = match (fault, offer) {
             (Some(fault), _) => CallBegin::Settled(fault),
             (None, None) => CallBegin::Settled(unknown_tool(&call.name, offers)),
+            (None, Some(_)) if asking.no_children && call.name == SPAWN_AGENT => {
+                CallBegin::Settled(too_little_for_a_child())
+            }
             (None, Some(offer)) if offer.approval => CallBegin::Waits {
                 on: WaitingOn::Human,
                 approval: true,
@@ -172,6 +178,12 @@ fn check(place: usize, call: &ToolCall, offers: &Offers) -> (Value, Option<CallR
         .get(&call.name)
         .and_then(|offer| offer.arguments(&kept).err());
     (kept, fault.map(invalid))
+}
+
+fn too_little_for_a_child() -> CallResult {
+    let text = "error: too little of the budget is left for another agent; do it yourself, or answer \
+                with what you have";
+    CallResult::error(Code::BudgetExceeded, text)
 }
 
 fn unknown_tool(name: &str, offers: &Offers) -> CallResult {

@@ -38,9 +38,7 @@ impl Unsaid {
     /// Adds items of the inbox that are not here yet, behind everything else; but what came before
     /// this send was accepted is told before its input.
     pub(super) fn items(&mut self, items: Vec<InboxItem>, send: SendId, round: i32) {
-        let known = self.known();
-        let items = items.into_iter().filter(|item| !known.contains(&item.id));
-        for item in items.collect::<Vec<_>>() {
+        for item in self.new_of(items) {
             let earlier = round == 0 && item.send_id != Some(send);
             let at = if earlier {
                 self.earlier
@@ -58,6 +56,13 @@ impl Unsaid {
                 message: at as u32,
             });
         }
+    }
+
+    /// Those of the items that are not here yet.
+    pub(super) fn new_of(&self, items: Vec<InboxItem>) -> Vec<InboxItem> {
+        let known = self.known();
+        let new = items.into_iter().filter(|item| !known.contains(&item.id));
+        new.collect()
     }
 
     /// Whether one of these is not here yet.

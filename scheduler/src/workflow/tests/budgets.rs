@@ -21,7 +21,7 @@ fn fan(items: usize, max_tokens: u64) -> Value {
 
 fn slice(start: &LeafStart) -> u64 {
     let budget = start.options.budget.as_ref().expect("a budget");
-    budget["tokens"].as_u64().expect("tokens")
+    budget.tokens.expect("tokens")
 }
 
 /// Ends leaves with whatever part of their slice they used, checking the limit at each step.

@@ -163,6 +163,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("tools.shell", Kind::Choice(&["off", "local", "template"])),
     Key::new("tools.shell_template", Kind::List),
     Key::new("tools.shell_cleanup", Kind::List),
+    Key::new("prices", Kind::List),
     Key::new("tools.shell_environment", Kind::List),
     Key::new("tools.allow_private", Kind::List),
     Key::new("tools.signing_secret", Kind::Secret),

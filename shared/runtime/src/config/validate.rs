@@ -1,5 +1,7 @@
 //! Whether the values make sense together, for what a command wants to do with them.
 
+use mainspring_shared::budget::Price;
+
 use super::{Config, Problem, ProviderKind};
 
 /// What a configuration is needed for.
@@ -80,6 +82,13 @@ impl Config {
                 "retry.base",
                 "must not be longer than retry.cap",
             );
+        }
+        for entry in &self.prices {
+            if Price::parse_entry(entry).is_none() {
+                let detail = "takes entries like gpt-5-mini=0.25/2/0.025: a model, and US dollars for a \
+                              million tokens read, written and cached";
+                add("config.invalid_value", "prices", detail);
+            }
         }
         if self.sweep_interval > self.lease_ttl {
             let detail = "must not be longer than lease_ttl";

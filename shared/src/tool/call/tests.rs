@@ -27,6 +27,7 @@ fn ended(status: SendStatus, stop_reason: StopReason) -> SendRecord {
         output_text: None,
         output: None,
         error: None,
+        held: crate::budget::Held::default(),
         usage: Usage::default(),
         rounds: 1,
         attempts: 0,

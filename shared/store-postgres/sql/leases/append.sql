@@ -11,19 +11,19 @@ WITH clock AS MATERIALIZED (
 item AS MATERIALIZED (
     SELECT
         i.tenant, i.session_id, i.boot, i.token, i.send_id, i.messages, i.kind, i.refs, i.usage,
-        i.rounds, i.attempts, i.ord
+        i.rounds, i.attempts, i.spent, i.ord
     FROM unnest(
         $2::integer[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::bigint[], $8::text[],
-        $9::text[], $10::text[], $11::integer[], $12::integer[]
+        $9::text[], $10::text[], $11::integer[], $12::integer[], $13::text[]
     ) WITH ORDINALITY AS i (
         tenant, session_id, boot, token, send_id, messages, kind, refs, usage,
-        rounds, attempts, ord
+        rounds, attempts, spent, ord
     )
 ),
 hot AS MATERIALIZED (
     SELECT
         i.ord, i.boot, i.send_id, i.messages, i.kind, i.refs, i.usage, i.rounds, i.attempts,
-        h.tenant, h.session_id, h.epoch, h.next_seq, h.next_step, h.pending, h.signals
+        i.spent, h.tenant, h.session_id, h.epoch, h.next_seq, h.next_step, h.pending, h.signals
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
     WHERE h.token = i.token AND h.owner_boot = i.boot
@@ -38,11 +38,12 @@ told AS (
       AND s.status = 'running'
     RETURNING
         h.ord, h.boot, h.send_id, h.messages, h.kind, h.refs, h.tenant, h.session_id, h.epoch,
-        h.next_seq, h.next_step, h.pending, h.signals, c.now
+        h.next_seq, h.next_step, h.pending, h.signals, h.spent, c.now
 ),
 moved AS (
     UPDATE session_hot h SET
-        next_seq = t.next_seq + t.messages, next_step = t.next_step + 1, signals = t.signals & 1
+        next_seq = t.next_seq + t.messages, next_step = t.next_step + 1, signals = t.signals & 1,
+        spent = coalesce(t.spent, h.spent)
     FROM told t
     WHERE h.tenant = t.tenant AND h.session_id = t.session_id
 ),
@@ -65,15 +66,15 @@ new_message AS (
         t.tenant, t.session_id, t.next_seq + m.k, t.send_id, m.role, m.content, m.tool_calls,
         m.tool_call_id, m.name, m.failed, m.round, t.next_seq + m.k - m.asked_back, t.epoch, t.now
     FROM unnest(
-        $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[],
-        $19::text[], $20::boolean[], $21::integer[], $22::bigint[]
+        $14::bigint[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[],
+        $20::text[], $21::boolean[], $22::integer[], $23::bigint[]
     ) AS m (ord, k, role, content, tool_calls, tool_call_id, name, failed, round, asked_back)
     JOIN told t ON t.ord = m.ord
 ),
 new_usage AS (
     INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
     SELECT t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now
-    FROM unnest($23::bigint[], $24::integer[], $25::integer[], $26::text[], $27::text[])
+    FROM unnest($24::bigint[], $25::integer[], $26::integer[], $27::text[], $28::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord
 ),
@@ -83,8 +84,8 @@ change AS MATERIALIZED (
         t.tenant, t.session_id, t.epoch, t.now, g.call_id, g.starts, g.waits_on, g.waited,
         g.deadline_ms, g.result
     FROM unnest(
-        $28::bigint[], $29::text[], $30::integer[], $31::text[], $32::boolean[], $33::bigint[],
-        $34::text[]
+        $29::bigint[], $30::text[], $31::integer[], $32::text[], $33::boolean[], $34::bigint[],
+        $35::text[]
     ) AS g (ord, call_id, starts, waits_on, waited, deadline_ms, result)
     JOIN told t ON t.ord = g.ord
 ),
@@ -103,7 +104,7 @@ changed AS (
 delivery AS MATERIALIZED (
     SELECT
         t.tenant, t.session_id, t.send_id, t.now, d.item_id, t.next_seq + d.message AS seq
-    FROM unnest($35::bigint[], $36::text[], $37::bigint[]) AS d (ord, item_id, message)
+    FROM unnest($36::bigint[], $37::text[], $38::bigint[]) AS d (ord, item_id, message)
     JOIN told t ON t.ord = d.ord
 ),
 delivered AS (
@@ -124,8 +125,8 @@ new_call AS (
         l.repeat, l.waits_on, l.approval, CASE WHEN l.starts > 0 THEN t.epoch END, l.starts,
         t.now + l.deadline_ms, l.result, t.now, CASE WHEN l.result IS NOT NULL THEN t.now END
     FROM unnest(
-        $38::bigint[], $39::text[], $40::integer[], $41::integer[], $42::text[], $43::text[],
-        $44::text[], $45::text[], $46::integer[], $47::text[], $48::bigint[], $49::text[]
+        $39::bigint[], $40::text[], $41::integer[], $42::integer[], $43::text[], $44::text[],
+        $45::text[], $46::text[], $47::integer[], $48::text[], $49::bigint[], $50::text[]
     ) AS l (
         ord, call_id, round, place, name, arguments, repeat, approval, starts, waits_on,
         deadline_ms, result

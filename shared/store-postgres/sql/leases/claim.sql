@@ -22,7 +22,7 @@ live AS MATERIALIZED (
 hot AS MATERIALIZED (
     SELECT
         i.ord, i.token, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq, h.next_step,
-        h.pending, h.signals, h.active
+        h.pending, h.signals, h.active, h.spent
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
     -- Readiness is spelled so that no plan looks for the session among all ready ones.
@@ -47,7 +47,7 @@ buried AS (
 free AS (
     SELECT
         h.ord, h.token, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq, h.next_step,
-        h.pending, h.signals, h.active
+        h.pending, h.signals, h.active, h.spent
     FROM hot h
     WHERE h.owner_boot IS NULL
        OR h.owner_boot IN (SELECT l.boot_id FROM late l)
@@ -64,7 +64,7 @@ free AS (
 head AS MATERIALIZED (
     SELECT
         f.ord, f.token, f.tenant, f.session_id, f.owner_boot, f.epoch, f.next_seq, f.next_step,
-        f.pending, f.signals, f.active, n.send_id, n.waiting_on
+        f.pending, f.signals, f.active, f.spent, n.send_id, n.waiting_on
     FROM free f
     CROSS JOIN LATERAL (
         SELECT s.send_id, s.waiting_on FROM sends s
@@ -94,7 +94,7 @@ started AS (
     RETURNING
         k.ord, k.token, k.owner_boot, k.epoch + 1 AS epoch, k.next_seq, k.next_step,
         k.pending - (k.active = 0)::integer AS pending, k.signals, k.active,
-        k.waiting_on AS waited_on, c.now,
+        k.spent, k.waiting_on AS waited_on, c.now,
         s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,
         s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage, s.rounds,
         s.attempts, s.crashes, s.cancel_requested, s.reports_to, s.run_id, s.run_path,
@@ -135,7 +135,7 @@ SELECT
         SELECT a.spec FROM agents a
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
     ) AS spec,
-    t.active <> 0 AS was_begun, t.next_seq, t.pending, t.signals, t.epoch,
+    t.active <> 0 AS was_begun, t.next_seq, t.pending, t.signals, t.epoch, t.spent,
     CASE
         WHEN t.ord IS NOT NULL THEN 'granted'
         ELSE coalesce((

@@ -15,20 +15,20 @@ item AS MATERIALIZED (
     SELECT
         i.tenant, i.session_id, i.boot, i.token, i.send_id, i.messages, i.refs, i.usage, i.rounds,
         i.attempts, i.status, i.stop_reason, i.output_text, i.output, i.error, i.releases,
-        i.unless, i.ord
+        i.unless, i.spent, i.ord
     FROM unnest(
         $2::integer[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::bigint[], $8::text[],
-        $9::text[], $10::integer[], $11::integer[], $12::text[], $13::text[], $14::text[],
-        $15::text[], $16::text[], $17::boolean[], $18::integer[]
+        $9::text[], $10::integer[], $11::integer[], $12::text[], $13::text[], $14::text[], $15::text[],
+        $16::text[], $17::text[], $18::boolean[], $19::integer[]
     ) WITH ORDINALITY AS i (
         tenant, session_id, boot, token, send_id, messages, refs, usage, rounds,
-        attempts, status, stop_reason, output_text, output, error, releases, unless, ord
+        attempts, spent, status, stop_reason, output_text, output, error, releases, unless, ord
     )
 ),
 hot AS MATERIALIZED (
     SELECT
         i.ord, i.boot, i.send_id, i.messages, i.refs, i.usage, i.rounds, i.attempts, i.status,
-        i.stop_reason, i.output_text, i.output, i.error, i.releases,
+        i.stop_reason, i.output_text, i.output, i.error, i.releases, i.spent,
         h.tenant, h.session_id, h.epoch, h.next_seq, h.next_step, h.pending, h.ready_since, h.pool,
         h.priority, h.signals, h.signals & 1 = 1 AS cancelled,
         h.signals & 1 = 0 AND h.signals & i.unless <> 0 AS undelivered
@@ -66,6 +66,7 @@ ended AS (
         CASE WHEN h.undelivered THEN 0 ELSE h.messages END AS messages,
         CASE WHEN h.undelivered THEN 0 ELSE h.signals & 2 END AS signals,
         h.undelivered OR (h.pending > 0 AND NOT h.releases) AS kept,
+        CASE WHEN NOT h.undelivered THEN h.spent END AS spent,
         s.status, s.stop_reason, s.position, c.now
 ),
 head AS MATERIALIZED (
@@ -109,6 +110,7 @@ moved AS (
         pending = CASE WHEN t.ord IS NULL THEN e.pending ELSE e.pending - 1 END,
         active = CASE WHEN t.ord IS NULL AND NOT e.undelivered THEN 0 ELSE 1 END,
         signals = e.signals,
+        spent = coalesce(e.spent, h.spent),
         ready_since = CASE WHEN e.kept THEN e.ready_since WHEN e.pending > 0 THEN e.now END
     FROM ended e LEFT JOIN started t ON t.ord = e.ord
     WHERE h.tenant = e.tenant AND h.session_id = e.session_id
@@ -130,15 +132,15 @@ new_message AS (
         e.tenant, e.session_id, e.next_seq + m.k, e.send_id, m.role, m.content, m.tool_calls,
         m.tool_call_id, m.name, m.failed, m.round, e.next_seq + m.k - m.asked_back, e.epoch, e.now
     FROM unnest(
-        $19::bigint[], $20::bigint[], $21::text[], $22::text[], $23::text[], $24::text[],
-        $25::text[], $26::boolean[], $27::integer[], $28::bigint[]
+        $20::bigint[], $21::bigint[], $22::text[], $23::text[], $24::text[], $25::text[],
+        $26::text[], $27::boolean[], $28::integer[], $29::bigint[]
     ) AS m (ord, k, role, content, tool_calls, tool_call_id, name, failed, round, asked_back)
     JOIN ended e ON e.ord = m.ord AND NOT e.undelivered
 ),
 new_usage AS (
     INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
     SELECT e.tenant, e.session_id, e.send_id, u.round, u.attempt, u.model, u.usage, e.now
-    FROM unnest($29::bigint[], $30::integer[], $31::integer[], $32::text[], $33::text[])
+    FROM unnest($30::bigint[], $31::integer[], $32::integer[], $33::text[], $34::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN ended e ON e.ord = u.ord AND NOT e.undelivered
 )

@@ -9,18 +9,18 @@ WITH clock AS MATERIALIZED (
 item AS MATERIALIZED (
     SELECT
         i.tenant, i.session_id, i.boot, i.token, i.send_id, i.waiting_on, i.after_ms, i.unless,
-        i.usage, i.rounds, i.attempts, i.ord
+        i.usage, i.rounds, i.attempts, i.spent, i.ord
     FROM unnest(
         $2::integer[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::text[], $8::bigint[],
-        $9::integer[], $10::text[], $11::integer[], $12::integer[]
+        $9::integer[], $10::text[], $11::integer[], $12::integer[], $13::text[]
     ) WITH ORDINALITY AS i (
         tenant, session_id, boot, token, send_id, waiting_on, after_ms, unless,
-        usage, rounds, attempts, ord
+        usage, rounds, attempts, spent, ord
     )
 ),
 hot AS MATERIALIZED (
     SELECT
-        i.ord, i.boot, i.send_id, i.waiting_on, i.after_ms, i.usage, i.rounds, i.attempts,
+        i.ord, i.boot, i.send_id, i.waiting_on, i.after_ms, i.usage, i.rounds, i.attempts, i.spent,
         h.tenant, h.session_id, h.epoch, h.next_step, h.signals,
         CASE
             WHEN h.signals & 1 = 1 THEN 'cancelled'
@@ -56,7 +56,8 @@ told AS (
     WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
       AND s.status = 'running' AND h.state = 'parked'
     RETURNING
-        h.ord, h.boot, h.send_id, h.waiting_on, h.tenant, h.session_id, h.epoch, h.next_step, c.now
+        h.ord, h.boot, h.send_id, h.waiting_on, h.tenant, h.session_id, h.epoch, h.next_step,
+        h.spent, c.now
 ),
 moved AS (
     UPDATE session_hot h SET
@@ -64,7 +65,8 @@ moved AS (
         token = NULL,
         next_step = t.next_step + 1,
         active = 2,
-        ready_since = NULL
+        ready_since = NULL,
+        spent = coalesce(t.spent, h.spent)
     FROM told t
     WHERE h.tenant = t.tenant AND h.session_id = t.session_id
 ),
@@ -78,7 +80,7 @@ new_step AS (
 new_usage AS (
     INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
     SELECT t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now
-    FROM unnest($13::bigint[], $14::integer[], $15::integer[], $16::text[], $17::text[])
+    FROM unnest($14::bigint[], $15::integer[], $16::integer[], $17::text[], $18::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord
 )

@@ -71,7 +71,7 @@ async fn broken_connections_are_replaced_unnoticed() {
                 [CompleteOutcome::Completed(_)]
             ));
             break_connections(world).await;
-            assert_eq!(world.store.check().await.expect("is there").schema, 5);
+            world.store.check().await.expect("is there");
             break_connections(world).await;
             world.store.dump().await.expect("dumps");
         }

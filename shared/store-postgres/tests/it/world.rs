@@ -285,6 +285,7 @@ pub(crate) fn totals(rounds: i32) -> SendTotals {
         usage: usage(),
         rounds,
         attempts: rounds,
+        ..SendTotals::default()
     }
 }
 

@@ -12,3 +12,12 @@ mod path;
 mod posts;
 mod statements;
 mod steps;
+
+/// The version that the newest migration brings.
+pub(crate) fn newest() -> i64 {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/sqlite");
+    let files = std::fs::read_dir(folder).expect("the migrations are here");
+    let names = files.map(|file| file.expect("can be read").file_name());
+    let versions = names.map(|name| name.to_string_lossy()[..4].parse().expect("begins with it"));
+    versions.max().expect("there is one")
+}

@@ -1,6 +1,7 @@
 //! Accepting sends.
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
+use mainspring_shared::budget::Held;
 use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
@@ -59,6 +60,7 @@ pub async fn an_accepted_send_is_stored_as_queued(store: &dyn Store) {
         output: None,
         error: None,
         usage: Usage::default(),
+        held: Held::default(),
         rounds: 0,
         attempts: 0,
         crashes: 0,

@@ -137,10 +137,23 @@ pub async fn a_child_that_failed_is_an_error(store: &dyn Store) {
     assert_eq!(report(store, 40).await.len(), 2);
     let failed = call_of(store, &call(&parent, 0, 0)).await.result;
     let text = "the child ended failed: provider_error: the key is refused";
-    assert_eq!(failed, Some(CallResult::error(Code::ToolFailed, text)));
+    let told = |result: Option<CallResult>| result.map(|r| CallResult { value: None, ..r });
+    let value = failed.as_ref().and_then(|result| result.value.clone());
+    let record = stored(store, 2).await;
+    assert_eq!(
+        value.expect("says what it cost")["usage"],
+        serde_json::json!(record.usage)
+    );
+    assert_eq!(
+        told(failed),
+        Some(CallResult::error(Code::ToolFailed, text))
+    );
     let cancelled = call_of(store, &call(&parent, 0, 1)).await.result;
     let text = "the child ended cancelled: cancelled";
-    assert_eq!(cancelled, Some(CallResult::error(Code::ToolFailed, text)));
+    assert_eq!(
+        told(cancelled),
+        Some(CallResult::error(Code::ToolFailed, text))
+    );
 }
 
 pub async fn a_parent_that_runs_is_told(store: &dyn Store) {

@@ -298,6 +298,12 @@ macro_rules! store_cases {
                 deleting_a_waiting_send_leaves_no_message,
                 a_change_shows_the_session_at_its_own_time,
             }
+            spending {
+                what_is_set_aside_reads_back,
+                the_next_claim_reads_what_the_session_spent,
+                an_end_counts_for_the_next_send,
+                a_park_counts_whether_it_waits_or_ends,
+            }
             timers {
                 a_due_timer_makes_one_send_and_rings,
                 a_timer_needs_an_open_session_and_a_schedule,

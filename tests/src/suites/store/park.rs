@@ -64,8 +64,8 @@ pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Store) {
     let claimed = running(store).await;
     let totals = SendTotals {
         usage: cost(30),
-        rounds: 0,
         attempts: 3,
+        ..SendTotals::default()
     };
     let item = ParkSend {
         usage: vec![usage_row(0, 1), usage_row(0, 3)],

@@ -199,6 +199,7 @@ pub fn totals(rounds: i32) -> SendTotals {
         usage: cost(10 * u64::from(rounds.unsigned_abs())),
         rounds,
         attempts: rounds,
+        ..SendTotals::default()
     }
 }
 

@@ -68,9 +68,10 @@ pub async fn a_round_sets_the_sums_of_its_send(store: &dyn Store) {
         },
         rounds: 2,
         attempts: 5,
+        ..SendTotals::default()
     };
     let item = AppendRound {
-        totals,
+        totals: totals.clone(),
         ..round(&claimed, 1)
     };
     append(store, 30, item).await;

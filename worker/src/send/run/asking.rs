@@ -1,16 +1,18 @@
 //! Asking the model, with everything that it has to be told.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use mainspring_shared::budget::Short;
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
 use mainspring_shared::message::{NewMessage, plain_text};
 use mainspring_shared::send::machine::{Answer, Event};
-use mainspring_shared::store::{ReadInbox, UsageRow};
+use mainspring_shared::store::ReadInbox;
 use serde_json::Value;
 
 use super::persist::Outage;
-use super::{Inbox, Run, load};
+use super::{Asked, Inbox, Run, load};
 use crate::llm::{self, Chunk, Reply};
 use crate::metrics;
 use crate::send::settle;
@@ -41,31 +43,34 @@ impl Run<'_> {
             return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
         }
         self.totals.attempts = attempt;
-        if let Some(reason) = self.reset.take() {
-            self.live(LiveKind::MessageReset {
-                round,
-                attempt,
-                reason: reason.into(),
-            });
-        }
-        self.live(LiveKind::RoundStarted {
-            round,
-            model: resolved.model.clone(),
-        });
         let unsaid = &self.unsaid.messages;
         let mut request = load::request(
             &self.send,
-            resolved.model,
+            resolved.model.clone(),
             self.window,
             unsaid,
             &self.offers,
         );
-        let client = resolved.client;
+        let client = resolved.client.clone();
         if let Ok(Some(output)) = &mut self.output {
             let native = client.native_schema();
             output.told = !native;
             load::shape(&mut request, &output.spec, native);
         }
+        let capped = match self.allow(&mut request, &resolved) {
+            Ok(capped) => capped,
+            Err(short) => return Some(self.short(short)),
+        };
+        let streamed = Arc::new(AtomicU64::new(0));
+        self.asked = Some(Asked {
+            model: request.model.clone(),
+            price: resolved.price,
+            messages: request.messages.len(),
+            input: Self::estimate(&request),
+            streamed: streamed.clone(),
+            capped,
+        });
+        self.announce(round, attempt, &request.model);
         let (live, key, send_id) = (self.kernel.live.clone(), self.key, self.send.record.id);
         metrics::model_call_started();
         self.asking = Some(Box::pin(async move {
@@ -81,7 +86,9 @@ impl Run<'_> {
                     offset: *offset,
                     text: text.to_owned(),
                 };
-                *offset += text.chars().count() as u64;
+                let count = text.chars().count() as u64;
+                *offset += count;
+                streamed.fetch_add(count, Ordering::Relaxed);
                 let kind = match chunk {
                     Chunk::Text(_) => LiveKind::MessageDelta(delta),
                     Chunk::Reasoning(_) => LiveKind::ReasoningDelta(delta),
@@ -91,6 +98,21 @@ impl Run<'_> {
             client.complete(&request, &mut on_chunk).await
         }));
         None
+    }
+
+    /// Tells readers that a model call begins.
+    fn announce(&mut self, round: i32, attempt: i32, model: &str) {
+        if let Some(reason) = self.reset.take() {
+            self.live(LiveKind::MessageReset {
+                round,
+                attempt,
+                reason: reason.into(),
+            });
+        }
+        self.live(LiveKind::RoundStarted {
+            round,
+            model: model.to_owned(),
+        });
     }
 
     fn pending_items(&self) -> ReadInbox {
@@ -128,7 +150,15 @@ impl Run<'_> {
                     } else {
                         Inbox::Lowered
                     };
-                    self.unsaid.items(items, self.send.record.id, round);
+                    let new = self.unsaid.new_of(items);
+                    if let Err(error) = self.roll_up_items(&new).await {
+                        self.inbox = Inbox::Lowered;
+                        if self.outlast(&error.into(), &mut outage).await {
+                            continue;
+                        }
+                        return false;
+                    }
+                    self.unsaid.items(new, self.send.record.id, round);
                     return true;
                 }
                 Err(error) => {
@@ -145,14 +175,14 @@ impl Run<'_> {
             Ok(reply) => reply,
             Err(error) => return self.failed(&error),
         };
-        self.totals.usage.add(&reply.usage);
-        self.unpaid.push(UsageRow {
-            round: self.totals.rounds,
-            attempt: self.totals.attempts,
-            model: reply.model.clone(),
-            usage: reply.usage,
-        });
+        let capped = self.asked.as_ref().is_some_and(|asked| asked.capped);
+        let model = reply.model.clone();
+        self.pay(&model, &mut reply.usage);
         match settle::classify(&reply) {
+            Ok(Answer::Cut) if capped => {
+                self.reply = Some(reply);
+                self.short(Short::Cut)
+            }
             Ok(answer) => {
                 if answer != Answer::Calls {
                     // Those of an answer that was cut may be cut themselves: they are not made.
@@ -196,7 +226,7 @@ impl Run<'_> {
     }
 
     /// The send cannot be answered, however often the model is asked.
-    fn cannot(&mut self, failure: Failure) -> Event {
+    pub(super) fn cannot(&mut self, failure: Failure) -> Event {
         let code = failure.code;
         self.failure = Some(failure);
         Event::Failed {
@@ -210,6 +240,12 @@ impl Run<'_> {
     fn failed(&mut self, error: &llm::Error) -> Event {
         let code = error.code();
         metrics::model_call_failed(code);
+        let heard = self.asked.as_ref();
+        let heard = heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0);
+        if heard || code == Code::LlmTimeout {
+            self.pay_estimated();
+        }
+        self.asked = None;
         self.reset = Some(code.as_str());
         self.failure = Some(Failure::new(code, error.to_string()));
         Event::Failed {

@@ -235,7 +235,7 @@ impl Run<'_> {
             self.unsaid.answers(answers, changes);
             for record in std::mem::take(&mut self.records) {
                 if let Some(result) = record.result.filter(|_| record.name == SPAWN_AGENT) {
-                    self.roll_up(&result);
+                    self.roll_up(&record.call_id, &result);
                 }
             }
         }

@@ -13,11 +13,11 @@ use serde_json::json;
 
 use super::Run;
 use super::persist::Outage;
-use crate::send::children::{self, CHILDREN_MAX};
+use crate::send::children::{self, Asking, CHILDREN_MAX};
 use crate::tools::SPAWN_AGENT;
 use crate::{signals, writes};
 
-type StoreResult<T> = Result<T, mainspring_shared::store::Error>;
+pub(super) type StoreResult<T> = Result<T, mainspring_shared::store::Error>;
 
 /// What is to be done for a call, or what it is refused with.
 type Granted<T> = Result<T, CallResult>;
@@ -104,7 +104,14 @@ impl Run<'_> {
         let above = store.get_session(self.key).await?;
         let above = above.and_then(|session| session.parent);
         let record = &self.records[place];
-        let child = children::child(record, self.key, above.as_ref(), &self.send, &self.offers);
+        let parent = Asking {
+            key: self.key,
+            above: above.as_ref(),
+            send: &self.send,
+            offers: &self.offers,
+            budget: self.child_budget(&record.call_id),
+        };
+        let child = children::child(record, parent);
         let child = match child {
             Ok(child) => child,
             Err(refused) => return Ok(Err(refused)),
@@ -149,15 +156,6 @@ impl Run<'_> {
             Some(AcceptOutcome::Mismatch | AcceptOutcome::Refused(_)) | None => {
                 refuse(Code::SessionNotFound, "that session takes no more work")
             }
-        }
-    }
-
-    /// Adds what finished children cost to this send's sums.
-    pub(super) fn roll_up(&mut self, result: &CallResult) {
-        let usage = result.value.as_ref().and_then(|value| value.get("usage"));
-        let usage = usage.and_then(|usage| serde_json::from_value(usage.clone()).ok());
-        if let Some(usage) = usage {
-            self.totals.usage.add(&usage);
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use mainspring_shared::budget::{Short, Spent};
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::message::{NewMessage, plain_text};
 use mainspring_shared::send::machine::{End, Event, Open};
@@ -12,14 +13,16 @@ use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason, Wa
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, CallChange, CompleteOutcome, CompleteSend, Error as StoreError,
-    ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, SendTotals, Then,
+    ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, Then,
 };
 use mainspring_shared::time::Timestamp;
 
 use super::{Inbox, Left, Run};
+use crate::llm::Reply;
 use crate::metrics;
 use crate::send::unsaid::Unsaid;
 use crate::send::{plan, settle};
+use crate::tools::SPAWN_AGENT;
 use crate::writes::{self, SharedError};
 
 impl Run<'_> {
@@ -36,8 +39,9 @@ impl Run<'_> {
             epoch: self.lease.epoch,
             now: self.now(),
             stopping: self.kernel.lifecycle.is_stopping(),
+            no_children: false,
         };
-        let round = settle::round(&reply, asking, &self.offers);
+        let round = self.round(&reply, asking);
         let Unsaid {
             mut messages,
             changes,
@@ -48,11 +52,7 @@ impl Run<'_> {
         let answered = plan::open(&round.records, self.now()) == Open::Nothing;
         messages.extend(round.messages);
         messages.extend(self.correction(index));
-        let totals = SendTotals {
-            usage: self.totals.usage,
-            rounds: index + 1,
-            attempts: 0,
-        };
+        let totals = self.sums(index + 1, 0);
         let item = AppendRound {
             key: self.key,
             lease: self.lease,
@@ -81,6 +81,26 @@ impl Run<'_> {
             }
             Err(event) => event,
         }
+    }
+
+    /// The round with its calls; what its children get is set aside, and where that is too little
+    /// they are not made.
+    fn round(&mut self, reply: &Reply, mut asking: settle::Asking) -> settle::Round {
+        let names = reply.tool_calls.iter().map(|call| call.name.as_str());
+        let children = names.filter(|name| *name == SPAWN_AGENT).count();
+        if children == 0 {
+            return settle::round(reply, asking, &self.offers);
+        }
+        let slice = self.slice(children);
+        asking.no_children = slice.is_none();
+        let round = settle::round(reply, asking, &self.offers);
+        let made = round.records.iter().filter(|r| r.result.is_none());
+        let made = made.filter(|record| record.name == SPAWN_AGENT);
+        if let Some(slice) = slice.filter(|slice| *slice != Spent::default()) {
+            let held = made.map(|record| (record.call_id.clone(), slice));
+            self.totals.held.0.extend(held);
+        }
+        round
     }
 
     /// Stores results, and the answers of the round once it has them all.
@@ -123,7 +143,8 @@ impl Run<'_> {
 
     /// Stores changes of calls; an event when that did not work.
     pub(super) async fn store_changes(&mut self, changes: Vec<CallChange>) -> Option<Event> {
-        match self.append(self.changes_only(changes)).await {
+        let item = self.changes_only(changes);
+        match self.append(item).await {
             Ok(signals) if signals & SIGNAL_CANCEL != 0 => {
                 self.reach.cancel.cancel();
                 None
@@ -133,7 +154,7 @@ impl Run<'_> {
         }
     }
 
-    fn changes_only(&self, changes: Vec<CallChange>) -> AppendRound {
+    fn changes_only(&mut self, changes: Vec<CallChange>) -> AppendRound {
         AppendRound {
             key: self.key,
             lease: self.lease,
@@ -144,7 +165,7 @@ impl Run<'_> {
             deliveries: Vec::new(),
             usage: self.unpaid.clone(),
             round: None,
-            totals: self.totals,
+            totals: self.sums(self.totals.rounds, self.totals.attempts),
         }
     }
 
@@ -316,6 +337,10 @@ impl Run<'_> {
                     ..SendResult::completed(reason, text)
                 }
             }
+            End::Failed(StopReason::Deadline, _) if self.time_is_up() => {
+                let failure = Failure::new(Code::BudgetExceeded, Short::Wall.to_string());
+                SendResult::failed(StopReason::Budget, failure)
+            }
             End::Failed(reason, code) => {
                 let failure = self.failure.take().filter(|failure| failure.code == code);
                 let failure = failure.unwrap_or_else(|| Failure::new(code, summary(code)));
@@ -338,7 +363,7 @@ impl Run<'_> {
             deliveries,
             usage: std::mem::take(&mut self.unpaid),
             round: reply.as_ref().map(|reply| settle::round_ref(reply, index)),
-            totals: self.totals,
+            totals: self.sums(self.totals.rounds, self.totals.attempts),
             result,
             unless: if answered {
                 SIGNAL_INBOX | SIGNAL_INTERRUPT
@@ -351,6 +376,8 @@ impl Run<'_> {
 
     pub(super) async fn park(&mut self, on: WaitingOn, after: Option<Duration>) -> Event {
         let stopping = self.kernel.lifecycle.is_stopping();
+        // Whoever is woken by the end of its time ends it.
+        let after = [after, self.time_left()].into_iter().flatten().min();
         let item = ParkSend {
             key: self.key,
             lease: self.lease,
@@ -366,7 +393,7 @@ impl Run<'_> {
                 WaitingOn::Recovery => 0,
             },
             usage: self.unpaid.clone(),
-            totals: self.totals,
+            totals: self.sums(self.totals.rounds, self.totals.attempts),
         };
         let mut outage = Outage::default();
         loop {

@@ -1,5 +1,6 @@
 //! What workers store under their leases.
 
+use mainspring_shared::budget::{Held as SendHeld, Spent};
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::NewMessage;
@@ -82,8 +83,15 @@ impl World<'_> {
     }
 
     fn begun(&self, held: &Held) -> SendTotals {
+        let attempts = self.attempts.get(&held.send.id).copied().unwrap_or(0);
+        let spent = Spent {
+            tokens: attempts.unsigned_abs().into(),
+            ..Spent::default()
+        };
         SendTotals {
-            attempts: self.attempts.get(&held.send.id).copied().unwrap_or(0),
+            attempts,
+            session: (attempts > 1).then_some(spent),
+            held: SendHeld([("call_1".to_owned(), spent)].into()),
             ..small::totals(held.send.rounds)
         }
     }

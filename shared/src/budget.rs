@@ -1,0 +1,448 @@
+//! Spending limits: what is allowed, what was spent, what is set aside, and what that leaves.
+//!
+//! A cap of a send holds for everything that the send causes: its own model calls and the children
+//! it creates. Each child gets a slice of what is left and keeps to it by itself; until the child
+//! has reported, its slice counts as spent. The cap of a session's agent holds for all its sends
+//! together in the same way. So no cap is passed, however many children race, without any counter
+//! that they share.
+//!
+//! A call's worst case is what its input is likely to be read as, with a margin, and all the tokens
+//! that its answer may have. It is compared with what is left before each call, and the answer's
+//! bound is lowered to fit. A call that was under way when its worker died is counted at its worst
+//! case by whoever takes over.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Span;
+use crate::usage::Usage;
+
+/// An answer that has room for fewer tokens is not asked for.
+pub const ANSWER_TOKENS_MIN: u64 = 16;
+
+/// Spending limits, as users write them. What is absent is not limited.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// Tokens, read and written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// US dollars, by the price table of the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd: Option<f64>,
+    /// Model answers, those of children included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u32>,
+    /// From the start of a send, waits included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub wall: Option<Span>,
+}
+
+impl Budget {
+    /// What is wrong with it: members and why.
+    pub fn faults(&self) -> Vec<(&'static str, &'static str)> {
+        let mut faults = Vec::new();
+        if self.tokens == Some(0) {
+            faults.push(("tokens", "must be at least 1"));
+        }
+        if self.usd.is_some_and(|usd| !(usd > 0.0 && usd <= 1e9)) {
+            faults.push(("usd", "must be more than 0 and at most 1000000000"));
+        }
+        if self.rounds == Some(0) {
+            faults.push(("rounds", "must be at least 1"));
+        }
+        if self.wall.is_some_and(|wall| wall.0.is_zero()) {
+            faults.push(("wall", "must be longer than nothing"));
+        }
+        if *self == Self::default() {
+            faults.push(("", "names none of tokens, usd, rounds and wall"));
+        }
+        faults
+    }
+
+    /// The limits that are counted.
+    pub fn caps(&self) -> Caps {
+        Caps {
+            tokens: self.tokens,
+            nano_usd: self.usd.map(nano_usd),
+            rounds: self.rounds.map(u64::from),
+        }
+    }
+}
+
+/// Billionths of a dollar, rounded up: sums of whole numbers are exact.
+fn nano_usd(usd: f64) -> u64 {
+    (usd.max(0.0) * 1e9).ceil() as u64
+}
+
+/// What was spent, or is set aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spent {
+    /// Tokens, read and written.
+    pub tokens: u64,
+    /// Billionths of a US dollar.
+    pub nano_usd: u64,
+    /// Model answers.
+    pub rounds: u64,
+}
+
+impl Spent {
+    /// What model answers cost.
+    pub fn of(usage: &Usage, rounds: u64) -> Self {
+        Self {
+            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+            nano_usd: usage.cost_usd.map_or(0, nano_usd),
+            rounds,
+        }
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_add(other.tokens),
+            nano_usd: self.nano_usd.saturating_add(other.nano_usd),
+            rounds: self.rounds.saturating_add(other.rounds),
+        }
+    }
+
+    /// What is more than `other`.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            nano_usd: self.nano_usd.saturating_sub(other.nano_usd),
+            rounds: self.rounds.saturating_sub(other.rounds),
+        }
+    }
+}
+
+/// Slices that are out, by the call that created the child.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Held(pub BTreeMap<String, Spent>);
+
+impl Held {
+    /// Whether nothing is out.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Their sum.
+    pub fn sum(&self) -> Spent {
+        self.0.values().copied().fold(Spent::default(), Spent::plus)
+    }
+}
+
+/// A send's sums, as one column keeps them.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Spending {
+    /// What its model answers and its finished children cost.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// What is set aside for children that have not reported.
+    #[serde(default, skip_serializing_if = "Held::is_empty")]
+    pub held: Held,
+}
+
+/// Limits, or what is left of them; what is absent is not limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Caps {
+    /// Tokens.
+    pub tokens: Option<u64>,
+    /// Billionths of a US dollar.
+    pub nano_usd: Option<u64>,
+    /// Model answers.
+    pub rounds: Option<u64>,
+}
+
+impl Caps {
+    /// Whether nothing is limited.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is left after this.
+    #[must_use]
+    pub fn less(self, spent: Spent) -> Self {
+        Self {
+            tokens: self.tokens.map(|cap| cap.saturating_sub(spent.tokens)),
+            nano_usd: self.nano_usd.map(|cap| cap.saturating_sub(spent.nano_usd)),
+            rounds: self.rounds.map(|cap| cap.saturating_sub(spent.rounds)),
+        }
+    }
+
+    /// The tighter of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let tighter = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
+        Self {
+            tokens: tighter(self.tokens, other.tokens),
+            nano_usd: tighter(self.nano_usd, other.nano_usd),
+            rounds: tighter(self.rounds, other.rounds),
+        }
+    }
+
+    /// One of `parts` equal shares, as a child's budget, and as what it sets aside. None when a
+    /// share is too small to be of use.
+    pub fn share(&self, parts: u64) -> Option<(Budget, Spent)> {
+        let part = |cap: Option<u64>| cap.map(|cap| cap / parts.max(1));
+        let (tokens, nano_usd, rounds) =
+            (part(self.tokens), part(self.nano_usd), part(self.rounds));
+        if tokens.is_some_and(|tokens| tokens < ANSWER_TOKENS_MIN)
+            || nano_usd == Some(0)
+            || rounds == Some(0)
+        {
+            return None;
+        }
+        let budget = Budget {
+            tokens,
+            usd: nano_usd.map(|nano| nano as f64 / 1e9),
+            rounds: rounds.map(|rounds| u32::try_from(rounds).unwrap_or(u32::MAX)),
+            wall: None,
+        };
+        let held = Spent {
+            tokens: tokens.unwrap_or(0),
+            // What the child makes of its share when it reads it.
+            nano_usd: budget.usd.map_or(0, crate::budget::nano_usd),
+            rounds: rounds.unwrap_or(0),
+        };
+        Some((budget, held))
+    }
+
+    /// How many tokens an answer may have to a question that is read as `input` tokens: `wanted`,
+    /// or as many as are left. An error names what does not suffice.
+    pub fn answer(&self, input: u64, wanted: u64, price: Option<&Price>) -> Result<u64, Short> {
+        if self.rounds == Some(0) {
+            return Err(Short::Rounds);
+        }
+        let mut allowed = wanted;
+        if let Some(left) = self.tokens {
+            allowed = allowed.min(left.saturating_sub(input));
+        }
+        let least = ANSWER_TOKENS_MIN.min(wanted);
+        if allowed < least {
+            return Err(Short::Tokens);
+        }
+        if let Some(left) = self.nano_usd {
+            let price = price.ok_or(Short::Price)?;
+            let left = left.saturating_sub(nano_tokens(input, price.input));
+            let bought = if price.output > 0.0 {
+                (left as f64 / (price.output * 1e3)).floor() as u64
+            } else {
+                allowed
+            };
+            allowed = allowed.min(bought);
+            if allowed < least {
+                return Err(Short::Money);
+            }
+        }
+        Ok(allowed)
+    }
+}
+
+/// Why another model call is not allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Short {
+    /// Too few tokens are left.
+    #[error("too few tokens are left for another model call")]
+    Tokens,
+    /// Too little money is left.
+    #[error("too little money is left for another model call")]
+    Money,
+    /// No rounds are left.
+    #[error("no rounds are left")]
+    Rounds,
+    /// The time is up.
+    #[error("the time is up")]
+    Wall,
+    /// The answer reached the tokens that were left.
+    #[error("the answer reached what was left and stands cut")]
+    Cut,
+    /// Money is limited, and nobody knows what the model costs.
+    #[error("the budget is in dollars, and the workers' price table lacks the model")]
+    Price,
+}
+
+/// What a model's tokens cost, in US dollars for a million of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Tokens read.
+    pub input: f64,
+    /// Tokens written.
+    pub output: f64,
+    /// Tokens read that the provider's cache served; as `input` when absent.
+    #[serde(default)]
+    pub cache_read: Option<f64>,
+}
+
+impl Price {
+    /// Reads `MODEL=INPUT/OUTPUT[/CACHED]`: a model's name and its prices.
+    pub fn parse_entry(text: &str) -> Option<(String, Self)> {
+        let (model, prices) = text.rsplit_once('=')?;
+        let numbers = prices.split('/').map(|price| price.trim().parse::<f64>());
+        let numbers: Vec<f64> = numbers.collect::<Result<_, _>>().ok()?;
+        let (input, output, cache_read) = match numbers[..] {
+            [input, output] => (input, output, None),
+            [input, output, cached] => (input, output, Some(cached)),
+            _ => return None,
+        };
+        let model = model.trim();
+        let sensible = |price: &f64| price.is_finite() && *price >= 0.0;
+        (!model.is_empty() && numbers.iter().all(sensible)).then(|| {
+            let price = Self {
+                input,
+                output,
+                cache_read,
+            };
+            (model.to_owned(), price)
+        })
+    }
+
+    /// The dollars that an answer cost.
+    pub fn of(&self, usage: &Usage) -> f64 {
+        let cached = usage.cache_read_tokens.min(usage.input_tokens);
+        let fresh = usage.input_tokens - cached;
+        let cache = self.cache_read.unwrap_or(self.input);
+        let million = fresh as f64 * self.input
+            + cached as f64 * cache
+            + usage.output_tokens as f64 * self.output;
+        million / 1e6
+    }
+}
+
+/// What tokens cost at a price per million.
+fn nano_tokens(tokens: u64, per_million: f64) -> u64 {
+    (tokens as f64 * per_million * 1e3).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn caps(tokens: Option<u64>, usd: Option<f64>, rounds: Option<u32>) -> Caps {
+        Budget {
+            tokens,
+            usd,
+            rounds,
+            wall: None,
+        }
+        .caps()
+    }
+
+    #[test]
+    fn an_answer_gets_what_is_left_or_nothing() {
+        let price = Price {
+            input: 1.0,
+            output: 10.0,
+            cache_read: None,
+        };
+        for (caps, input, expected) in [
+            (caps(None, None, None), 1_000, Ok(100)),
+            (caps(Some(1_000), None, None), 100, Ok(100)),
+            (caps(Some(150), None, None), 100, Ok(50)),
+            (caps(Some(110), None, None), 100, Err(Short::Tokens)),
+            (caps(Some(90), None, None), 100, Err(Short::Tokens)),
+            // 100 tokens in cost 0.0001 $, one out costs 0.00001 $.
+            (caps(None, Some(0.0006), None), 100, Ok(50)),
+            (caps(None, Some(0.0002), None), 100, Err(Short::Money)),
+            (caps(None, None, Some(1)), 100, Ok(100)),
+            (caps(None, None, None).less(Spent::default()), 100, Ok(100)),
+        ] {
+            assert_eq!(caps.answer(input, 100, Some(&price)), expected, "{caps:?}");
+        }
+        let spent = Spent {
+            rounds: 1,
+            ..Spent::default()
+        };
+        let none = caps(None, None, Some(1)).less(spent);
+        assert_eq!(none.answer(1, 100, None), Err(Short::Rounds));
+        let unknown = caps(None, Some(1.0), None);
+        assert_eq!(unknown.answer(1, 100, None), Err(Short::Price));
+    }
+
+    #[test]
+    fn a_budget_that_limits_nothing_or_everything_is_refused() {
+        assert_eq!(Budget::default().faults().len(), 1);
+        let nothing = Budget {
+            tokens: Some(0),
+            usd: Some(f64::NAN),
+            rounds: Some(0),
+            wall: Some(Span(std::time::Duration::ZERO)),
+        };
+        let members: Vec<_> = nothing.faults().into_iter().map(|(m, _)| m).collect();
+        assert_eq!(members, ["tokens", "usd", "rounds", "wall"]);
+    }
+
+    #[test]
+    fn a_price_is_read_as_it_is_written() {
+        let (model, price) = Price::parse_entry("vendor/gpt-4.1 = 2/8.5/0.5").expect("valid");
+        assert_eq!((model.as_str(), price.output), ("vendor/gpt-4.1", 8.5));
+        assert_eq!(price.cache_read, Some(0.5));
+        for wrong in [
+            "",
+            "m",
+            "m=1",
+            "=1/2",
+            "m=1/2/3/4",
+            "m=a/2",
+            "m=-1/2",
+            "m=inf/2",
+        ] {
+            assert_eq!(Price::parse_entry(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_cached_token_costs_what_the_cache_costs() {
+        let price = Price {
+            input: 2.0,
+            output: 8.0,
+            cache_read: Some(0.5),
+        };
+        let usage = Usage {
+            input_tokens: 1_000_000,
+            cache_read_tokens: 400_000,
+            output_tokens: 500_000,
+            ..Usage::default()
+        };
+        assert!((price.of(&usage) - (1.2 + 0.2 + 4.0)).abs() < 1e-9);
+    }
+
+    proptest! {
+        /// Whatever is asked and however it is shared: shares and answers fit into the cap.
+        #[test]
+        fn shares_and_answers_never_pass_a_cap(
+            cap in 0_u64..10_000, input in 0_u64..5_000, wanted in 1_u64..5_000, parts in 1_u64..9,
+        ) {
+            let caps = caps(Some(cap), Some(cap as f64 / 1e6), Some(cap as u32));
+            let price = Price { input: 1.0, output: 3.0, cache_read: None };
+            if let Ok(allowed) = caps.answer(input, wanted, Some(&price)) {
+                let worst = Usage {
+                    input_tokens: input,
+                    output_tokens: allowed,
+                    cost_usd: Some(price.of(&Usage {
+                        input_tokens: input, output_tokens: allowed, ..Usage::default()
+                    })),
+                    ..Usage::default()
+                };
+                let spent = Spent::of(&worst, 1);
+                prop_assert!(spent.tokens <= cap);
+                // Rounding up costs a nanodollar at most.
+                prop_assert!(spent.nano_usd <= caps.nano_usd.expect("set") + 1);
+            }
+            if let Some((budget, held)) = caps.share(parts) {
+                let all = (0..parts).map(|_| held).fold(Spent::default(), Spent::plus);
+                prop_assert!(all.tokens <= cap && all.rounds <= cap);
+                prop_assert!(all.nano_usd <= caps.nano_usd.expect("set") + parts);
+                prop_assert_eq!(budget.caps().tokens, Some(held.tokens));
+                prop_assert_eq!(budget.caps().nano_usd, Some(held.nano_usd));
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What sends set aside and what their sessions have spent: stored with each step that says so.
+
+use mainspring_shared::budget::{Held, Spent};
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::{
+    AppendRound, CompleteSend, ParkSend, ParkUntil, SendTotals, Store, Then,
+};
+
+use super::prelude::{
+    accept, append, cancel, claim, complete, dumped, ending, opening, park, register, release,
+    round, running, sending, stored, totals, waiting,
+};
+
+fn spent(tokens: u64) -> Spent {
+    Spent {
+        tokens,
+        nano_usd: 1 << 40,
+        rounds: 3,
+    }
+}
+
+/// The sums of a step after which the session has spent so many tokens.
+fn sums(rounds: i32, tokens: u64) -> SendTotals {
+    SendTotals {
+        session: Some(spent(tokens)),
+        held: Held([("call_1".to_owned(), spent(5))].into()),
+        ..totals(rounds)
+    }
+}
+
+pub async fn what_is_set_aside_reads_back(store: &dyn Store) {
+    let claimed = running(store).await;
+    let item = AppendRound {
+        totals: sums(1, 10),
+        ..round(&claimed, 0)
+    };
+    append(store, 20, item).await;
+    let record = stored(store, 1).await;
+    assert_eq!(record.held, sums(1, 10).held);
+    assert_eq!(record.usage, totals(1).usage);
+    let item = AppendRound {
+        totals: totals(2),
+        ..round(&claimed, 1)
+    };
+    append(store, 30, item).await;
+    assert!(stored(store, 1).await.held.is_empty());
+}
+
+pub async fn the_next_claim_reads_what_the_session_spent(store: &dyn Store) {
+    let claimed = running(store).await;
+    assert_eq!(claimed.spent, Spent::default());
+    let item = AppendRound {
+        totals: sums(1, 10),
+        ..round(&claimed, 0)
+    };
+    append(store, 20, item).await;
+    // A step that does not count leaves what was counted.
+    append(store, 25, round(&claimed, 1)).await;
+    release(store, 30, &claimed).await;
+    let again = claim(store, 40, 1, 1, 2).await;
+    assert_eq!(again.spent, spent(10));
+    assert_eq!(dumped(store, 1).await.hot.spent, Some(spent(10)));
+}
+
+pub async fn an_end_counts_for_the_next_send(store: &dyn Store) {
+    let claimed = running(store).await;
+    let item = CompleteSend {
+        totals: sums(1, 20),
+        ..ending(&claimed, Then::Release)
+    };
+    complete(store, 20, item).await;
+    accept(store, 30, sending(2, 1)).await;
+    assert_eq!(claim(store, 40, 1, 1, 2).await.spent, spent(20));
+}
+
+pub async fn a_park_counts_whether_it_waits_or_ends(store: &dyn Store) {
+    register(store, 1).await;
+    for (n, cancelled) in [(1, false), (2, true)] {
+        accept(store, 0, opening(n, n)).await;
+        let claimed = claim(store, 10, 1, n, n).await;
+        if cancelled {
+            cancel(store, 15, n).await;
+        }
+        let item = ParkSend {
+            totals: sums(0, 30),
+            ..waiting(&claimed, WaitingOn::Retry, ParkUntil::Asked)
+        };
+        park(store, 20, item).await;
+        assert_eq!(dumped(store, n).await.hot.spent, Some(spent(30)), "{n}");
+        assert_eq!(stored(store, n).await.held, sums(0, 30).held, "{n}");
+    }
+}

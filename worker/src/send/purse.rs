@@ -1,0 +1,183 @@
+//! What a send may still spend.
+//!
+//! The send's own sums, its children's slices and what its session had spent before it are all that
+//! counts, and all of it is stored with the steps: whoever takes the send over knows the same.
+
+use std::time::Duration;
+
+use mainspring_shared::budget::{Budget, Caps, Held, Price, Short, Spent};
+use mainspring_shared::store::{SendTotals, StartedSend};
+use mainspring_shared::time::{Span, Timestamp};
+use mainspring_shared::usage::Usage;
+
+use crate::llm::{Request, estimate_message_tokens, estimate_request_tokens};
+
+/// The caps that hold for a send, and what its session has spent besides it.
+#[derive(Debug)]
+pub(super) struct Purse {
+    send: Caps,
+    session: Caps,
+    /// What other sends of the session used or have set aside.
+    others: Spent,
+    wall: Option<Duration>,
+    /// Messages whose size the provider has told, and their tokens.
+    measured: Option<(usize, u64)>,
+    /// Calls under which workers died since the last durable step: each may have been answered.
+    lost: u32,
+}
+
+impl Purse {
+    /// `spent` is what the session had spent when the send was taken, what the send itself spent
+    /// before then included.
+    pub(super) fn new(send: &StartedSend, totals: &SendTotals, spent: Spent) -> Self {
+        let (session, own) = (send.agent.budget, send.record.options.budget);
+        let walls = [session, own].map(|budget| budget?.wall);
+        Self {
+            send: own.unwrap_or_default().caps(),
+            session: session.unwrap_or_default().caps(),
+            others: spent.minus(own_spending(totals)),
+            wall: walls.into_iter().flatten().map(|wall| wall.0).min(),
+            measured: None,
+            lost: send.record.crashes.unsigned_abs(),
+        }
+    }
+
+    /// Whether nothing but time is limited.
+    fn is_unlimited(&self) -> bool {
+        self.send.is_none() && self.session.is_none()
+    }
+
+    /// When the send's time is up.
+    pub(super) fn ends_at(&self, started: Option<Timestamp>) -> Option<Timestamp> {
+        Some(started?.after(self.wall?))
+    }
+
+    /// What the session has spent with these sums, where that is counted.
+    pub(super) fn session(&self, totals: &SendTotals) -> Option<Spent> {
+        let counted = !self.session.is_none();
+        counted.then(|| self.others.plus(own_spending(totals)))
+    }
+
+    /// What is left.
+    pub(super) fn left(&self, totals: &SendTotals) -> Caps {
+        let own = own_spending(totals);
+        let session = self.session.less(self.others.plus(own));
+        self.send.less(own).and(session)
+    }
+
+    /// Lowers the tokens of the request's answer to what is left; true when it did. Counts calls
+    /// that a dead worker may have made first, each at its worst.
+    pub(super) fn allow(
+        &mut self,
+        request: &mut Request,
+        totals: &mut SendTotals,
+        price: Option<&Price>,
+    ) -> Result<bool, Short> {
+        if self.is_unlimited() {
+            return Ok(false);
+        }
+        let input = self.input(request);
+        let wanted = u64::from(request.max_tokens);
+        while self.lost > 0 {
+            let output = self.left(totals).answer(input, wanted, price)?;
+            self.lost -= 1;
+            let mut worst = Usage {
+                input_tokens: input,
+                output_tokens: output,
+                estimated: true,
+                ..Usage::default()
+            };
+            worst.cost_usd = price.map(|price| price.of(&worst));
+            totals.usage.add(&worst);
+        }
+        let allowed = self.left(totals).answer(input, wanted, price)?;
+        request.max_tokens = u32::try_from(allowed).unwrap_or(u32::MAX);
+        Ok(allowed < wanted)
+    }
+
+    /// The most tokens that a request is likely to be read as: what the provider said of its
+    /// beginning, and the rest estimated with a margin.
+    fn input(&self, request: &Request) -> u64 {
+        let measured = self.measured;
+        let (known, rest) = match measured.filter(|(count, _)| *count <= request.messages.len()) {
+            Some((count, tokens)) => {
+                let rest = request.messages[count..].iter();
+                (tokens, rest.map(|m| estimate_message_tokens(m)).sum())
+            }
+            None => (0, estimate_request_tokens(request)),
+        };
+        known + with_margin(rest)
+    }
+
+    /// Takes note of what a provider said of a request of so many messages.
+    pub(super) fn measure(&mut self, messages: usize, usage: &Usage) {
+        if !usage.estimated {
+            let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+            // The answer becomes the next message.
+            self.measured = Some((messages + 1, tokens));
+        }
+    }
+
+    /// One of `parts` shares of what is left, for a child; none when it is too small to be of use.
+    /// Without limits a share is without limits too.
+    pub(super) fn share(&self, totals: &SendTotals, parts: u64) -> Option<Spent> {
+        self.left(totals).share(parts).map(|(_, held)| held)
+    }
+
+    /// A share as the child's budget.
+    pub(super) fn budget(&self, slice: Option<&Spent>, wall: Option<Duration>) -> Option<Budget> {
+        let caps = self.send.and(self.session);
+        let slice = slice.copied().unwrap_or_default();
+        let budget = Budget {
+            tokens: caps.tokens.map(|_| slice.tokens),
+            usd: caps.nano_usd.map(|_| slice.nano_usd as f64 / 1e9),
+            rounds: caps
+                .rounds
+                .map(|_| u32::try_from(slice.rounds).unwrap_or(u32::MAX)),
+            wall: wall.map(Span),
+        };
+        (budget != Budget::default()).then_some(budget)
+    }
+
+    /// Takes in what a child used: its slice is no longer set aside. `slice` is what was set aside
+    /// for a child of an earlier send, which this send's sums do not know of.
+    pub(super) fn settle(&mut self, totals: &mut SendTotals, call: &str, used: Used, slice: Spent) {
+        let rounds = Spent {
+            rounds: used.rounds,
+            ..Spent::default()
+        };
+        if let Some(held) = totals.held.0.get_mut(call) {
+            // Its rounds stay spent.
+            *held = rounds;
+        } else {
+            self.others = self.others.minus(slice).plus(rounds);
+        }
+        if totals.held.0.get(call) == Some(&Spent::default()) {
+            totals.held.0.remove(call);
+        }
+        totals.usage.add(&used.usage);
+    }
+}
+
+/// What a child used.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Used {
+    pub(super) usage: Usage,
+    /// Its model answers, its children's included.
+    pub(super) rounds: u64,
+}
+
+/// What a send used, and has set aside.
+fn own_spending(totals: &SendTotals) -> Spent {
+    spending(&totals.usage, totals.rounds, &totals.held)
+}
+
+/// The same of any send.
+pub(super) fn spending(usage: &Usage, rounds: i32, held: &Held) -> Spent {
+    Spent::of(usage, u64::from(rounds.unsigned_abs())).plus(held.sum())
+}
+
+/// Tokenizers differ from the estimate, mostly by less than a quarter.
+fn with_margin(tokens: u64) -> u64 {
+    tokens + tokens / 4 + 4
+}

@@ -1,0 +1,192 @@
+//! What a send's model calls and children cost, and whether it may go on.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mainspring_shared::budget::{Budget, Short, Spent};
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::inbox::{InboxItem, ItemKind};
+use mainspring_shared::send::machine::Event;
+use mainspring_shared::store::{SendTotals, UsageRow};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::CallResult;
+use mainspring_shared::usage::Usage;
+use serde_json::Value;
+
+use super::Run;
+use crate::llm::{Request, Resolved, estimate_request_tokens};
+use crate::send::purse::Used;
+
+/// Characters that make one token of an answer that broke off.
+const CHARS_PER_TOKEN: u64 = 4;
+
+impl Run<'_> {
+    /// When the send's time is up.
+    pub(super) fn ends_at(&self) -> Option<Timestamp> {
+        self.purse.ends_at(self.send.record.started_at)
+    }
+
+    /// How much of its time is left.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let now = self.now();
+        self.ends_at().map(|at| at.since(now))
+    }
+
+    /// Whether its time is up; then the machine is told once.
+    pub(super) fn time_is_up(&mut self) -> bool {
+        let up = self.time_left().is_some_and(|left| left.is_zero());
+        self.seen.deadline |= up;
+        up
+    }
+
+    /// Holds a request to what is left. True when its answer may have fewer tokens than the agent
+    /// allows.
+    pub(super) fn allow(
+        &mut self,
+        request: &mut Request,
+        resolved: &Resolved,
+    ) -> Result<bool, Short> {
+        let price = resolved.price.as_ref();
+        self.purse.allow(request, &mut self.totals, price)
+    }
+
+    /// The event of a model call that is not made.
+    pub(super) fn short(&mut self, short: Short) -> Event {
+        self.cannot(Failure::new(Code::BudgetExceeded, short.to_string()))
+    }
+
+    /// The sums as the next step stores them.
+    pub(super) fn sums(&mut self, rounds: i32, attempts: i32) -> SendTotals {
+        let mut totals = SendTotals {
+            rounds,
+            attempts,
+            ..self.totals.clone()
+        };
+        totals.session = self.purse.session(&totals);
+        if let Some(spent) = totals.session {
+            *self.spent = spent;
+        }
+        totals
+    }
+
+    /// Enters what an answer cost.
+    pub(super) fn pay(&mut self, model: &str, usage: &mut Usage) {
+        if let Some(asked) = self.asked.take() {
+            let price = asked.price.as_ref();
+            usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(usage)));
+            self.purse.measure(asked.messages, usage);
+        }
+        self.enter(model.to_owned(), *usage);
+    }
+
+    /// Enters what a call may have cost that broke off: providers bill what they have read and
+    /// written by then.
+    pub(super) fn pay_estimated(&mut self) {
+        let Some(asked) = self.asked.take() else {
+            return;
+        };
+        let mut usage = Usage {
+            input_tokens: asked.input,
+            output_tokens: asked.streamed.load(Ordering::Relaxed) / CHARS_PER_TOKEN,
+            estimated: true,
+            ..Usage::default()
+        };
+        usage.cost_usd = asked.price.map(|price| price.of(&usage));
+        self.enter(asked.model, usage);
+    }
+
+    fn enter(&mut self, model: String, usage: Usage) {
+        self.totals.usage.add(&usage);
+        self.unpaid.push(UsageRow {
+            round: self.totals.rounds,
+            attempt: self.totals.attempts,
+            model,
+            usage,
+        });
+    }
+
+    /// The estimate of a request for the case that its call breaks off.
+    pub(super) fn estimate(request: &Request) -> u64 {
+        estimate_request_tokens(request)
+    }
+
+    /// Gives the session back; what was spent in vain is stored before.
+    pub(super) async fn hand_over(&mut self) -> Event {
+        if !self.unpaid.is_empty() {
+            // What follows finds out whether the lease is still held.
+            let _ = self.store_changes(Vec::new()).await;
+        }
+        self.release().await
+    }
+
+    /// What a child of the round gets of what is left; none when that is too little for any.
+    pub(super) fn slice(&self, children: usize) -> Option<Spent> {
+        // One share stays for what is made of their results.
+        self.purse.share(&self.totals, children as u64 + 1)
+    }
+
+    /// A child's budget, by what was set aside for it.
+    pub(super) fn child_budget(&self, call: &str) -> Option<Budget> {
+        let slice = self.totals.held.0.get(call);
+        self.purse.budget(slice, self.time_left())
+    }
+
+    /// Adds what a finished child cost to this send's sums.
+    pub(super) fn roll_up(&mut self, call: &str, result: &CallResult) {
+        // A receipt, or a child that goes on, keeps its slice; one that was never made gives it
+        // back.
+        let goes_on = matches!(
+            result.code,
+            Some(Code::ToolInterrupted | Code::ToolCancelled)
+        ) || result.value.as_ref().is_some_and(is_receipt);
+        if goes_on {
+            return;
+        }
+        let value = result.value.as_ref();
+        let member = |name| value.and_then(|value: &Value| value.get(name));
+        let usage = member("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
+        let used = Used {
+            usage: usage.unwrap_or_default(),
+            rounds: member("rounds").and_then(Value::as_u64).unwrap_or(0),
+        };
+        self.purse
+            .settle(&mut self.totals, call, used, Spent::default());
+    }
+
+    /// Adds what children cost whose ends came into the inbox.
+    pub(super) async fn roll_up_items(
+        &mut self,
+        items: &[InboxItem],
+    ) -> super::delegating::StoreResult<()> {
+        let ended = items.iter().filter(|item| item.kind == ItemKind::Child);
+        let sends = ended.filter_map(|item| item.id.strip_prefix("child_")?.parse().ok());
+        let ids: Vec<_> = sends.map(|send| (self.key.tenant, send)).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let records = self.kernel.parts.store.get_sends(ids).await?;
+        for child in records.into_iter().flatten() {
+            let Some(call) = &child.reports_to else {
+                continue;
+            };
+            let rounds = u64::from(child.rounds.unsigned_abs()) + child.held.sum().rounds;
+            let used = Used {
+                usage: child.usage,
+                rounds,
+            };
+            let caps = child.options.budget.unwrap_or_default().caps();
+            let slice = Spent {
+                tokens: caps.tokens.unwrap_or(0),
+                nano_usd: caps.nano_usd.unwrap_or(0),
+                rounds: caps.rounds.unwrap_or(0),
+            };
+            self.purse.settle(&mut self.totals, call, used, slice);
+        }
+        Ok(())
+    }
+}
+
+/// Whether this is what a call is told whose child works in the background.
+fn is_receipt(value: &Value) -> bool {
+    value.get("status").and_then(Value::as_str) == Some("accepted")
+}
