@@ -421,6 +421,16 @@ pub(crate) enum SessionsCommand {
         /// The archive; - reads it from stdin
         file: PathBuf,
     },
+    /// Removes old messages of a session; calls stay with their results
+    Prune {
+        /// The session
+        id: String,
+        #[command(flatten)]
+        to: PruneArgs,
+        /// Only says what would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Lets a session take no more sends
     Close {
         /// The session
@@ -468,6 +478,18 @@ pub(crate) enum SendsCommand {
     Cancel {
         /// The send
         id: String,
+    },
+    /// Lists what waits for an answer, or answers it: questions, permissions, calls of external tools
+    Answer {
+        /// The send that waits, or a session: all of it and of the agents below it
+        id: String,
+        /// The answer as a text; without any answer, what waits is listed
+        text: Option<String>,
+        /// Answers this call; needed where several wait
+        #[arg(long, value_name = "CALL")]
+        call: Option<String>,
+        #[command(flatten)]
+        verdict: Verdict,
     },
     /// Follows a send's events to its end
     Tail {
@@ -557,6 +579,34 @@ pub(crate) struct NewTimerArgs {
     /// Puts each occurrence off by less than this
     #[arg(long, value_name = "DURATION")]
     pub(crate) jitter: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct PruneArgs {
+    /// Removes the messages before this number
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) before: Option<i64>,
+    /// Keeps this many of the last messages
+    #[arg(long, value_name = "N")]
+    pub(crate) keep_last: Option<u32>,
+}
+
+#[derive(Debug, Clone, Args)]
+#[group(multiple = false, conflicts_with = "text")]
+pub(crate) struct Verdict {
+    /// Permits the call
+    #[arg(long)]
+    pub(crate) approve: bool,
+    /// Forbids the call; the model is told the note
+    #[arg(long, value_name = "NOTE", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) deny: Option<String>,
+    /// Answers with JSON
+    #[arg(long, value_name = "JSON")]
+    pub(crate) json: Option<String>,
+    /// Says that the call failed, and why
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) error: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]

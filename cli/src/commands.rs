@@ -12,6 +12,7 @@ mod follow;
 mod lists;
 mod migrate;
 mod progress;
+mod reply;
 mod run;
 mod runs;
 mod scheduler;

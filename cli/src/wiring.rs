@@ -25,7 +25,7 @@ use mainspring_worker::llm::{Kind, ProviderSettings, Providers, Secret};
 use mainspring_worker::tool::Tools;
 use mainspring_worker::tools::http::{Caller, CallerSettings};
 use mainspring_worker::tools::mcp::{Pool, ServerSettings, Transport};
-use mainspring_worker::tools::{builtin, workflow};
+use mainspring_worker::tools::{builtin, state, workflow};
 
 use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage, usage_text};
 
@@ -250,10 +250,9 @@ fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
 /// Everything that agents may name, and how the tools that they declare are called.
 pub(crate) fn tools(
     config: &Config,
-    store: &Arc<dyn Store>,
-    bus: &Arc<dyn Bus>,
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
+    background: &builtin::Background,
 ) -> Result<Tools, Failure> {
     let secret = |secret: &mainspring_runtime::Secret| Secret::new(secret.reveal());
     let settings = &config.tools;
@@ -304,13 +303,17 @@ pub(crate) fn tools(
     let pool = Pool::new(servers, clock).map_err(usage)?;
     let mut tools = Tools::new(caller, pool);
     builtin::register(
-        builtin_settings(config, &Environment::read()),
+        builtin::Settings {
+            background: Some(background.clone()),
+            ..builtin_settings(config, &Environment::read())
+        },
         clock.clone(),
         &mut tools,
     )
     .map_err(usage)?;
-    builtin::register_wakeups(store, entropy, &mut tools).map_err(usage)?;
-    workflow::register(store, bus, &mut tools).map_err(usage)?;
+    state::register(background.store.clone(), clock.clone(), &mut tools).map_err(usage)?;
+    builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
+    workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;
     Ok(tools)
 }
 

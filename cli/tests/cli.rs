@@ -16,3 +16,5 @@ mod exit_codes;
 mod fake;
 #[path = "cli/program.rs"]
 mod program;
+#[path = "cli/replies.rs"]
+mod replies;

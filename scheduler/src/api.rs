@@ -10,16 +10,19 @@ mod extract;
 mod gate;
 mod health;
 mod idempotency;
+mod input;
 mod messages;
 mod openapi;
 mod operations;
 pub(crate) mod problem;
+mod prune;
 mod respond;
 mod runs;
 mod sends;
 mod sessions;
 mod timers;
 mod validate;
+mod waiting;
 mod workflows;
 
 use std::sync::Arc;
@@ -46,11 +49,13 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/sessions/{id}/sends", post(sends::create_in_session))
         .route("/v1/sessions/{id}/events", get(events::of_session))
         .route("/v1/sessions/{id}/tool-results", post(calls::post_results))
+        .route("/v1/sessions/{id}/calls", get(waiting::list))
         .route(
             "/v1/sessions/{id}/calls/{call_id}/output",
             get(calls::output),
         )
         .route("/v1/sessions/{id}/inbox", get(deliver::inbox))
+        .route("/v1/sessions/{id}/prune", post(prune::prune))
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
         .route("/v1/sessions/{id}/abort", post(sessions::abort))
         .route("/v1/sends", get(sends::list).post(sends::create))

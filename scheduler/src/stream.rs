@@ -230,12 +230,14 @@ impl Reader {
             | StepKind::Resumed => None,
         };
         let view = send.map(SendView::from);
-        let wrote = step.refs.first_seq.unwrap_or(i64::MAX)..;
+        // Some of them may have been pruned.
+        let first = step.refs.first_seq.unwrap_or(i64::MAX);
+        let wrote = first..first.saturating_add(i64::from(step.refs.messages));
         let written = self
             .messages
             .iter()
             .filter(|message| wrote.contains(&message.seq));
-        let written: Vec<_> = written.take(step.refs.messages as usize).cloned().collect();
+        let written: Vec<_> = written.cloned().collect();
         for event in expand(step, &written, view.as_ref()) {
             if event.id > self.seen {
                 frame::durable(out, &event, step.send_id);

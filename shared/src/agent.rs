@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::budget::Budget;
+use crate::list::{NOTES_MAX_DEFAULT, WhenFull};
 use crate::time::Span;
 use crate::tool::ToolEntry;
 
@@ -65,6 +66,13 @@ pub struct AgentSpec {
     /// The workers that may run it; `default` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// How it keeps notes, if it has the tools for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<NotesSpec>,
+    /// The blackboard that it shares with all agents that name the same; by default that of its
+    /// tree of sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board: Option<String>,
 }
 
 impl AgentSpec {
@@ -72,6 +80,31 @@ impl AgentSpec {
     pub fn pool(&self) -> &str {
         self.pool.as_deref().unwrap_or(DEFAULT_POOL)
     }
+}
+
+/// How an agent keeps notes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NotesSpec {
+    /// Notes that a session may have, at most 50.
+    #[serde(default = "notes_max")]
+    pub max: u32,
+    /// What becomes of one more.
+    #[serde(default)]
+    pub when_full: WhenFull,
+}
+
+impl Default for NotesSpec {
+    fn default() -> Self {
+        Self {
+            max: NOTES_MAX_DEFAULT,
+            when_full: WhenFull::Reject,
+        }
+    }
+}
+
+fn notes_max() -> u32 {
+    NOTES_MAX_DEFAULT
 }
 
 /// What the model sees of the transcript.

@@ -11,6 +11,7 @@ pub mod event;
 pub mod id;
 pub mod inbox;
 pub mod lease;
+pub mod list;
 pub mod message;
 pub mod session;
 pub mod step;

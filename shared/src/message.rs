@@ -1,10 +1,14 @@
 //! One immutable row of a session's transcript.
 
+mod media;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::SendId;
 use crate::time::Timestamp;
+
+pub use media::{FILE_BYTES_MAX, FileSource, IMAGE_BYTES_MAX, ImageSource, MediaFault};
 
 /// Who speaks.
 #[derive(
@@ -58,6 +62,18 @@ pub enum ContentPart {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
+    /// A picture.
+    Image {
+        /// Where it is.
+        source: ImageSource,
+    },
+    /// A file with its name.
+    File {
+        /// What it is called.
+        name: String,
+        /// What is in it.
+        source: FileSource,
+    },
 }
 
 impl ContentPart {
@@ -71,7 +87,9 @@ impl ContentPart {
 pub fn plain_text(parts: &[ContentPart]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.as_str()),
-        ContentPart::Reasoning { .. } => None,
+        ContentPart::Reasoning { .. } | ContentPart::Image { .. } | ContentPart::File { .. } => {
+            None
+        }
     });
     texts.collect::<Vec<_>>().join("\n\n")
 }

@@ -124,12 +124,21 @@ pub struct SessionRecord {
     pub metadata: Map<String, Value>,
     /// Messages in the transcript.
     pub messages: i64,
+    /// The `seq` of the first of them: 1, or higher once older ones were pruned.
+    pub first_seq: i64,
     /// Whose child it is.
     pub parent: Option<Parent>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its agent, metadata or lifecycle last changed.
     pub updated_at: Timestamp,
+}
+
+impl SessionRecord {
+    /// The `seq` of the last message; one below the first when there is none.
+    pub fn last_seq(&self) -> i64 {
+        self.first_seq + self.messages - 1
+    }
 }
 
 /// A session as the API shows it.
@@ -149,6 +158,8 @@ pub struct SessionView {
     pub metadata: Map<String, Value>,
     /// Messages in the transcript.
     pub messages: i64,
+    /// The `seq` of the first of them: 1, or higher once older ones were pruned.
+    pub first_seq: i64,
     /// The session that created it as its child.
     #[schema(value_type = Option<String>)]
     pub parent_id: Option<SessionId>,
@@ -169,6 +180,7 @@ impl From<SessionRecord> for SessionView {
             agent_version: record.agent_version,
             metadata: record.metadata,
             messages: record.messages,
+            first_seq: record.first_seq,
             parent_id: record.parent.map(|parent| parent.session),
             created_at: record.created_at,
             updated_at: record.updated_at,

@@ -8,6 +8,7 @@
 
 mod calls;
 mod leases;
+mod lists;
 mod reads;
 mod runs;
 mod sends;
@@ -24,6 +25,7 @@ use async_trait::async_trait;
 use crate::error::{Code, Coded};
 use crate::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use crate::inbox::InboxItem;
+use crate::list::{List, ListName};
 use crate::message::Message;
 use crate::send::SendRecord;
 use crate::session::SessionRecord;
@@ -42,6 +44,7 @@ pub use leases::{
     CompleteSend, Completed, Counters, NewBoot, ParkOutcome, ParkSend, ParkUntil, ReleaseSession,
     Renewal, Role, SendTotals, StartedSend, Then, UsageRow,
 };
+pub use lists::{DumpList, ListOutcome, WriteList};
 pub use reads::{
     AuditOptions, Dump, DumpHot, DumpSession, ListSends, ListSessions, Page, QueueStats,
     ReadMessages, ScalingStats, ServerInfo, Violation,
@@ -54,7 +57,8 @@ pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, RefuseReason, Target,
 };
 pub use sessions::{
-    CreateOutcome, DeleteOutcome, ImportSession, NewSession, SessionPatch, UpdateOutcome,
+    CreateOutcome, DeleteOutcome, ImportSession, NewSession, PruneOutcome, PruneSession, PruneTo,
+    SessionPatch, UpdateOutcome,
 };
 pub use sweeps::{AlarmSweep, ReadySession, SweepReady, Swept};
 pub use timers::{
@@ -212,6 +216,25 @@ pub trait Store: Send + Sync + fmt::Debug {
         key: SessionKey,
         boot: BootId,
     ) -> Result<DeleteOutcome>;
+
+    /// Removes old messages with the rows of their calls. A call is never parted from its results;
+    /// the last message and those of the open send stay. Numbers stay as they are: the transcript
+    /// begins with a higher one. A worker that has the session at hand may show its model what was
+    /// removed until it puts the session away.
+    async fn prune_session(
+        &self,
+        at: Option<Timestamp>,
+        item: PruneSession,
+    ) -> Result<PruneOutcome>;
+
+    // Lists -------------------------------------------------------------------------------------
+
+    /// Changes a list as [`apply`](crate::list::apply) says, once for each call id: a repeat answers
+    /// as the first time did, with the list as it is by then.
+    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome>;
+
+    /// A list; an empty one when nothing was written to it.
+    async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List>;
 
     // Sends -------------------------------------------------------------------------------------
 

@@ -120,7 +120,7 @@ impl World {
         let boot = BootId(Uuid::from_u128(0xb007));
         let acts = Arc::new(Acts::default());
         let entropy: Arc<CountingEntropy> = Arc::default();
-        let mut tools = tools::tools(&clock, &acts);
+        let mut tools = tools::tools(&store, &clock, &acts);
         let held: (Arc<dyn Store>, Arc<dyn Entropy>) = (store.clone(), entropy.clone());
         register_wakeups(&held.0, &held.1, &mut tools).expect("no name is taken");
         let world = Self {

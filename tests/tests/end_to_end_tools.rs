@@ -2,10 +2,12 @@
 //! machine and across workers.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
+use mainspring_shared::time::Clock as _;
 use mainspring_tests::faults::{Caller, binary, blocking};
 use serde_json::{Value, json};
 
@@ -181,4 +183,104 @@ async fn plain(base: &str, path: &str) -> Result<String> {
 #[expect(clippy::disallowed_methods, reason = "the processes run in true time")]
 async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
+}
+
+/// Sends to a session and gives the results of the send's calls, in their order.
+async fn results_of(caller: &mut Caller, session: &str, input: &str) -> Result<Vec<String>> {
+    static SENT: AtomicU64 = AtomicU64::new(0);
+    let path = format!("/v1/sessions/{session}/sends?wait=30s");
+    let body = json!({ "input": input });
+    let key = format!("send-{}", SENT.fetch_add(1, Ordering::Relaxed));
+    let send = caller.post(&path, &body, &key).await?.json()?;
+    ensure!(send["status"] == "completed", "{send}");
+    let path = format!("/v1/sessions/{session}/messages");
+    let all = caller.all(&path).await?;
+    let mine = all
+        .iter()
+        .filter(|m| m["send_id"] == send["id"] && m["role"] == "tool");
+    mine.map(|m| text(&m["content"][0], "text")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let data = dir.path().join("data");
+    let program = Program {
+        binary: binary()?,
+        logs: dir.path().join("logs"),
+        environment: vec![
+            ("MAINSPRING_LLM_PROVIDER".into(), "demo".into()),
+            ("MAINSPRING_TOOLS_SHELL".into(), "local".into()),
+            ("MAINSPRING_LEASE_TTL".into(), "3s".into()),
+            ("MAINSPRING_DATA_DIR".into(), data.display().to_string()),
+        ],
+    };
+    let dev = start(&program, "dev", &data)?;
+    let mut caller = Caller::new(vec![dev.url()], 0);
+    let agent = json!({ "agent": { "tools": ["full"] } });
+    let made = caller
+        .post("/v1/sessions", &agent, "session")
+        .await?
+        .json()?;
+    let session = text(&made, "id")?;
+
+    // Its end is told while the send goes on.
+    let quick = r#"!tool command_start {"command": "echo hi; sleep 0.2; echo bye"} !then !tool shell {"command": "sleep 1"}"#;
+    let said = results_of(&mut caller, &session, quick).await?;
+    ensure!(said[0].starts_with("Command 1 runs"), "{said:?}");
+    let messages = caller
+        .all(&format!("/v1/sessions/{session}/messages"))
+        .await?;
+    let told = "Command 1 has ended, exit_code=0: echo hi; sleep 0.2; echo bye\nhi\nbye";
+    let is_told = |m: &&Value| {
+        let text = m["content"][0]["text"].as_str().unwrap_or_default();
+        m["role"] == "user" && text.starts_with(told)
+    };
+    ensure!(
+        messages.iter().filter(is_told).count() == 1,
+        "{messages:#?}"
+    );
+
+    let stop = r#"!tool command_start {"command": "sleep 600"} !then !tool command_output {} !then !tool command_stop {"command_id": 2}"#;
+    let said = results_of(&mut caller, &session, stop).await?;
+    ensure!(
+        said[1].contains("Command 2, running: sleep 600"),
+        "{said:?}"
+    );
+    ensure!(said[2].starts_with("Command 2, stopped"), "{said:?}");
+    let unknown = r#"!tool command_output {"command_id": 9}"#;
+    let said = results_of(&mut caller, &session, unknown).await?;
+    ensure!(said[0].contains("no command 9"), "{said:?}");
+
+    // The process goes without a word, and its commands with it.
+    let long = r#"!tool command_start {"command": "echo $$ > pid; exec sleep 600"}"#;
+    results_of(&mut caller, &session, long).await?;
+    let pid = data.join("workspaces").join(&session).join("pid");
+    let end = Duration::from_secs(20);
+    let clock = mainspring_runtime::SystemClock::new();
+    let until = clock.monotonic() + end;
+    let pid = loop {
+        match std::fs::read_to_string(&pid) {
+            Ok(pid) if pid.ends_with('\n') => break pid.trim().to_owned(),
+            _ => ensure!(clock.monotonic() < until, "it never began"),
+        }
+        clock.sleep(Duration::from_millis(10)).await;
+    };
+    drop(dev);
+    let dev = start(&program, "dev-again", &data)?;
+    let mut caller = Caller::new(vec![dev.url()], 0);
+    let until = clock.monotonic() + end;
+    loop {
+        let look = r#"!tool command_output {"command_id": 3}"#;
+        let said = results_of(&mut caller, &session, look).await?;
+        if said[0].contains("Command 3, lost") {
+            break;
+        }
+        ensure!(said[0].contains("on another worker"), "{said:?}");
+        ensure!(clock.monotonic() < until, "it is never lost");
+        clock.sleep(Duration::from_millis(300)).await;
+    }
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    ensure!(state.is_empty() || state.contains(") Z"), "{state}");
+    Ok(())
 }

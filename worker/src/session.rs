@@ -117,10 +117,10 @@ async fn unanswered(
     send: SendId,
 ) -> Option<(Vec<CallChange>, Vec<NewMessage>)> {
     let store = &kernel.parts.store;
-    let count = store.get_session(key).await.ok()??.messages;
+    let last = store.get_session(key).await.ok()??.last_seq();
     let query = ReadMessages {
         key,
-        after: count - 1,
+        after: last - 1,
         limit: 1,
     };
     let last = store.read_messages(query).await.ok()?.pop();

@@ -5,6 +5,7 @@
 //! | those of an agent that name a URL | [`crate::tools::http`] |
 //! | those of MCP servers | [`crate::tools::mcp`] |
 //! | files, search, shell and more | [`crate::tools::builtin`] |
+//! | to-do, notes, a board | [`crate::tools::state`] |
 //!
 //! A tool of one's own is an implementation of [`Tool`] given to [`Tools::insert`]. It then can be
 //! named by agents like a built-in one.
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::tool::Repeat;
 use serde_json::{Map, Value};
@@ -97,6 +98,8 @@ pub struct Invocation {
     pub session: SessionKey,
     /// The send that asks.
     pub send_id: SendId,
+    /// The life of the worker that makes it.
+    pub boot: BootId,
     /// How often this call was begun, this time included.
     pub attempt: i32,
     /// Cancelled when the call is to stop. The tool may still say how far it came.

@@ -3,6 +3,7 @@
 pub mod builtin;
 pub mod http;
 pub mod mcp;
+pub mod state;
 pub mod workflow;
 
 use mainspring_shared::send::WaitingOn;

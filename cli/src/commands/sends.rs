@@ -2,7 +2,7 @@
 
 use mainspring_shared::time::Span;
 
-use super::{follow, lists};
+use super::{follow, lists, reply};
 use crate::args::{Format, SendsCommand};
 use crate::client::{Client, Event, Request};
 use crate::failure::Failure;
@@ -50,6 +50,15 @@ pub(crate) async fn run(
                 output::note("it ends at the next safe point");
             }
             output::object(format, &send)
+        }
+        SendsCommand::Answer {
+            id,
+            text,
+            call,
+            verdict,
+        } => {
+            let said = reply::said(text.as_deref(), verdict)?;
+            reply::run(&client, format, id, call.as_deref(), said).await
         }
         SendsCommand::Tail { id, after } => {
             let show = |event: &Event| print_event(event, format);

@@ -11,6 +11,7 @@ use mainspring_runtime::{Config, Lifecycle, Metrics};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
+use mainspring_worker::tools::builtin::Background;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -126,7 +127,13 @@ impl Base {
         store: Arc<dyn Store>,
         wires: &Wires,
     ) -> Result<Running, Failure> {
-        let tools = wiring::tools(config, &store, &wires.bus, &self.clock, &self.entropy)?;
+        let background = Background {
+            store: store.clone(),
+            queue: wires.queue.clone(),
+            bus: wires.bus.clone(),
+            lifecycle: self.lifecycle.clone(),
+        };
+        let tools = wiring::tools(config, &self.clock, &self.entropy, &background)?;
         let parts = mainspring_worker::Parts {
             store,
             queue: wires.queue.clone(),

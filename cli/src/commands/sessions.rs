@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::answer::text_of;
 use super::{archives, lists, send, sends};
-use crate::args::{AgentArgs, Format, SessionsCommand};
+use crate::args::{AgentArgs, Format, PruneArgs, SessionsCommand};
 use crate::client::{Client, Events, Request};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -82,6 +82,11 @@ pub(crate) async fn run(
             let request = request.key(client.fresh_key());
             output::object(format, &client.ask(request).await?)
         }
+        SessionsCommand::Prune { id, to, dry_run } => {
+            let path = format!("{}/prune", at(id));
+            let request = Request::post(path).body(pruning(to, *dry_run));
+            output::object(format, &client.ask(request).await?)
+        }
         SessionsCommand::Close { id } => {
             let request = Request::new(Method::PATCH, at(id)).body(json!({ "closed": true }));
             output::object(format, &client.ask(request).await?)
@@ -91,15 +96,24 @@ pub(crate) async fn run(
             output::note("deleted");
             Ok(())
         }
-        SessionsCommand::Resume { id } => {
-            let path = format!("{}/resume", at(id));
-            output::object(format, &client.ask(Request::post(path)).await?)
-        }
-        SessionsCommand::Abort { id } => {
-            let path = format!("{}/abort", at(id));
-            output::object(format, &client.ask(Request::post(path)).await?)
-        }
+        SessionsCommand::Resume { id } => post(&client, format, at(id) + "/resume").await,
+        SessionsCommand::Abort { id } => post(&client, format, at(id) + "/abort").await,
     }
+}
+
+async fn post(client: &Client, format: Format, path: String) -> Result<(), Failure> {
+    output::object(format, &client.ask(Request::post(path)).await?)
+}
+
+fn pruning(to: &PruneArgs, dry_run: bool) -> Value {
+    let mut body = json!({ "dry_run": dry_run });
+    if let Some(seq) = to.before {
+        body["before_seq"] = json!(seq);
+    }
+    if let Some(count) = to.keep_last {
+        body["keep_last"] = json!(count);
+    }
+    body
 }
 
 async fn create(

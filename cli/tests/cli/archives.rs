@@ -72,6 +72,32 @@ fn an_archive_is_read_from_a_file_or_stdin() {
 }
 
 #[test]
+fn old_messages_are_pruned_by_number_or_count() {
+    let pruned = json!({ "removed": 3, "first_seq": 4, "dry_run": false });
+    let fake = Fake::answering([answer(200, "", &pruned.to_string())]);
+    for (more, body) in [
+        (
+            vec!["--before", "4"],
+            json!({ "before_seq": 4, "dry_run": false }),
+        ),
+        (
+            vec!["--keep-last", "2", "--dry-run"],
+            json!({ "keep_last": 2, "dry_run": true }),
+        ),
+    ] {
+        let mut arguments = vec!["sessions", "prune", "ses_1"];
+        arguments.extend(more);
+        let ended = ask(&fake.url, &arguments);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let asked = fake.asked().pop().expect("a request");
+        assert_eq!(asked.line, "POST /v1/sessions/ses_1/prune");
+        let said: Value = serde_json::from_str(&asked.body).expect("JSON");
+        assert_eq!(said, body);
+    }
+    assert_eq!(ask(&fake.url, &["sessions", "prune", "ses_1"]).code, 2);
+}
+
+#[test]
 fn a_fork_names_its_place_or_leaves_it_to_the_server() {
     let made = answer(201, "", &json!({ "id": "ses_2" }).to_string());
     let fake = Fake::answering([made]);

@@ -7,6 +7,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SendId, SessionId};
+use mainspring_shared::list::{
+    Bounds, List, NOTE_CHARS_MAX, NOTES_MAX_DEFAULT, TODO_CHARS_MAX, TODO_MAX, WhenFull,
+};
 use mainspring_shared::message::{ContentPart, Message, Role, ToolCall};
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::time::Timestamp;
@@ -41,6 +44,10 @@ struct SessionLine {
     agent: AgentSpec,
     metadata: Map<String, Value>,
     created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "List::is_new")]
+    todo: List,
+    #[serde(default, skip_serializing_if = "List::is_new")]
+    notes: List,
 }
 
 /// As much of the first line as every version has.
@@ -89,7 +96,24 @@ struct Footer {
 pub(super) struct Archive {
     pub(super) agent: AgentSpec,
     pub(super) metadata: Map<String, Value>,
+    pub(super) lists: Lists,
     pub(super) messages: Vec<Message>,
+}
+
+/// The lists that go where a session's transcript goes.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    pub(super) todo: List,
+    pub(super) notes: List,
+}
+
+/// What lists of an archive hold at most.
+const fn bounds(entries_max: u32, chars_max: usize) -> Bounds {
+    Bounds {
+        entries_max,
+        chars_max,
+        when_full: WhenFull::Reject,
+    }
 }
 
 /// Writes an archive, piece by piece.
@@ -102,7 +126,11 @@ pub(super) struct Writer {
 
 impl Writer {
     /// The first line.
-    pub(super) fn header(&mut self, session: SessionRecord) -> serde_json::Result<Vec<u8>> {
+    pub(super) fn header(
+        &mut self,
+        session: SessionRecord,
+        lists: Lists,
+    ) -> serde_json::Result<Vec<u8>> {
         let header = Header {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -111,6 +139,8 @@ impl Writer {
                 agent: session.agent,
                 metadata: session.metadata,
                 created_at: session.created_at,
+                todo: lists.todo,
+                notes: lists.notes,
             },
         };
         self.lines(&[header])
@@ -184,6 +214,17 @@ pub(super) fn read(bytes: &[u8]) -> Result<Archive, Problem> {
     let mut checks = Checks::at("/session");
     checks.agent("/agent", &header.session.agent);
     checks.metadata("/metadata", &header.session.metadata);
+    let lists = Lists {
+        todo: header.session.todo,
+        notes: header.session.notes,
+    };
+    let todo = lists.todo.fault(bounds(TODO_MAX, TODO_CHARS_MAX));
+    let notes = lists.notes.fault(bounds(NOTES_MAX_DEFAULT, NOTE_CHARS_MAX));
+    for (member, fault) in [("/todo", todo), ("/notes", notes)] {
+        if let Some(fault) = fault {
+            checks.refuse(member, &fault);
+        }
+    }
     on(1, checks.finish())?;
     let mut transcript = Transcript::default();
     for (line, text) in (2..last).zip(&lines[1..]) {
@@ -193,6 +234,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Archive, Problem> {
     Ok(Archive {
         agent: header.session.agent,
         metadata: header.session.metadata,
+        lists,
         messages: transcript.messages,
     })
 }
@@ -292,6 +334,12 @@ fn shape(checks: &mut Checks, line: &MessageLine) {
                 if line.role != Role::Assistant {
                     checks.refuse(&member, "belongs to an assistant's message");
                 }
+            }
+            ContentPart::Image { .. } | ContentPart::File { .. } => {
+                if line.role == Role::Assistant {
+                    checks.refuse(&member, "belongs to a user's or a tool's message");
+                }
+                checks.media(&member, part);
             }
         }
     }

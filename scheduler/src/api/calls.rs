@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::extract::{Params, SessionPath, json_body, parse};
+use super::input::{Input, input_schema};
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
@@ -37,7 +38,7 @@ pub(super) struct ResultsBody {
     results: Vec<ResultBody>,
 }
 
-/// The result of one call: an output or an error.
+/// The result of one call: an output, content or an error.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResultBody {
@@ -48,6 +49,9 @@ pub(super) struct ResultBody {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Object>)]
     output: Option<Value>,
+    /// A text, or parts of text, pictures and files, which the model is shown.
+    #[schema(schema_with = input_schema)]
+    content: Option<Input>,
     /// What went wrong, for the model.
     error: Option<String>,
 }
@@ -141,8 +145,16 @@ fn check(body: &ResultsBody) -> Result<(), Problem> {
     }
     for (place, result) in body.results.iter().enumerate() {
         let at = format!("/results/{place}");
-        if result.output.is_some() == result.error.is_some() {
-            checks.refuse(&at, "must have either an output or an error");
+        let given = [
+            result.output.is_some(),
+            result.content.is_some(),
+            result.error.is_some(),
+        ];
+        if given.into_iter().filter(|given| *given).count() != 1 {
+            checks.refuse(&at, "must have one of output, content and error");
+        }
+        if let Some(Input(parts)) = &result.content {
+            checks.parts(&format!("{at}/content"), parts);
         }
         let error_nul = result.error.as_ref().is_some_and(|e| e.contains('\0'));
         if result.call_id.contains('\0') || error_nul {
@@ -163,6 +175,7 @@ fn answer(
         return CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX));
     }
     let output = posted.output.clone().unwrap_or_default();
+    let shown = posted.content.as_ref().map(|Input(parts)| parts.clone());
     let asks_permission = call.is_some_and(|call| {
         call.approval == Approval::Asked && call.waits_on.is_some() && call.result.is_none()
     });
@@ -184,6 +197,10 @@ fn answer(
         };
     }
     let result = match output {
+        _ if shown.is_some() => CallResult {
+            content: shown.unwrap_or_default(),
+            ..CallResult::text("")
+        },
         Value::String(text) => CallResult::text(text),
         value => CallResult {
             content: vec![ContentPart::text(value.to_string())],

@@ -13,13 +13,14 @@ use futures::stream::try_unfold;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, settled_len};
 use mainspring_shared::store::{ImportSession, NewSession, ReadMessages};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::archive::{self, Writer};
+use super::archive::{self, Lists, Writer};
 use super::extract::{Params, SessionPath, json_body, parse, read_body};
 use super::gate::Place;
 use super::idempotency;
@@ -67,21 +68,23 @@ pub(super) async fn fork(
     };
     let source = app.store.get_session(key).await?;
     let source = source.ok_or_else(Problem::session_not_found)?;
+    // What stands before the first message: nothing, or what was pruned.
+    let (before, there) = (source.first_seq - 1, source.last_seq());
     let agent = body.agent.unwrap_or(source.agent);
     let mut metadata = body.metadata.unwrap_or(source.metadata);
     metadata.insert("forked_from".to_owned(), json!(key.session));
     let mut checks = Checks::new();
     checks.agent("/agent", &agent);
     checks.metadata("/metadata", &metadata);
-    let there = source.messages;
-    if body.seq.is_some_and(|seq| !(0..=there).contains(&seq)) {
-        checks.refuse("/seq", &format!("must be from 0 to {there}"));
+    if body.seq.is_some_and(|seq| !(before..=there).contains(&seq)) {
+        checks.refuse("/seq", &format!("must be from {before} to {there}"));
     }
     checks.finish()?;
-    let mut messages = transcript(&app, key, body.seq.unwrap_or(there)).await?;
+    let mut messages = transcript(&app, key, before, body.seq.unwrap_or(there)).await?;
     let settled = settled_len(&messages);
     if body.seq.is_some() && settled < messages.len() {
-        let seq = messages.len();
+        let seq = before + messages.len() as i64;
+        let settled = before + settled as i64;
         return Err(Problem::new(
             Code::SessionBusy,
             format!("at seq {seq} a call has no result yet; the last place before is {settled}"),
@@ -94,22 +97,40 @@ pub(super) async fn fork(
         metadata,
         parent: None,
     };
-    store(&app, session, messages, idempotency).await
+    let lists = lists(&app, key).await?;
+    store(&app, session, messages, lists, idempotency).await
 }
 
-/// The first `count` messages of a session that has at least so many.
-async fn transcript(app: &App, key: SessionKey, count: i64) -> Result<Vec<Message>, Problem> {
+/// What a session has to do, and its notes.
+async fn lists(app: &App, key: SessionKey) -> Result<Lists, Problem> {
+    let todo = app.store.read_list(key.tenant, ListName::Todo(key.session));
+    let notes = app
+        .store
+        .read_list(key.tenant, ListName::Notes(key.session));
+    Ok(Lists {
+        todo: todo.await?,
+        notes: notes.await?,
+    })
+}
+
+/// The messages of a session behind `before` up to `last`, which are all there.
+async fn transcript(
+    app: &App,
+    key: SessionKey,
+    before: i64,
+    last: i64,
+) -> Result<Vec<Message>, Problem> {
     let mut messages: Vec<Message> = Vec::new();
     loop {
-        let after = messages.len() as i64;
-        let limit = PAGE.min(u32::try_from(count - after).unwrap_or(PAGE));
+        let after = before + messages.len() as i64;
+        let limit = PAGE.min(u32::try_from(last - after).unwrap_or(PAGE));
         if limit == 0 {
             return Ok(messages);
         }
         let page = app.store.read_messages(ReadMessages { key, after, limit });
         let page = page.await?;
         if page.is_empty() {
-            // It was deleted meanwhile.
+            // It was deleted, or pruned, meanwhile.
             return Err(Problem::session_not_found());
         }
         messages.extend(page);
@@ -120,12 +141,15 @@ async fn store(
     app: &App,
     session: NewSession,
     messages: Vec<Message>,
+    lists: Lists,
     idempotency: Option<mainspring_shared::store::IdempotencyKey>,
 ) -> Result<Response, Problem> {
     app.boot_id()?;
     let item = ImportSession {
         session,
         messages,
+        todo: lists.todo,
+        notes: lists.notes,
         idempotency,
     };
     let outcome = app.store.import_session(None, item).await?;
@@ -153,7 +177,7 @@ pub(super) async fn import(
         metadata: archive.metadata,
         parent: None,
     };
-    store(&app, session, archive.messages, key).await
+    store(&app, session, archive.messages, archive.lists, key).await
 }
 
 /// Refuses a body that says it is something other than lines of JSON.
@@ -181,15 +205,18 @@ pub(super) async fn export(
     let session = app.store.get_session(key).await?;
     let session = session.ok_or_else(Problem::session_not_found)?;
     let mut writer = Writer::default();
-    let left = session.messages;
-    let header = writer.header(session).map_err(|_| Problem::internal())?;
+    let (left, before) = (session.messages, session.first_seq - 1);
+    let lists = lists(&app, key).await?;
+    let header = writer.header(session, lists);
+    let header = header.map_err(|_| Problem::internal())?;
     let exporting = Exporting {
         app,
         _place: place,
         key,
         writer,
         left,
-        after: 0,
+        before,
+        after: before,
         held: Vec::new(),
         piece: Some(header),
     };
@@ -215,6 +242,8 @@ struct Exporting {
     writer: Writer,
     /// Messages to read: those that there were when it began.
     left: i64,
+    /// What was pruned: an archive is numbered from 1.
+    before: i64,
     after: i64,
     /// Messages with a call whose result was not read yet.
     held: Vec<Message>,
@@ -243,7 +272,11 @@ impl Exporting {
             }
             self.left -= page.len() as i64;
             self.after += page.len() as i64;
-            self.held.extend(page);
+            let numbered = page.into_iter().map(|message| Message {
+                seq: message.seq - self.before,
+                ..message
+            });
+            self.held.extend(numbered);
             let behind = self.held.split_off(settled_len(&self.held));
             let settled = std::mem::replace(&mut self.held, behind);
             if !settled.is_empty() {

@@ -11,7 +11,8 @@ use utoipa::OpenApi;
 use super::copies::LINES;
 use super::problem::Problem;
 use super::{
-    batch, calls, copies, operations, problem, respond, runs, timers, validate, workflows,
+    batch, calls, copies, operations, problem, prune, respond, runs, timers, validate, waiting,
+    workflows,
 };
 
 #[derive(OpenApi)]
@@ -38,6 +39,8 @@ use super::{
         operations::PoolView,
         operations::WorkerView,
         problem::ProblemDocument,
+        prune::PruneBody,
+        prune::Pruned,
         timers::TimerBatchBody,
         timers::TimerBody,
         timers::TimerResultsShape,
@@ -53,6 +56,7 @@ use super::{
         validate::SendAnywhereBody,
         validate::SendBody,
         validate::SessionChangeBody,
+        waiting::WaitingCall,
     ))
 )]
 struct Shapes;
@@ -156,10 +160,14 @@ const OPERATIONS: &[Operation] = &[
         takes: &["after", "Last-Event-ID"], body: None, answers: &[200], holds: Holds::Events },
     Operation { method: "post", path: "/v1/sessions/{id}/tool-results", id: "postToolResults", says: "Answers external tools, and people's questions and permissions; the first answer counts",
         takes: &[], body: Some("ResultsBody"), answers: &[200], holds: Holds::One("PostedResults") },
+    Operation { method: "get", path: "/v1/sessions/{id}/calls", id: "listWaitingCalls", says: "Calls of the session, and of the sessions below it, that wait for an answer from outside",
+        takes: &[], body: None, answers: &[200], holds: Holds::Many("WaitingCall") },
     Operation { method: "get", path: "/v1/sessions/{id}/calls/{call_id}/output", id: "getCallOutput", says: "The whole output of a tool call",
         takes: &[], body: None, answers: &[200], holds: Holds::Text },
     Operation { method: "get", path: "/v1/sessions/{id}/inbox", id: "listInbox", says: "What reached the session while it worked, and what became of it",
         takes: &["limit", "cursor", "fate"], body: None, answers: &[200], holds: Holds::Many("InboxItem") },
+    Operation { method: "post", path: "/v1/sessions/{id}/prune", id: "pruneSession", says: "Removes old messages; calls stay with their results, and so do the last message and what the open send wrote",
+        takes: &[], body: Some("PruneBody"), answers: &[200], holds: Holds::One("Pruned") },
     Operation { method: "post", path: "/v1/sessions/{id}/resume", id: "resumeSession", says: "Lets a send that waits for recovery go on",
         takes: &[], body: None, answers: &[202], holds: Holds::One("SendView") },
     Operation { method: "post", path: "/v1/sessions/{id}/abort", id: "abortSession", says: "Ends a send that waits for recovery",

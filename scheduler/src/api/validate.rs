@@ -7,14 +7,16 @@ use std::marker::PhantomData;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, OutputSpec, Priority, SendOptions};
 use mainspring_shared::budget::Budget;
+use mainspring_shared::list::NOTES_MAX_DEFAULT;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::time::Span;
 use mainspring_shared::tool;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::input::{Input, input_schema};
 use super::problem::{FieldError, Problem};
 
 /// Bytes of JSON that a session's metadata may have: labels to filter by, not documents.
@@ -171,76 +173,6 @@ where
     deserializer.deserialize_any(Members(PhantomData))
 }
 
-/// The user's words.
-#[derive(Debug)]
-pub(super) struct Input(pub(super) Vec<ContentPart>);
-
-pub(super) fn input_schema() -> utoipa::openapi::schema::Schema {
-    use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
-
-    let text = ObjectBuilder::new().schema_type(Type::String).build();
-    let part = ObjectBuilder::new()
-        .property(
-            "type",
-            ObjectBuilder::new()
-                .schema_type(Type::String)
-                .enum_values(Some(["text"])),
-        )
-        .property("text", ObjectBuilder::new().schema_type(Type::String))
-        .required("type")
-        .required("text")
-        .build();
-    let list = ArrayBuilder::new().items(part).build();
-    Schema::OneOf(OneOfBuilder::new().item(text).item(list).build())
-}
-
-/// A part that a caller may write.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InputPart {
-    #[serde(rename = "type")]
-    _kind: InputPartKind,
-    text: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum InputPartKind {
-    Text,
-}
-
-impl<'de> Deserialize<'de> for Input {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Parts;
-
-        impl<'de> Visitor<'de> for Parts {
-            type Value = Input;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or a list of text parts")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Input, E> {
-                Ok(Input(vec![ContentPart::text(text)]))
-            }
-
-            fn visit_string<E>(self, text: String) -> Result<Input, E> {
-                Ok(Input(vec![ContentPart::text(text)]))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Input, A::Error> {
-                let mut parts = Vec::new();
-                while let Some(part) = list.next_element::<InputPart>()? {
-                    parts.push(ContentPart::Text { text: part.text });
-                }
-                Ok(Input(parts))
-            }
-        }
-
-        deserializer.deserialize_any(Parts)
-    }
-}
-
 /// A priority as a word or a number.
 #[derive(Debug, Clone, Copy)]
 struct PriorityText(Priority);
@@ -335,22 +267,42 @@ impl Checks {
         });
     }
 
-    /// The words of a send.
-    pub(super) fn input(&mut self, input: &Input) {
+    /// A picture or a file.
+    pub(super) fn media(&mut self, member: &str, part: &ContentPart) {
+        if let Some(fault) = part.media_fault() {
+            self.refuse(&format!("{member}{}", fault.pointer), &fault.detail);
+        }
+    }
+
+    /// Parts that someone wrote; true when they say something.
+    pub(super) fn parts(&mut self, member: &str, parts: &[ContentPart]) -> bool {
         let mut empty = true;
-        for (place, part) in input.0.iter().enumerate() {
-            let (ContentPart::Text { text } | ContentPart::Reasoning { text, .. }) = part;
-            empty &= text.is_empty();
-            if text.contains('\0') {
-                let one = input.0.len() == 1;
-                let member = if one {
-                    "/input".to_owned()
-                } else {
-                    format!("/input/{place}/text")
-                };
-                self.refuse(&member, NUL);
+        for (place, part) in parts.iter().enumerate() {
+            match part {
+                ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => {
+                    empty &= text.is_empty();
+                    if text.contains('\0') {
+                        let one = parts.len() == 1;
+                        let member = if one {
+                            member.to_owned()
+                        } else {
+                            format!("{member}/{place}/text")
+                        };
+                        self.refuse(&member, NUL);
+                    }
+                }
+                ContentPart::Image { .. } | ContentPart::File { .. } => {
+                    empty = false;
+                    self.media(&format!("{member}/{place}"), part);
+                }
             }
         }
+        !empty
+    }
+
+    /// The words of a send.
+    pub(super) fn input(&mut self, input: &Input) {
+        let empty = !self.parts("/input", &input.0);
         if empty {
             self.refuse("/input", "must not be empty");
         }
@@ -397,6 +349,12 @@ impl Checks {
         if agent.pool.as_deref().is_some_and(|pool| !is_pool(pool)) {
             let detail = "must have 1 to 40 of the characters a-z, 0-9 and -";
             self.refuse(&format!("{member}/pool"), detail);
+        }
+        let notes_max = agent.notes.map(|notes| notes.max);
+        self.within(&format!("{member}/notes/max"), notes_max, NOTES_MAX_DEFAULT);
+        if agent.board.as_deref().is_some_and(|name| !is_board(name)) {
+            let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, ., - and _, and not begin with ses_";
+            self.refuse(&format!("{member}/board"), detail);
         }
     }
 
@@ -517,6 +475,12 @@ pub(super) fn has_nul(value: &Value) -> bool {
 }
 
 /// Whether a text can name a pool: part of queue names and label values.
+/// Whether a board may be called so. The ids of sessions are the names of their own boards.
+fn is_board(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+    (1..=64).contains(&text.len()) && text.bytes().all(fits) && !text.starts_with("ses_")
+}
+
 pub(super) fn is_pool(text: &str) -> bool {
     let fits = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
     (1..=40).contains(&text.len()) && text.bytes().all(fits)

@@ -53,6 +53,35 @@ async fn the_first_result_counts_and_wakes_the_send() {
 }
 
 #[tokio::test]
+async fn what_waits_for_an_answer_is_listed_until_it_has_one() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let waiting = format!("/v1/sessions/{session}/calls");
+    assert_eq!(api.get(&waiting).await.ok(200)["data"], json!([]));
+    let send = api.send(&session, "go").await;
+    let claimed = world.claim(&session).await;
+    let call = world.ask(&claimed, WaitingOn::Human, true).await;
+    let listed = api.get(&waiting).await.ok(200);
+    let [only] = listed["data"].as_array().expect("a list").as_slice() else {
+        panic!("{listed}");
+    };
+    assert_eq!(
+        [&only["call_id"], &only["send_id"], &only["session_id"]],
+        [&json!(call), &json!(send), &json!(session)]
+    );
+    assert_eq!(
+        [&only["wants"], &only["waiting_on"]],
+        ["permission", "human"]
+    );
+    let body = json!({ "results": [{ "call_id": call, "output": { "approved": false } }] });
+    assert_eq!(status(&api, &session, &body).await, ["accepted"]);
+    assert_eq!(api.get(&waiting).await.ok(200)["data"], json!([]));
+    let missing = format!("/v1/sessions/{}/calls", nothing("ses_"));
+    api.get(&missing).await.problem(404, "session.not_found");
+}
+
+#[tokio::test]
 async fn permission_is_given_or_refused_in_so_many_words() {
     let world = World::new().await;
     let api = world.ready().await;

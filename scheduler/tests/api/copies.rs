@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::list::{self, Bounds, List, ListName, NewEntry, WhenFull};
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
 use mainspring_shared::send::WaitingOn;
-use mainspring_shared::store::{AuditOptions, ImportSession, NewSession};
+use mainspring_shared::store::{AuditOptions, ImportSession, ListOutcome, NewSession, WriteList};
 use mainspring_shared::time::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -53,7 +54,7 @@ fn told(send: u128, call: &str) -> Message {
 }
 
 /// A session with a transcript of eight messages; three of them ask, in two rounds.
-async fn source(world: &World) -> String {
+pub(crate) async fn source(world: &World) -> String {
     let session = SessionId(Uuid::from_u128(7));
     let item = ImportSession {
         session: NewSession {
@@ -78,6 +79,8 @@ async fn source(world: &World) -> String {
             asking(2, &["c"]),
             told(2, "c"),
         ],
+        todo: List::default(),
+        notes: List::default(),
         idempotency: None,
     };
     let made = world.store.import_session(None, item).await;
@@ -165,6 +168,57 @@ async fn an_archive_read_back_is_an_equal_transcript_in_a_new_session() {
 }
 
 #[tokio::test]
+async fn notes_go_into_forks_and_archives() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = source(&world).await;
+    let id: SessionId = session.parse().expect("an id");
+    let name = |session: SessionId| ListName::Notes(session);
+    let note = WriteList {
+        name: name(id),
+        session: SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: id,
+        },
+        call_id: "call_1".to_owned(),
+        change: list::Change::Add(NewEntry {
+            text: "blue".to_owned(),
+            ..NewEntry::default()
+        }),
+        bounds: Bounds {
+            entries_max: 50,
+            chars_max: 100,
+            when_full: WhenFull::Reject,
+        },
+    };
+    let written = world.store.write_list(None, note).await;
+    assert!(matches!(written, Ok(ListOutcome::Written { .. })));
+    let archive = export(&api, &session).await.text;
+    let fork = format!("/v1/sessions/{session}/fork");
+    let forked = api.post(&fork, &json!({})).await;
+    for made in [import(&api, &archive).await, forked] {
+        let made = made.ok(201)["id"].as_str().expect("an id").to_owned();
+        let made: SessionId = made.parse().expect("an id");
+        let notes = world.store.read_list(TenantId::DEFAULT, name(made)).await;
+        let notes = notes.expect("reads");
+        assert_eq!((notes.entries[0].text.as_str(), notes.next_id), ("blue", 2));
+    }
+    for (member, value) in [
+        ("id", json!(2)),
+        ("text", json!("")),
+        ("text", json!("x".repeat(1_001))),
+        ("status", json!("\u{0}")),
+    ] {
+        let changed = resealed(&archive, |lines| {
+            lines[0]["session"]["notes"]["entries"][0][member] = value;
+        });
+        let problem = import(&api, &changed).await.problem(400, "request.invalid");
+        let pointer = problem["errors"][0]["pointer"].as_str().unwrap_or_default();
+        assert!(pointer.contains("/session/notes"), "{problem}");
+    }
+}
+
+#[tokio::test]
 async fn an_imported_session_goes_on() {
     let world = World::new().await;
     let api = world.ready().await;
@@ -224,6 +278,8 @@ async fn a_long_transcript_is_exported_whole() {
     let item = ImportSession {
         session,
         messages,
+        todo: List::default(),
+        notes: List::default(),
         idempotency: None,
     };
     world

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -16,11 +17,11 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
-    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions,
-    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
-    PostResult, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal,
-    ReportOutcome, Result, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
-    Swept, UpdateOutcome, Violation,
+    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends,
+    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
+    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
+    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
+    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -78,6 +79,9 @@ pass_on! {
     list_boots(at: At) -> Vec<BootRecord>;
     create_sessions(at: At, items: Vec<(NewSession, Option<IdempotencyKey>)>) -> Vec<CreateOutcome>;
     import_session(at: At, item: ImportSession) -> CreateOutcome;
+    prune_session(at: At, item: PruneSession) -> PruneOutcome;
+    write_list(at: At, item: WriteList) -> ListOutcome;
+    read_list(tenant: TenantId, name: ListName) -> List;
     update_session(at: At, key: SessionKey, patch: SessionPatch) -> UpdateOutcome;
     delete_session(at: At, key: SessionKey, boot: BootId) -> DeleteOutcome;
     accept_sends(at: At, boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;

@@ -16,6 +16,7 @@ mod lifecycle;
 mod loops;
 mod operations;
 mod outage;
+mod prune;
 mod sends;
 mod sessions;
 mod timers;

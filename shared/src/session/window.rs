@@ -133,15 +133,12 @@ pub fn from_seq(next_seq: i64, last: u32) -> i64 {
 }
 
 fn weight(message: &Message) -> usize {
-    use crate::message::ContentPart;
     /// What a message costs beside its text: its own fields and an allocation.
     const FIXED: usize = 256;
     let content: usize = message
         .content
         .iter()
-        .map(|part| match part {
-            ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => text.len(),
-        })
+        .map(crate::message::ContentPart::weight)
         .sum();
     let calls: usize = message
         .tool_calls

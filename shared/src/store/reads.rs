@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::calls::Parent;
 use super::leases::BootRecord;
+use super::lists::DumpList;
 use crate::budget::Spent;
 use crate::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
 use crate::inbox::InboxItem;
@@ -140,6 +141,8 @@ pub struct Dump {
     pub boots: Vec<BootRecord>,
     /// The sessions, tombstones too.
     pub sessions: Vec<DumpSession>,
+    /// The lists that agents keep.
+    pub lists: Vec<DumpList>,
     /// The runs.
     pub runs: Vec<super::runs::DumpRun>,
     /// The timers with their occurrences by number.
@@ -157,6 +160,8 @@ pub struct DumpSession {
     pub agent_version: Option<i32>,
     /// Its sends by id.
     pub sends: Vec<SendRecord>,
+    /// The `seq` that its transcript begins with.
+    pub first_seq: i64,
     /// Its transcript by `seq`.
     pub messages: Vec<Message>,
     /// Its steps by number.

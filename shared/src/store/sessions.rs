@@ -6,6 +6,7 @@ use super::calls::Parent;
 use super::sends::IdempotencyKey;
 use crate::agent::AgentSpec;
 use crate::id::{BootId, SendId, SessionId, SessionKey};
+use crate::list::List;
 use crate::message::Message;
 use crate::session::SessionRecord;
 
@@ -29,6 +30,10 @@ pub struct ImportSession {
     pub session: NewSession,
     /// The transcript in its order. It is stored as [`copies`](crate::message::copies) makes it.
     pub messages: Vec<Message>,
+    /// What it has to do.
+    pub todo: List,
+    /// Its notes.
+    pub notes: List,
     /// What makes a repeat harmless.
     pub idempotency: Option<IdempotencyKey>,
 }
@@ -64,6 +69,53 @@ pub enum UpdateOutcome {
     NotFound,
 }
 
+/// Which messages of a transcript to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PruneTo {
+    /// Those with a lower `seq`.
+    Before(i64),
+    /// All but so many of the last ones.
+    KeepLast(u32),
+}
+
+/// Old messages to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PruneSession {
+    /// The session.
+    pub key: SessionKey,
+    /// Which ones.
+    pub to: PruneTo,
+    /// Only say what would be removed.
+    pub dry_run: bool,
+}
+
+impl PruneTo {
+    /// The `seq` of the first message that stays, before a call is kept with its results: the last
+    /// message stays always, and so does what the open send has written, from `active_from` on.
+    pub fn first_kept(self, first_seq: i64, next_seq: i64, active_from: Option<i64>) -> i64 {
+        let wanted = match self {
+            Self::Before(seq) => seq,
+            Self::KeepLast(count) => next_seq - i64::from(count),
+        };
+        let most = active_from.unwrap_or(i64::MAX).min(next_seq - 1);
+        wanted.min(most).max(first_seq)
+    }
+}
+
+/// What became of a pruning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PruneOutcome {
+    /// So it is now, or would be.
+    Pruned {
+        /// Messages that went.
+        removed: i64,
+        /// The `seq` of the first one that is left.
+        first_seq: i64,
+    },
+    /// No such session.
+    NotFound,
+}
+
 /// What became of a delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeleteOutcome {
@@ -78,4 +130,27 @@ pub enum DeleteOutcome {
     },
     /// No such session.
     NotFound,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_is_bounded_by_the_last_message_and_the_open_send() {
+        for (to, active, expected) in [
+            (PruneTo::Before(5), None, 5),
+            (PruneTo::Before(1), None, 3),
+            (PruneTo::Before(99), None, 9),
+            (PruneTo::Before(8), Some(6), 6),
+            (PruneTo::KeepLast(4), None, 6),
+            (PruneTo::KeepLast(0), None, 9),
+            (PruneTo::KeepLast(u32::MAX), None, 3),
+            (PruneTo::KeepLast(1), Some(4), 4),
+        ] {
+            assert_eq!(to.first_kept(3, 10, active), expected, "{to:?} {active:?}");
+        }
+        // Nothing was said yet.
+        assert_eq!(PruneTo::KeepLast(0).first_kept(1, 1, None), 1);
+    }
 }

@@ -6,6 +6,9 @@ use crate::message::{ContentPart, plain_text};
 /// Characters of an output that are kept at all.
 const WHOLE_CHARS_MAX: usize = 2_000_000;
 
+/// Bytes of pictures and files that a result keeps.
+const MEDIA_BYTES_MAX: usize = 12 << 20;
+
 /// The result with its text within `chars_max` characters, and the whole beside it where it was
 /// cut. Free of U+0000, which no database stores.
 pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallResult {
@@ -14,6 +17,18 @@ pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallR
             && text.contains('\0')
         {
             *text = text.replace('\0', "\u{fffd}");
+        }
+    }
+    let mut left = MEDIA_BYTES_MAX;
+    for part in &mut result.content {
+        if matches!(part, ContentPart::Image { .. } | ContentPart::File { .. }) {
+            let fault = part.media_fault().map(|fault| fault.detail);
+            let weight = part.weight();
+            match fault {
+                None if weight <= left => left -= weight,
+                None => *part = ContentPart::text("[a picture or file too many, left out]"),
+                Some(fault) => *part = ContentPart::text(format!("[left out: it {fault}]")),
+            }
         }
     }
     let text = plain_text(&result.content);
@@ -60,6 +75,34 @@ mod tests {
         assert!(shown.starts_with(&"é".repeat(10)) && shown.ends_with(&"z".repeat(10)));
         assert!(shown.contains("100 of 120 characters left out"), "{shown}");
         assert_eq!(cut.whole_text(), long);
+    }
+
+    #[test]
+    fn pictures_are_kept_as_they_are_and_only_so_many_of_them() {
+        use crate::message::ImageSource;
+        let image = |media_type: &str, bytes: usize| ContentPart::Image {
+            source: ImageSource::Base64 {
+                media_type: media_type.to_owned(),
+                data: "A".repeat(bytes / 3 * 4),
+            },
+        };
+        let large = image("image/png", 5 << 20);
+        let content = vec![
+            image("image/tiff", 3),
+            large.clone(),
+            ContentPart::text("x".repeat(50)),
+            large.clone(),
+        ];
+        let result = CallResult {
+            content,
+            ..CallResult::text("")
+        };
+        let kept = bounded(result, "call_1", 20);
+        let pictures = kept.content.iter().filter(|part| **part == large);
+        assert_eq!(pictures.count(), 1);
+        let whole = kept.whole_text();
+        assert!(whole.contains("must be one of image/gif"), "{whole}");
+        assert!(whole.contains("too many"), "{whole}");
     }
 
     #[test]

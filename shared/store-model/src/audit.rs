@@ -159,7 +159,7 @@ fn numbering(found: &mut Found<'_>) {
     let session = found.session;
     let seqs = session.messages.iter().map(|message| message.seq);
     let transcript_is_gone = session.hot.lifecycle == Lifecycle::Deleted;
-    if !transcript_is_gone && !seqs.eq(1..session.hot.next_seq) {
+    if !transcript_is_gone && !seqs.eq(session.first_seq..session.hot.next_seq) {
         let row = json!({ "messages": session.messages.len(), "next_seq": session.hot.next_seq });
         found.add("session.seq_gap_free", row);
     }

@@ -13,6 +13,7 @@ mod children;
 mod claim;
 mod inbox;
 mod leases;
+mod lists;
 mod posts;
 mod reads;
 mod runs;

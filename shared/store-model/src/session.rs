@@ -31,6 +31,8 @@ pub(crate) struct Session {
     pub(crate) cold: Option<Cold>,
     pub(crate) sends: BTreeMap<SendId, SendRecord>,
     pub(crate) messages: BTreeMap<i64, Message>,
+    /// The `seq` that the transcript begins with.
+    pub(crate) first_seq: i64,
     pub(crate) steps: BTreeMap<i64, Step>,
     /// By call id.
     pub(crate) calls: BTreeMap<String, CallRecord>,
@@ -120,6 +122,7 @@ impl Session {
             }),
             sends: BTreeMap::new(),
             messages: BTreeMap::new(),
+            first_seq: 1,
             steps: BTreeMap::new(),
             calls: BTreeMap::new(),
             inbox: BTreeMap::new(),
@@ -395,6 +398,7 @@ impl Session {
             hot: self.hot.clone(),
             agent_version: self.cold.as_ref().map(|cold| cold.agent_version),
             sends: self.sends.values().cloned().collect(),
+            first_seq: self.first_seq,
             messages: self.messages.values().cloned().collect(),
             steps: self.steps.values().cloned().collect(),
             calls: self.calls.values().cloned().collect(),

@@ -1,16 +1,18 @@
 //! Creating, copying, changing and deleting sessions.
 
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
-use mainspring_shared::message::copies;
+use mainspring_shared::list::ListName;
+use mainspring_shared::message::{Message, copies};
 use mainspring_shared::send::{SendResult, SendStatus};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, IdempotencyKey, ImportSession, NewSession, SessionPatch,
-    UpdateOutcome,
+    CreateOutcome, DeleteOutcome, IdempotencyKey, ImportSession, NewSession, PruneOutcome,
+    PruneSession, SessionPatch, UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 
+use crate::lists;
 use crate::session::Session;
 use crate::state::{Seen, State};
 use crate::timers;
@@ -29,7 +31,14 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
     let messages = copies(item.messages).into_iter();
     session.messages = messages.map(|message| (message.seq, message)).collect();
     session.hot.next_seq += session.messages.len() as i64;
-    add(state, now, session, item.idempotency.as_ref())
+    let key = session.key;
+    let outcome = add(state, now, session, item.idempotency.as_ref());
+    if matches!(outcome, CreateOutcome::Created(_)) {
+        let (tenant, session) = (key.tenant, key.session);
+        lists::copy(state, tenant, &ListName::Todo(session), item.todo);
+        lists::copy(state, tenant, &ListName::Notes(session), item.notes);
+    }
+    outcome
 }
 
 fn add(
@@ -105,6 +114,7 @@ pub(crate) fn delete(
     }
     session.cold = None;
     session.messages.clear();
+    session.first_seq = 1;
     session.calls.clear();
     session.inbox.clear();
     session.usage.clear();
@@ -115,11 +125,42 @@ pub(crate) fn delete(
     session.hot.pending = 0;
     session.hot.signals = 0;
     let last_step = session.hot.next_step - 1;
+    lists::delete(state, key.tenant, key.session);
     crate::runs::cancel_of(state, key);
     DeleteOutcome::Deleted {
         cancelled,
         owner,
         last_step,
+    }
+}
+
+pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {
+    let session = state.sessions.get_mut(&item.key);
+    let Some(session) = session.filter(|s| s.hot.lifecycle != Lifecycle::Deleted) else {
+        return PruneOutcome::NotFound;
+    };
+    let active = session.active().map(|send| send.id);
+    let of_active = |message: &&Message| Some(message.send_id) == active;
+    let active_from = session.messages.values().find(of_active);
+    let active_from = active_from.map(|message| message.seq);
+    let before = session.first_seq;
+    let mut first_seq = item
+        .to
+        .first_kept(before, session.hot.next_seq, active_from);
+    let asked = session.messages.get(&first_seq);
+    first_seq = asked.and_then(|m| m.asked_at_seq).unwrap_or(first_seq);
+    if !item.dry_run {
+        let kept = session.messages.split_off(&first_seq);
+        for gone in std::mem::replace(&mut session.messages, kept).into_values() {
+            if let Some(call) = gone.tool_call_id {
+                session.calls.remove(&call);
+            }
+        }
+        session.first_seq = first_seq;
+    }
+    PruneOutcome::Pruned {
+        removed: first_seq - before,
+        first_seq,
     }
 }
 
@@ -139,7 +180,8 @@ pub(crate) fn record(state: &State, session: &Session, now: Timestamp) -> Option
         agent: cold.agents.get(&cold.agent_version)?.clone(),
         agent_version: cold.agent_version,
         metadata: cold.metadata.clone(),
-        messages: session.hot.next_seq - 1,
+        messages: session.hot.next_seq - session.first_seq,
+        first_seq: session.first_seq,
         parent: cold.parent.clone(),
         created_at: cold.created_at,
         updated_at: cold.updated_at,

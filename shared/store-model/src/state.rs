@@ -9,6 +9,7 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 use uuid::Uuid;
 
+use crate::lists::{self, Kept};
 use crate::runs::Run;
 use crate::session::Session;
 use crate::timers::Timer;
@@ -23,6 +24,8 @@ pub(crate) struct State {
     pub(crate) homes: BTreeMap<(TenantId, SendId), SessionKey>,
     /// By tenant, route and key.
     pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
+    /// By tenant and key.
+    pub(crate) lists: BTreeMap<(TenantId, String), Kept>,
     pub(crate) runs: BTreeMap<RunKey, Run>,
     /// Asks of runs so far.
     pub(crate) asks: i64,
@@ -105,6 +108,7 @@ impl State {
         Dump {
             boots: self.boots.values().cloned().collect(),
             sessions: self.sessions.values().map(Session::dump).collect(),
+            lists: lists::dump(self),
             runs: self.runs.values().map(Run::dump).collect(),
             timers: self
                 .timers

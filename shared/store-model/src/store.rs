@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -16,11 +17,11 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
-    IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions, ListTimers,
-    NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
-    QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result,
-    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation,
+    IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
+    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
+    PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes,
+    ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
+    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -30,7 +31,8 @@ use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 use crate::audit::audit;
 use crate::state::State;
 use crate::{
-    boots, children, claim, inbox, leases, posts, reads, runs, sends, sessions, sweeps, timers,
+    boots, children, claim, inbox, leases, lists, posts, reads, runs, sends, sessions, sweeps,
+    timers,
 };
 
 /// The store port in memory. Its clock takes the place of the database's; what it holds is gone
@@ -144,6 +146,25 @@ impl Store for ModelStore {
     ) -> Result<DeleteOutcome> {
         let (mut state, now) = self.begin(at);
         Ok(sessions::delete(&mut state, now, key, boot))
+    }
+
+    async fn prune_session(
+        &self,
+        at: Option<Timestamp>,
+        item: PruneSession,
+    ) -> Result<PruneOutcome> {
+        let (mut state, _) = self.begin(at);
+        Ok(sessions::prune(&mut state, item))
+    }
+
+    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(lists::write(&mut state, now, item))
+    }
+
+    async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List> {
+        let (state, _) = self.begin(None);
+        Ok(lists::read(&state, tenant, &name))
     }
 
     async fn accept_sends(

@@ -8,6 +8,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
 use crate::ledger::Hot;
+use crate::lists;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::Fields;
 use crate::runs;
@@ -74,12 +75,15 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         ));
         Ok(())
     })?;
+    let rows = sql!("reads/dump_lists").fetch_all(&mut *tx).await?;
+    let lists = rows.iter().map(lists::dumped).collect::<Result<_>>()?;
     let runs = runs::dump(&mut tx).await?;
     let timers = timers::dump(&mut tx).await?;
     tx.commit().await?;
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
+        lists,
         runs,
         timers,
     })
@@ -87,6 +91,7 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
 
 fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
     let hot = Hot::read(fields)?;
+    let first_seq = fields.take("first_seq")?;
     let agent_version = fields.take("agent_version")?;
     let parent = fields.maybe_parent()?;
     Ok(DumpSession {
@@ -104,6 +109,7 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
             spent: fields.maybe_json("spent")?,
             ready_since: hot.ready_since,
         },
+        first_seq,
         agent_version,
         parent,
         sends: Vec::new(),

@@ -1,6 +1,7 @@
 //! Creating sessions with copied transcripts.
 
 use mainspring_shared::id::SessionId;
+use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::store::{CreateOutcome, Error, ImportSession, Result};
@@ -10,6 +11,7 @@ use sqlx::PgConnection;
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
+use crate::lists;
 use crate::retry::{Fault, PgQuery, Pool, sql};
 use crate::rows::{Fields, key_columns};
 
@@ -111,10 +113,16 @@ impl Import {
             .bind(maybe_text(new.agent.name.as_deref()))
             .bind(metadata(&new.metadata));
         let query = keys.bind(parents.bind(query));
-        bind_messages(
+        let query = bind_messages(
             query.bind(text(new.agent.pool()).into_owned()),
             &item.messages,
-        )
+        );
+        let session = new.key.session;
+        let copies = [
+            (ListName::Todo(session), &item.todo),
+            (ListName::Notes(session), &item.notes),
+        ];
+        lists::bind_copies(query, &copies)
     }
 }
 
@@ -158,6 +166,7 @@ fn created_as(item: &ImportSession, now: Timestamp) -> CreateOutcome {
         agent_version: 1,
         metadata: new.metadata.clone(),
         messages: item.messages.len() as i64,
+        first_seq: 1,
         parent: new.parent.clone(),
         created_at: now,
         updated_at: now,

@@ -14,6 +14,7 @@ mod claim;
 mod complete;
 mod deliver;
 mod import;
+mod lists;
 mod park;
 mod reads;
 mod report;

@@ -253,6 +253,7 @@ impl<'r> Fields<'r> {
             agent_version: self.take("agent_version")?,
             metadata: self.json("metadata")?,
             messages: self.take("messages")?,
+            first_seq: self.take("first_seq")?,
             parent: self.maybe_parent()?,
             created_at: self.time("created_at")?,
             updated_at: self.time("updated_at")?,

@@ -7,8 +7,8 @@ use mainspring_shared::send::SendResult;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, Error, IdempotencyKey, NewSession, Result, SessionPatch,
-    UpdateOutcome,
+    CreateOutcome, DeleteOutcome, Error, IdempotencyKey, NewSession, PruneOutcome, PruneSession,
+    Result, SessionPatch, UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -18,6 +18,7 @@ use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
 use crate::ledger::{Active, Ledger, now};
+use crate::lists;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 use crate::runs;
@@ -150,6 +151,7 @@ fn created_as(new: &NewSession, now: Timestamp) -> CreateOutcome {
         agent_version: 1,
         metadata: new.metadata.clone(),
         messages: 0,
+        first_seq: 1,
         parent: new.parent.clone(),
         created_at: now,
         updated_at: now,
@@ -235,6 +237,76 @@ async fn update_once(
     Ok(updated.unwrap_or(UpdateOutcome::NotFound))
 }
 
+pub(crate) async fn prune(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    item: PruneSession,
+) -> Result<PruneOutcome> {
+    let mut attempts = Attempts::default();
+    loop {
+        let pruned = attempts.on(pool, async |connection| {
+            prune_once(connection, at, item).await
+        });
+        match pruned.await {
+            Ok(outcome) => return Ok(outcome),
+            // A repeat finds less to remove, and leaves the same.
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn prune_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    item: PruneSession,
+) -> std::result::Result<PruneOutcome, Fault> {
+    let key = item.key;
+    let mut tx = connection.begin().await?;
+    let nobody = BootId(Uuid::nil());
+    let ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
+    let hot = ledger.hot.get(&key);
+    let Some(hot) = hot.filter(|hot| hot.lifecycle != Lifecycle::Deleted) else {
+        tx.rollback().await?;
+        return Ok(PruneOutcome::NotFound);
+    };
+    let row = sql!("sessions/prune_from")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_one(&mut *tx)
+        .await?;
+    let mut fields = Fields::new(&row, "sessions");
+    let before: i64 = fields.take("first_seq")?;
+    let first_kept = item
+        .to
+        .first_kept(before, hot.next_seq, fields.take("active_from")?);
+    let asked = sql!("sessions/asked_at")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(first_kept)
+        .fetch_optional(&mut *tx)
+        .await?;
+    let asked: Option<Option<i64>> = asked
+        .map(|row| Fields::new(&row, "messages").take("asked_at_seq"))
+        .transpose()?;
+    let first_seq = asked.flatten().unwrap_or(first_kept);
+    if !item.dry_run {
+        sql!("sessions/prune")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(first_seq)
+            .execute(&mut *tx)
+            .await?;
+    }
+    tx.commit().await?;
+    Ok(PruneOutcome::Pruned {
+        removed: first_seq - before,
+        first_seq,
+    })
+}
+
 pub(crate) async fn delete(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -302,6 +374,7 @@ async fn delete_once(
         .bind(key.session.0)
         .execute(&mut *tx)
         .await?;
+    lists::erase(&mut tx, key.tenant, key.session).await?;
     tx.commit().await?;
     Ok(DeleteOutcome::Deleted {
         cancelled,

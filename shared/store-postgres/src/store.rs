@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -15,11 +16,11 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
-    IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions, ListTimers,
-    NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
-    QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result,
-    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation,
+    IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
+    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
+    PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes,
+    ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
+    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -29,8 +30,8 @@ use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 use crate::claim::Doubtful;
 use crate::settings::{Pools, Settings, pools};
 use crate::{
-    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, migrate, park,
-    reads, report, rounds, runs, sessions, sweep, timers,
+    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, lists, migrate,
+    park, reads, report, rounds, runs, sessions, sweep, timers,
 };
 
 /// The store port on Postgres. Its futures are to be polled to completion: one that is dropped may
@@ -140,6 +141,22 @@ impl Store for PostgresStore {
         boot: BootId,
     ) -> Result<DeleteOutcome> {
         sessions::delete(&self.pools.writers, at, key, boot).await
+    }
+
+    async fn prune_session(
+        &self,
+        at: Option<Timestamp>,
+        item: PruneSession,
+    ) -> Result<PruneOutcome> {
+        sessions::prune(&self.pools.writers, at, item).await
+    }
+
+    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome> {
+        lists::write(&self.pools.writers, at, &item).await
+    }
+
+    async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List> {
+        lists::read(&self.pools.claimers, tenant, &name).await
     }
 
     async fn accept_sends(

@@ -9,6 +9,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::fault::Result;
 use crate::hot::{self, Hot};
+use crate::lists;
 use crate::rows::{self, Cells};
 use crate::runs;
 use crate::timers;
@@ -50,6 +51,7 @@ pub(crate) async fn all(conn: &mut SqliteConnection) -> Result<Dump> {
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
+        lists: lists::dump(conn).await?,
         runs,
         timers: timers::dump(conn).await?,
     })
@@ -104,6 +106,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
             spent,
             ready_since,
         },
+        first_seq: cells.get("first_seq")?,
         agent_version: cells.get("agent_version")?,
         sends: Vec::new(),
         messages: Vec::new(),

@@ -1,10 +1,12 @@
 //! Sessions with copied transcripts.
 
+use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies};
 use mainspring_shared::store::{CreateOutcome, ImportSession};
 use serde::Serialize;
 
 use crate::fault::Result;
+use crate::lists;
 use crate::rows::json;
 use crate::sessions;
 use crate::writer::Tx;
@@ -40,6 +42,8 @@ pub(crate) async fn import(tx: &mut Tx, item: ImportSession) -> Result<CreateOut
         .bind(json(&rows)?)
         .execute(tx.conn())
         .await?;
+    lists::copy(tx, key.tenant, &ListName::Todo(key.session), &item.todo).await?;
+    lists::copy(tx, key.tenant, &ListName::Notes(key.session), &item.notes).await?;
     record.messages = messages.len() as i64;
     Ok(CreateOutcome::Created(record))
 }

@@ -28,6 +28,7 @@ mod timers;
 // What they stand on.
 mod fault;
 mod hot;
+mod lists;
 mod lock;
 mod migrate;
 mod rows;

@@ -83,7 +83,7 @@ pub(crate) async fn session_at(
 }
 
 /// `tenant, session_id, status, agent_version, metadata, created_at, updated_at, messages,
-/// spec, parent_session, parent_call, root_session, depth`
+/// first_seq, spec, parent_session, parent_call, root_session, depth`
 fn session_record(row: &SqliteRow) -> Result<SessionRecord> {
     let mut cells = Cells::new(row, "sessions");
     let key = cells.key()?;
@@ -97,6 +97,7 @@ fn session_fields(mut cells: Cells<'_>, key: SessionKey) -> Result<SessionRecord
     let created_at = cells.time("created_at")?;
     let updated_at = cells.time("updated_at")?;
     let messages = cells.get("messages")?;
+    let first_seq = cells.get("first_seq")?;
     let mut cells = cells.of("agents");
     let agent = cells.json("spec")?;
     let parent = rows::parent(&mut cells.of("sessions"))?;
@@ -107,6 +108,7 @@ fn session_fields(mut cells: Cells<'_>, key: SessionKey) -> Result<SessionRecord
         agent_version,
         metadata,
         messages,
+        first_seq,
         parent,
         created_at,
         updated_at,

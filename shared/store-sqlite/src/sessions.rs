@@ -4,7 +4,8 @@ use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::send::SendResult;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, IdempotencyKey, NewSession, SessionPatch, UpdateOutcome,
+    CreateOutcome, DeleteOutcome, IdempotencyKey, NewSession, PruneOutcome, PruneSession,
+    SessionPatch, UpdateOutcome,
 };
 use uuid::Uuid;
 
@@ -12,6 +13,7 @@ use crate::accept::{self, Seen};
 use crate::complete::{End, finish};
 use crate::fault::Result;
 use crate::hot;
+use crate::lists;
 use crate::reads;
 use crate::rows::json;
 use crate::runs;
@@ -51,6 +53,7 @@ pub(crate) async fn create_one(
         agent_version: 1,
         metadata: new.metadata,
         messages: 0,
+        first_seq: 1,
         parent: new.parent,
         created_at: tx.now,
         updated_at: tx.now,
@@ -97,6 +100,43 @@ pub(crate) async fn update(
     })
 }
 
+/// Removes old messages.
+pub(crate) async fn prune(tx: &mut Tx, item: PruneSession) -> Result<PruneOutcome> {
+    let key = item.key;
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(PruneOutcome::NotFound);
+    };
+    let (before, active_from): (i64, Option<i64>) =
+        sqlx::query_as(include_str!("../sql/sessions/prune_from.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .fetch_one(tx.conn())
+            .await?;
+    let first_kept = item
+        .to
+        .first_kept(before, session.hot.next_seq, active_from);
+    let asked: Option<Option<i64>> =
+        sqlx::query_scalar(include_str!("../sql/messages/asked_at.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(first_kept)
+            .fetch_optional(tx.conn())
+            .await?;
+    let first_seq = asked.flatten().unwrap_or(first_kept);
+    if !item.dry_run {
+        sqlx::query(include_str!("../sql/sessions/prune.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(first_seq)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(PruneOutcome::Pruned {
+        removed: first_seq - before,
+        first_seq,
+    })
+}
+
 /// Ends a session's open sends under a grant and leaves its tombstone.
 pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result<DeleteOutcome> {
     let Some(session) = hot::load(tx, key).await? else {
@@ -127,6 +167,7 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
         .bind(key.session.0)
         .execute(tx.conn())
         .await?;
+    lists::erase(tx, key.tenant, key.session).await?;
     runs::cancel_of(tx, key).await?;
     Ok(DeleteOutcome::Deleted {
         cancelled,

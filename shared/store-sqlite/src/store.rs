@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -15,11 +16,11 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
-    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions,
-    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
-    PostResult, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal,
-    ReportOutcome, Result, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
-    Swept, UpdateOutcome, Violation,
+    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends,
+    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
+    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
+    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
+    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -32,8 +33,8 @@ use crate::lock::DirLock;
 use crate::options::SqliteOptions;
 use crate::writer::{Commit, Tx, Writer, clock};
 use crate::{
-    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, inbox, migrate,
-    park, post, reads, report, rounds, runs, sessions, sweep, timers,
+    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, inbox, lists,
+    migrate, park, post, reads, report, rounds, runs, sessions, sweep, timers,
 };
 
 /// The store port on one SQLite file. The data directory is held until the store is dropped and
@@ -196,6 +197,26 @@ impl Store for SqliteStore {
         boot: BootId,
     ) -> Result<DeleteOutcome> {
         self.write(at, move |tx| Box::pin(sessions::delete(tx, key, boot)))
+            .await
+    }
+
+    async fn prune_session(
+        &self,
+        at: Option<Timestamp>,
+        item: PruneSession,
+    ) -> Result<PruneOutcome> {
+        self.write(at, move |tx| Box::pin(sessions::prune(tx, item)))
+            .await
+    }
+
+    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome> {
+        self.write(at, move |tx| Box::pin(lists::write(tx, item)))
+            .await
+    }
+
+    async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List> {
+        let name = name.key();
+        self.snapshot(|conn| Box::pin(async move { lists::read(conn, tenant, &name).await }))
             .await
     }
 

@@ -24,8 +24,10 @@ pub mod copies;
 pub mod deliveries;
 pub mod idempotency;
 pub mod inbox;
+pub mod lists;
 pub mod park;
 pub mod posts;
+pub mod prune;
 pub mod reads;
 pub mod ready;
 pub mod rounds;
@@ -53,8 +55,10 @@ const SOURCES: &[(&str, &str)] = &[
     ("deliveries", include_str!("store/deliveries.rs")),
     ("idempotency", include_str!("store/idempotency.rs")),
     ("inbox", include_str!("store/inbox.rs")),
+    ("lists", include_str!("store/lists.rs")),
     ("park", include_str!("store/park.rs")),
     ("posts", include_str!("store/posts.rs")),
+    ("prune", include_str!("store/prune.rs")),
     ("reads", include_str!("store/reads.rs")),
     ("ready", include_str!("store/ready.rs")),
     ("rounds", include_str!("store/rounds.rs")),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -16,11 +17,11 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
-    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListRuns, ListSends, ListSessions,
-    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
-    PostResult, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal,
-    ReportOutcome, Result, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
-    Swept, UpdateOutcome, Violation,
+    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends,
+    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
+    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
+    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
+    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -171,6 +172,8 @@ forward! {
         at: Option<Timestamp>, items: Vec<(NewSession, Option<IdempotencyKey>)>
     ) -> Vec<CreateOutcome>;
     write import_session(at: Option<Timestamp>, item: ImportSession) -> CreateOutcome;
+    write prune_session(at: Option<Timestamp>, item: PruneSession) -> PruneOutcome;
+    write write_list(at: Option<Timestamp>, item: WriteList) -> ListOutcome;
     write update_session(
         at: Option<Timestamp>, key: SessionKey, patch: SessionPatch
     ) -> UpdateOutcome;
@@ -229,6 +232,7 @@ forward! {
     read list_sends(query: ListSends) -> Page<SendRecord>;
     read read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord>;
     read get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>>;
+    read read_list(tenant: TenantId, name: ListName) -> List;
     read read_inbox(query: ReadInbox) -> Vec<InboxItem>;
     read list_children(key: SessionKey) -> Vec<SessionKey>;
     read read_messages(query: ReadMessages) -> Vec<Message>;

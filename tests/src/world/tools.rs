@@ -7,9 +7,11 @@ use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::Repeat;
 use mainspring_shared::tool::schema::any_object;
+use mainspring_store_model::ModelStore;
 use mainspring_worker::tool::{
     Concurrency, Invocation, OnInterrupt, Output, Tool, ToolError, ToolSpec, Tools, Traits,
 };
+use mainspring_worker::tools::state;
 
 /// One execution, as the world outside saw it.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,7 +116,7 @@ impl Tool for Fake {
 
 /// `look` is safe, `put` is keyed, `act` may only be done once, `alone` is safe and runs alone,
 /// `slow` is safe and stops when it is interrupted.
-pub(super) fn tools(clock: &Arc<dyn Clock>, acts: &Arc<Acts>) -> Tools {
+pub(super) fn tools(store: &Arc<ModelStore>, clock: &Arc<dyn Clock>, acts: &Arc<Acts>) -> Tools {
     let mut tools = Tools::default();
     let alone = Traits {
         concurrency: Concurrency::Exclusive,
@@ -140,5 +142,6 @@ pub(super) fn tools(clock: &Arc<dyn Clock>, acts: &Arc<Acts>) -> Tools {
         };
         tools.insert(Arc::new(tool)).expect("a new name");
     }
+    state::register(store.clone(), clock.clone(), &mut tools).expect("new names");
     tools
 }

@@ -136,6 +136,18 @@ impl Coded for Error {
     }
 }
 
+/// The one kind of file, besides text, that providers read.
+pub(super) const PDF: &str = "application/pdf";
+
+/// A file that no provider takes.
+pub(super) fn not_taken(name: &str, media_type: &str) -> Error {
+    Error::InvalidRequest {
+        message: format!(
+            "the model takes files of text and {PDF}, not {name:?}, which is {media_type}"
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! How many tokens a text is likely to have, for budgets and for providers that do not say.
 
-use mainspring_shared::message::{ContentPart, Message, ToolCall};
+use mainspring_shared::message::{ContentPart, FileSource, Message, ToolCall};
 
 use super::Request;
 
@@ -9,6 +9,13 @@ const CHARS_PER_TOKEN: u64 = 4;
 
 /// Tokens that frame a message on the wire.
 const MESSAGE_TOKENS: u64 = 4;
+
+/// What a picture takes at most: providers scale larger ones down.
+const IMAGE_TOKENS: u64 = 1_600;
+
+/// Characters of base64 that make one token of a document: each page is read as text and as a
+/// picture.
+const DATA_CHARS_PER_TOKEN: u64 = 20;
 
 /// A quarter of the characters; at least 1 unless `text` is empty.
 pub fn estimate_tokens(text: &str) -> u64 {
@@ -59,6 +66,17 @@ fn chars(text: &str) -> u64 {
 fn parts_chars(parts: &[ContentPart]) -> u64 {
     let texts = parts.iter().map(|part| match part {
         ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => chars(text),
+        ContentPart::Image { .. } => IMAGE_TOKENS * CHARS_PER_TOKEN,
+        ContentPart::File { name, source } => {
+            let inside = match source {
+                FileSource::Text { text } => chars(text),
+                FileSource::Base64 { data, .. } => {
+                    let tokens = data.len() as u64 / DATA_CHARS_PER_TOKEN;
+                    tokens.max(IMAGE_TOKENS) * CHARS_PER_TOKEN
+                }
+            };
+            chars(name) + inside
+        }
     });
     texts.sum()
 }

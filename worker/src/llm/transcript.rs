@@ -18,7 +18,10 @@ const NAME_CHARS_MAX: usize = 64;
 /// One step of the conversation.
 #[derive(Debug)]
 pub(super) enum Turn<'a> {
-    User(Cow<'a, str>),
+    User {
+        text: Cow<'a, str>,
+        message: &'a Message,
+    },
     Assistant {
         text: Cow<'a, str>,
         message: &'a Message,
@@ -32,6 +35,21 @@ pub(super) enum Turn<'a> {
 pub(super) struct ToolResult<'a> {
     pub(super) call: &'a ToolCall,
     pub(super) text: Cow<'a, str>,
+    /// None where it stands in for a result that the window lacks.
+    pub(super) message: Option<&'a Message>,
+}
+
+/// Whether a message has more than words.
+pub(super) fn has_media(message: &Message) -> bool {
+    message.content.iter().any(|part| match part {
+        ContentPart::Image { .. } | ContentPart::File { .. } => true,
+        ContentPart::Text { .. } | ContentPart::Reasoning { .. } => false,
+    })
+}
+
+/// A file of words, as a text that says what it is.
+pub(super) fn file_text(name: &str, text: &str) -> String {
+    format!("[file {name}]\n{text}")
 }
 
 /// Puts messages in the order that providers accept. Assistant's turns without text and calls are
@@ -40,7 +58,10 @@ pub(super) fn turns(messages: &[Arc<Message>]) -> Vec<Turn<'_>> {
     let mut turns = Vec::with_capacity(messages.len());
     for (at, message) in messages.iter().enumerate() {
         match message.role {
-            Role::User => turns.push(Turn::User(text(message))),
+            Role::User => turns.push(Turn::User {
+                text: text(message),
+                message,
+            }),
             // Taken with the message that asked; one that nobody asked for is left out.
             Role::Tool => {}
             Role::Assistant => {
@@ -69,9 +90,13 @@ fn results<'a>(asking: &'a Message, after: &'a [Arc<Message>]) -> Vec<ToolResult
             .iter()
             .find(|m| m.role == Role::Tool && m.tool_call_id.as_ref() == Some(&call.id))
     };
-    let result = |call| ToolResult {
-        call,
-        text: answer(call).map_or(Cow::Borrowed(NO_RESULT), |message| text(message)),
+    let result = |call| {
+        let message = answer(call).map(Arc::as_ref);
+        ToolResult {
+            call,
+            text: message.map_or(Cow::Borrowed(NO_RESULT), text),
+            message,
+        }
     };
     asking.tool_calls.iter().map(result).collect()
 }
@@ -123,7 +148,7 @@ mod tests {
 
     fn shape(messages: &[Arc<Message>]) -> Vec<String> {
         let name = |turn: &Turn<'_>| match turn {
-            Turn::User(text) => format!("user {text}"),
+            Turn::User { text, .. } => format!("user {text}"),
             Turn::Assistant { text, .. } => format!("assistant {text}"),
             Turn::Results(results) => {
                 let each: Vec<_> = results

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use mainspring_shared::error::Code;
-use mainspring_shared::id::SessionKey;
+use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
@@ -46,7 +46,7 @@ impl Calls {
     pub(super) fn begin(
         &mut self,
         clock: Arc<dyn Clock>,
-        key: SessionKey,
+        (key, boot): (SessionKey, BootId),
         record: &CallRecord,
         begin: Begin,
     ) {
@@ -57,6 +57,7 @@ impl Calls {
             arguments: begin.arguments,
             session: key,
             send_id: record.send_id,
+            boot,
             attempt: record.attempt,
             stop,
         };

@@ -67,6 +67,17 @@ pub(super) fn request(
     }
 }
 
+/// Shows the model its notes.
+pub(super) fn remind(request: &mut Request, notes: Option<&str>) {
+    if let Some(notes) = notes {
+        let system = request.system.get_or_insert_default();
+        if !system.is_empty() {
+            system.push_str("\n\n");
+        }
+        system.push_str(notes);
+    }
+}
+
 /// Asks for an answer of this shape. Where the provider does not hold the model to it, the model is
 /// told so.
 pub(super) fn shape(request: &mut Request, output: &Arc<OutputSpec>, native: bool) {

@@ -5,6 +5,7 @@ mod calling;
 mod delegating;
 mod paying;
 mod persist;
+mod recalling;
 mod starting;
 
 use std::pin::pin;
@@ -80,6 +81,8 @@ pub(crate) struct Run<'a> {
     /// The shape of the answer, if one was asked for.
     output: Result<Option<Output>, OutputFault>,
     unsaid: Unsaid,
+    /// What the session noted for itself, as the model is shown it in this send.
+    notes: Option<String>,
     /// Whether the inbox has to be read before the model is asked.
     inbox: Inbox,
     totals: SendTotals,
@@ -184,6 +187,7 @@ impl<'a> Run<'a> {
             offers: Offers::default(),
             output,
             unsaid,
+            notes: None,
             // Whoever had the send before may have lowered the signal and died.
             inbox: if signals & SIGNAL_INBOX != 0 {
                 Inbox::Raised
@@ -264,6 +268,9 @@ impl<'a> Run<'a> {
             let only = self.send.record.options.tools.as_deref();
             let tools = &self.kernel.parts.tools;
             self.offers = tools.offers(&self.send.agent, only).await;
+        }
+        if !self.recall().await {
+            return Err(self.release_as_lost().await);
         }
         let open_round = self.window.last().and_then(|last| {
             let asks = last.role == Role::Assistant && !last.tool_calls.is_empty();

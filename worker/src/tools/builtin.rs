@@ -5,6 +5,7 @@
 //! | `apply_patch`, `edit_file`, `write_file` | a workspace; change only what the session has read as it now is |
 //! | `glob`, `grep`, `list_dir`, `read_file` | a workspace |
 //! | `shell` | a workspace and a way to run commands |
+//! | `command_output`, `command_start`, `command_stop` | the same, and the database |
 //! | `current_time` | nothing |
 //! | `schedule_wakeup`, `list_wakeups`, `cancel_wakeup` | a store: [`register_wakeups`] |
 //!
@@ -14,6 +15,7 @@
 
 mod apply_patch;
 mod change;
+mod commands;
 mod current_time;
 mod diff;
 mod edit_file;
@@ -38,6 +40,7 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
+pub use self::commands::Background;
 pub use self::settings::{
     ENVIRONMENT_DEFAULT, Limits, Settings, Shell, Template, WorkspaceSettings, allowed,
 };
@@ -74,7 +77,15 @@ pub(crate) const FULL: &[&str] = &[
     "glob",
     "grep",
     "shell",
+    "command_start",
+    "command_output",
+    "command_stop",
     "current_time",
+    "todo",
+    "note_add",
+    "note_update",
+    "note_delete",
+    "note_list",
     "schedule_wakeup",
     "list_wakeups",
     "cancel_wakeup",
@@ -107,6 +118,15 @@ pub fn register(
         tools.insert(tool)?;
     }
     if let Some(backend) = backend {
+        if let Some(background) = settings.background {
+            let (workspace, backend, clock) = (workspace.clone(), backend.clone(), clock.clone());
+            let commands = commands::Commands::new(background, workspace, backend, clock);
+            let commands = Arc::new(commands);
+            for act in commands::Act::ALL {
+                let commands = commands.clone();
+                tools.insert(Arc::new(commands::Command { commands, act }))?;
+            }
+        }
         tools.insert(Arc::new(shell::Shell::new(workspace, backend, clock)))?;
     }
     Ok(())

@@ -91,6 +91,9 @@ fn joined(content: &[ContentPart]) -> (String, String) {
         match part {
             ContentPart::Text { text: piece } => text.push_str(piece),
             ContentPart::Reasoning { text: piece, .. } => reasoning.push_str(piece),
+            ContentPart::Image { .. } | ContentPart::File { .. } => {
+                panic!("no model gives {part:?}")
+            }
         }
     }
     (text, reasoning)

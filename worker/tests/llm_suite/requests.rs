@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use mainspring_shared::agent::OutputSpec;
-use mainspring_shared::message::{ContentPart, NewMessage, Role, ToolCall};
-use mainspring_worker::llm::{Kind, Request, Secret, ToolSpec};
+use mainspring_shared::message::{
+    ContentPart, FileSource, ImageSource, NewMessage, Role, ToolCall,
+};
+use mainspring_worker::llm::{Error, Kind, Request, Secret, ToolSpec};
 use serde_json::{Value, json};
 
 use super::server::{Answer, Received, Server};
@@ -246,4 +248,151 @@ async fn messages_begin_with_the_user_and_never_with_nothing() {
     let received = sent(Kind::Anthropic, "/v1", true, &request).await;
     let value: Value = serde_json::from_slice(&received.body).unwrap();
     assert_eq!(value["messages"][0]["role"], "user");
+}
+
+fn picture(data: &str) -> ContentPart {
+    ContentPart::Image {
+        source: ImageSource::Base64 {
+            media_type: "image/png".to_owned(),
+            data: data.to_owned(),
+        },
+    }
+}
+
+fn file(name: &str, source: FileSource) -> ContentPart {
+    ContentPart::File {
+        name: name.to_owned(),
+        source,
+    }
+}
+
+fn bytes(media_type: &str) -> FileSource {
+    FileSource::Base64 {
+        media_type: media_type.to_owned(),
+        data: "AAAA".to_owned(),
+    }
+}
+
+/// Words with pictures and files, and a tool that gives a picture and one that fails.
+fn illustrated() -> Request {
+    let linked = ContentPart::Image {
+        source: ImageSource::Url {
+            url: "https://a.example/b.png".to_owned(),
+        },
+    };
+    let words = FileSource::Text {
+        text: "inside".to_owned(),
+    };
+    let input = NewMessage {
+        content: vec![
+            ContentPart::text("see"),
+            picture("AAAA"),
+            linked,
+            file("a.txt", words),
+            file("b.pdf", bytes("application/pdf")),
+        ],
+        ..said(Role::User, "")
+    };
+    let asking = NewMessage {
+        tool_calls: vec![
+            call("call_1", "read", json!({})),
+            call("call_2", "read", json!({})),
+        ],
+        ..said(Role::Assistant, "")
+    };
+    let shown = NewMessage {
+        content: vec![ContentPart::text("one"), picture("BBBB")],
+        ..result("call_1", "")
+    };
+    let failed = NewMessage {
+        failed: true,
+        ..result("call_2", "no")
+    };
+    let messages = (1..).zip([input, asking, shown, failed]);
+    Request {
+        messages: messages.map(|(seq, new)| message(seq, new)).collect(),
+        ..hello()
+    }
+}
+
+async fn messages_sent(kind: Kind) -> Value {
+    let body = body(kind, &illustrated()).await;
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    body["messages"].clone()
+}
+
+#[tokio::test]
+async fn pictures_and_files_are_parts_of_chat_completions() {
+    let messages = messages_sent(Kind::OpenAi).await;
+    let input = json!([
+        {"type": "text", "text": "see"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}},
+        {"type": "text", "text": "[file a.txt]\ninside"},
+        {"type": "file", "file": {
+            "filename": "b.pdf", "file_data": "data:application/pdf;base64,AAAA",
+        }},
+    ]);
+    assert_eq!(messages[0], json!({"role": "user", "content": input}));
+    // Results first, all of them; then what they show.
+    assert_eq!(
+        messages[2],
+        json!({"role": "tool", "tool_call_id": "call_1", "content": "one"})
+    );
+    assert_eq!(
+        messages[3],
+        json!({"role": "tool", "tool_call_id": "call_2", "content": "no"})
+    );
+    let shown = json!([
+        {"type": "text", "text": "[what the call call_1 gave besides its text]"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,BBBB"}},
+    ]);
+    assert_eq!(messages[4], json!({"role": "user", "content": shown}));
+}
+
+#[tokio::test]
+async fn pictures_and_files_are_blocks_of_messages() {
+    let messages = messages_sent(Kind::Anthropic).await;
+    let png = |data: &str| json!({"type": "base64", "media_type": "image/png", "data": data});
+    let input = json!([
+        {"type": "text", "text": "see"},
+        {"type": "image", "source": png("AAAA")},
+        {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}},
+        {"type": "document", "title": "a.txt", "source": {
+            "type": "text", "media_type": "text/plain", "data": "inside",
+        }},
+        {"type": "document", "title": "b.pdf", "source": {
+            "type": "base64", "media_type": "application/pdf", "data": "AAAA",
+        }},
+    ]);
+    assert_eq!(messages[0], json!({"role": "user", "content": input}));
+    let results = json!([
+        {"type": "tool_result", "tool_use_id": "call_1", "content": [
+            {"type": "text", "text": "one"}, {"type": "image", "source": png("BBBB")},
+        ]},
+        {"type": "tool_result", "tool_use_id": "call_2", "content": "no", "is_error": true},
+    ]);
+    assert_eq!(messages[2], json!({"role": "user", "content": results}));
+}
+
+#[tokio::test]
+async fn a_file_that_no_provider_takes_is_refused_before_it_is_sent() {
+    let input = NewMessage {
+        content: vec![file("a.xls", bytes("application/vnd.ms-excel"))],
+        ..said(Role::User, "")
+    };
+    let request = Request {
+        messages: vec![message(1, input)],
+        ..hello()
+    };
+    for kind in [Kind::OpenAi, Kind::Anthropic] {
+        let server = Server::start(Answer::new(500, "text/plain", b"no", 100)).await;
+        let settings = settings(kind, &server.url("/v1"));
+        let refused = ask(&*model(&settings), &request).await.reply;
+        let Err(Error::InvalidRequest { message }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(message.contains("a.xls"), "{message}");
+        assert_eq!(server.received().len(), 0);
+    }
 }

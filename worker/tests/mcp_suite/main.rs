@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::McpTools;
@@ -122,6 +122,7 @@ fn invocation(arguments: Value) -> Invocation {
             session: SessionId(Uuid::nil()),
         },
         send_id: SendId(Uuid::nil()),
+        boot: BootId(Uuid::nil()),
         attempt: 1,
         stop: CancellationToken::new(),
     }

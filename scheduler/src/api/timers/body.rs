@@ -12,8 +12,9 @@ use mainspring_shared::timer::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::super::input::{Input, input_schema};
 use super::super::problem::Problem;
-use super::super::validate::{Checks, Input, Options, input_schema, object};
+use super::super::validate::{Checks, Options, object};
 use crate::app::App;
 
 /// The longest that an occurrence may be put off.

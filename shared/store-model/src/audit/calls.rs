@@ -89,7 +89,7 @@ fn has_one_fate(session: &DumpSession, item: &InboxItem) -> bool {
     let is_said = item.fate == Fate::Delivered && item.mode != OnBusy::Coalesce;
     let message = item.seq.map(|seq| {
         let is_there = session.messages.iter().any(|message| message.seq == seq);
-        is_there || session.hot.lifecycle == Lifecycle::Deleted
+        is_there || seq < session.first_seq || session.hot.lifecycle == Lifecycle::Deleted
     });
     item.settled_at.is_some() == (item.fate != Fate::Pending)
         && if is_said {

@@ -1,5 +1,5 @@
 -- An item has its time of settling exactly when it has its fate; one that was delivered to a send
--- under way names its message, and no other item names any.
+-- under way names its message, which is there unless it was pruned, and no other item names any.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
@@ -10,8 +10,9 @@ SELECT json_build_object(
 )::text AS row
 FROM inbox n
 LEFT JOIN messages m ON m.tenant = n.tenant AND m.session_id = n.session_id AND m.seq = n.seq
+LEFT JOIN sessions s ON s.tenant = n.tenant AND s.session_id = n.session_id
 WHERE (n.settled_at IS NULL) <> (n.fate = 'pending')
    OR (n.seq IS NOT NULL) <> (n.fate = 'delivered' AND n.mode <> 'coalesce')
-   OR (n.seq IS NOT NULL AND m.seq IS NULL)
+   OR (n.seq >= s.first_seq AND m.seq IS NULL)
 ORDER BY n.tenant, n.session_id, n.n
 LIMIT (SELECT b.rows_max FROM bound b)

@@ -1,4 +1,5 @@
--- Messages are numbered from 1 without gaps up to the hot row's next_seq. A tombstone has none.
+-- Messages are numbered from the session's first_seq, 1 unless it was pruned, without gaps up to the
+-- hot row's next_seq. A tombstone has none.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
@@ -9,9 +10,12 @@ SELECT json_build_object(
     'next_seq', h.next_seq
 )::text AS row
 FROM session_hot h
+LEFT JOIN sessions s ON s.tenant = h.tenant AND s.session_id = h.session_id
 LEFT JOIN messages m ON m.tenant = h.tenant AND m.session_id = h.session_id
 WHERE h.lifecycle <> 2
-GROUP BY h.tenant, h.session_id, h.next_seq
-HAVING count(m.seq) <> h.next_seq - 1 OR min(m.seq) <> 1 OR max(m.seq) <> h.next_seq - 1
+GROUP BY h.tenant, h.session_id, h.next_seq, s.first_seq
+HAVING count(m.seq) <> h.next_seq - coalesce(s.first_seq, 1)
+    OR min(m.seq) <> coalesce(s.first_seq, 1)
+    OR max(m.seq) <> h.next_seq - 1
 ORDER BY h.tenant, h.session_id
 LIMIT (SELECT b.rows_max FROM bound b)

@@ -2,8 +2,8 @@
 SELECT
     h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
     h.next_step, h.pending, h.active, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority,
-    s.agent_version, s.parent_session, s.parent_call, s.root_session, s.depth,
-    h.spent
+    coalesce(s.first_seq, 1) AS first_seq, s.agent_version, s.parent_session, s.parent_call,
+    s.root_session, s.depth, h.spent
 FROM session_hot h
 LEFT JOIN sessions s ON s.tenant = h.tenant AND s.session_id = h.session_id
 ORDER BY h.tenant, h.session_id

@@ -1,7 +1,7 @@
 -- Reads a session with its current agent; no row when it is unknown or deleted.
 -- Index: sessions_pkey, agents_pkey, session_hot_pkey, boots_pkey.
 SELECT
-    s.tenant, s.session_id, a.spec, s.agent_version, s.metadata::text, h.next_seq - 1 AS messages,
+    s.tenant, s.session_id, a.spec, s.agent_version, s.metadata::text, h.next_seq - s.first_seq AS messages, s.first_seq,
     s.parent_session, s.parent_call, s.root_session, s.depth, s.created_at, s.updated_at,
     CASE
         WHEN h.lifecycle = 1 THEN 'closed'

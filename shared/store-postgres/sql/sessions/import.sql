@@ -1,4 +1,4 @@
--- Creates a session with its agent, its hot row and its copied messages, once per idempotency key:
+-- Creates a session with its agent, its hot row, its copied messages and lists, once per idempotency key:
 -- one statement. Without a row in the answer it met its idempotency key.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -54,5 +54,17 @@ new_message AS (
         send_id, role, content, tool_calls, tool_call_id, name, failed, round, asked_at_seq,
         created_at, seq
     )
+),
+new_list AS (
+    INSERT INTO lists (tenant, list, next_id, version)
+    SELECT s.tenant, l.list, l.next_id, l.version
+    FROM stored s
+    CROSS JOIN unnest($26::text[], $27::bigint[], $28::bigint[]) AS l (list, next_id, version)
+),
+new_entry AS (
+    INSERT INTO list_entries (tenant, list, id, body)
+    SELECT s.tenant, e.list, e.id, e.body
+    FROM stored s
+    CROSS JOIN unnest($29::text[], $30::bigint[], $31::text[]) AS e (list, id, body)
 )
 SELECT s.now FROM stored s

@@ -1,12 +1,12 @@
 -- Reads a page of a tenant's sessions, newest first.
 -- Index: sessions_pkey backwards, or sessions_metadata; then the keys of what is joined.
 SELECT
-    l.tenant, l.session_id, l.spec, l.agent_version, l.metadata, l.messages, l.parent_session,
+    l.tenant, l.session_id, l.spec, l.agent_version, l.metadata, l.messages, l.first_seq, l.parent_session,
     l.parent_call, l.root_session, l.depth, l.created_at, l.updated_at, l.status
 FROM (
     SELECT
         s.tenant, s.session_id, a.spec, s.agent_version, s.metadata::text AS metadata,
-        h.next_seq - 1 AS messages, s.parent_session, s.parent_call, s.root_session, s.depth,
+        h.next_seq - s.first_seq AS messages, s.first_seq, s.parent_session, s.parent_call, s.root_session, s.depth,
         s.created_at, s.updated_at,
         CASE
             WHEN h.lifecycle = 1 THEN 'closed'

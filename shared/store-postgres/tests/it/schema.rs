@@ -9,7 +9,7 @@ use mainspring_shared::tool::CallResult;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, ddl};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, SqlSafeStr};
 
-use crate::world::{with_database, with_world};
+use crate::world::{newest, with_database, with_world};
 
 fn statements(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the folder is there") {
@@ -212,7 +212,7 @@ async fn no_step_looks_up_half_a_key() {
         set.expect("is set");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
         for noun in [
-            "calls", "inbox", "leases", "ledger", "sends", "sessions", "timers",
+            "calls", "inbox", "leases", "ledger", "lists", "sends", "sessions",
         ] {
             let mut found = Vec::new();
             statements(&root.join(noun), &mut found);
@@ -253,13 +253,4 @@ async fn no_step_looks_up_half_a_key() {
         }
     })
     .await;
-}
-
-/// The version that the newest migration brings.
-fn newest() -> i64 {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/postgres");
-    let files = fs::read_dir(folder).expect("the migrations are here");
-    let names = files.map(|file| file.expect("can be read").file_name());
-    let versions = names.map(|name| name.to_string_lossy()[..4].parse().expect("begins with it"));
-    versions.max().expect("there is one")
 }

@@ -199,6 +199,14 @@ impl World {
     }
 }
 
+/// The version of the schema that the program brings.
+pub(crate) fn newest() -> i64 {
+    let ddl = mainspring_store_postgres::ddl();
+    let titles = ddl.lines().filter_map(|line| line.strip_prefix("-- "));
+    let versions = titles.filter_map(|title| title.get(..4)?.parse().ok());
+    versions.max().expect("there are migrations")
+}
+
 pub(crate) fn new_session(agent: AgentSpec) -> NewSession {
     NewSession {
         key: SessionKey {

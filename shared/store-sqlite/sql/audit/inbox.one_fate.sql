@@ -1,12 +1,13 @@
 -- Items with a fate but no time of it, or the other way round; that were delivered to a send under
--- way and name no message that there is; and others that name one.
+-- way and name no message that there is, unless it was pruned; and others that name one.
 SELECT json_object('session', 'ses_' || lower(hex(i.session_id)), 'item', i.item_id, 'fate', i.fate)
 FROM inbox i
 JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
 WHERE h.lifecycle <> 2
   AND ((i.settled_at IS NULL) <> (i.fate = 'pending')
        OR (i.seq IS NOT NULL) <> (i.fate = 'delivered' AND i.mode <> 'coalesce')
-       OR (i.seq IS NOT NULL
+       OR (i.seq >= (SELECT c.first_seq FROM sessions c
+                     WHERE c.tenant = i.tenant AND c.session_id = i.session_id)
            AND NOT EXISTS (SELECT 1 FROM messages m
                            WHERE m.tenant = i.tenant AND m.session_id = i.session_id
                              AND m.seq = i.seq)))

@@ -1,12 +1,14 @@
--- Transcripts that are not numbered from 1 to before next_seq. A deleted one is gone.
+-- Transcripts that are not numbered from their first_seq to before next_seq. A deleted one is gone.
 SELECT json_object('session', 'ses_' || lower(hex(h.session_id)),
-                   'messages', count(m.seq), 'next_seq', h.next_seq)
+                   'messages', count(m.seq), 'first_seq', coalesce(c.first_seq, 1),
+                   'next_seq', h.next_seq)
 FROM session_hot h
+LEFT JOIN sessions c ON c.tenant = h.tenant AND c.session_id = h.session_id
 LEFT JOIN messages m ON m.tenant = h.tenant AND m.session_id = h.session_id
 WHERE h.lifecycle <> 2
 GROUP BY h.tenant, h.session_id
-HAVING count(m.seq) <> h.next_seq - 1
-    OR coalesce(min(m.seq), 1) <> 1
-    OR coalesce(max(m.seq), 0) <> h.next_seq - 1
+HAVING count(m.seq) <> h.next_seq - coalesce(c.first_seq, 1)
+    OR coalesce(min(m.seq), coalesce(c.first_seq, 1)) <> coalesce(c.first_seq, 1)
+    OR coalesce(max(m.seq), h.next_seq - 1) <> h.next_seq - 1
 ORDER BY h.tenant, h.session_id
 LIMIT $1;

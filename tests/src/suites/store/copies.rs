@@ -2,6 +2,7 @@
 
 use mainspring_shared::agent::{AgentSpec, ContextSpec};
 use mainspring_shared::id::{SessionId, TenantId};
+use mainspring_shared::list::List;
 use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::store::{
@@ -28,6 +29,8 @@ fn copying(n: u128, messages: Vec<Message>) -> ImportSession {
     ImportSession {
         session: new_session(n),
         messages,
+        todo: List::default(),
+        notes: List::default(),
         idempotency: None,
     }
 }
@@ -59,6 +62,7 @@ pub async fn a_copied_transcript_reads_back_with_its_sends_and_times(store: &dyn
         agent_version: 1,
         metadata: Map::new(),
         messages: 4,
+        first_seq: 1,
         parent: None,
         created_at: time(500),
         updated_at: time(500),

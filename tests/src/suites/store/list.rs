@@ -201,6 +201,16 @@ macro_rules! store_cases {
                 items_of_one_call_see_those_before_them,
                 an_inbox_is_read_piece_by_piece,
             }
+            lists {
+                entries_are_added_changed_and_removed,
+                every_member_of_an_entry_is_kept,
+                a_repeated_call_changes_nothing_and_answers_as_before,
+                what_is_refused_leaves_nothing_behind,
+                writers_at_once_never_pass_the_cap_nor_share_a_number,
+                lists_go_with_their_session,
+                copies_bring_their_lists,
+                only_so_many_writes_are_remembered,
+            }
             park {
                 a_parked_send_waits_and_holds_nothing,
                 a_parked_send_holds_back_those_behind_it,
@@ -232,6 +242,13 @@ macro_rules! store_cases {
                 a_deleted_session_answers_for_nobody,
                 a_call_that_ended_with_its_send_is_settled,
                 an_answer_that_came_before_the_park_wakes_at_once,
+            }
+            prune {
+                old_messages_go_and_the_rest_keeps_its_numbers,
+                a_call_stays_with_its_results_and_the_last_message_stays,
+                what_the_open_send_wrote_stays,
+                a_pruned_message_may_have_come_through_the_inbox,
+                nothing_is_pruned_of_what_is_not_there,
             }
             reads {
                 the_store_tells_the_time_and_what_it_is,

@@ -74,6 +74,7 @@ pub async fn a_created_session_reads_back(store: &dyn Store) {
         agent_version: 1,
         metadata: new.metadata,
         messages: 0,
+        first_seq: 1,
         parent: None,
         created_at: time(7),
         updated_at: time(7),

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use mainspring_shared::message::{ContentPart, Message, ToolCall};
+use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, ToolCall};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::error::Error;
-use super::super::transcript::{ToolResult, Turn, turns, wire_name};
+use super::super::error::{Error, PDF, not_taken};
+use super::super::transcript::{ToolResult, Turn, has_media, turns, wire_name};
 use super::super::{Request, ToolSpec};
 use super::REDACTED;
 
@@ -62,11 +62,35 @@ enum Block<'a> {
         name: Cow<'a, str>,
         input: Cow<'a, Value>,
     },
+    Image {
+        source: Source<'a>,
+    },
+    Document {
+        source: Source<'a>,
+        title: &'a str,
+    },
     ToolResult {
         tool_use_id: Cow<'a, str>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        content: Option<Cow<'a, str>>,
+        content: Option<Content<'a>>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
     },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
+    Url { url: &'a str },
+    Text { media_type: &'a str, data: &'a str },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    Blocks(Vec<Block<'a>>),
 }
 
 #[derive(Serialize)]
@@ -83,7 +107,7 @@ pub(super) fn body(request: &Request, stream: bool) -> Result<Vec<u8>, Error> {
         model: &request.model,
         max_tokens: request.max_tokens.max(1),
         system: request.system.as_deref().filter(|s| !s.trim().is_empty()),
-        messages: messages(request),
+        messages: messages(request)?,
         temperature: request.temperature,
         tools: request.tools.iter().map(tool).collect(),
         stream,
@@ -93,13 +117,16 @@ pub(super) fn body(request: &Request, stream: bool) -> Result<Vec<u8>, Error> {
     })
 }
 
-fn messages(request: &Request) -> Vec<WireMessage<'_>> {
+fn messages(request: &Request) -> Result<Vec<WireMessage<'_>>, Error> {
     let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(request.messages.len());
     for turn in turns(&request.messages) {
         let (role, blocks) = match turn {
-            Turn::User(text) => (WireRole::User, vec![user(text)]),
+            Turn::User { text, message } => (WireRole::User, user(text, message)?),
             Turn::Assistant { message, .. } => (WireRole::Assistant, assistant(message)),
-            Turn::Results(results) => (WireRole::User, results.into_iter().map(result).collect()),
+            Turn::Results(results) => {
+                let results = results.into_iter().map(result);
+                (WireRole::User, results.collect::<Result<_, _>>()?)
+            }
         };
         if messages.is_empty() && role == WireRole::Assistant {
             messages.push(WireMessage {
@@ -121,7 +148,7 @@ fn messages(request: &Request) -> Vec<WireMessage<'_>> {
             content: vec![text(OMITTED)],
         });
     }
-    messages
+    Ok(messages)
 }
 
 fn text(text: &str) -> Block<'_> {
@@ -130,12 +157,57 @@ fn text(text: &str) -> Block<'_> {
     }
 }
 
-fn user(content: Cow<'_, str>) -> Block<'_> {
-    if content.trim().is_empty() {
+fn user<'a>(content: Cow<'a, str>, message: &'a Message) -> Result<Vec<Block<'a>>, Error> {
+    if has_media(message) {
+        return shown(message);
+    }
+    Ok(vec![if content.trim().is_empty() {
         text(EMPTY)
     } else {
         Block::Text { text: content }
+    }])
+}
+
+/// What a message says and shows, in its order.
+fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
+    let mut blocks = Vec::with_capacity(message.content.len());
+    for part in &message.content {
+        blocks.push(match part {
+            ContentPart::Reasoning { .. } => continue,
+            ContentPart::Text { text: said } if said.trim().is_empty() => continue,
+            ContentPart::Text { text: said } => text(said),
+            ContentPart::Image { source } => Block::Image {
+                source: match source {
+                    ImageSource::Base64 { media_type, data } => Source::Base64 { media_type, data },
+                    ImageSource::Url { url } => Source::Url { url },
+                },
+            },
+            ContentPart::File { name, source } => {
+                let source = match source {
+                    // A document of nothing is refused.
+                    FileSource::Text { text } if text.trim().is_empty() => Source::Text {
+                        media_type: "text/plain",
+                        data: EMPTY,
+                    },
+                    FileSource::Text { text } => Source::Text {
+                        media_type: "text/plain",
+                        data: text,
+                    },
+                    FileSource::Base64 { media_type, data } if media_type == PDF => {
+                        Source::Base64 { media_type, data }
+                    }
+                    FileSource::Base64 { media_type, .. } => {
+                        return Err(not_taken(name, media_type));
+                    }
+                };
+                Block::Document {
+                    source,
+                    title: name,
+                }
+            }
+        });
     }
+    Ok(blocks)
 }
 
 /// Reasoning and text as they came, then the calls.
@@ -157,6 +229,8 @@ fn assistant(message: &Message) -> Vec<Block<'_>> {
         ContentPart::Reasoning {
             signature: None, ..
         } => None,
+        // No model gives any.
+        ContentPart::Image { .. } | ContentPart::File { .. } => None,
     });
     parts.chain(message.tool_calls.iter().map(call)).collect()
 }
@@ -174,12 +248,18 @@ fn call(call: &ToolCall) -> Block<'_> {
     }
 }
 
-fn result(result: ToolResult<'_>) -> Block<'_> {
-    let content = Some(result.text).filter(|text| !text.trim().is_empty());
-    Block::ToolResult {
+fn result(result: ToolResult<'_>) -> Result<Block<'_>, Error> {
+    let content = match result.message.filter(|message| has_media(message)) {
+        Some(message) => Some(Content::Blocks(shown(message)?)),
+        None => Some(result.text)
+            .filter(|text| !text.trim().is_empty())
+            .map(Content::Text),
+    };
+    Ok(Block::ToolResult {
         tool_use_id: wire_name(&result.call.id),
         content,
-    }
+        is_error: result.message.is_some_and(|message| message.failed),
+    })
 }
 
 fn tool(tool: &ToolSpec) -> WireTool<'_> {

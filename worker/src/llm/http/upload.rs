@@ -72,12 +72,7 @@ fn size(request: &Request) -> usize {
 }
 
 fn message_size(message: &Message) -> usize {
-    let parts = message.content.iter().map(|part| match part {
-        ContentPart::Text { text } => text.len(),
-        ContentPart::Reasoning { text, signature } => {
-            text.len() + signature.as_deref().map_or(0, str::len)
-        }
-    });
+    let parts = message.content.iter().map(ContentPart::weight);
     FRAME_BYTES + parts.sum::<usize>() + message.tool_calls.len() * 4 * FRAME_BYTES
 }
 

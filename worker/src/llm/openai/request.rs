@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use mainspring_shared::agent::OutputSpec;
-use mainspring_shared::message::{ContentPart, Message, ToolCall};
+use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, ToolCall};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::error::Error;
-use super::super::transcript::{Turn, turns, wire_name};
+use super::super::error::{Error, PDF, not_taken};
+use super::super::transcript::{Turn, file_text, has_media, turns, wire_name};
 use super::super::{Request, ToolSpec};
 use super::Dialect;
 
@@ -52,7 +52,7 @@ enum WireMessage<'a> {
         content: &'a str,
     },
     User {
-        content: Cow<'a, str>,
+        content: Content<'a>,
     },
     Assistant {
         /// Present even when there is none: some servers insist on the member.
@@ -66,6 +66,33 @@ enum WireMessage<'a> {
         tool_call_id: Cow<'a, str>,
         content: Cow<'a, str>,
     },
+}
+
+/// Words as a text: what servers take that know of nothing else.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl<'a> },
+    File { file: FileData<'a> },
+}
+
+#[derive(Serialize)]
+struct ImageUrl<'a> {
+    url: Cow<'a, str>,
+}
+
+#[derive(Serialize)]
+struct FileData<'a> {
+    filename: &'a str,
+    file_data: String,
 }
 
 #[derive(Serialize)]
@@ -107,7 +134,7 @@ pub(super) fn body(
         messages.push(WireMessage::System { content });
     }
     for turn in turns(&request.messages) {
-        push(&mut messages, turn, dialect);
+        push(&mut messages, turn, dialect)?;
     }
     let most = Some(request.max_tokens).filter(|max| *max > 0);
     let output = request.output.as_deref().filter(|_| native_schema);
@@ -133,21 +160,89 @@ pub(super) fn body(
     })
 }
 
-fn push<'a>(messages: &mut Vec<WireMessage<'a>>, turn: Turn<'a>, dialect: Dialect) {
+fn push<'a>(
+    messages: &mut Vec<WireMessage<'a>>,
+    turn: Turn<'a>,
+    dialect: Dialect,
+) -> Result<(), Error> {
     match turn {
-        Turn::User(content) => messages.push(WireMessage::User { content }),
+        Turn::User { text, message } => {
+            let content = if has_media(message) {
+                Content::Parts(parts(message)?)
+            } else {
+                Content::Text(text)
+            };
+            messages.push(WireMessage::User { content });
+        }
         Turn::Assistant { text, message } => messages.push(WireMessage::Assistant {
             content: Some(text).filter(|text| !text.is_empty()),
             reasoning_content: reasoning(message).filter(|_| dialect == Dialect::Compatible),
             tool_calls: message.tool_calls.iter().map(call).collect(),
         }),
         Turn::Results(results) => {
-            messages.extend(results.into_iter().map(|result| WireMessage::Tool {
-                tool_call_id: wire_name(&result.call.id),
-                content: result.text,
-            }));
+            // A tool's message takes words only: what else came stands behind them all.
+            let mut shown = Vec::new();
+            for result in results {
+                let message = result.message.filter(|message| has_media(message));
+                let mut content = result.text;
+                if let Some(message) = message {
+                    let id = wire_name(&result.call.id);
+                    let text = Cow::Owned(format!("[what the call {id} gave besides its text]"));
+                    shown.push(Part::Text { text });
+                    let media = parts(message)?.into_iter();
+                    shown.extend(media.filter(|part| !matches!(part, Part::Text { .. })));
+                    if content.trim().is_empty() {
+                        content = Cow::Borrowed("[see the next message]");
+                    }
+                }
+                messages.push(WireMessage::Tool {
+                    tool_call_id: wire_name(&result.call.id),
+                    content,
+                });
+            }
+            if !shown.is_empty() {
+                let content = Content::Parts(shown);
+                messages.push(WireMessage::User { content });
+            }
         }
     }
+    Ok(())
+}
+
+/// What a message says and shows, in its order.
+fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
+    let mut parts = Vec::with_capacity(message.content.len());
+    for part in &message.content {
+        parts.push(match part {
+            ContentPart::Reasoning { .. } => continue,
+            ContentPart::Text { text } => Part::Text {
+                text: Cow::Borrowed(text),
+            },
+            ContentPart::Image { source } => Part::ImageUrl {
+                image_url: ImageUrl {
+                    url: match source {
+                        ImageSource::Url { url } => Cow::Borrowed(url),
+                        ImageSource::Base64 { media_type, data } => {
+                            Cow::Owned(format!("data:{media_type};base64,{data}"))
+                        }
+                    },
+                },
+            },
+            ContentPart::File { name, source } => match source {
+                FileSource::Text { text } => Part::Text {
+                    text: Cow::Owned(file_text(name, text)),
+                },
+                FileSource::Base64 { media_type, data } if media_type == PDF => Part::File {
+                    file: FileData {
+                        filename: name,
+                        file_data: format!("data:{media_type};base64,{data}"),
+                    },
+                },
+                FileSource::Base64 { media_type, .. } => return Err(not_taken(name, media_type)),
+            },
+        });
+    }
+    Ok(parts)
 }
 
 /// What a model of this protocol thought. Signed reasoning is another protocol's.
@@ -157,7 +252,10 @@ fn reasoning(message: &Message) -> Option<String> {
             text,
             signature: None,
         } => Some(text.as_str()),
-        ContentPart::Reasoning { .. } | ContentPart::Text { .. } => None,
+        ContentPart::Reasoning { .. }
+        | ContentPart::Text { .. }
+        | ContentPart::Image { .. }
+        | ContentPart::File { .. } => None,
     });
     Some(thoughts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
 }

@@ -51,6 +51,7 @@ impl Run<'_> {
             unsaid,
             &self.offers,
         );
+        load::remind(&mut request, self.notes.as_deref());
         let client = resolved.client.clone();
         if let Ok(Some(output)) = &mut self.output {
             let native = client.native_schema();

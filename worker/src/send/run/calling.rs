@@ -154,7 +154,8 @@ impl Run<'_> {
             name: record.name.clone(),
         });
         let clock = self.kernel.parts.clock.clone();
-        self.calls.begin(clock, self.key, &record, begin);
+        let asking = (self.key, self.lease.boot);
+        self.calls.begin(clock, asking, &record, begin);
     }
 
     /// Takes a result in; an event when all calls are over.

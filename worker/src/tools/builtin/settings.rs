@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mainspring_runtime::Environment;
 
+use super::commands::Background;
 use super::shell::ShellBackend;
 
 /// What the built-in tools may use. By default nothing: no workspace, hence no files and no shell.
@@ -18,6 +19,8 @@ pub struct Settings {
     pub shell: Shell,
     /// All that commands see of the worker's environment. See [`allowed`].
     pub environment: BTreeMap<String, String>,
+    /// What commands need that run on while the agent works; without it there are none.
+    pub background: Option<Background>,
     /// The bounds.
     pub limits: Limits,
 }

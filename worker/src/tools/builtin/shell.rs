@@ -12,7 +12,7 @@ mod process;
 mod template;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,7 +25,8 @@ use tokio::sync::Semaphore;
 
 pub(super) use self::backend::Local;
 pub use self::backend::{Launch, ShellBackend, ShellCommand};
-use self::process::{Ended, Process};
+pub(super) use self::output::Kept;
+pub(super) use self::process::{Ended, Process};
 pub(super) use self::template::Templated;
 use super::list_dir::here;
 use super::work::{arguments, blocking, stopped};
@@ -159,11 +160,13 @@ impl Tool for Shell {
             () = invocation.stop.cancelled() => return Err(stopped()),
         };
         let (launch, cleanup) = self.launch(&invocation, wanted).await?;
+        let kept = Kept::new(self.workspace.limits.shell_output_bytes_max);
+        let kept = Arc::new(Mutex::new(kept));
         let process = Process {
             launch: &launch,
             cleanup,
             call_id: &invocation.call_id,
-            output_bytes_max: self.workspace.limits.shell_output_bytes_max,
+            kept: &kept,
             clock: self.clock.as_ref(),
             stop: &invocation.stop,
         };

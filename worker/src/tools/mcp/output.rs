@@ -1,6 +1,6 @@
 //! From an MCP server's result to what the model reads.
 
-use mainspring_shared::message::{ContentPart, plain_text};
+use mainspring_shared::message::{ContentPart, ImageSource, plain_text};
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
@@ -73,10 +73,17 @@ fn part(block: ContentBlock) -> ContentPart {
     }
 }
 
-/// An image: the one place to turn into a part of its own once messages have such parts. Until
-/// then the model learns that there is one.
+/// An image; of one that no provider takes, the model learns that there is one.
 fn image(mime_type: &str, base64: &str) -> ContentPart {
-    note("image", Some(mime_type), base64)
+    let source = ImageSource::Base64 {
+        media_type: mime_type.to_owned(),
+        data: base64.to_owned(),
+    };
+    let image = ContentPart::Image { source };
+    if image.media_fault().is_some() {
+        return note("image", Some(mime_type), base64);
+    }
+    image
 }
 
 fn note(what: &str, mime_type: Option<&str>, base64: &str) -> ContentPart {
@@ -104,16 +111,17 @@ mod tests {
     fn texts(output: Output) -> Vec<String> {
         let text = |part| match part {
             ContentPart::Text { text } => text,
-            ContentPart::Reasoning { .. } => panic!("reasoning"),
+            other => format!("{other:?}"),
         };
         output.content.into_iter().map(text).collect()
     }
 
     #[test]
-    fn every_kind_of_content_is_text_or_a_note() {
+    fn an_image_is_kept_and_every_other_kind_is_text_or_a_note() {
         let output = given(json!({"content": [
             {"type": "text", "text": "a"},
             {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="},
+            {"type": "image", "mimeType": "image/tiff", "data": "iVBORw0KGgo="},
             {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
             {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
             {"type": "resource", "resource": {"uri": "file:///b", "mimeType": "x/y", "blob": "AA=="}},
@@ -121,7 +129,8 @@ mod tests {
         ]}));
         let expected = [
             "a",
-            "[image, image/png, 8 bytes, not shown]",
+            r#"Image { source: Base64 { media_type: "image/png", data: "iVBORw0KGgo=" } }"#,
+            "[image, image/tiff, 8 bytes, not shown]",
             "[audio, audio/wav, 3 bytes, not shown]",
             "[file:///a]\ninside",
             "[file:///b, x/y, 1 bytes, not shown]",

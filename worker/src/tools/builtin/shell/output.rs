@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 /// The beginning and the end of a stream of bytes.
-#[derive(Debug)]
-pub(super) struct Kept {
+#[derive(Debug, Clone)]
+pub(in super::super) struct Kept {
     head: Vec<u8>,
     head_max: usize,
     tail: VecDeque<u8>,
@@ -14,7 +14,7 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Keeps at most `max` bytes.
-    pub(super) fn new(max: usize) -> Self {
+    pub(in super::super) fn new(max: usize) -> Self {
         Self {
             head: Vec::new(),
             head_max: max / 2,
@@ -36,7 +36,7 @@ impl Kept {
     }
 
     /// What was kept as text, free of what only terminals understand.
-    pub(super) fn text(mut self) -> String {
+    pub(in super::super) fn text(mut self) -> String {
         let tail = self.tail.make_contiguous();
         if self.left_out == 0 {
             self.head.extend_from_slice(tail);

@@ -4,6 +4,7 @@ use std::io::{self, pipe};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::time::Clock;
@@ -30,19 +31,20 @@ const PIECE_BYTES: usize = 16 << 10;
 
 /// A command to run.
 #[derive(Debug)]
-pub(super) struct Process<'a> {
-    pub(super) launch: &'a Launch,
+pub(in super::super) struct Process<'a> {
+    pub(in super::super) launch: &'a Launch,
     /// Run where the command was stopped.
-    pub(super) cleanup: Option<Launch>,
-    pub(super) call_id: &'a str,
-    pub(super) output_bytes_max: usize,
-    pub(super) clock: &'a dyn Clock,
-    pub(super) stop: &'a CancellationToken,
+    pub(in super::super) cleanup: Option<Launch>,
+    pub(in super::super) call_id: &'a str,
+    /// Where its output is kept while it comes.
+    pub(in super::super) kept: &'a Arc<Mutex<Kept>>,
+    pub(in super::super) clock: &'a dyn Clock,
+    pub(in super::super) stop: &'a CancellationToken,
 }
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(in super::super) enum Ended {
     /// By itself, with this code; 128 and its number after a signal, as shells have it.
     Exited(i32),
     TimedOut,
@@ -52,14 +54,14 @@ pub(super) enum Ended {
 impl Process<'_> {
     /// Runs it for at most `time`: how it ended, and what it said. An error means that it did not
     /// start.
-    pub(super) async fn run(self, time: Duration) -> io::Result<(Ended, String)> {
+    pub(in super::super) async fn run(self, time: Duration) -> io::Result<(Ended, String)> {
         // Dropped in the other direction: a group is ended before its leader is given up.
         let (mut child, output, group) = self.start()?;
         let mut cleanup = Cleanup(self.cleanup.as_ref());
         let mut output = Pump {
             from: Some(output),
             piece: vec![0; PIECE_BYTES],
-            kept: Kept::new(self.output_bytes_max),
+            kept: self.kept,
         };
         let mut out_of_time = self.clock.sleep(time);
         let ended = loop {
@@ -83,7 +85,7 @@ impl Process<'_> {
         if let Some(launch) = cleanup.0.take() {
             self.clean_up(launch).await;
         }
-        Ok((ended, output.kept.text()))
+        Ok((ended, output.text()))
     }
 
     fn start(&self) -> io::Result<(Child, Receiver, Group)> {
@@ -170,14 +172,24 @@ impl Drop for Cleanup<'_> {
 
 /// Reads output as it comes.
 #[derive(Debug)]
-struct Pump {
+struct Pump<'a> {
     /// None once it has ended.
     from: Option<Receiver>,
     piece: Vec<u8>,
-    kept: Kept,
+    kept: &'a Mutex<Kept>,
 }
 
-impl Pump {
+impl Pump<'_> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was kept so far.
+    fn text(&self) -> String {
+        let kept = self.kept().clone();
+        kept.text()
+    }
+
     /// Takes what is there. Nothing is lost if this is dropped.
     async fn some(&mut self) {
         let Some(from) = &mut self.from else {
@@ -185,7 +197,7 @@ impl Pump {
         };
         match from.read(&mut self.piece).await {
             Ok(0) | Err(_) => self.from = None,
-            Ok(read) => self.kept.push(&self.piece[..read]),
+            Ok(read) => self.kept().push(&self.piece[..read]),
         }
     }
 

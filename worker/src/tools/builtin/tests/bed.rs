@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mainspring_runtime::SystemClock;
 use mainspring_shared::agent::AgentSpec;
-use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::tool::ToolEntry;
 use serde_json::Value;
@@ -133,6 +133,7 @@ impl Bed {
             arguments: offer.arguments(arguments).expect("fit the schema"),
             session: self.session,
             send_id: SendId(Uuid::from_u128(9)),
+            boot: BootId(Uuid::nil()),
             attempt: 1,
             stop: CancellationToken::new(),
         }

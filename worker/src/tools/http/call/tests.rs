@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, Once};
 
 use mainspring_runtime::OsEntropy;
-use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::time::{Clock, Span, Timestamp};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -153,6 +153,7 @@ fn invocation() -> Invocation {
             session: SessionId(Uuid::from_u128(7)),
         },
         send_id: SendId(Uuid::from_u128(8)),
+        boot: BootId(Uuid::nil()),
         attempt: 1,
         stop: CancellationToken::new(),
     }

@@ -1,0 +1,157 @@
+//! `mainspring sends answer`: answers what an agent asks.
+
+use serde_json::{Value, json};
+
+use crate::args::{Format, Verdict};
+use crate::client::{Client, Request};
+use crate::failure::{Exit, Failure, usage_text};
+use crate::output::{self, Column};
+
+const COLUMNS: [Column; 6] = [
+    ("CALL", "call_id"),
+    ("TOOL", "name"),
+    ("WANTS", "wants"),
+    ("ARGUMENTS", "arguments"),
+    ("SINCE", "requested_at"),
+    ("SESSION", "session_id"),
+];
+
+/// What was said.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Said {
+    /// Nothing: what waits is listed.
+    Nothing,
+    /// Permission, or its refusal with a note.
+    Permission { approved: bool, note: String },
+    /// Any value.
+    Value(Value),
+    /// That it failed.
+    Error(String),
+}
+
+/// What the arguments say.
+pub(crate) fn said(text: Option<&str>, verdict: &Verdict) -> Result<Said, Failure> {
+    if verdict.approve {
+        let note = String::new();
+        return Ok(Said::Permission {
+            approved: true,
+            note,
+        });
+    }
+    if let Some(note) = &verdict.deny {
+        return Ok(Said::Permission {
+            approved: false,
+            note: note.clone(),
+        });
+    }
+    if let Some(error) = &verdict.error {
+        return Ok(Said::Error(error.clone()));
+    }
+    if let Some(json) = &verdict.json {
+        let value = serde_json::from_str(json).map_err(|error| {
+            let message = format!("the answer is not JSON: {error}");
+            usage_text(message, "a plain text is given without --json")
+        })?;
+        return Ok(Said::Value(value));
+    }
+    Ok(text.map_or(Said::Nothing, |text| Said::Value(json!(text))))
+}
+
+/// Lists what waits, or answers it.
+pub(crate) async fn run(
+    client: &Client,
+    format: Format,
+    id: &str,
+    call: Option<&str>,
+    said: Said,
+) -> Result<(), Failure> {
+    let (session, waiting) = waiting(client, id).await?;
+    if said == Said::Nothing {
+        return output::list(format, &COLUMNS, &waiting);
+    }
+    let chosen = choose(id, &waiting, call)?;
+    let call_id = &chosen["call_id"];
+    let result = result(chosen, said)?;
+    let request = Request::post(format!("/v1/sessions/{session}/tool-results"));
+    let posted = client
+        .ask(request.body(json!({ "results": [result] })))
+        .await?;
+    let outcome = &posted["results"][0];
+    match outcome["status"].as_str() {
+        Some("accepted") => output::object(format, outcome),
+        status => {
+            let status = status.unwrap_or("unknown").replace('_', " ");
+            let message = format!("{} took no answer: {status}", show(call_id));
+            Err(Failure::new(Exit::Conflict, message).next("the first answer counts"))
+        }
+    }
+}
+
+/// The session to answer at, and what waits: of a send, its own calls and those of the agents that
+/// it asked; of a session, everything in it and below.
+async fn waiting(client: &Client, id: &str) -> Result<(String, Vec<Value>), Failure> {
+    let session = if id.starts_with("snd_") {
+        let send = client.ask(Request::get(format!("/v1/sends/{id}"))).await?;
+        show(&send["session_id"])
+    } else {
+        id.to_owned()
+    };
+    let path = format!("/v1/sessions/{session}/calls");
+    let listed = client.ask(Request::get(path)).await?;
+    let mut waiting = listed["data"].as_array().cloned().unwrap_or_default();
+    waiting.retain(|call| {
+        // A session runs one send at a time, so what waits below it works for that one.
+        !id.starts_with("snd_") || call["session_id"] != session || call["send_id"] == id
+    });
+    Ok((session, waiting))
+}
+
+fn choose<'a>(id: &str, waiting: &'a [Value], call: Option<&str>) -> Result<&'a Value, Failure> {
+    let list = format!("`mainspring sends answer {id}` lists what waits");
+    match (call, waiting) {
+        (Some(call), _) => {
+            let found = waiting.iter().find(|one| one["call_id"] == call);
+            found.ok_or_else(|| {
+                Failure::new(Exit::NotFound, format!("{call} waits for no answer")).next(list)
+            })
+        }
+        (None, [only]) => Ok(only),
+        (None, []) => Err(Failure::new(
+            Exit::Conflict,
+            format!("{id} waits for no answer"),
+        )),
+        (None, several) => {
+            let message = format!("{} calls wait for an answer", several.len());
+            Err(usage_text(message, format!("name one with --call; {list}")))
+        }
+    }
+}
+
+fn result(call: &Value, said: Said) -> Result<Value, Failure> {
+    let call_id = &call["call_id"];
+    let wants_permission = call["wants"] == "permission";
+    match said {
+        Said::Permission { approved, note } if wants_permission => {
+            let mut output = json!({ "approved": approved });
+            if !note.is_empty() {
+                output["note"] = json!(note);
+            }
+            Ok(json!({ "call_id": call_id, "output": output }))
+        }
+        Said::Permission { .. } => Err(usage_text(
+            format!("{} wants an answer, not a permission", show(call_id)),
+            "give it as a text, or with --json",
+        )),
+        Said::Error(error) => Ok(json!({ "call_id": call_id, "error": error })),
+        Said::Value(_) if wants_permission => Err(usage_text(
+            format!("{} waits for permission", show(call_id)),
+            "give it with --approve, or refuse it with --deny [NOTE]",
+        )),
+        Said::Value(value) => Ok(json!({ "call_id": call_id, "output": value })),
+        Said::Nothing => Ok(Value::Null),
+    }
+}
+
+fn show(text: &Value) -> String {
+    output::harmless(text.as_str().unwrap_or_default())
+}

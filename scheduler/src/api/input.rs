@@ -1,0 +1,146 @@
+//! What someone says: a text, or parts of text, pictures and files.
+
+use std::fmt;
+
+use mainspring_shared::message::{ContentPart, FileSource, ImageSource};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// The user's words.
+#[derive(Debug)]
+pub(super) struct Input(pub(super) Vec<ContentPart>);
+
+pub(super) fn input_schema() -> utoipa::openapi::schema::Schema {
+    use utoipa::openapi::Ref;
+    use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
+
+    let text = ObjectBuilder::new().schema_type(Type::String).build();
+    let part = Ref::from_schema_name("ContentPart");
+    let list = ArrayBuilder::new().items(part).build();
+    Schema::OneOf(OneOfBuilder::new().item(text).item(list).build())
+}
+
+/// A part that a caller may write. Every member is its own, so that a fault is pointed at.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PartBody {
+    r#type: Kind,
+    text: Option<String>,
+    name: Option<String>,
+    source: Option<SourceBody>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Text,
+    Image,
+    File,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceBody {
+    r#type: SourceKind,
+    media_type: Option<String>,
+    data: Option<String>,
+    url: Option<String>,
+    text: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SourceKind {
+    Base64,
+    Url,
+    Text,
+}
+
+impl PartBody {
+    fn part(self) -> Result<ContentPart, &'static str> {
+        match (self.r#type, self.text, self.name, self.source) {
+            (Kind::Text, Some(text), None, None) => Ok(ContentPart::Text { text }),
+            (Kind::Text, ..) => Err("a text has `text` and nothing else"),
+            (Kind::Image, None, None, Some(source)) => {
+                let source = source.image()?;
+                Ok(ContentPart::Image { source })
+            }
+            (Kind::Image, ..) => Err("an image has a `source` and nothing else"),
+            (Kind::File, None, Some(name), Some(source)) => {
+                let source = source.file()?;
+                Ok(ContentPart::File { name, source })
+            }
+            (Kind::File, ..) => Err("a file has a `name`, a `source` and nothing else"),
+        }
+    }
+}
+
+impl SourceBody {
+    fn image(self) -> Result<ImageSource, &'static str> {
+        match (self.r#type, self.media_type, self.data, self.url, self.text) {
+            (SourceKind::Base64, Some(media_type), Some(data), None, None) => {
+                Ok(ImageSource::Base64 { media_type, data })
+            }
+            (SourceKind::Url, None, None, Some(url), None) => Ok(ImageSource::Url { url }),
+            _ => Err(
+                "the source of an image is `base64` with `media_type` and `data`, or `url` \
+                      with `url`",
+            ),
+        }
+    }
+
+    fn file(self) -> Result<FileSource, &'static str> {
+        match (self.r#type, self.media_type, self.data, self.url, self.text) {
+            (SourceKind::Base64, Some(media_type), Some(data), None, None) => {
+                Ok(FileSource::Base64 { media_type, data })
+            }
+            (SourceKind::Text, None, None, None, Some(text)) => Ok(FileSource::Text { text }),
+            _ => Err(
+                "the source of a file is `base64` with `media_type` and `data`, or `text` \
+                      with `text`",
+            ),
+        }
+    }
+}
+
+/// A part, refused where it stands.
+struct Part(ContentPart);
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let body = PartBody::deserialize(deserializer)?;
+        body.part().map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Input {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Parts;
+
+        impl<'de> Visitor<'de> for Parts {
+            type Value = Input;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of parts")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Input, E> {
+                Ok(Input(vec![ContentPart::text(text)]))
+            }
+
+            fn visit_string<E>(self, text: String) -> Result<Input, E> {
+                Ok(Input(vec![ContentPart::text(text)]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Input, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(Part(part)) = list.next_element()? {
+                    parts.push(part);
+                }
+                Ok(Input(parts))
+            }
+        }
+
+        deserializer.deserialize_any(Parts)
+    }
+}

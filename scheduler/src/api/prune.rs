@@ -1,0 +1,85 @@
+//! Removing what a transcript begins with.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::store::{PruneOutcome, PruneSession, PruneTo};
+use serde::{Deserialize, Serialize};
+
+use super::extract::{Params, SessionPath, json_body, parse};
+use super::problem::Problem;
+use super::respond;
+use super::validate::Checks;
+use crate::app::App;
+
+/// What to remove: one of the first two.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PruneBody {
+    /// Messages with a lower `seq`.
+    before_seq: Option<i64>,
+    /// All but so many of the last messages, at least 1.
+    keep_last: Option<u32>,
+    /// Only says what would be removed.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// What was removed, or would be.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Pruned {
+    /// Messages.
+    removed: i64,
+    /// The `seq` of the first one that is left.
+    first_seq: i64,
+    /// Whether nothing was removed in truth.
+    dry_run: bool,
+}
+
+/// `POST /v1/sessions/{id}/prune`
+pub(super) async fn prune(
+    State(app): State<Arc<App>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: PruneBody = parse(&json, "")?;
+    let mut checks = Checks::new();
+    if body.before_seq.is_some_and(|seq| seq < 1) {
+        checks.refuse("/before_seq", "must be 1 or more");
+    }
+    if body.keep_last == Some(0) {
+        checks.refuse("/keep_last", "must be 1 or more");
+    }
+    let to = match (body.before_seq, body.keep_last) {
+        (Some(seq), None) => PruneTo::Before(seq),
+        (None, Some(count)) => PruneTo::KeepLast(count),
+        (None, None) | (Some(_), Some(_)) => {
+            checks.refuse("", "must have either before_seq or keep_last");
+            PruneTo::Before(1)
+        }
+    };
+    checks.finish()?;
+    let item = PruneSession {
+        key,
+        to,
+        dry_run: body.dry_run,
+    };
+    match app.store.prune_session(None, item).await? {
+        PruneOutcome::NotFound => Err(Problem::session_not_found()),
+        PruneOutcome::Pruned { removed, first_seq } => respond::json(
+            StatusCode::OK,
+            &Pruned {
+                removed,
+                first_seq,
+                dry_run: body.dry_run,
+            },
+        ),
+    }
+}

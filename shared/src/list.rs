@@ -1,0 +1,466 @@
+//! Lists that agents keep: what they have to do, what they note, what they share with others.
+//!
+//! A list is small and is changed as a whole: [`apply`] is a function of the list and one change, so
+//! every store keeps the same bounds and gives the same numbers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::SessionId;
+use crate::time::Timestamp;
+
+/// Notes of a session unless its agent says otherwise.
+pub const NOTES_MAX_DEFAULT: u32 = 50;
+
+/// Characters of a note.
+pub const NOTE_CHARS_MAX: usize = 1_000;
+
+/// Entries of a board.
+pub const BOARD_ENTRIES_MAX: u32 = 60;
+
+/// Characters of a board's entry.
+pub const BOARD_CHARS_MAX: usize = 2_000;
+
+/// Things to do in one list.
+pub const TODO_MAX: u32 = 20;
+
+/// Characters of a thing to do.
+pub const TODO_CHARS_MAX: usize = 1_000;
+
+/// Writes that a list remembers by their calls, so that a repeat changes nothing.
+pub const WRITES_KEPT: i64 = 1_000;
+
+/// Which list.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ListName {
+    /// What a session has to do.
+    Todo(SessionId),
+    /// What a session notes for itself.
+    Notes(SessionId),
+    /// What became of a session's commands in the background.
+    Commands(SessionId),
+    /// What a tree of sessions shares, by the root, or what agents share that name the same board.
+    Board(String),
+}
+
+impl ListName {
+    /// The lists that are deleted with a session.
+    pub fn of_session(session: SessionId) -> [Self; 4] {
+        [
+            Self::Todo(session),
+            Self::Notes(session),
+            Self::Commands(session),
+            Self::root_board(session),
+        ]
+    }
+
+    /// The board of the tree with this root.
+    pub fn root_board(root: SessionId) -> Self {
+        Self::Board(root.to_string())
+    }
+
+    /// The key in the database.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Todo(session) => format!("todo:{session}"),
+            Self::Notes(session) => format!("notes:{session}"),
+            Self::Commands(session) => format!("commands:{session}"),
+            Self::Board(name) => format!("board:{name}"),
+        }
+    }
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Its number in the list, from 1. Numbers are not used again, except in a list of things to
+    /// do, which is written as a whole.
+    pub id: i64,
+    /// Counts its changes, from 1.
+    pub version: i64,
+    /// What it says.
+    pub text: String,
+    /// What kind of entry it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// How far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Who wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// Whether it stays when others have to go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+    /// When it was written.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
+}
+
+/// An entry to write.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NewEntry {
+    /// What it says.
+    pub text: String,
+    /// What kind of entry it is.
+    pub kind: Option<String>,
+    /// How far it is.
+    pub status: Option<String>,
+    /// Who writes it.
+    pub author: Option<String>,
+    /// Whether it stays when others have to go.
+    pub pinned: bool,
+}
+
+/// A list with all its entries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// The number of the next entry.
+    pub next_id: i64,
+    /// Counts its changes.
+    pub version: i64,
+    /// The entries by number.
+    pub entries: Vec<Entry>,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self {
+            next_id: 1,
+            version: 0,
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl List {
+    /// Whether nothing was ever written to it.
+    pub fn is_new(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What is wrong with a list that was written elsewhere.
+    pub fn fault(&self, bounds: Bounds) -> Option<String> {
+        let rising = self.entries.is_sorted_by(|a, b| a.id < b.id);
+        let mut ids = self.entries.iter().map(|entry| entry.id);
+        if !rising || ids.any(|id| !(1..self.next_id).contains(&id)) {
+            return Some("the entries must be numbered upwards from 1, below next_id".to_owned());
+        }
+        if self.version < 0 || self.next_id < 1 {
+            return Some("the counters must not be negative".to_owned());
+        }
+        if self.entries.len() > bounds.entries_max as usize {
+            return Some(format!(
+                "must not have more than {} entries",
+                bounds.entries_max
+            ));
+        }
+        let refused = self.entries.iter().find_map(|entry| {
+            let fault = words(&entry.text, bounds).err();
+            fault.map(|fault| format!("entry {}: {fault}", entry.id))
+        });
+        let mut texts = self.entries.iter().flat_map(|entry| {
+            let more = [&entry.kind, &entry.status, &entry.author];
+            let more = more.into_iter().flatten();
+            std::iter::once(&entry.text).chain(more)
+        });
+        let nul = texts.any(|text| text.contains('\0'));
+        refused.or_else(|| nul.then(|| "must not contain U+0000".to_owned()))
+    }
+}
+
+/// What a full list does with one more entry.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// Refuses it.
+    #[default]
+    Reject,
+    /// Drops the oldest one that is not pinned.
+    Fifo,
+}
+
+/// How much a list holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Entries.
+    pub entries_max: u32,
+    /// Characters of one.
+    pub chars_max: usize,
+    /// What happens when it is full.
+    pub when_full: WhenFull,
+}
+
+/// A change of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// These are all its entries, numbered from 1.
+    Replace(Vec<NewEntry>),
+    /// One more.
+    Add(NewEntry),
+    /// Something of one entry; at least one of them.
+    Update {
+        /// The entry.
+        id: i64,
+        /// What it says now.
+        text: Option<String>,
+        /// How far it is now.
+        status: Option<String>,
+        /// Whether it stays now.
+        pinned: Option<bool>,
+        /// Only while this is its version.
+        if_version: Option<i64>,
+    },
+    /// One less.
+    Remove {
+        /// The entry.
+        id: i64,
+    },
+}
+
+/// What a change did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    /// The entry that it was about.
+    pub entry: Option<i64>,
+    /// The entry that had to go for it.
+    pub evicted: Option<i64>,
+}
+
+/// Why a change was refused; nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// An entry without words.
+    #[error("the text is empty")]
+    Empty,
+    /// Too many words.
+    #[error("the text has more than {max} characters: say it shorter")]
+    TooLong {
+        /// What it may have.
+        max: usize,
+    },
+    /// No room.
+    #[error("all {max} places are taken: remove or merge what is no longer needed")]
+    Full {
+        /// What it holds.
+        max: u32,
+    },
+    /// No room, and nothing that may go.
+    #[error("all {max} places are taken by pinned entries: unpin or remove one")]
+    AllPinned {
+        /// What it holds.
+        max: u32,
+    },
+    /// No such entry.
+    #[error("there is no entry {id}")]
+    Unknown {
+        /// The number.
+        id: i64,
+    },
+    /// Someone else changed it.
+    #[error("entry {id} was changed meanwhile and is of version {version} now: read it again")]
+    Changed {
+        /// The entry.
+        id: i64,
+        /// Its version now.
+        version: i64,
+    },
+    /// A change of nothing.
+    #[error("say what is to change")]
+    Nothing,
+}
+
+/// What a list is like after a change.
+pub fn apply(
+    list: &List,
+    change: Change,
+    bounds: Bounds,
+    now: Timestamp,
+) -> Result<(List, Written), Refusal> {
+    let mut next = list.clone();
+    next.version += 1;
+    let written = match change {
+        Change::Replace(entries) => replace(&mut next, entries, bounds, now)?,
+        Change::Add(entry) => add(&mut next, entry, bounds, now)?,
+        Change::Update {
+            id,
+            text,
+            status,
+            pinned,
+            if_version,
+        } => {
+            if text.is_none() && status.is_none() && pinned.is_none() {
+                return Err(Refusal::Nothing);
+            }
+            let entry = next.entries.iter_mut().find(|entry| entry.id == id);
+            let entry = entry.ok_or(Refusal::Unknown { id })?;
+            let version = entry.version;
+            if if_version.is_some_and(|expected| expected != version) {
+                return Err(Refusal::Changed { id, version });
+            }
+            if let Some(text) = text {
+                entry.text = words(&text, bounds)?;
+            }
+            if let Some(status) = status {
+                entry.status = Some(clean(&status));
+            }
+            entry.pinned = pinned.unwrap_or(entry.pinned);
+            entry.version += 1;
+            entry.updated_at = now;
+            Written {
+                entry: Some(id),
+                evicted: None,
+            }
+        }
+        Change::Remove { id } => {
+            let before = next.entries.len();
+            next.entries.retain(|entry| entry.id != id);
+            if next.entries.len() == before {
+                return Err(Refusal::Unknown { id });
+            }
+            Written {
+                entry: Some(id),
+                evicted: None,
+            }
+        }
+    };
+    Ok((next, written))
+}
+
+fn replace(
+    list: &mut List,
+    entries: Vec<NewEntry>,
+    bounds: Bounds,
+    now: Timestamp,
+) -> Result<Written, Refusal> {
+    let max = bounds.entries_max;
+    if entries.len() > max as usize {
+        return Err(Refusal::Full { max });
+    }
+    let entries = entries.into_iter().zip(1..);
+    let entries = entries.map(|(new, id)| {
+        let before = list.entries.iter().find(|entry| entry.id == id);
+        let fresh = entry(new, id, bounds, now)?;
+        Ok(match before {
+            Some(before) if before.text == fresh.text => Entry {
+                version: before.version + 1,
+                created_at: before.created_at,
+                ..fresh
+            },
+            _ => fresh,
+        })
+    });
+    list.entries = entries.collect::<Result<_, _>>()?;
+    list.next_id = list.next_id.max(list.entries.len() as i64 + 1);
+    Ok(Written::default())
+}
+
+fn add(list: &mut List, new: NewEntry, bounds: Bounds, now: Timestamp) -> Result<Written, Refusal> {
+    let id = list.next_id;
+    let fresh = entry(new, id, bounds, now)?;
+    let max = bounds.entries_max;
+    let mut evicted = None;
+    if list.entries.len() >= max as usize {
+        if bounds.when_full == WhenFull::Reject {
+            return Err(Refusal::Full { max });
+        }
+        let oldest = list.entries.iter().position(|entry| !entry.pinned);
+        let oldest = oldest.ok_or(Refusal::AllPinned { max })?;
+        evicted = Some(list.entries.remove(oldest).id);
+    }
+    list.entries.push(fresh);
+    list.next_id += 1;
+    Ok(Written {
+        entry: Some(id),
+        evicted,
+    })
+}
+
+fn entry(new: NewEntry, id: i64, bounds: Bounds, now: Timestamp) -> Result<Entry, Refusal> {
+    Ok(Entry {
+        id,
+        version: 1,
+        text: words(&new.text, bounds)?,
+        kind: new.kind.as_deref().map(clean),
+        status: new.status.as_deref().map(clean),
+        author: new.author.as_deref().map(clean),
+        pinned: new.pinned,
+        created_at: now,
+        updated_at: now,
+    })
+}
+
+fn words(text: &str, bounds: Bounds) -> Result<String, Refusal> {
+    let text = clean(text.trim());
+    if text.is_empty() {
+        return Err(Refusal::Empty);
+    }
+    let max = bounds.chars_max;
+    if text.chars().nth(max).is_some() {
+        return Err(Refusal::TooLong { max });
+    }
+    Ok(text)
+}
+
+/// Text that every database takes.
+fn clean(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+/// The entries of `next` that differ from those of `before`, and the numbers that are gone.
+pub fn difference<'l>(before: &List, next: &'l List) -> (Vec<&'l Entry>, Vec<i64>) {
+    let changed = next.entries.iter();
+    let changed = changed.filter(|entry| !before.entries.contains(entry));
+    let gone = before.entries.iter().map(|entry| entry.id);
+    let gone = gone.filter(|id| next.entries.iter().all(|entry| entry.id != *id));
+    (changed.collect(), gone.collect())
+}
+
+/// What a model is shown of its notes at the begin of a send: pinned ones always, the others
+/// newest first up to the first that does not fit. None when there are no notes.
+pub fn notes_shown(entries: &[Entry], chars_max: usize) -> Option<String> {
+    if entries.is_empty() {
+        return None;
+    }
+    let line = |entry: &Entry| {
+        let pinned = if entry.pinned { " [pinned]" } else { "" };
+        format!("#{}{pinned} {}", entry.id, entry.text)
+    };
+    let pinned = entries.iter().filter(|entry| entry.pinned);
+    let mut used: usize = pinned.map(|entry| line(entry).chars().count() + 1).sum();
+    let mut shown_from = i64::MAX;
+    for entry in entries.iter().rev().filter(|entry| !entry.pinned) {
+        used += line(entry).chars().count() + 1;
+        if used > chars_max {
+            break;
+        }
+        shown_from = entry.id;
+    }
+    let is_shown = |entry: &&Entry| entry.pinned || entry.id >= shown_from;
+    let mut lines = vec!["Your notes from earlier:".to_owned()];
+    lines.extend(entries.iter().filter(is_shown).map(line));
+    let hidden = entries.len() - entries.iter().filter(is_shown).count();
+    if hidden > 0 {
+        lines.push(format!(
+            "({hidden} older notes are not shown; note_list has them)"
+        ));
+    }
+    Some(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests;

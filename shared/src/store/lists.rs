@@ -1,0 +1,48 @@
+//! Parameters of lists that agents keep.
+
+use crate::id::{SessionKey, TenantId};
+use crate::list::{Bounds, Change, List, ListName, Refusal, Written};
+
+/// A change of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteList {
+    /// The list.
+    pub name: ListName,
+    /// The session that it is written for and goes with: without it nothing is written.
+    pub session: SessionKey,
+    /// The call that changes it: a repeat changes nothing.
+    pub call_id: String,
+    /// The change.
+    pub change: Change,
+    /// How much the list holds.
+    pub bounds: Bounds,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListOutcome {
+    /// It was made, now or by the same call before.
+    Written {
+        /// What it did.
+        written: Written,
+        /// The list as it is now.
+        list: List,
+    },
+    /// It does not go together with the list as it is.
+    Refused(Refusal),
+    /// The session is unknown or deleted.
+    Gone,
+}
+
+/// A list in a dump.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpList {
+    /// The owner.
+    pub tenant: TenantId,
+    /// [`ListName::key`].
+    pub name: String,
+    /// Its content.
+    pub list: List,
+    /// The calls that it remembers, in the order of their ids.
+    pub calls: Vec<String>,
+}

@@ -1,0 +1,16 @@
+-- Removes the messages before $3, with the rows of the calls that they answer, of a session whose
+-- hot row is locked.
+-- Index: the primary keys.
+WITH
+    gone AS (
+        DELETE FROM messages d
+        WHERE d.tenant = $1::integer AND d.session_id = $2::uuid AND d.seq < $3::bigint
+        RETURNING d.tenant, d.session_id, d.tool_call_id
+    ),
+    c AS (
+        DELETE FROM tool_calls d
+        USING gone g
+        WHERE d.tenant = g.tenant AND d.call_id = g.tool_call_id AND d.session_id = g.session_id
+    )
+UPDATE sessions SET first_seq = $3::bigint
+WHERE tenant = $1::integer AND session_id = $2::uuid

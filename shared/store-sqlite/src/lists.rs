@@ -1,0 +1,177 @@
+//! Lists that agents keep.
+
+use mainspring_shared::id::{SessionId, TenantId};
+use mainspring_shared::list::{List, ListName, WRITES_KEPT, Written, apply, difference};
+use mainspring_shared::store::{DumpList, ListOutcome, WriteList};
+use sqlx::SqliteConnection;
+
+use crate::fault::Result;
+use crate::hot;
+use crate::rows::{Cells, json};
+use crate::writer::Tx;
+
+/// Changes a list once for each call.
+pub(crate) async fn write(tx: &mut Tx, item: WriteList) -> Result<ListOutcome> {
+    if hot::load(tx, item.session).await?.is_none() {
+        return Ok(ListOutcome::Gone);
+    }
+    let (tenant, name, now) = (item.session.tenant, item.name.key(), tx.now);
+    let list = read(tx.conn(), tenant, &name).await?;
+    let before = sqlx::query(include_str!("../sql/lists/written.sql"))
+        .bind(tenant.0)
+        .bind(&name)
+        .bind(&item.call_id)
+        .fetch_optional(tx.conn())
+        .await?;
+    if let Some(row) = before {
+        let mut cells = Cells::new(&row, "list_writes");
+        let written = Written {
+            entry: cells.get("entry_id")?,
+            evicted: cells.get("evicted")?,
+        };
+        return Ok(ListOutcome::Written { written, list });
+    }
+    let (next, written) = match apply(&list, item.change, item.bounds, now) {
+        Ok(changed) => changed,
+        Err(refusal) => return Ok(ListOutcome::Refused(refusal)),
+    };
+    store(tx, tenant, &name, &list, &next).await?;
+    sqlx::query(include_str!("../sql/lists/remember.sql"))
+        .bind(tenant.0)
+        .bind(&name)
+        .bind(&item.call_id)
+        .bind(next.version)
+        .bind(written.entry)
+        .bind(written.evicted)
+        .execute(tx.conn())
+        .await?;
+    sqlx::query(include_str!("../sql/lists/forget.sql"))
+        .bind(tenant.0)
+        .bind(&name)
+        .bind(next.version - WRITES_KEPT)
+        .execute(tx.conn())
+        .await?;
+    Ok(ListOutcome::Written {
+        written,
+        list: next,
+    })
+}
+
+/// Reads a list.
+pub(crate) async fn read(
+    conn: &mut SqliteConnection,
+    tenant: TenantId,
+    name: &str,
+) -> Result<List> {
+    let row = sqlx::query(include_str!("../sql/lists/load.sql"))
+        .bind(tenant.0)
+        .bind(name)
+        .fetch_optional(&mut *conn)
+        .await?;
+    let Some(row) = row else {
+        return Ok(List::default());
+    };
+    let mut cells = Cells::new(&row, "lists");
+    let mut list = List {
+        next_id: cells.get("next_id")?,
+        version: cells.get("version")?,
+        entries: Vec::new(),
+    };
+    let rows = sqlx::query(include_str!("../sql/lists/entries.sql"))
+        .bind(tenant.0)
+        .bind(name)
+        .fetch_all(conn)
+        .await?;
+    for row in &rows {
+        let entry = Cells::new(row, "list_entries").json("body")?;
+        list.entries.push(entry);
+    }
+    Ok(list)
+}
+
+/// Enters a copied list.
+pub(crate) async fn copy(
+    tx: &mut Tx,
+    tenant: TenantId,
+    name: &ListName,
+    list: &List,
+) -> Result<()> {
+    let empty = List::default();
+    if *list == empty {
+        return Ok(());
+    }
+    store(tx, tenant, &name.key(), &empty, list).await
+}
+
+async fn store(
+    tx: &mut Tx,
+    tenant: TenantId,
+    name: &str,
+    before: &List,
+    next: &List,
+) -> Result<()> {
+    sqlx::query(include_str!("../sql/lists/save.sql"))
+        .bind(tenant.0)
+        .bind(name)
+        .bind(next.next_id)
+        .bind(next.version)
+        .execute(tx.conn())
+        .await?;
+    let (changed, gone) = difference(before, next);
+    for entry in changed {
+        sqlx::query(include_str!("../sql/lists/put.sql"))
+            .bind(tenant.0)
+            .bind(name)
+            .bind(entry.id)
+            .bind(json(entry)?)
+            .execute(tx.conn())
+            .await?;
+    }
+    for id in gone {
+        sqlx::query(include_str!("../sql/lists/drop.sql"))
+            .bind(tenant.0)
+            .bind(name)
+            .bind(id)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}
+
+/// Removes the lists that go with a session.
+pub(crate) async fn erase(tx: &mut Tx, tenant: TenantId, session: SessionId) -> Result<()> {
+    for name in ListName::of_session(session) {
+        sqlx::query(include_str!("../sql/lists/erase.sql"))
+            .bind(tenant.0)
+            .bind(name.key())
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}
+
+/// Every list.
+pub(crate) async fn dump(conn: &mut SqliteConnection) -> Result<Vec<DumpList>> {
+    let rows = sqlx::query(include_str!("../sql/lists/dump.sql"))
+        .fetch_all(&mut *conn)
+        .await?;
+    let mut lists = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let mut cells = Cells::new(row, "lists");
+        let tenant = TenantId(cells.get("tenant")?);
+        let name: String = cells.get("list")?;
+        let calls = sqlx::query_scalar(include_str!("../sql/lists/dump_writes.sql"))
+            .bind(tenant.0)
+            .bind(&name)
+            .fetch_all(&mut *conn)
+            .await?;
+        let list = read(conn, tenant, &name).await?;
+        lists.push(DumpList {
+            tenant,
+            name,
+            list,
+            calls,
+        });
+    }
+    Ok(lists)
+}

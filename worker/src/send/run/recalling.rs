@@ -1,0 +1,38 @@
+//! What a session noted for itself, for the model at the begin of a send.
+
+use mainspring_shared::list::{ListName, notes_shown};
+
+use super::Run;
+use super::persist::Outage;
+use crate::tools::state::NOTE_TOOLS;
+
+/// Characters of notes that the model is shown; pinned ones always.
+const NOTES_CHARS_MAX: usize = 8_000;
+
+impl Run<'_> {
+    /// Reads the notes of an agent that has the tools for them. False when the database does not
+    /// say.
+    pub(super) async fn recall(&mut self) -> bool {
+        let offered = self.offers.list().iter();
+        let mut offered = offered.map(|offer| offer.spec.name.as_str());
+        if !offered.any(|name| NOTE_TOOLS.contains(&name)) {
+            return true;
+        }
+        let mut outage = Outage::default();
+        let name = ListName::Notes(self.key.session);
+        loop {
+            let store = &self.kernel.parts.store;
+            match store.read_list(self.key.tenant, name.clone()).await {
+                Ok(list) => {
+                    self.notes = notes_shown(&list.entries, NOTES_CHARS_MAX);
+                    return true;
+                }
+                Err(error) => {
+                    if !self.outlast(&error.into(), &mut outage).await {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+}
