@@ -6,6 +6,7 @@
 //! system come to rest, runs `mainspring audit` and compares database, clients and model.
 
 mod caller;
+mod deeds;
 mod evidence;
 mod harm;
 mod load;
@@ -22,6 +23,7 @@ use mainspring_shared::entropy::Entropy as _;
 use mainspring_shared::time::{Clock as _, Timestamp};
 
 pub use caller::Caller;
+pub use deeds::{Deed, Deeds};
 pub use evidence::{Ended, Evidence, Told, violations};
 pub use harm::{Effect, Fault, Harm};
 pub use load::{Load, Shape};
