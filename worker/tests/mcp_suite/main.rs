@@ -7,6 +7,7 @@
 )]
 
 mod common;
+mod everything;
 mod http;
 mod server;
 mod stdio;

@@ -1,0 +1,193 @@
+//! The reference server that the protocol's own authors test clients with, from npm.
+//!
+//! Where npm is missing, or cannot fetch the package, these tests say SKIPPED; under `REQUIRE_NPM`
+//! they fail.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use mainspring_shared::message::{ContentPart, ImageSource};
+use mainspring_shared::tool::Repeat;
+use mainspring_worker::llm::Secret;
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::process::Child;
+
+use super::*;
+
+/// A version of its own choosing: another one is another peer.
+const PACKAGE: &str = "@modelcontextprotocol/server-everything@2026.8.31";
+
+/// The server's program, installed once; none where that is not possible.
+fn program() -> Option<PathBuf> {
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    match PROGRAM.get_or_init(install) {
+        Ok(program) => Some(program.clone()),
+        Err(why) => {
+            let required = std::env::var_os("REQUIRE_NPM").is_some();
+            assert!(!required, "{PACKAGE}: {why}");
+            // Where stderr is gone, nobody reads it.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: {PACKAGE}: {why}");
+            None
+        }
+    }
+}
+
+fn install() -> Result<PathBuf, String> {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("everything");
+    let program = folder.join("node_modules/.bin/mcp-server-everything");
+    // Written last: an installation that was broken off is made again.
+    let whole = folder.join(PACKAGE.replace('/', "-"));
+    if whole.exists() {
+        return Ok(program);
+    }
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let npm = Command::new("npm")
+        .args([
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--no-save",
+            "--prefix",
+        ])
+        .args([folder.as_os_str(), PACKAGE.as_ref()])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("npm: {error}"))?;
+    if !npm.status.success() {
+        return Err(String::from_utf8_lossy(&npm.stderr).into_owned());
+    }
+    std::fs::write(whole, "").map_err(|error| error.to_string())?;
+    Ok(program)
+}
+
+fn stdio(program: &std::path::Path) -> Transport {
+    Transport::Stdio {
+        command: program.to_str().expect("UTF-8").to_owned(),
+        args: vec!["stdio".to_owned()],
+        env: BTreeMap::from([("OF_THE_SERVER".to_owned(), Secret::new("its own"))]),
+    }
+}
+
+/// What the peer offers, and each kind of answer that it has.
+async fn it_is_used(pool: &Pool) {
+    let listed = tools(pool).await.unwrap();
+    for (name, repeat) in [
+        ("echo", Repeat::Safe),
+        ("get-sum", Repeat::Safe),
+        ("gzip-file-as-resource", Repeat::Keyed),
+        ("toggle-simulated-logging", Repeat::Once),
+    ] {
+        assert_eq!(listed[name].traits().repeat, repeat, "{name}");
+    }
+    let spec = listed["get-sum"].spec();
+    assert_eq!(spec.description, "Returns the sum of two numbers");
+    assert_eq!(spec.parameters["required"], json!(["a", "b"]));
+
+    assert_eq!(
+        text(call(pool, "echo", json!({"message": "hé\u{0}"})).await),
+        "Echo: hé\u{0}"
+    );
+    let sum = text(call(pool, "get-sum", json!({"a": 2, "b": 3})).await);
+    assert_eq!(sum, "The sum of 2 and 3 is 5.");
+    let weather = call(
+        pool,
+        "get-structured-content",
+        json!({"location": "Chicago"}),
+    )
+    .await;
+    let weather = weather.unwrap().value.expect("a value");
+    assert!(weather["temperature"].is_number(), "{weather}");
+    let image = call(pool, "get-tiny-image", json!({})).await.unwrap();
+    let shown = image.content.iter().find_map(|part| match part {
+        ContentPart::Image { source } => Some(source),
+        _ => None,
+    });
+    let Some(ImageSource::Base64 { media_type, data }) = shown else {
+        panic!("{image:?}");
+    };
+    assert!(data.starts_with("iVBORw0KGgo"), "{media_type}: {data:.40}");
+    let links = text(call(pool, "get-resource-links", json!({"count": 2})).await);
+    assert!(links.contains("demo://resource/dynamic/text/2"), "{links}");
+    let resource = text(call(pool, "get-resource-reference", json!({})).await);
+    assert!(
+        resource.contains("This is a plaintext resource"),
+        "{resource}"
+    );
+
+    let (code, message) = refusal(call(pool, "get-sum", json!({"a": "x"})).await);
+    assert_eq!(code, Code::ToolFailed, "{message}");
+    assert!(message.contains("expected number"), "{message}");
+    // It reports its progress meanwhile, and talks of other things.
+    text(call(pool, "toggle-simulated-logging", json!({})).await);
+    let long = json!({"duration": 1, "steps": 4});
+    let long = text(call(pool, "trigger-long-running-operation", long).await);
+    assert!(long.contains("completed"), "{long}");
+}
+
+#[tokio::test]
+async fn it_is_used_over_stdio() {
+    let Some(program) = program() else { return };
+    let pool = pool(stdio(&program), LONG, LONG);
+    it_is_used(&pool).await;
+    // Of the worker's own environment it sees nothing that could be a secret.
+    let seen = text(call(&pool, "get-env", json!({})).await);
+    let seen: BTreeMap<String, String> = serde_json::from_str(&seen).expect("an object");
+    assert_eq!(seen["OF_THE_SERVER"], "its own");
+    let ours = "CARGO_MANIFEST_DIR";
+    assert!(
+        std::env::var_os(ours).is_some() && !seen.contains_key(ours),
+        "{seen:#?}"
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_left_and_the_next_is_answered() {
+    let Some(program) = program() else { return };
+    let pool = pool(stdio(&program), Duration::from_secs(3), LONG);
+    let long = json!({"duration": 60, "steps": 2});
+    let (code, message) = refusal(call(&pool, "trigger-long-running-operation", long).await);
+    assert_eq!(code, Code::ToolTimeout, "{message}");
+    assert_eq!(
+        text(call(&pool, "echo", json!({"message": "on"})).await),
+        "Echo: on"
+    );
+}
+
+/// A server on a port of its own; it ends when dropped.
+async fn served(program: &std::path::Path) -> (Child, Transport) {
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let child = tokio::process::Command::new(program)
+        .arg("streamableHttp")
+        .env("PORT", address.port().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let listens = async {
+        while TcpStream::connect(address).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, listens)
+        .await
+        .expect("it listens");
+    let transport = Transport::Http {
+        url: format!("http://{address}/mcp"),
+        headers: Vec::new(),
+    };
+    (child, transport)
+}
+
+#[tokio::test]
+async fn it_is_used_over_http() {
+    let Some(program) = program() else { return };
+    let (_child, transport) = served(&program).await;
+    it_is_used(&pool(transport, LONG, LONG)).await;
+}
