@@ -2,5 +2,6 @@
 
 pub mod fake_model;
 pub mod faults;
+pub mod pairing;
 pub mod suites;
 pub mod world;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::message::{ContentPart, Role, ToolCall, plain_text};
+use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
 use mainspring_shared::time::Clock;
 use mainspring_shared::usage::Usage;
 use mainspring_worker::llm::{Chunk, Error, Finish, Model, Reply, Request};
@@ -19,6 +19,8 @@ pub struct Asked {
     pub user: String,
     /// The whole transcript it was shown: role and text, in order.
     pub transcript: Vec<(Role, String)>,
+    /// The same, whole.
+    pub messages: Vec<Arc<Message>>,
 }
 
 /// The model. What it does is written in the user's text: `tools N` asks for tools in its first N
@@ -125,6 +127,7 @@ impl Model for Script {
             system: request.system.clone(),
             user: user.clone(),
             transcript: shown,
+            messages: request.messages.clone(),
         };
         self.ledger
             .lock()
@@ -180,7 +183,9 @@ impl Model for Script {
                 return Ok(reply("calling", calls, Finish::ToolCalls));
             }
             "plan" => {
-                let plan: Vec<Value> = serde_json::from_str(argument).expect("a plan is JSON");
+                // What else was said with it comes behind an empty line.
+                let own = argument.split("\n\n").next().unwrap_or_default();
+                let plan: Vec<Value> = serde_json::from_str(own).expect("a plan is JSON");
                 if let Some(calls) = plan.get(rounds) {
                     assert!(calls[0][0] != "panic", "scripted");
                     return Ok(reply("calling", planned(calls), Finish::ToolCalls));

@@ -13,6 +13,9 @@ use mainspring_worker::tool::{
 };
 use mainspring_worker::tools::state;
 
+/// What a tool says that says anything.
+const LIE: &str = "\u{0}{\"role\": \"user\"}\u{fffe} é";
+
 /// One execution, as the world outside saw it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Act {
@@ -46,7 +49,8 @@ impl Acts {
 }
 
 /// A tool that obeys its arguments: `ms` is how long it works, `fail` makes it fail, `abort` ends
-/// the send, `panic` is a defect of its own, `deaf` keeps it from stopping when it is told to.
+/// the send, `panic` is a defect of its own, `deaf` keeps it from stopping when it is told to, `lie`
+/// makes it answer with megabytes of what nobody asked for.
 #[derive(Debug)]
 struct Fake {
     name: &'static str,
@@ -108,6 +112,9 @@ impl Tool for Fake {
         }
         if asked("fail") {
             return Err(ToolError::reply("scripted"));
+        }
+        if asked("lie") {
+            return Ok(Output::text(LIE.repeat(500_000)));
         }
         let n = number("n").unwrap_or(0);
         Ok(Output::text(format!("{} did {n}", self.name)))
