@@ -166,7 +166,7 @@ async fn children_that_race_never_pass_what_their_tree_may_spend() {
         let first = world.send(key, &format!("plan {plan}")).await;
         world.settle(&[first]).await;
         // What the background child used comes back before this one, or with it.
-        world.pass(Duration::from_secs(60)).await;
+        world.pass(Duration::from_mins(1)).await;
         let second = world.send(key, "tools 30").await;
         world.settle(&[second]).await;
         let dump = world.dump().await;
