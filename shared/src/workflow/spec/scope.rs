@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::{Body, Items, NodeIx, Pause, Spec};
+use crate::error::{Code, Failure};
+use crate::workflow::run::RunOptions;
 use crate::workflow::template::free_names;
 
 /// What a name is bound to.
@@ -273,6 +275,20 @@ impl Spec {
         self.declared(self.root)
     }
 
+    /// Whether a run with these options can pay for what its steps declare.
+    pub fn admitted(&self, options: &RunOptions) -> Result<(), Failure> {
+        let declared = self.declared_tokens();
+        let own = self.envelope.budget.map(|budget| budget.max_tokens);
+        let limit = own.into_iter().chain(options.max_tokens).min();
+        match limit.filter(|limit| declared > *limit) {
+            None => Ok(()),
+            Some(limit) => Err(Failure::new(
+                Code::BudgetExceeded,
+                format!("the steps declare {declared} tokens in all, the run has {limit}"),
+            )),
+        }
+    }
+
     fn declared(&self, at: NodeIx) -> u64 {
         let node = &self.nodes[at];
         let own = match &node.body {
@@ -304,7 +320,9 @@ impl Spec {
             Body::Foreach {
                 items: Items::Here(list),
                 ..
-            } => children.sum::<u64>().saturating_mul(list.len() as u64),
+            } => children
+                .fold(0, u64::saturating_add)
+                .saturating_mul(list.len() as u64),
             Body::Loop { max_iterations, .. } => children
                 .sum::<u64>()
                 .saturating_mul((*max_iterations).into()),

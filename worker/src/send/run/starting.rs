@@ -60,6 +60,9 @@ impl Run<'_> {
             Ok(spec) => spec,
             Err(problems) => return refuse(Code::SpecInvalid, workflow::problems(&problems)),
         };
+        if let Err(failure) = spec.admitted(&RunOptions::default()) {
+            return refuse(failure.code, format!("error: {}", failure.message));
+        }
         let above = store.get_session(self.key).await?;
         let above = above.and_then(|session| session.parent);
         let depth = above.map_or(0, |parent| parent.depth) + 1;
