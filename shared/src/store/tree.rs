@@ -2,14 +2,17 @@
 
 use super::{CancelOutcome, ListRuns, ListSends, Result, Store};
 use crate::id::{BootId, SendId, SessionKey};
-use crate::workflow::run::RunAsk;
+use crate::workflow::run::{RunAsk, RunStatus};
 
 /// Open sends of one session that are looked at.
 const SENDS_MAX: u32 = 200;
 
+/// Live runs of one session, of a status, that are looked at.
+const RUNS_MAX: u32 = 200;
+
 /// Asks everything to end that works below a session for one of its sends: its children, the runs
-/// that it waits for, and what works for them. Begins at the top, so that nothing new is begun below what has ended. A repeat
-/// asks again.
+/// that it waits for, and what works for them. Begins at the top, so that nothing new is begun below
+/// what has ended. A repeat asks again.
 pub async fn cancel_below(
     store: &dyn Store,
     boot: BootId,
@@ -51,24 +54,28 @@ pub async fn cancel_below(
 
 /// Asks the runs to end that a send of the session waits for, or that any does.
 async fn cancel_runs(store: &dyn Store, key: SessionKey, only: Option<SendId>) -> Result<()> {
-    let query = ListRuns {
-        tenant: key.tenant,
-        status: None,
-        session: Some(key.session),
-        before: None,
-        limit: SENDS_MAX,
-    };
     let prefix = only.map(|send| format!("call_{}_", send.0.simple()));
-    let runs = store.list_runs(query).await?.data.into_iter();
-    let waited_for = runs.filter(|run| {
-        let call = run.reports_to.as_deref();
-        let of_send = |call: &str| prefix.as_deref().is_none_or(|of| call.starts_with(of));
-        !run.status.is_final() && call.is_some_and(of_send)
-    });
     let ask = RunAsk::Cancel {
         reason: Some("who waits for it has ended".to_owned()),
     };
-    let asks: Vec<_> = waited_for.map(|run| (run.key, ask.clone())).collect();
+    let mut asks = Vec::new();
+    // Those that have ended are not read: a session may have had thousands.
+    for status in RunStatus::ALL.iter().filter(|status| !status.is_final()) {
+        let query = ListRuns {
+            tenant: key.tenant,
+            status: Some(*status),
+            session: Some(key.session),
+            before: None,
+            limit: RUNS_MAX,
+        };
+        let runs = store.list_runs(query).await?.data.into_iter();
+        let waited_for = runs.filter(|run| {
+            let call = run.reports_to.as_deref();
+            let of_send = |call: &str| prefix.as_deref().is_none_or(|of| call.starts_with(of));
+            call.is_some_and(of_send)
+        });
+        asks.extend(waited_for.map(|run| (run.key, ask.clone())));
+    }
     if !asks.is_empty() {
         store.ask_runs(None, asks).await?;
     }
