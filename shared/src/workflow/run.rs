@@ -28,7 +28,7 @@ macro_rules! named {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[derive(utoipa::ToSchema)]
         pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $text)] $variant,)*
+            $($(#[$vdoc])* #[serde(rename = $text)] #[schema(rename = $text)] $variant,)*
         }
 
         impl $name {
