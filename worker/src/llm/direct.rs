@@ -70,7 +70,7 @@ fn output(messages: &[Arc<Message>]) -> Result<Option<&Message>, Error> {
         return Ok(None);
     };
     if result.failed {
-        return Err(Error::Refused {
+        return Err(Error::CallFailed {
             message: plain_text(&result.content),
         });
     }
@@ -150,7 +150,10 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_failed_and_words_that_are_none_fail() {
         let failed = ask(vec![says(ORDER), result(true)]).await;
-        assert!(matches!(failed, Err(Error::Refused { .. })), "{failed:?}");
+        assert!(
+            matches!(failed, Err(Error::CallFailed { .. })),
+            "{failed:?}"
+        );
         let strange = ask(vec![says("hello")]).await;
         assert!(
             matches!(strange, Err(Error::InvalidRequest { .. })),

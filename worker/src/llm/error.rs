@@ -65,6 +65,13 @@ pub enum Error {
         /// The provider's words.
         message: String,
     },
+    /// No model was asked: the call that stands in its place failed. The call's own result knows
+    /// why.
+    #[error("{message}")]
+    CallFailed {
+        /// The call's output.
+        message: String,
+    },
     /// The answer is not the provider's protocol, or larger than any answer may be.
     #[error("the provider's answer makes no sense: {message}")]
     BadResponse {
@@ -90,7 +97,7 @@ pub enum Error {
 impl Error {
     /// Whether the same request would fail again however often it is sent.
     pub fn is_permanent(&self) -> bool {
-        !self.code().retryable()
+        matches!(self, Self::CallFailed { .. }) || !self.code().retryable()
     }
 
     pub(super) fn bad(message: impl Into<String>) -> Self {
@@ -115,6 +122,7 @@ impl Coded for Error {
             Self::Auth { .. } => Code::LlmAuth,
             Self::ContextOverflow { .. } => Code::LlmContextOverflow,
             Self::Refused { .. } => Code::LlmRefused,
+            Self::CallFailed { .. } => Code::ToolFailed,
             Self::BadResponse { .. } => Code::LlmBadResponse,
             Self::InvalidRequest { .. } => Code::LlmInvalidRequest,
             Self::Unavailable { .. } => Code::LlmUnavailable,
@@ -130,6 +138,7 @@ impl Coded for Error {
             | Self::Auth { .. }
             | Self::ContextOverflow { .. }
             | Self::Refused { .. }
+            | Self::CallFailed { .. }
             | Self::BadResponse { .. }
             | Self::InvalidRequest { .. } => None,
         }

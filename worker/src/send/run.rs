@@ -333,6 +333,9 @@ impl<'a> Run<'a> {
                 Happening::Event(event) => return event,
                 Happening::Reply(reply) => {
                     self.asking = None;
+                    if let Err(llm::Error::CallFailed { message }) = reply {
+                        return self.call_failed(message).await;
+                    }
                     return self.answered(reply);
                 }
                 Happening::Over(place, over) => {

@@ -52,6 +52,19 @@ impl Run<'_> {
         true
     }
 
+    /// The call that stood in the place of a model failed, and the send with it, as the call did.
+    pub(super) async fn call_failed(&mut self, message: String) -> Event {
+        let round = self.totals.rounds - 1;
+        let send = self.send.record.id;
+        let store = &self.kernel.parts.store;
+        // Without an answer the send fails all the same, only less precisely.
+        let calls = store.read_round(self.key, send, round).await;
+        let results = calls.unwrap_or_default().into_iter();
+        let code = results.filter_map(|call| call.result?.code).next_back();
+        self.asked = None;
+        self.cannot(Failure::new(code.unwrap_or(Code::ToolFailed), message))
+    }
+
     /// Begins the calls whose turn it is; settles those that nobody may make.
     pub(super) async fn run_calls(&mut self) -> Option<Event> {
         let now = self.now();
