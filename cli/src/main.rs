@@ -33,7 +33,7 @@ fn run(cli: &args::Cli) -> Result<(), failure::Failure> {
     settings::quieten(cli, &mut config);
     let telemetry = Telemetry::install(&config, command.role()).map_err(failure::usage)?;
     settings::warn_of_strange_variables(&environment);
-    let names_server = settings::names_server(cli, &config);
+    let names_server = settings::names_server(cli, &environment, &config);
     let result = commands::run(command, cli.output, &config, names_server);
     telemetry.shut_down();
     result

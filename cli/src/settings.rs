@@ -81,8 +81,9 @@ pub(crate) fn warn_of_strange_variables(environment: &Environment) {
 }
 
 /// Whether a server was named, rather than left at its default.
-pub(crate) fn names_server(cli: &Cli, config: &Config) -> bool {
-    cli.server.is_some() || config.server != SERVER_DEFAULT
+pub(crate) fn names_server(cli: &Cli, environment: &Environment, config: &Config) -> bool {
+    let variable = environment.get("MAINSPRING_SERVER");
+    cli.server.is_some() || variable.is_some() || config.server != SERVER_DEFAULT
 }
 
 /// Where the whole system runs only for one command, its log lines would hide what it says.
@@ -161,4 +162,27 @@ fn process(flags: &mut Flags, args: &ProcessArgs) {
     add(flags, "lease_ttl", args.lease_ttl.as_ref());
     add(flags, "log", args.log.as_ref());
     add(flags, "log_format", args.log_format.as_ref());
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_by_a_flag_or_a_variable_also_the_usual_one() {
+        let named = |flags: &[&str], variable: Option<&str>| {
+            let words = ["mainspring", "run", "spec.json"].iter().chain(flags);
+            let cli = Cli::parse_from(words);
+            let pair = |url: &str| ("MAINSPRING_SERVER".to_owned(), url.to_owned());
+            let environment = Environment::from_pairs(variable.map(pair));
+            let config = load(&cli, &environment).expect("it loads");
+            names_server(&cli, &environment, &config)
+        };
+        assert!(!named(&[], None));
+        assert!(named(&["--server", SERVER_DEFAULT], None));
+        assert!(named(&[], Some(SERVER_DEFAULT)));
+        assert!(named(&[], Some("http://example.test:1")));
+    }
 }
