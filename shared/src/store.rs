@@ -62,8 +62,9 @@ pub use sessions::{
 };
 pub use sweeps::{AlarmSweep, ReadySession, SweepReady, Swept};
 pub use timers::{
-    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredSend, ListOccurrences,
-    ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerChange, deliveries, refusal,
+    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredRun, FiredSend,
+    ListOccurrences, ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerChange,
+    TimerDelivery, deliveries, refusal, run_refusal,
 };
 pub use tree::cancel_below;
 

@@ -14,9 +14,10 @@ use uuid::Uuid;
 
 use crate::agent::SendOptions;
 use crate::error::Failure;
-use crate::id::{SendId, SessionId, TenantId, TimerId};
+use crate::id::{RunId, SendId, SessionId, TenantId, TimerId};
 use crate::message::ContentPart;
 use crate::time::{Span, Timestamp};
+use crate::workflow::run::RunOptions;
 
 pub use schedule::{Course, First, Schedule, ScheduleFault};
 pub use transition::{
@@ -122,11 +123,28 @@ pub enum TimerTarget {
         /// The sender's decisions.
         options: Box<SendOptions>,
     },
-    /// A workflow run, as its caller wrote it.
+    /// A workflow run, which belongs to no session.
     Run {
-        /// What the run is to be made of.
-        run: Value,
+        /// What the run is made of.
+        run: Box<TimerRun>,
     },
+}
+
+/// What the runs of a timer are made of: checked when the timer is made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TimerRun {
+    /// The spec's name.
+    pub name: String,
+    /// The spec in its canonical form.
+    #[schema(value_type = Object)]
+    pub spec: Value,
+    /// The version of the language it is written in.
+    pub dsl_version: i32,
+    /// The value of `input`.
+    #[schema(value_type = Object)]
+    pub input: Value,
+    /// What each run may use beyond its spec.
+    pub options: RunOptions,
 }
 
 impl TimerTarget {
@@ -135,6 +153,14 @@ impl TimerTarget {
         match self {
             Self::Send { session, .. } => Some(*session),
             Self::Run { .. } => None,
+        }
+    }
+
+    /// What an occurrence's id names: a send, or else a run.
+    pub fn named(&self, id: Option<SendId>) -> (Option<SendId>, Option<RunId>) {
+        match self {
+            Self::Send { .. } => (id, None),
+            Self::Run { .. } => (None, id.map(|id| RunId(id.0))),
         }
     }
 }
@@ -199,7 +225,7 @@ pub struct TimerState {
     pub failures: i32,
     /// Why the last of them failed.
     pub failure: Option<Failure>,
-    /// The send of the last occurrence that had one.
+    /// The send of the last occurrence that had one; where the timer starts runs, that run.
     pub last_send: Option<SendId>,
     /// When an occurrence last got its fate.
     pub last_fired_at: Option<Timestamp>,
@@ -292,7 +318,7 @@ pub struct Occurrence {
     pub due_at: Timestamp,
     /// What became of it.
     pub fate: Fate,
-    /// The send that it is in.
+    /// The send that it is in; where the timer starts runs, that run.
     pub send_id: Option<SendId>,
     /// When, by the database's clock.
     pub fired_at: Timestamp,

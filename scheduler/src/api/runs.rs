@@ -14,7 +14,9 @@ use axum::response::Response;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunId, RunKey, SessionId, SessionKey, TenantId};
 use mainspring_shared::store::{CreateRunOutcome, ListRuns, NewRun};
+use mainspring_shared::timer::TimerRun;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk, RunOptions, RunRecord, RunStatus};
+use mainspring_shared::workflow::spec::Spec;
 use mainspring_shared::workflow::view::RunView;
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,6 +24,7 @@ use serde_json::Value;
 use super::extract::{Params, json_body, no_body, parameter, parse, read_body, session_id};
 use super::problem::Problem;
 use super::respond::{self, List};
+use super::validate::Checks;
 use super::{idempotency, workflows};
 use crate::app::App;
 use crate::loops::runs::nudge;
@@ -45,6 +48,45 @@ impl<S: Send + Sync> FromRequestParts<S> for RunPath {
             run,
         }))
     }
+}
+
+/// What a run is made of, where it belongs to no session.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunBody {
+    /// A workflow: an object, or a text that holds one as JSON.
+    #[schema(value_type = Object)]
+    spec: Value,
+    /// The value of `input`; the spec's own where absent.
+    #[schema(value_type = Option<Object>)]
+    input: Option<Value>,
+    /// What it may use beyond its spec.
+    options: Option<RunOptions>,
+}
+
+impl RunBody {
+    /// What a timer's runs are made of. Every fault of the timer and of the spec is reported at
+    /// once; the members are those of `run`.
+    pub(super) fn checked(self, mut checks: Checks) -> Result<TimerRun, Problem> {
+        let spec = workflows::check_into(&self.spec, "/run/spec", &mut checks);
+        checks.finish()?;
+        let spec = spec.ok_or_else(Problem::internal)?;
+        made_of(&spec, self.input, self.options.unwrap_or_default())
+    }
+}
+
+/// A run's parts, or why its budget admits none.
+fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Problem> {
+    if let Err(failure) = spec.admitted(&options) {
+        return Err(Problem::new(failure.code, failure.message));
+    }
+    Ok(TimerRun {
+        name: spec.envelope.name.clone(),
+        spec: spec.to_value(),
+        dsl_version: DSL_VERSION,
+        input: input.unwrap_or_else(|| Value::String(spec.envelope.input.clone())),
+        options,
+    })
 }
 
 /// A run to start.
@@ -80,19 +122,18 @@ pub(super) async fn create(
         Some(session) => depth_below(&app, session).await?,
         None => 0,
     };
+    let made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
     let run = RunId(app.entropy.ordered_id());
     let new = NewRun {
         key: RunKey {
             tenant: TenantId::DEFAULT,
             run,
         },
-        name: spec.envelope.name.clone(),
-        spec: spec.to_value(),
-        dsl_version: DSL_VERSION,
-        input: body
-            .input
-            .unwrap_or_else(|| Value::String(spec.envelope.input.clone())),
-        options: body.options.unwrap_or_default(),
+        name: made.name,
+        spec: made.spec,
+        dsl_version: made.dsl_version,
+        input: made.input,
+        options: made.options,
         session,
         reports_to: None,
         depth,

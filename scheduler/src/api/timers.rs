@@ -175,7 +175,7 @@ pub(super) async fn occurrences(
     let limit = params.limit()?;
     let before = params.parsed::<i64>("cursor", "must be a next_cursor")?;
     params.finish()?;
-    read(&app, id).await?;
+    let target = read(&app, id).await?.target;
     let query = ListOccurrences {
         tenant: TenantId::DEFAULT,
         timer: id,
@@ -185,7 +185,10 @@ pub(super) async fn occurrences(
     let page = app.store.list_occurrences(query).await?;
     let last = page.data.last().filter(|_| page.more);
     let next_cursor = last.map(|occurrence| occurrence.n.to_string());
-    let data: Vec<_> = page.data.into_iter().map(OccurrenceView::from).collect();
+    let found = page.data.iter();
+    let data: Vec<_> = found
+        .map(|occurrence| OccurrenceView::of(&target, occurrence))
+        .collect();
     respond::json(StatusCode::OK, &List { data, next_cursor })
 }
 

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, OutputSpec, Priority, SendOptions};
 use mainspring_shared::budget::Budget;
+use mainspring_shared::error::Code;
 use mainspring_shared::list::NOTES_MAX_DEFAULT;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::time::Span;
@@ -226,6 +227,8 @@ pub(super) struct Checks {
     errors: Vec<FieldError>,
     /// How many of them are about schedules.
     schedules: usize,
+    /// How many of them are about specs of workflows.
+    specs: usize,
 }
 
 impl Checks {
@@ -248,6 +251,8 @@ impl Checks {
             Ok(())
         } else if self.errors.len() == self.schedules {
             Err(Problem::invalid_schedule(self.errors))
+        } else if self.errors.len() == self.specs {
+            Err(Problem::with_members(Code::SpecInvalid, self.errors))
         } else {
             Err(Problem::invalid_members(self.errors))
         }
@@ -256,6 +261,12 @@ impl Checks {
     /// A schedule that cannot be followed. Where nothing else is wrong, its own code says so.
     pub(super) fn refuse_schedule(&mut self, member: &str, detail: &str) {
         self.schedules += 1;
+        self.refuse(member, detail);
+    }
+
+    /// A fault of a workflow's spec. Where nothing else is wrong, its own code says so.
+    pub(super) fn refuse_spec(&mut self, member: &str, detail: &str) {
+        self.specs += 1;
         self.refuse(member, detail);
     }
 

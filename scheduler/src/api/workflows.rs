@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::extract::{Params, json_body, parse};
 use super::problem::{FieldError, Problem};
 use super::respond;
+use super::validate::Checks;
 use crate::app::App;
 
 /// A spec to check.
@@ -47,6 +48,20 @@ pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Problem> {
         });
         Problem::with_members(Code::SpecInvalid, errors.collect())
     })
+}
+
+/// The same, with every problem noted beside what else is wrong with the request.
+pub(super) fn check_into(spec: &Value, at: &str, checks: &mut Checks) -> Option<Spec> {
+    match validate(spec) {
+        Ok(spec) => Some(spec),
+        Err(problems) => {
+            for problem in problems {
+                let detail = format!("{}. {}", problem.message, problem.hint);
+                checks.refuse_spec(&format!("{at}{}", problem.pointer), &detail);
+            }
+            None
+        }
+    }
 }
 
 /// `POST /v1/workflows:validate`

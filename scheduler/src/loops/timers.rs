@@ -7,6 +7,7 @@ use mainspring_shared::bus::{Notice, StepNotice, Topic};
 use mainspring_shared::store::{self, Fired};
 
 use super::Health;
+use super::runs::nudge;
 use crate::accept::publish_steps;
 use crate::app::App;
 use crate::metrics::{TIMER_LATENESS, TIMERS_FIRED};
@@ -70,7 +71,7 @@ async fn fire(app: &App) -> Result<Duration, store::Error> {
 /// Tells the workers and whoever watches of what was committed.
 fn announce(app: &App, fired: Fired) {
     for (count, fate) in [
-        (fired.sends.len() as u64, "fired"),
+        ((fired.sends.len() + fired.runs.len()) as u64, "fired"),
         (u64::from(fired.merged), "merged"),
         (u64::from(fired.skipped), "skipped"),
         (u64::from(fired.failed), "failed"),
@@ -79,9 +80,13 @@ fn announce(app: &App, fired: Fired) {
             metrics::counter!(TIMERS_FIRED, "fate" => fate).increment(count);
         }
     }
-    for send in &fired.sends {
-        let late = fired.now.since(send.due_at);
+    let sent = fired.sends.iter().map(|send| send.due_at);
+    for due_at in sent.chain(fired.runs.iter().map(|run| run.due_at)) {
+        let late = fired.now.since(due_at);
         metrics::histogram!(TIMER_LATENESS).record(late.as_secs_f64());
+    }
+    for run in &fired.runs {
+        nudge(app, run.key);
     }
     app.ringer.ring(fired.ring);
     let sends = fired.sends.into_iter();

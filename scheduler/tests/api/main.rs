@@ -17,6 +17,7 @@ mod loops;
 mod operations;
 mod outage;
 mod prune;
+mod runs;
 mod sends;
 mod sessions;
 mod timers;

@@ -122,6 +122,110 @@ async fn a_due_timer_sends() {
 }
 
 #[tokio::test]
+async fn a_due_timer_starts_a_run() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let spec = json!({ "name": "report", "root": {
+        "type": "agent", "id": "a", "spec": { "name": "a", "system_prompt": "Do it.", "tools": [] }, "input": "{{input}}",
+    } });
+    let body = json!({
+        "run": { "spec": spec, "input": "news", "options": { "max_tokens": 9_000 } }, "after": "20ms",
+    });
+    let made = timer(&api, &body).await;
+    assert_eq!(
+        (&made["session_id"], &made["on_busy"]),
+        (&Value::Null, &json!("enqueue"))
+    );
+    assert_eq!(
+        (&made["run"]["name"], &made["run"]["input"]),
+        (&json!("report"), &json!("news"))
+    );
+    let path = format!("/v1/timers/{}", id(&made));
+    let done = loop {
+        let now = api.get(&path).await.ok(200);
+        if now["status"] == "done" {
+            break now;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(done["last_send_id"], Value::Null);
+    let run = done["last_run_id"].as_str().expect("a run");
+    let occurrences = api.get(&format!("{path}/occurrences")).await.ok(200);
+    let occurrence = &occurrences["data"][0];
+    assert_eq!(
+        (
+            &occurrence["fate"],
+            &occurrence["run_id"],
+            &occurrence["send_id"]
+        ),
+        (&json!("fired"), &json!(run), &Value::Null)
+    );
+    let shown = api.get(&format!("/v1/runs/{run}")).await.ok(200);
+    assert_eq!(
+        (
+            &shown["name"],
+            &shown["input"],
+            &shown["options"]["max_tokens"]
+        ),
+        (&json!("report"), &json!("news"), &json!(9_000))
+    );
+    // It is under way by itself.
+    let session = loop {
+        let nodes = api.get(&format!("/v1/runs/{run}/nodes")).await.ok(200);
+        if let Some(session) = nodes["data"][0]["session_id"].as_str() {
+            break session.to_owned();
+        }
+        tokio::task::yield_now().await;
+    };
+    let claimed = world.claim(&session).await;
+    world.complete(&claimed, 0, "all is well").await;
+    let ended = api.get(&format!("/v1/runs/{run}?wait=20s")).await.ok(200);
+    assert_eq!(
+        (&ended["status"], &ended["result"]["text"]),
+        (&json!("completed"), &json!("all is well"))
+    );
+}
+
+#[tokio::test]
+async fn a_timer_whose_runs_could_not_be_is_refused() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let spec = json!({ "name": "r", "root": {
+        "type": "agent", "id": "a", "spec": { "name": "a", "system_prompt": "Do it.", "tools": [] }, "input": "x",
+    } });
+    let run = json!({ "spec": spec });
+    let pointers = |problem: &Value| -> Vec<String> {
+        let errors = problem["errors"].as_array().expect("errors").iter();
+        let each = errors.map(|error| error["pointer"].as_str().expect("a pointer"));
+        each.map(str::to_owned).collect()
+    };
+    let body =
+        json!({ "run": run, "input": "x", "options": {}, "on_busy": "coalesce", "after": "1h" });
+    let problem = api
+        .post("/v1/timers", &body)
+        .await
+        .problem(400, "request.invalid");
+    assert_eq!(pointers(&problem), ["/input", "/options", "/on_busy"]);
+    let body =
+        json!({ "run": { "spec": { "name": "x", "root": { "type": "dance" } } }, "after": "1h" });
+    let problem = api
+        .post("/v1/timers", &body)
+        .await
+        .problem(422, "spec.invalid");
+    assert!(
+        pointers(&problem)[0].starts_with("/run/spec/root"),
+        "{problem}"
+    );
+    let body = json!({ "timers": [{ "run": run, "after": "1h" }, body] });
+    let answer = api.post("/v1/timers:batch", &body).await;
+    let expected = [(201, String::new()), (422, "spec.invalid".to_owned())];
+    assert_eq!(verdicts(&answer), expected);
+    let pointer = &answer.json()["results"][1]["problem"]["errors"][0]["pointer"];
+    let pointer = pointer.as_str().expect("a pointer");
+    assert!(pointer.starts_with("/timers/1/run/spec/root"), "{pointer}");
+}
+
+#[tokio::test]
 async fn a_recurring_timer_is_paused_resumed_and_cancelled() {
     let world = World::new().await;
     let api = world.ready().await;
@@ -238,9 +342,10 @@ async fn every_fault_of_a_request_is_named() {
             vec![],
         ),
         (
-            json!({ "after": "1h", "run": {} }),
+            json!({ "after": "1h", "run": { "spec": { "name": "r", "root": {
+                "type": "agent", "id": "a", "spec": { "name": "a", "system_prompt": "Do it.", "tools": [] }, "input": "x" } } } }),
             request,
-            vec!["/run", "/run"],
+            vec!["/run", "/input"],
         ),
         (
             json!({ "after": "1h", "max_occurrences": 0, "jitter": "2d" }),

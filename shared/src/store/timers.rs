@@ -1,10 +1,11 @@
 //! Parameters of timers.
 
+use super::runs::{CreateRunOutcome, NewRun};
 use super::sends::{AcceptOutcome, AcceptSend, RefuseReason, Target};
 use super::sweeps::ReadySession;
 use crate::agent::{OnBusy, SendOptions};
 use crate::error::{Code, Failure};
-use crate::id::{SendId, SessionId, SessionKey, TenantId, TimerId};
+use crate::id::{RunId, RunKey, SendId, SessionId, SessionKey, TenantId, TimerId};
 use crate::time::Timestamp;
 use crate::timer::{
     Fate, Occurrence, Refusal, Step, TimerRecord, TimerRule, TimerStatus, TimerTarget,
@@ -135,6 +136,8 @@ pub struct ListOccurrences {
 pub struct Fired {
     /// Sends that were accepted.
     pub sends: Vec<FiredSend>,
+    /// Runs that were created.
+    pub runs: Vec<FiredRun>,
     /// Sessions that became ready.
     pub ring: Vec<ReadySession>,
     /// Occurrences that were merged into earlier sends.
@@ -166,6 +169,24 @@ pub struct FiredSend {
     pub due_at: Timestamp,
 }
 
+/// A run that a timer made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FiredRun {
+    /// The run.
+    pub key: RunKey,
+    /// When it was due.
+    pub due_at: Timestamp,
+}
+
+/// What an occurrence asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TimerDelivery {
+    /// A send.
+    Send(Box<AcceptSend>),
+    /// A run.
+    Run(Box<NewRun>),
+}
+
 impl Fired {
     /// Counts a timer's step.
     pub fn count(&mut self, step: &Step, refused: bool) {
@@ -177,26 +198,22 @@ impl Fired {
     }
 }
 
-/// The sends that a timer's step asks for, each with its occurrence; where nothing delivers to the
-/// timer's target, why.
-pub fn deliveries<'s>(
-    timer: &TimerRecord,
-    step: &'s Step,
-) -> Vec<(&'s Occurrence, Result<AcceptSend, Refusal>)> {
+/// What a timer's step asks for, each with its occurrence.
+pub fn deliveries<'s>(timer: &TimerRecord, step: &'s Step) -> Vec<(&'s Occurrence, TimerDelivery)> {
     let fired = step.occurrences.iter().filter(|o| o.fate == Fate::Fired);
     let with_id = fired.filter_map(|occurrence| Some((occurrence, occurrence.send_id?)));
     with_id
-        .map(|(occurrence, id)| (occurrence, delivery(timer, occurrence.n, id)))
+        .map(|(occurrence, id)| (occurrence, delivery(timer, id)))
         .collect()
 }
 
-fn delivery(timer: &TimerRecord, n: i64, id: SendId) -> Result<AcceptSend, Refusal> {
+fn delivery(timer: &TimerRecord, id: SendId) -> TimerDelivery {
     match &timer.target {
         TimerTarget::Send {
             session,
             input,
             options,
-        } => Ok(AcceptSend {
+        } => TimerDelivery::Send(Box::new(AcceptSend {
             id,
             target: Target::Existing(SessionKey {
                 tenant: timer.tenant,
@@ -213,14 +230,39 @@ fn delivery(timer: &TimerRecord, n: i64, id: SendId) -> Result<AcceptSend, Refus
             run: None,
             idempotency: None,
             queued_max: TIMER_QUEUED_MAX,
-        }),
-        // Where runs are accepted, this is where one is asked for.
-        TimerTarget::Run { .. } => Err(Refusal {
-            n,
-            gone: false,
-            failure: Failure::new(Code::RequestInvalid, "timers cannot start runs"),
-        }),
+        })),
+        TimerTarget::Run { run } => TimerDelivery::Run(Box::new(NewRun {
+            key: RunKey {
+                tenant: timer.tenant,
+                run: RunId(id.0),
+            },
+            name: run.name.clone(),
+            spec: run.spec.clone(),
+            dsl_version: run.dsl_version,
+            input: run.input.clone(),
+            options: run.options.clone(),
+            session: None,
+            reports_to: None,
+            depth: 0,
+            idempotency: None,
+        })),
     }
+}
+
+/// What a run's creation met, unless it was created.
+pub fn run_refusal(n: i64, outcome: &CreateRunOutcome) -> Option<Refusal> {
+    let message = match outcome {
+        CreateRunOutcome::Created(_) => return None,
+        // A timer's runs carry no key and belong to no session.
+        CreateRunOutcome::Replayed(_)
+        | CreateRunOutcome::Mismatch
+        | CreateRunOutcome::SessionNotFound => "the run was taken for another one",
+    };
+    Some(Refusal {
+        n,
+        gone: false,
+        failure: Failure::new(Code::Internal, message),
+    })
 }
 
 /// What a delivery met, unless it was accepted.

@@ -1,15 +1,15 @@
 //! Timers and their occurrences as the API shows them.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::schedule::First;
 use super::{
-    CatchUp, Fate, Merge, NEXT_SHOWN, Occurrence, Schedule, TimerRecord, TimerStatus, TimerTarget,
+    CatchUp, Fate, Merge, NEXT_SHOWN, Occurrence, Schedule, TimerRecord, TimerRun, TimerStatus,
+    TimerTarget,
 };
 use crate::agent::SendOptions;
 use crate::error::Failure;
-use crate::id::{SendId, SessionId, TimerId};
+use crate::id::{RunId, SendId, SessionId, TimerId};
 use crate::message::ContentPart;
 use crate::time::{Span, Timestamp};
 
@@ -30,8 +30,7 @@ pub struct TimerView {
     /// The sender's decisions.
     pub options: Option<SendOptions>,
     /// The workflow run that it starts instead.
-    #[schema(value_type = Option<Object>)]
-    pub run: Option<Value>,
+    pub run: Option<TimerRun>,
     /// When it is due: once, or the first time.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub at: Option<Timestamp>,
@@ -69,6 +68,9 @@ pub struct TimerView {
     /// The send of the last occurrence that had one.
     #[schema(value_type = Option<String>)]
     pub last_send_id: Option<SendId>,
+    /// The run that it started last.
+    #[schema(value_type = Option<String>)]
+    pub last_run_id: Option<RunId>,
     /// When an occurrence last got its fate.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_fired_at: Option<Timestamp>,
@@ -95,13 +97,14 @@ impl From<TimerRecord> for TimerView {
             created_at,
             updated_at,
         } = record;
+        let (last_send_id, last_run_id) = target.named(state.last_send);
         let (session_id, input, options, run) = match target {
             TimerTarget::Send {
                 session,
                 input,
                 options,
             } => (Some(session), Some(input), Some(*options), None),
-            TimerTarget::Run { run } => (None, None, None, Some(run)),
+            TimerTarget::Run { run } => (None, None, None, Some(*run)),
         };
         let (at, after, every, cron, timezone) = members(rule.schedule);
         Self {
@@ -125,7 +128,8 @@ impl From<TimerRecord> for TimerView {
             occurrences: state.next_n - 1,
             failures: state.failures,
             error: state.failure,
-            last_send_id: state.last_send,
+            last_send_id,
+            last_run_id,
             last_fired_at: state.last_fired_at,
             created_at,
             updated_at,
@@ -171,26 +175,25 @@ pub struct OccurrenceView {
     /// The send that it is in.
     #[schema(value_type = Option<String>)]
     pub send_id: Option<SendId>,
+    /// The run that it started.
+    #[schema(value_type = Option<String>)]
+    pub run_id: Option<RunId>,
     /// When, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub fired_at: Timestamp,
 }
 
-impl From<Occurrence> for OccurrenceView {
-    fn from(occurrence: Occurrence) -> Self {
-        let Occurrence {
-            n,
-            due_at,
-            fate,
-            send_id,
-            fired_at,
-        } = occurrence;
+impl OccurrenceView {
+    /// An occurrence of a timer with this target.
+    pub fn of(target: &TimerTarget, occurrence: &Occurrence) -> Self {
+        let (send_id, run_id) = target.named(occurrence.send_id);
         Self {
-            n,
-            due_at,
-            fate,
+            n: occurrence.n,
+            due_at: occurrence.due_at,
+            fate: occurrence.fate,
             send_id,
-            fired_at,
+            run_id,
+            fired_at: occurrence.fired_at,
         }
     }
 }

@@ -6,15 +6,16 @@ use std::time::Duration;
 use mainspring_shared::id::{BootId, SessionId, SessionKey, TenantId, TimerId};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
-    AcceptOutcome, ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredSend,
-    IdempotencyKey, ListOccurrences, ListTimers, NewTimer, Page, RefuseTimer, TimerChange,
-    deliveries, refusal,
+    AcceptOutcome, ChangeTimer, ChangeTimerOutcome, CreateRunOutcome, CreateTimerOutcome, Fired,
+    FiredRun, FiredSend, IdempotencyKey, ListOccurrences, ListTimers, NewTimer, Page, RefuseTimer,
+    TimerChange, TimerDelivery, deliveries, refusal, run_refusal,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{
     Event, Occurrence, Refusal, Step, TimerRecord, TimerState, TimerStatus, transition,
 };
 
+use crate::runs;
 use crate::sends;
 use crate::state::{Seen, State};
 
@@ -175,9 +176,9 @@ fn fire_one(
     let mut refused = None;
     for (occurrence, delivery) in deliveries(&record, &step) {
         refused = match delivery {
-            Ok(item) => {
+            TimerDelivery::Send(item) => {
                 let (session, send) = (item.target.key(), item.id);
-                let outcome = sends::accept(state, now, boot, item);
+                let outcome = sends::accept(state, now, boot, *item);
                 if let AcceptOutcome::Accepted(accepted) = &outcome {
                     fired.ring.extend(accepted.ring.clone());
                     fired.sends.push(FiredSend {
@@ -189,7 +190,17 @@ fn fire_one(
                 }
                 refusal(occurrence.n, &outcome)
             }
-            Err(refusal) => Some(refusal),
+            TimerDelivery::Run(new) => {
+                let outcome = runs::create(state, now, &new);
+                if let CreateRunOutcome::Created(run) = &outcome {
+                    let due_at = occurrence.due_at;
+                    fired.runs.push(FiredRun {
+                        key: run.key,
+                        due_at,
+                    });
+                }
+                run_refusal(occurrence.n, &outcome)
+            }
         };
         if refused.is_some() {
             break;

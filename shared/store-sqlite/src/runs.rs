@@ -36,7 +36,7 @@ pub(crate) async fn create(tx: &mut Tx, items: Vec<NewRun>) -> Result<Vec<Create
     Ok(outcomes)
 }
 
-async fn create_one(tx: &mut Tx, new: NewRun) -> Result<CreateRunOutcome> {
+pub(crate) async fn create_one(tx: &mut Tx, new: NewRun) -> Result<CreateRunOutcome> {
     let RunKey { tenant, run } = new.key;
     if let Some(key) = &new.idempotency {
         match accept::seen(tx, key).await? {

@@ -6,8 +6,9 @@ use mainspring_shared::id::{BootId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
-    AcceptOutcome, ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredSend,
-    IdempotencyKey, ListOccurrences, ListTimers, NewTimer, Page, RefuseTimer, deliveries, refusal,
+    AcceptOutcome, ChangeTimer, ChangeTimerOutcome, CreateRunOutcome, CreateTimerOutcome, Fired,
+    FiredRun, FiredSend, IdempotencyKey, ListOccurrences, ListTimers, NewTimer, Page, RefuseTimer,
+    TimerDelivery, deliveries, refusal, run_refusal,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{
@@ -22,6 +23,7 @@ use crate::fault::Result;
 use crate::hot;
 use crate::reads::page;
 use crate::rows::{Cells, json};
+use crate::runs;
 use crate::writer::Tx;
 
 /// Rows that one retention sweep removes of a kind, so that it never holds the writer for long.
@@ -232,9 +234,9 @@ async fn fire_one(
     let mut refused = None;
     for (occurrence, delivery) in deliveries(&timer, &step) {
         refused = match delivery {
-            Ok(item) => {
+            TimerDelivery::Send(item) => {
                 let (key, send) = (item.target.key(), item.id);
-                let outcomes = accept::all(tx, boot, vec![item]).await?;
+                let outcomes = accept::all(tx, boot, vec![*item]).await?;
                 let outcome = outcomes
                     .into_iter()
                     .next()
@@ -250,7 +252,17 @@ async fn fire_one(
                 }
                 refusal(occurrence.n, &outcome)
             }
-            Err(refusal) => Some(refusal),
+            TimerDelivery::Run(new) => {
+                let outcome = runs::create_one(tx, *new).await?;
+                if let CreateRunOutcome::Created(run) = &outcome {
+                    let due_at = occurrence.due_at;
+                    fired.runs.push(FiredRun {
+                        key: run.key,
+                        due_at,
+                    });
+                }
+                run_refusal(occurrence.n, &outcome)
+            }
         };
         if refused.is_some() {
             break;

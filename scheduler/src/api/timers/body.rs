@@ -10,10 +10,10 @@ use mainspring_shared::timer::{
     CatchUp, First, Merge, Schedule, ScheduleFault, TimerRule, TimerTarget,
 };
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::super::input::{Input, input_schema};
 use super::super::problem::Problem;
+use super::super::runs::RunBody;
 use super::super::validate::{Checks, Options, object};
 use crate::app::App;
 
@@ -29,9 +29,10 @@ const EXPRESSION_BYTES_MAX: usize = 512;
 pub(in crate::api) struct TimerBody {
     /// The session that it sends to, under that session's own agent.
     session_id: Option<String>,
-    /// The workflow run that it starts instead. Refused until runs exist.
-    #[schema(value_type = Option<Object>)]
-    run: Option<Value>,
+    /// The workflow run that it starts instead. Each occurrence starts one, whatever the run before
+    /// does.
+    #[serde(default, deserialize_with = "object")]
+    run: Option<RunBody>,
     /// What it says: a text, or text parts.
     #[schema(schema_with = input_schema)]
     input: Option<Input>,
@@ -74,12 +75,11 @@ impl TimerBody {
         let rule = self.rule(&mut checks);
         let session = self.session(&mut checks);
         if self.run.is_some() {
-            checks.refuse("/run", "runs are not supported yet");
+            return self.run_timer(app, rule, checks);
         }
         match &self.input {
             Some(input) => checks.input(input),
-            None if self.run.is_none() => checks.refuse("/input", "is required"),
-            None => {}
+            None => checks.refuse("/input", "is required"),
         }
         let options = checks.options(self.options);
         refuse_options(&mut checks, &options);
@@ -93,6 +93,38 @@ impl TimerBody {
                 options: Box::new(options),
             },
             rule,
+            armed_max: None,
+        })
+    }
+
+    /// A timer that starts runs.
+    fn run_timer(
+        self,
+        app: &App,
+        rule: TimerRule,
+        mut checks: Checks,
+    ) -> Result<NewTimer, Problem> {
+        for (member, given) in [
+            ("/input", self.input.is_some()),
+            ("/options", self.options.is_some()),
+        ] {
+            if given {
+                checks.refuse(member, "is a member of run");
+            }
+        }
+        if self.on_busy == Some(Merge::Coalesce) {
+            checks.refuse("/on_busy", "must be enqueue with run");
+        }
+        let run = self.run.ok_or_else(Problem::internal)?;
+        let run = run.checked(checks)?;
+        Ok(NewTimer {
+            id: TimerId(app.entropy.ordered_id()),
+            tenant: TenantId::DEFAULT,
+            target: TimerTarget::Run { run: Box::new(run) },
+            rule: TimerRule {
+                on_busy: Merge::Enqueue,
+                ..rule
+            },
             armed_max: None,
         })
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::id::{BootId, SendId};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Fired, FiredSend, Result, deliveries, refusal,
+    AcceptOutcome, AcceptSend, CreateRunOutcome, Fired, FiredRun, FiredSend, NewRun, Result,
+    TimerDelivery, deliveries, refusal, run_refusal,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Event, Occurrence, Refusal, Step, TimerRecord, transition};
@@ -16,6 +17,7 @@ use crate::columns::json;
 use crate::ledger::now;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::Fields;
+use crate::runs;
 
 /// Sends that one transaction accepts. Timers whose turn is behind them stay due.
 const SENDS_MAX: usize = 2_000;
@@ -128,7 +130,7 @@ async fn claim(
     Ok(claimed)
 }
 
-/// Accepts the sends that timers ask for. Behind a refused one of a timer every later one is refused
+/// Accepts the sends and creates the runs that timers ask for. Behind a refused one of a timer every later one is refused
 /// too: its session is closed, gone or full.
 async fn deliver(
     tx: &mut PgConnection,
@@ -138,16 +140,20 @@ async fn deliver(
 ) -> std::result::Result<(), Fault> {
     let mut wanted: Vec<(usize, i64, Timestamp)> = Vec::new();
     let mut items: Vec<AcceptSend> = Vec::new();
+    let mut started: Vec<(usize, i64, Timestamp)> = Vec::new();
+    let mut runs: Vec<NewRun> = Vec::new();
     let mut refused: BTreeMap<usize, Refusal> = BTreeMap::new();
     for (index, claimed) in claimed.iter().enumerate() {
         for (occurrence, delivery) in deliveries(&claimed.timer, &claimed.step) {
+            let place = (index, occurrence.n, occurrence.due_at);
             match delivery {
-                Ok(item) => {
-                    wanted.push((index, occurrence.n, occurrence.due_at));
-                    items.push(item);
+                TimerDelivery::Send(item) => {
+                    wanted.push(place);
+                    items.push(*item);
                 }
-                Err(refusal) => {
-                    refused.entry(index).or_insert(refusal);
+                TimerDelivery::Run(new) => {
+                    started.push(place);
+                    runs.push(*new);
                 }
             }
         }
@@ -162,6 +168,17 @@ async fn deliver(
                 key: item.target.key(),
                 send: item.id,
                 step: accepted.step,
+                due_at,
+            });
+        }
+    }
+    let created = runs::create_within(tx, fired.now, &runs).await?;
+    for ((index, n, due_at), outcome) in started.into_iter().zip(created) {
+        if let Some(refusal) = run_refusal(n, &outcome) {
+            refused.entry(index).or_insert(refusal);
+        } else if let CreateRunOutcome::Created(run) = outcome {
+            fired.runs.push(FiredRun {
+                key: run.key,
                 due_at,
             });
         }

@@ -333,7 +333,7 @@ macro_rules! store_cases {
                 another_sessions_timer_is_not_found,
                 deleting_a_session_ends_its_timers,
                 a_closed_session_makes_its_timers_wait_and_then_dead,
-                a_target_that_nobody_delivers_to_fails,
+                a_timer_starts_a_run_with_each_occurrence,
                 several_schedulers_fire_each_occurrence_once,
                 firing_and_other_work_on_the_same_sessions_go_together,
                 the_oldest_due_timers_are_fired_first,

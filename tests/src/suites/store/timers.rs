@@ -4,14 +4,16 @@ use mainspring_shared::agent::SendOptions;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
 use mainspring_shared::store::{
-    AcceptOutcome, ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, IdempotencyKey,
-    ListOccurrences, ListTimers, NewTimer, RefuseTimer, SessionPatch, Store, TimerChange,
+    AcceptOutcome, ChangeTimer, ChangeTimerOutcome, ClaimRuns, CreateTimerOutcome, Fired,
+    IdempotencyKey, ListOccurrences, ListTimers, NewTimer, RefuseTimer, SessionPatch, Store,
+    TimerChange,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::{
     CatchUp, DELIVERIES_MAX, Fate, First, Merge, Occurrence, Schedule, ScheduleFault, TimerRecord,
-    TimerRule, TimerStatus, TimerTarget,
+    TimerRule, TimerRun, TimerStatus, TimerTarget,
 };
+use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions, RunStatus};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -454,18 +456,86 @@ pub async fn a_closed_session_makes_its_timers_wait_and_then_dead(store: &dyn St
     sound(store, 3_000_001).await;
 }
 
-pub async fn a_target_that_nobody_delivers_to_fails(store: &dyn Store) {
+pub async fn a_timer_starts_a_run_with_each_occurrence(store: &dyn Store) {
+    let parts = TimerRun {
+        name: "report".to_owned(),
+        spec: json!({ "name": "report" }),
+        dsl_version: DSL_VERSION,
+        input: json!({ "about": "news" }),
+        options: RunOptions {
+            max_tokens: Some(500),
+            ..RunOptions::default()
+        },
+    };
+    let rule = TimerRule {
+        on_busy: Merge::Enqueue,
+        max_occurrences: Some(2),
+        ..every(1_000)
+    };
     let new = NewTimer {
         target: TimerTarget::Run {
-            run: json!({ "spec": {} }),
+            run: Box::new(parts.clone()),
         },
-        ..once(1, 1, 50)
+        ..timing(1, 1, rule)
     };
+    // No session has to be there.
     let made = arm(store, 0, new.clone()).await;
     assert_eq!(made.target, new.target);
-    assert_eq!(fire(store, 50).await.failed, 1);
-    assert_eq!(read(store, 1).await.state.failures, 1);
-    sound(store, 51).await;
+    let mut runs = Vec::new();
+    for ms in [1_000, 2_000] {
+        assert_eq!(fire(store, ms - 1).await.served, 0);
+        // Two at once: one of them has it.
+        let tries = (0..2).map(|n| store.fire_timers(at(ms), boot(SCHEDULER + n), 10));
+        for fired in futures::future::join_all(tries).await {
+            let fired = fired.expect("the store answers");
+            assert_eq!((fired.sends.len(), fired.failed), (0, 0));
+            for run in fired.runs {
+                assert_eq!(run.due_at, time(ms));
+                runs.push(run.key);
+            }
+        }
+    }
+    assert_eq!(runs.len(), 2);
+    let stored = store.get_runs(runs.clone()).await;
+    for (n, run) in stored.expect("the store answers").into_iter().enumerate() {
+        let run = run.expect("it is stored with its occurrence");
+        let created_at = time(1_000 * (n as i64 + 1));
+        assert_eq!(
+            (run.status, run.created_at),
+            (RunStatus::Queued, created_at)
+        );
+        assert_eq!(
+            (run.spec, run.input, run.options),
+            (
+                parts.spec.clone(),
+                parts.input.clone(),
+                parts.options.clone()
+            )
+        );
+        assert_eq!(
+            (run.name, run.session, run.depth),
+            (parts.name.clone(), None, 0)
+        );
+    }
+    let timer = read(store, 1).await;
+    assert_eq!(timer.state.status, TimerStatus::Done);
+    let told = history(store, 1).await;
+    assert_eq!(
+        fates(&told),
+        [(1, Fate::Fired, 1_000), (2, Fate::Fired, 2_000)]
+    );
+    let named = told.iter().map(|o| timer.target.named(o.send_id));
+    let expected: Vec<_> = runs.iter().map(|key| (None, Some(key.run))).collect();
+    assert_eq!(named.collect::<Vec<_>>(), expected);
+    // They are there for whoever advances runs.
+    let claim = ClaimRuns {
+        boot: boot(SCHEDULER),
+        limit: 10,
+        ends_max: 10,
+    };
+    let claimed = store.claim_runs(at(2_001), claim).await;
+    assert_eq!(claimed.expect("the store answers").runs.len(), 2);
+    sound(store, 2_001).await;
 }
 
 pub async fn several_schedulers_fire_each_occurrence_once(store: &dyn Store) {

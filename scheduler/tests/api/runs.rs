@@ -1,0 +1,509 @@
+//! Runs of workflows. Their leaves are worked off by hand.
+
+use mainspring_shared::id::RunId;
+use serde_json::{Value, json};
+
+use crate::client::Answer;
+use crate::world::{Scheduler, World, nothing};
+
+fn agent(id: &str, input: &str) -> Value {
+    json!({ "type": "agent", "id": id, "spec": { "name": id, "system_prompt": "Do it.", "tools": [] },
+            "input": input })
+}
+
+/// Two steps, the second of which reads the first.
+fn two_steps() -> Value {
+    json!({ "name": "two", "root": { "type": "sequence", "steps": [
+        agent("first", "{{input}}"), agent("second", "again: {{first}}"),
+    ] } })
+}
+
+async fn started(api: &Scheduler, body: &Value) -> String {
+    let answer = api.post("/v1/runs", body).await;
+    let run = answer.ok(202);
+    let path = format!("/v1/runs/{}", id(&run));
+    assert_eq!(answer.header("location"), Some(path.as_str()));
+    path
+}
+
+fn id(value: &Value) -> &str {
+    value["id"].as_str().expect("an id")
+}
+
+/// The node with this name once its leaf waits for a worker.
+async fn queued(api: &Scheduler, run: &str, name: &str) -> Value {
+    loop {
+        let nodes = api.get(&format!("{run}/nodes")).await.ok(200);
+        let nodes = nodes["data"].as_array().expect("nodes").iter();
+        let mut found = nodes.filter(|node| node["id"] == name && node["state"] == "queued");
+        if let Some(node) = found.next() {
+            return node.clone();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Answers a leaf in the place of a worker.
+async fn answer(world: &World, api: &Scheduler, run: &str, name: &str, text: &str) {
+    let node = queued(api, run, name).await;
+    let session = node["session_id"].as_str().expect("a session");
+    let claimed = world.claim(session).await;
+    world.complete(&claimed, 0, text).await;
+}
+
+async fn finished(api: &Scheduler, run: &str) -> Value {
+    let shown = api.get(&format!("{run}?wait=20s")).await.ok(200);
+    assert!(shown["finished_at"].is_string(), "{shown}");
+    shown
+}
+
+fn pointers(problem: &Value) -> Vec<&str> {
+    let errors = problem["errors"].as_array().expect("errors").iter();
+    errors
+        .map(|error| error["pointer"].as_str().expect("a pointer"))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_run_goes_through_its_leaves_to_its_result() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let body = json!({ "spec": two_steps(), "input": "tea" });
+    let run = started(&api, &body).await;
+    let early = api.get(&format!("{run}?wait=1ms")).await.ok(200);
+    assert!(matches!(
+        early["status"].as_str(),
+        Some("queued" | "running" | "waiting")
+    ));
+    assert_eq!(
+        (&early["name"], &early["input"]),
+        (&json!("two"), &json!("tea"))
+    );
+    let first = queued(&api, &run, "first").await;
+    let leaf = api
+        .get(&format!(
+            "/v1/sends/{}",
+            first["send_id"].as_str().expect("a send")
+        ))
+        .await
+        .ok(200);
+    assert_eq!(leaf["session_id"], first["session_id"]);
+    answer(&world, &api, &run, "first", "green").await;
+    answer(&world, &api, &run, "second", "black").await;
+    let shown = finished(&api, &run).await;
+    assert_eq!(
+        (&shown["status"], &shown["result"]["text"], &shown["error"]),
+        (&json!("completed"), &json!("black"), &Value::Null)
+    );
+    assert_eq!(shown["usage"]["input_tokens"], 20);
+    let nodes = api.get(&format!("{run}/nodes")).await.ok(200);
+    let states = nodes["data"].as_array().expect("nodes").iter();
+    let states: Vec<_> = states
+        .map(|n| {
+            (
+                n["kind"].as_str().unwrap_or(""),
+                n["state"].as_str().unwrap_or(""),
+            )
+        })
+        .collect();
+    let expected = [
+        ("sequence", "completed"),
+        ("agent", "completed"),
+        ("agent", "completed"),
+    ];
+    assert_eq!(states, expected);
+    assert_eq!(nodes["data"][1]["text"], "green");
+    // What the first said is in the second's words.
+    let session = nodes["data"][2]["session_id"].as_str().expect("a session");
+    let said = api
+        .get(&format!("/v1/sessions/{session}/messages"))
+        .await
+        .ok(200);
+    assert!(
+        said["data"][0].to_string().contains("again: green"),
+        "{said}"
+    );
+    let exported = api.get(&format!("{run}/export")).await.ok(200);
+    assert_eq!(exported["format"], "mainspring.run.1");
+    assert_eq!(exported["run"]["id"], shown["id"]);
+    assert_eq!(exported["spec"]["name"], "two");
+    assert_eq!(exported["nodes"], nodes["data"]);
+    assert!(
+        exported["steps"]
+            .as_array()
+            .is_some_and(|steps| !steps.is_empty())
+    );
+}
+
+#[tokio::test]
+async fn a_waiting_request_returns_with_the_end() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let spec = json!({ "name": "one", "root": agent("only", "go") });
+    let request = api
+        .call("POST", "/v1/runs?wait=20s")
+        .json(&json!({ "spec": spec }));
+    let work = async {
+        let run = loop {
+            let all = api.get("/v1/runs").await.ok(200);
+            if let Some(run) = all["data"][0]["id"].as_str() {
+                break format!("/v1/runs/{run}");
+            }
+            tokio::task::yield_now().await;
+        };
+        answer(&world, &api, &run, "only", "done").await;
+    };
+    let (ended, ()) = tokio::join!(request.send(), work);
+    let ended = ended.ok(200);
+    assert_eq!(
+        (&ended["status"], &ended["result"]["text"]),
+        (&json!("completed"), &json!("done"))
+    );
+    let body = json!({ "spec": spec });
+    let open = api.post("/v1/runs?wait=1ms", &body).await.ok(202);
+    assert_eq!(open["finished_at"], Value::Null);
+    api.post("/v1/runs?wait=soon", &body)
+        .await
+        .problem(400, "request.invalid");
+}
+
+#[tokio::test]
+async fn every_problem_of_a_spec_is_told_at_once() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let spec = json!({ "name": "", "color": "red", "root": { "type": "sequence", "steps": [
+        agent("a", "{{nobody}}"), agent("a", "x"), { "type": "dance" },
+    ] } });
+    for path in ["/v1/runs", "/v1/workflows:validate"] {
+        let problem = api.post(path, &json!({ "spec": spec })).await;
+        let problem = problem.problem(422, "spec.invalid");
+        let found = pointers(&problem);
+        assert!(found.len() >= 4, "{problem}");
+        for part in [
+            "/spec/color",
+            "/spec/root/steps/0",
+            "/spec/root/steps/1",
+            "/spec/root/steps/2",
+        ] {
+            assert!(
+                found.iter().any(|at| at.starts_with(part)),
+                "{part}: {problem}"
+            );
+        }
+    }
+    let runs = api.get("/v1/runs").await.ok(200);
+    assert_eq!(runs["data"], json!([]));
+    let summary = api
+        .post("/v1/workflows:validate", &json!({ "spec": two_steps() }))
+        .await;
+    assert_eq!(
+        summary.ok(200),
+        json!({ "name": "two", "nodes": { "agent": 2, "sequence": 1 }, "ids": ["first", "second"] })
+    );
+    let as_text = json!({ "spec": two_steps().to_string() });
+    api.post("/v1/workflows:validate", &as_text).await.ok(200);
+    let openapi = api.get("/openapi.json").await.ok(200);
+    let shapes = &openapi["components"]["schemas"];
+    for (name, value) in [
+        ("RunStatus", "queued"),
+        ("NodeKind", "foreach"),
+        ("NodeState", "blocked"),
+    ] {
+        let words = shapes[name]["enum"].as_array().expect("an enum");
+        assert!(words.contains(&json!(value)), "{name}: {words:?}");
+    }
+    let schema = api.get("/v1/workflows/schema").await.ok(200);
+    assert!(
+        schema["$schema"].is_string() && schema["properties"]["root"].is_object(),
+        "{schema}"
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_makes_no_sense_starts_nothing() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let spec = two_steps();
+    for body in [
+        json!({}),
+        json!({ "spec": spec, "colour": 1 }),
+        json!({ "spec": spec, "options": { "colour": 1 } }),
+        json!({ "spec": spec, "session_id": 7 }),
+        json!([]),
+    ] {
+        api.post("/v1/runs", &body)
+            .await
+            .problem(400, "request.invalid");
+    }
+    for spec in [json!(null), json!(7), json!("{"), json!([])] {
+        let problem = api.post("/v1/runs", &json!({ "spec": spec })).await;
+        problem.problem(422, "spec.invalid");
+    }
+    let homeless = json!({ "spec": spec, "session_id": nothing("ses_") });
+    api.post("/v1/runs", &homeless)
+        .await
+        .problem(404, "session.not_found");
+    let body = json!({ "spec": spec });
+    api.post("/v1/runs?colour=red", &body)
+        .await
+        .problem(400, "request.invalid");
+    assert_eq!(api.get("/v1/runs").await.ok(200)["data"], json!([]));
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_pay_for_its_steps_is_refused() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let mut spec = two_steps();
+    for step in 0..2 {
+        spec["root"]["steps"][step]["spec"]["budget"] = json!({ "tokens": 6_000 });
+    }
+    let limited = json!({ "spec": spec, "options": { "max_tokens": 11_999 } });
+    let problem = api
+        .post("/v1/runs", &limited)
+        .await
+        .problem(422, "budget.exceeded");
+    let detail = problem["detail"].as_str().expect("a detail");
+    assert!(
+        detail.contains("12000") && detail.contains("11999"),
+        "{detail}"
+    );
+    let timer = json!({ "run": limited, "after": "1h" });
+    api.post("/v1/timers", &timer)
+        .await
+        .problem(422, "budget.exceeded");
+    let enough = json!({ "spec": spec, "options": { "max_tokens": 12_000 } });
+    started(&api, &enough).await;
+    spec["budget"] = json!({ "max_tokens": 11_000 });
+    api.post("/v1/runs", &json!({ "spec": spec }))
+        .await
+        .problem(422, "budget.exceeded");
+}
+
+#[tokio::test]
+async fn a_repeat_starts_nothing_new() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let body = json!({ "spec": two_steps() });
+    let post = |body: &Value| {
+        let call = api.call("POST", "/v1/runs").header("idempotency-key", "k1");
+        call.json(body).send()
+    };
+    let first = post(&body).await;
+    let again = post(&body).await;
+    assert_eq!(first.ok(202)["id"], again.ok(202)["id"]);
+    assert_eq!(first.header("idempotency-replayed"), None);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    post(&json!({ "spec": two_steps(), "input": "x" }))
+        .await
+        .problem(422, "idempotency.mismatch");
+    assert_eq!(
+        api.get("/v1/runs").await.ok(200)["data"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+}
+
+#[tokio::test]
+async fn runs_are_listed_by_status_and_session() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let home = started(&api, &json!({ "spec": two_steps(), "session_id": session })).await;
+    let other = started(&api, &json!({ "spec": two_steps() })).await;
+    api.post(
+        &format!("{other}/cancel?wait=20s"),
+        &json!({ "reason": "enough" }),
+    )
+    .await
+    .ok(200);
+    let ids = async |query: &str| -> Vec<String> {
+        let page = api.get(&format!("/v1/runs{query}")).await.ok(200);
+        let runs = page["data"].as_array().expect("runs").iter();
+        runs.map(|run| format!("/v1/runs/{}", id(run))).collect()
+    };
+    assert_eq!(ids("").await, [other.clone(), home.clone()]);
+    assert_eq!(ids("?status=cancelled").await, [other.clone()]);
+    assert_eq!(ids(&format!("?session_id={session}")).await, [home.clone()]);
+    assert_eq!(ids("?session_id=none").await, Vec::<String>::new());
+    let page = api.get("/v1/runs?limit=1").await.ok(200);
+    let cursor = page["next_cursor"].as_str().expect("a cursor");
+    assert_eq!(ids(&format!("?cursor={cursor}")).await, [home]);
+    for query in ["?status=asleep", "?cursor=x", "?limit=0", "?colour=red"] {
+        let problem = api.get(&format!("/v1/runs{query}")).await;
+        problem.problem(400, "request.invalid");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_run_is_retried_and_keeps_what_succeeded() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let run = started(&api, &json!({ "spec": two_steps() })).await;
+    let act = |verb: &str| api.call("POST", &format!("{run}/{verb}?wait=20s")).send();
+    act("retry").await.problem(409, "workflow.not_resumable");
+    answer(&world, &api, &run, "first", "kept").await;
+    let second = queued(&api, &run, "second").await;
+    let ended = act("cancel").await.ok(200);
+    assert_eq!(ended["status"], "cancelled");
+    let send = format!("/v1/sends/{}", second["send_id"].as_str().expect("a send"));
+    assert_eq!(api.get(&send).await.ok(200)["status"], "cancelled");
+    assert_eq!(act("cancel").await.ok(200)["status"], "cancelled");
+    let retried = api.call("POST", &format!("{run}/retry")).send().await;
+    retried.ok(202);
+    answer(&world, &api, &run, "second", "at last").await;
+    let shown = finished(&api, &run).await;
+    assert_eq!(
+        (
+            &shown["status"],
+            &shown["result"]["text"],
+            &shown["attempt"]
+        ),
+        (&json!("completed"), &json!("at last"), &json!(2))
+    );
+    let nodes = api.get(&format!("{run}/nodes")).await.ok(200);
+    assert_eq!(
+        (&nodes["data"][1]["text"], &nodes["data"][1]["attempt"]),
+        (&json!("kept"), &json!(1))
+    );
+    act("cancel").await.problem(409, "workflow.not_resumable");
+    act("retry").await.problem(409, "workflow.not_resumable");
+}
+
+#[tokio::test]
+async fn one_node_is_steered_amended_and_ended() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let run = started(&api, &json!({ "spec": two_steps() })).await;
+    let first = queued(&api, &run, "first").await;
+    let path = first["path"]
+        .as_str()
+        .expect("a path")
+        .trim_start_matches('/')
+        .to_owned();
+    let at = |path: &str, verb: &str| format!("{run}/nodes/{}/{verb}", path.replace('/', "%2F"));
+    for body in [
+        json!({}),
+        json!({ "text": " " }),
+        json!({ "text": "x", "loud": true }),
+    ] {
+        api.post(&at(&path, "steer"), &body)
+            .await
+            .problem(400, "request.invalid");
+    }
+    api.post(&at(&path, "amend"), &json!({}))
+        .await
+        .problem(400, "request.invalid");
+    let retried = api.call("POST", &at(&path, "retry")).send().await;
+    retried.problem(409, "workflow.not_resumable");
+    for verb in ["cancel", "retry"] {
+        let unknown = api.call("POST", &at("nowhere", verb)).send().await;
+        unknown.problem(404, "workflow.node_not_found");
+    }
+    let steered = api
+        .post(&at(&path, "steer"), &json!({ "text": "be brief" }))
+        .await;
+    assert!(steered.status < 300, "{}", steered.text);
+    answer(&world, &api, &run, "first", "too long").await;
+    queued(&api, &run, "second").await;
+    let amended = api
+        .post(&at(&path, "amend"), &json!({ "text": "short" }))
+        .await;
+    amended.ok(202);
+    // What hangs on it is done again with the new words.
+    loop {
+        let node = queued(&api, &run, "second").await;
+        let send = format!("/v1/sends/{}", node["send_id"].as_str().expect("a send"));
+        let exported = api.get(&format!("{run}/nodes")).await.ok(200);
+        let amended = &exported["data"][1]["amended"] == &json!(true);
+        if amended && api.get(&send).await.ok(200)["status"] == "queued" {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    answer(&world, &api, &run, "second", "fine").await;
+    let shown = finished(&api, &run).await;
+    assert_eq!(
+        (&shown["status"], &shown["result"]["text"]),
+        (&json!("completed"), &json!("fine"))
+    );
+    let nodes = api
+        .get(&format!("{run}/nodes?prefix=/{path}&limit=1"))
+        .await
+        .ok(200);
+    assert_eq!(nodes["data"][0]["text"], "short");
+}
+
+#[tokio::test]
+async fn a_stream_tells_of_every_advance_and_goes_on_where_it_was_left() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let run = started(&api, &json!({ "spec": two_steps() })).await;
+    let events = format!("{run}/events");
+    let mut live = api.events(&events).await;
+    answer(&world, &api, &run, "first", "a").await;
+    answer(&world, &api, &run, "second", "b").await;
+    let all = live.rest().await;
+    let last = all.last().expect("events");
+    assert_eq!(
+        (last.name.as_str(), &last.data["status"]),
+        ("run.completed", &json!("completed"))
+    );
+    assert!(all.iter().any(|event| event.name == "node.queued"));
+    assert_eq!(
+        all.iter()
+            .filter(|event| event.name == "node.completed")
+            .count(),
+        3
+    );
+    let ids: Vec<_> = all
+        .iter()
+        .map(|event| event.id.clone().expect("an id"))
+        .collect();
+    // Read again from the start, and from behind each event.
+    assert_eq!(api.events(&events).await.rest().await, all);
+    for (n, id) in ids.iter().enumerate() {
+        let call = api.call("GET", &events).header("last-event-id", id);
+        assert_eq!(call.stream().await.rest().await, all[n + 1..], "{id}");
+        let after = api
+            .events(&format!("{events}?after={id}"))
+            .await
+            .rest()
+            .await;
+        assert_eq!(after, all[n + 1..], "{id}");
+    }
+    let bad = api
+        .call("GET", &events)
+        .header("last-event-id", "soon")
+        .send()
+        .await;
+    bad.problem(400, "request.invalid");
+}
+
+#[tokio::test]
+async fn what_is_not_there_says_so() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let unknown = nothing("run_");
+    assert!(unknown.parse::<RunId>().is_ok());
+    for id in [unknown.as_str(), "run_1", &nothing("ses_")] {
+        for path in ["", "/nodes", "/events", "/export"] {
+            let answer = api.get(&format!("/v1/runs/{id}{path}")).await;
+            answer.problem(404, "run.not_found");
+        }
+        for path in ["cancel", "retry", "nodes/0/cancel", "nodes/0/retry"] {
+            let call = api.call("POST", &format!("/v1/runs/{id}/{path}"));
+            call.send().await.problem(404, "run.not_found");
+        }
+        let amend = format!("/v1/runs/{id}/nodes/0/amend");
+        api.post(&amend, &json!({ "text": "x" }))
+            .await
+            .problem(404, "run.not_found");
+    }
+    let refused: Answer = api
+        .call("DELETE", &format!("/v1/runs/{unknown}"))
+        .send()
+        .await;
+    refused.problem(405, "request.method_not_allowed");
+}
