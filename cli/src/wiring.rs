@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
@@ -21,6 +22,7 @@ use mainspring_shared::time::Clock;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings};
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions, SqliteStore};
 use mainspring_worker::WorkerConfig;
+use mainspring_worker::hook::{Hooks, HttpPolicy};
 use mainspring_worker::llm::{Kind, ProviderSettings, Providers, Secret};
 use mainspring_worker::tool::Tools;
 use mainspring_worker::tools::http::{Caller, CallerSettings};
@@ -247,6 +249,44 @@ fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
 
 // Tools ------------------------------------------------------------------------------------------
 
+/// How services behind URLs are called.
+fn caller(
+    config: &Config,
+    timeout: Duration,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Caller, Failure> {
+    let settings = &config.tools;
+    let signing = settings.signing_secret.iter();
+    let signing = signing.flat_map(|secrets| secrets.reveal().split_whitespace());
+    let caller = CallerSettings {
+        signing_secrets: signing.map(Secret::new).collect(),
+        allow_private: settings.allow_private.clone(),
+        timeout,
+        ..CallerSettings::default()
+    };
+    Caller::new(&caller, clock.clone(), entropy.clone()).map_err(usage)
+}
+
+/// The policies that the configuration names.
+pub(crate) fn hooks(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Hooks, Failure> {
+    let caller = caller(config, config.hooks.timeout.0, clock, entropy)?;
+    let mut hooks = Hooks::default();
+    for (place, url) in config.hooks.before_model.iter().enumerate() {
+        let policy = HttpPolicy::before_model(format!("before_model[{place}]"), url, &caller);
+        hooks.register(Arc::new(policy)).map_err(usage)?;
+    }
+    for (place, url) in config.hooks.before_tool.iter().enumerate() {
+        let policy = HttpPolicy::before_tool(format!("before_tool[{place}]"), url, &caller);
+        hooks.register(Arc::new(policy)).map_err(usage)?;
+    }
+    Ok(hooks)
+}
+
 /// Everything that agents may name, and how the tools that they declare are called.
 pub(crate) fn tools(
     config: &Config,
@@ -255,16 +295,7 @@ pub(crate) fn tools(
     background: &builtin::Background,
 ) -> Result<Tools, Failure> {
     let secret = |secret: &mainspring_runtime::Secret| Secret::new(secret.reveal());
-    let settings = &config.tools;
-    let signing = settings.signing_secret.iter();
-    let signing = signing.flat_map(|secrets| secrets.reveal().split_whitespace());
-    let caller = CallerSettings {
-        signing_secrets: signing.map(Secret::new).collect(),
-        allow_private: settings.allow_private.clone(),
-        timeout: settings.timeout.0,
-        ..CallerSettings::default()
-    };
-    let caller = Caller::new(&caller, clock.clone(), entropy.clone()).map_err(usage)?;
+    let caller = caller(config, config.tools.timeout.0, clock, entropy)?;
     let mut servers = BTreeMap::new();
     for (name, server) in &config.mcp {
         let transport = match (&server.command, &server.url) {

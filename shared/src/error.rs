@@ -157,6 +157,10 @@ codes! {
     LlmInvalidRequest = "llm.invalid_request", Invalid, 422;
     /// The provider is away.
     LlmUnavailable = "llm.unavailable", Unavailable, 503;
+    /// A policy forbids the model call.
+    PolicyDenied = "policy.denied", Invalid, 403;
+    /// A policy that has to permit the model call cannot be asked.
+    PolicyUnavailable = "policy.unavailable", Unavailable, 503;
     /// A budget is spent.
     BudgetExceeded = "budget.exceeded", Limit, 422;
     /// The model's answer holds no JSON.

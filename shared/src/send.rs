@@ -115,6 +115,8 @@ named! {
         RoundLimit = "round_limit",
         /// The send used up its budget.
         Budget = "budget",
+        /// A policy forbade it.
+        Policy = "policy",
         /// Its deadline passed.
         Deadline = "deadline",
         /// Someone ended it.

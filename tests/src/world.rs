@@ -31,6 +31,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;
+use mainspring_worker::hook::Hooks;
 use mainspring_worker::llm::{Kind, ProviderSettings, Providers};
 use mainspring_worker::tool::Tools;
 use mainspring_worker::tools::builtin::register_wakeups;
@@ -102,6 +103,8 @@ pub struct World {
     /// What the tools did.
     pub acts: Arc<Acts>,
     tools: Arc<Tools>,
+    /// Given to the workers that are started from now on.
+    pub hooks: Hooks,
     clock: Arc<dyn Clock>,
     entropy: Arc<CountingEntropy>,
     wire: Wire,
@@ -125,6 +128,7 @@ impl World {
         register_wakeups(&held.0, &held.1, &mut tools).expect("no name is taken");
         let world = Self {
             tools: Arc::new(tools),
+            hooks: Hooks::default(),
             acts,
             script: Arc::new(Script::new(clock.clone())),
             entropy,
@@ -185,6 +189,7 @@ impl World {
             entropy: self.entropy.clone(),
             providers: Arc::new(providers),
             tools: self.tools.clone(),
+            hooks: Arc::new(self.hooks.clone()),
             config: Arc::new(config),
         };
         let lifecycle = Lifecycle::new();

@@ -4,6 +4,7 @@ mod admit;
 mod boot;
 mod cache;
 mod config;
+pub mod hook;
 mod live;
 pub mod llm;
 mod metrics;

@@ -16,6 +16,7 @@ use crate::admit::{self, Admission, Running};
 use crate::boot::Boot;
 use crate::cache::Cache;
 use crate::config::WorkerConfig;
+use crate::hook::Hooks;
 use crate::live::Live;
 use crate::llm::Providers;
 use crate::tool::Tools;
@@ -39,6 +40,8 @@ pub struct Parts {
     pub providers: Arc<Providers>,
     /// The tools.
     pub tools: Arc<Tools>,
+    /// What is asked at fixed points of each send.
+    pub hooks: Arc<Hooks>,
     /// The bounds.
     pub config: Arc<WorkerConfig>,
 }

@@ -142,6 +142,7 @@ impl Base {
             entropy: self.entropy.clone(),
             providers: Arc::new(wiring::providers(config, &self.clock)?),
             tools: Arc::new(tools),
+            hooks: Arc::new(wiring::hooks(config, &self.clock, &self.entropy)?),
             config: Arc::new(wiring::worker_config(config)),
         };
         let running = mainspring_worker::run(parts, self.lifecycle.clone());

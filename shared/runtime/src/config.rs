@@ -25,7 +25,7 @@ pub use environment::Environment;
 pub use layers::Sources;
 pub use provider::{Provider, ProviderKind};
 pub use secret::Secret;
-pub use tools::{McpServer, ShellKind, ToolsConfig};
+pub use tools::{HooksConfig, McpServer, ShellKind, ToolsConfig};
 pub use validate::{Backend, Purpose};
 
 /// Everything that a user can decide about a process, checked.
@@ -85,6 +85,8 @@ pub struct Config {
     pub prices: Vec<String>,
     /// What tools may use.
     pub tools: ToolsConfig,
+    /// Policies that are asked before something happens.
+    pub hooks: HooksConfig,
     /// MCP servers by name.
     #[serde(default)]
     pub mcp: BTreeMap<String, McpServer>,

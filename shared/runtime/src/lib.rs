@@ -10,8 +10,8 @@ mod telemetry;
 
 pub use clock::SystemClock;
 pub use config::{
-    Backend, Config, Environment, LogFormat, McpServer, Migrate, Problem, Problems, Provider,
-    ProviderKind, Purpose, Secret, ShellKind, Sources, ToolsConfig,
+    Backend, Config, Environment, HooksConfig, LogFormat, McpServer, Migrate, Problem, Problems,
+    Provider, ProviderKind, Purpose, Secret, ShellKind, Sources, ToolsConfig,
 };
 pub use entropy::OsEntropy;
 pub use group::{GROUP_MAX, Group, GroupEnded};

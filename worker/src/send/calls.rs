@@ -14,7 +14,8 @@ use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::tool::{Invocation, OnInterrupt, Output, Tool, ToolError, Traits};
+use crate::hook::{At, Hooks, ToolCall};
+use crate::tool::{Invocation, Offer, OnInterrupt, Output, Tool, ToolError, Traits};
 
 /// What became of a call.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(super) struct Begin {
     pub(super) tool: Arc<dyn Tool>,
     pub(super) traits: Traits,
     pub(super) arguments: Map<String, Value>,
+    /// Who is asked about it, and what the arguments have to fit, whatever hooks make of them.
+    pub(super) hooked: Option<(Arc<Hooks>, Offer)>,
 }
 
 impl Calls {
@@ -62,8 +65,26 @@ impl Calls {
             stop,
         };
         let (place, tool, traits) = (begin.place, begin.tool, begin.traits);
+        let Some((hooks, offer)) = begin.hooked else {
+            self.running.push(Box::pin(async move {
+                (place, run(clock, tool.as_ref(), traits, invocation).await)
+            }));
+            return;
+        };
+        let at = At {
+            session: key,
+            send: record.send_id,
+            round: record.round,
+            attempt: record.attempt,
+        };
+        let call = ToolCall {
+            call_id: record.call_id.clone(),
+            name: record.name.clone(),
+            arguments: Map::new(),
+        };
         self.running.push(Box::pin(async move {
-            (place, run(clock, tool.as_ref(), traits, invocation).await)
+            let hooked = hooked(clock, &hooks, at, call, (tool.as_ref(), &offer), invocation);
+            (place, hooked.await)
         }));
     }
 
@@ -87,6 +108,39 @@ impl Calls {
                 stop.cancel();
             }
         }
+    }
+}
+
+/// Makes a call as far as the hooks let it.
+async fn hooked(
+    clock: Arc<dyn Clock>,
+    hooks: &Hooks,
+    at: At,
+    mut call: ToolCall,
+    (tool, offer): (&dyn Tool, &Offer),
+    mut invocation: Invocation,
+) -> Over {
+    call.arguments = std::mem::take(&mut invocation.arguments);
+    let before = call.arguments.clone();
+    if let Some(result) = hooks.before_tool(at, &mut call).await {
+        return Over::Result(bounded(
+            result,
+            &call.call_id,
+            offer.traits.output_chars_max,
+        ));
+    }
+    if call.arguments != before
+        && let Err(fault) = offer.arguments(&Value::Object(call.arguments.clone()))
+    {
+        return Over::Result(CallResult::error(Code::ToolInvalidArguments, fault));
+    }
+    invocation.arguments = call.arguments.clone();
+    match run(clock, tool, offer.traits, invocation).await {
+        Over::Result(mut result) => {
+            hooks.after_tool(at, &call, &mut result).await;
+            Over::Result(result)
+        }
+        Over::Abort(message) => Over::Abort(message),
     }
 }
 

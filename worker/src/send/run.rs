@@ -8,6 +8,7 @@ mod persist;
 mod recalling;
 mod starting;
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -26,7 +27,7 @@ use mainspring_shared::session::window::Window;
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX};
 use mainspring_shared::store::{Counters, SendTotals, StartedSend, Then, UsageRow};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::CallRecord;
+use mainspring_shared::tool::{CallRecord, CallResult};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +37,7 @@ use super::purse::Purse;
 use super::unsaid::Unsaid;
 use super::{load, plan};
 use crate::Kernel;
+use crate::hook::{At, Refusal};
 use crate::llm::{self, Reply};
 use crate::tool::Offers;
 
@@ -61,7 +63,16 @@ pub(crate) struct Reach {
     pub(crate) interrupt: Arc<Notify>,
 }
 
-type Call = BoxFuture<'static, Result<Reply, llm::Error>>;
+type Call = BoxFuture<'static, Result<Reply, NoReply>>;
+
+/// Why a model call gave no answer.
+#[derive(Debug)]
+enum NoReply {
+    /// The model failed.
+    Model(llm::Error),
+    /// A policy did not permit it.
+    Policy(Refusal),
+}
 
 /// One send under a lease.
 pub(crate) struct Run<'a> {
@@ -97,6 +108,8 @@ pub(crate) struct Run<'a> {
     /// Places of calls that changed since they were stored.
     fresh: Vec<usize>,
     calls: Calls,
+    /// What hooks decided about calls of the last answer, by their places.
+    decided: BTreeMap<usize, CallResult>,
     /// When results that came are stored although others still run.
     flush: Option<Duration>,
     /// Why the last model call or tool failed.
@@ -205,6 +218,7 @@ impl<'a> Run<'a> {
             records: Vec::new(),
             fresh: Vec::new(),
             calls: Calls::default(),
+            decided: BTreeMap::new(),
             flush: None,
             failure: None,
             reset: send.resumed.then_some("takeover"),
@@ -217,6 +231,8 @@ impl<'a> Run<'a> {
     /// Runs the machine until the send is left.
     pub(crate) async fn drive(mut self) -> Left {
         self.live(LiveKind::SendStarted);
+        let hooks = self.kernel.parts.hooks.clone();
+        hooks.send_started(self.place()).await;
         let Ok(open) = self.prepare().await else {
             if matches!(self.left, Left::Lost) {
                 self.release().await;
@@ -399,6 +415,16 @@ impl<'a> Run<'a> {
         Happening::Event(event)
     }
 
+    /// Where the send stands, for hooks.
+    fn place(&self) -> At {
+        At {
+            session: self.key,
+            send: self.send.record.id,
+            round: self.totals.rounds,
+            attempt: self.totals.attempts,
+        }
+    }
+
     /// The database's time, as this process knows it.
     fn now(&self) -> Timestamp {
         self.kernel.boot.database_time(&self.kernel.parts)
@@ -431,7 +457,7 @@ impl<'a> Run<'a> {
 
 enum Happening {
     Event(Event),
-    Reply(Result<Reply, llm::Error>),
+    Reply(Result<Reply, NoReply>),
     Over(usize, Over),
     Interrupt,
     Flush,
@@ -444,7 +470,7 @@ async fn sleep(clock: &dyn mainspring_shared::time::Clock, duration: Option<Dura
     }
 }
 
-async fn answer(call: &mut Option<Call>) -> Result<Reply, llm::Error> {
+async fn answer(call: &mut Option<Call>) -> Result<Reply, NoReply> {
     match call {
         Some(call) => call.await,
         None => std::future::pending().await,

@@ -1,5 +1,6 @@
 //! What is stored of a round: messages, calls, the event log's entry.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mainspring_shared::error::Code;
@@ -89,7 +90,12 @@ pub(super) struct Asking {
 /// The assistant's message with its calls, and each call's row. The ids are made of the send, the
 /// round and the place: the same when the round is asked again after a crash, and never those of
 /// another round.
-pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers) -> Round {
+pub(super) fn round(
+    reply: &Reply,
+    asking: Asking,
+    offers: &Offers,
+    decided: &BTreeMap<usize, CallResult>,
+) -> Round {
     let Asking { send, round, .. } = asking;
     let mut calls: Vec<ToolCall> = Vec::with_capacity(reply.tool_calls.len());
     let mut refused: Vec<Option<CallResult>> = Vec::with_capacity(reply.tool_calls.len());
@@ -105,8 +111,8 @@ pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers) -> Round {
     let mut rows = Vec::with_capacity(calls.len());
     for (place, (call, fault)) in calls.iter().zip(refused).enumerate() {
         let offer = offers.get(&call.name);
-        let begins = match (fault, offer) {
-            (Some(fault), _) => CallBegin::Settled(fault),
+        let begins = match (fault.or_else(|| decided.get(&place).cloned()), offer) {
+            (Some(settled), _) => CallBegin::Settled(settled),
             (None, None) => CallBegin::Settled(unknown_tool(&call.name, offers)),
             (None, Some(_)) if asking.no_children && call.name == SPAWN_AGENT => {
                 CallBegin::Settled(too_little_for_a_child())

@@ -38,6 +38,18 @@ pub struct ToolsConfig {
     pub timeout: Span,
 }
 
+/// Policies behind URLs.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HooksConfig {
+    /// Asked before each model call, in this order.
+    pub before_model: Vec<String>,
+    /// Asked before each call of a tool, in this order.
+    pub before_tool: Vec<String>,
+    /// How long one attempt to ask may take.
+    pub timeout: Span,
+}
+
 /// How commands run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

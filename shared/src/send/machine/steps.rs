@@ -228,6 +228,8 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
 fn reason_of(code: Code) -> StopReason {
     if code == Code::BudgetExceeded {
         StopReason::Budget
+    } else if matches!(code, Code::PolicyDenied | Code::PolicyUnavailable) {
+        StopReason::Policy
     } else {
         StopReason::ProviderError
     }

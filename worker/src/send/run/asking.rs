@@ -12,7 +12,8 @@ use mainspring_shared::store::ReadInbox;
 use serde_json::Value;
 
 use super::persist::Outage;
-use super::{Asked, Inbox, Run, load};
+use super::{Asked, Inbox, NoReply, Run, load};
+use crate::hook::Refusal;
 use crate::llm::{self, Chunk, Reply};
 use crate::metrics;
 use crate::send::settle;
@@ -73,6 +74,7 @@ impl Run<'_> {
         });
         self.announce(round, attempt, &request.model);
         let (live, key, send_id) = (self.kernel.live.clone(), self.key, self.send.record.id);
+        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
         metrics::model_call_started();
         self.asking = Some(Box::pin(async move {
             let (mut text_offset, mut reasoning_offset) = (0, 0);
@@ -96,7 +98,19 @@ impl Run<'_> {
                 };
                 live.send(key, LiveEvent { send_id, kind });
             };
-            client.complete(&request, &mut on_chunk).await
+            // What a hook changes of the request, it changes on its own account: the budget's bound
+            // holds all the same.
+            let bound = request.max_tokens;
+            let instead = hooks.before_model(at, &mut request).await;
+            let reply = match instead.map_err(NoReply::Policy)? {
+                Some(reply) => reply,
+                None => {
+                    request.max_tokens = request.max_tokens.min(bound);
+                    let asked = client.complete(&request, &mut on_chunk);
+                    asked.await.map_err(NoReply::Model)?
+                }
+            };
+            hooks.after_model(at, reply).await.map_err(NoReply::Policy)
         }));
         None
     }
@@ -171,10 +185,11 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn answered(&mut self, reply: Result<Reply, llm::Error>) -> Event {
+    pub(super) fn answered(&mut self, reply: Result<Reply, NoReply>) -> Event {
         let mut reply = match reply {
             Ok(reply) => reply,
-            Err(error) => return self.failed(&error),
+            Err(NoReply::Model(error)) => return self.failed(&error),
+            Err(NoReply::Policy(refusal)) => return self.not_permitted(refusal),
         };
         let capped = self.asked.as_ref().is_some_and(|asked| asked.capped);
         let model = reply.model.clone();
@@ -235,6 +250,20 @@ impl Run<'_> {
             permanent: true,
             retry_after: None,
             fraction: 0.0,
+        }
+    }
+
+    /// A policy did not let the model be asked, or its answer be used.
+    fn not_permitted(&mut self, refusal: Refusal) -> Event {
+        self.pay_refused();
+        let Refusal { code, message } = refusal;
+        self.reset = Some(code.as_str());
+        self.failure = Some(Failure::new(code, message));
+        Event::Failed {
+            code,
+            permanent: code == Code::PolicyDenied,
+            retry_after: None,
+            fraction: self.kernel.parts.entropy.fraction(),
         }
     }
 

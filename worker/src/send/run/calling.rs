@@ -156,11 +156,13 @@ impl Run<'_> {
                 return;
             }
         };
+        let hooks = &self.kernel.parts.hooks;
         let begin = Begin {
             place,
             tool: tool.clone(),
             traits: offer.traits,
             arguments,
+            hooked: (!hooks.is_empty()).then(|| (hooks.clone(), offer.clone())),
         };
         self.live(LiveKind::ToolCallStarted {
             id: record.call_id.clone(),

@@ -8,12 +8,15 @@ use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, CancelOutcome, RefuseReason, cancel_below,
 };
-use mainspring_shared::tool::{CallResult, CallState};
+use mainspring_shared::tool::{CallResult, CallState, call_id};
 use serde_json::json;
 
 use super::Run;
 use super::persist::Outage;
+use crate::hook::ToolCall;
+use crate::llm::Reply;
 use crate::send::children::{self, Asking, CHILDREN_MAX};
+use crate::tool::Place;
 use crate::tools::SPAWN_AGENT;
 use crate::{signals, writes};
 
@@ -23,6 +26,33 @@ pub(super) type StoreResult<T> = Result<T, mainspring_shared::store::Error>;
 type Granted<T> = Result<T, CallResult>;
 
 impl Run<'_> {
+    /// Asks the hooks about those calls of an answer that nobody here makes: what they decide has to
+    /// be known before anyone is waited for.
+    pub(super) async fn decide_outside(&mut self, reply: &Reply) {
+        self.decided.clear();
+        let hooks = self.kernel.parts.hooks.clone();
+        if hooks.is_empty() {
+            return;
+        }
+        for (place, asked) in reply.tool_calls.iter().enumerate() {
+            let outside = self.offers.get(&asked.name).is_some_and(|offer| {
+                matches!(offer.place, Place::Outside { .. })
+                    && offer.arguments(&asked.arguments).is_ok()
+            });
+            let Some(arguments) = asked.arguments.as_object().filter(|_| outside) else {
+                continue;
+            };
+            let mut call = ToolCall {
+                call_id: call_id(self.send.record.id, self.totals.rounds, place),
+                name: asked.name.clone(),
+                arguments: arguments.clone(),
+            };
+            if let Some(result) = hooks.before_tool(self.place(), &mut call).await {
+                self.decided.insert(place, result);
+            }
+        }
+    }
+
     /// Makes the children that the open round's calls ask for, where they do not exist yet. An event
     /// when that did not work.
     pub(super) async fn spawn_children(&mut self) -> Option<Event> {

@@ -95,6 +95,15 @@ impl Run<'_> {
         self.enter(asked.model, usage);
     }
 
+    /// Enters what a call may have cost that a hook ended: nothing, where the model was not heard.
+    pub(super) fn pay_refused(&mut self) {
+        let heard = self.asked.as_ref();
+        if heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0) {
+            self.pay_estimated();
+        }
+        self.asked = None;
+    }
+
     fn enter(&mut self, model: String, usage: Usage) {
         self.totals.usage.add(&usage);
         self.unpaid.push(UsageRow {

@@ -41,6 +41,7 @@ impl Run<'_> {
             stopping: self.kernel.lifecycle.is_stopping(),
             no_children: false,
         };
+        self.decide_outside(&reply).await;
         let round = self.round(&reply, asking);
         let Unsaid {
             mut messages,
@@ -89,11 +90,11 @@ impl Run<'_> {
         let names = reply.tool_calls.iter().map(|call| call.name.as_str());
         let children = names.filter(|name| *name == SPAWN_AGENT).count();
         if children == 0 {
-            return settle::round(reply, asking, &self.offers);
+            return settle::round(reply, asking, &self.offers, &self.decided);
         }
         let slice = self.slice(children);
         asking.no_children = slice.is_none();
-        let round = settle::round(reply, asking, &self.offers);
+        let round = settle::round(reply, asking, &self.offers, &self.decided);
         let made = round.records.iter().filter(|r| r.result.is_none());
         let made = made.filter(|record| record.name == SPAWN_AGENT);
         if let Some(slice) = slice.filter(|slice| *slice != Spent::default()) {
@@ -258,6 +259,8 @@ impl Run<'_> {
             match self.kernel.writes.complete(item.clone()).await {
                 Ok(CompleteOutcome::Completed(completed)) => {
                     metrics::send_ended(completed.status);
+                    let hooks = self.kernel.parts.hooks.clone();
+                    hooks.send_ended(self.place(), completed.status).await;
                     self.report().await;
                     if completed.status != SendStatus::Completed {
                         self.end_children().await;

@@ -1,0 +1,314 @@
+//! The port to hooks: what an operator or an embedding program wants to see, change or forbid at
+//! fixed points of a send.
+//!
+//! | point | when | may |
+//! |---|---|---|
+//! | [`Hook::send_started`] | a worker takes a send, once per life | observe |
+//! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, answer instead, refuse |
+//! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, refuse |
+//! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker's death | change the arguments, answer instead, refuse |
+//! | [`Hook::after_tool`] | after each call that a worker made | change the result |
+//! | [`Hook::send_ended`] | a send is final, as this worker stored it | observe |
+//!
+//! Hooks run one after the other, by [`Hook::order`], those of one order as they were registered. The
+//! first that answers instead or refuses is the last that is asked. A hook that fails or panics is
+//! passed over, unless it [fails closed](Hook::fails_closed): then what it was to judge does not
+//! happen. A call that a policy refuses is answered with `tool.denied`; a model call that it refuses
+//! ends its send as `policy.denied`, one that it could not judge is tried again as
+//! `policy.unavailable`.
+
+mod http;
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::tool::CallResult;
+use serde_json::{Map, Value};
+
+use crate::llm::{Reply, Request};
+
+pub use self::http::HttpPolicy;
+
+/// Names that begin so are the kernel's own.
+const RESERVED: &str = "builtin.";
+
+/// Where in a session a hook is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// The session.
+    pub session: SessionKey,
+    /// The send.
+    pub send: SendId,
+    /// The round, from 0.
+    pub round: i32,
+    /// The model call within the round, from 1; of a tool's call, how often it was begun.
+    pub attempt: i32,
+}
+
+/// A call that is about to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// Its id: the same whenever it is repeated.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments. What a hook makes of them has to fit the tool's schema.
+    pub arguments: Map<String, Value>,
+}
+
+/// What a hook decides.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict<T> {
+    /// It may happen.
+    Go,
+    /// It does not happen; this is its outcome.
+    Instead(T),
+    /// It must not happen, for this reason, which the model or the caller is told.
+    Refuse(String),
+}
+
+/// A hook could not decide.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HookError(pub String);
+
+/// What a hook's method returns.
+pub type Decision<T> = Result<Verdict<T>, HookError>;
+
+/// Something that is asked at fixed points of every send. All methods but the name have a default
+/// that does nothing. What a method does to the world it may do twice: after a worker's death the
+/// next one asks again.
+#[async_trait]
+pub trait Hook: fmt::Debug + Send + Sync {
+    /// Its name, unique among a worker's hooks.
+    fn name(&self) -> &str;
+
+    /// Lower ones come first.
+    fn order(&self) -> i32 {
+        0
+    }
+
+    /// Whether what it cannot judge must not happen. Policies do; observers do not.
+    fn fails_closed(&self) -> bool {
+        false
+    }
+
+    /// A worker took the send.
+    async fn send_started(&self, _at: At) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    /// The model is about to be asked.
+    async fn before_model(&self, _at: At, _request: &mut Request) -> Decision<Reply> {
+        Ok(Verdict::Go)
+    }
+
+    /// The model has answered. `Instead` replaces the answer whole.
+    async fn after_model(&self, _at: At, _reply: &mut Reply) -> Decision<Reply> {
+        Ok(Verdict::Go)
+    }
+
+    /// A tool is about to be called.
+    async fn before_tool(&self, _at: At, _call: &mut ToolCall) -> Decision<CallResult> {
+        Ok(Verdict::Go)
+    }
+
+    /// A tool was called.
+    async fn after_tool(
+        &self,
+        _at: At,
+        _call: &ToolCall,
+        _result: &mut CallResult,
+    ) -> Result<(), HookError> {
+        Ok(())
+    }
+
+    /// The send is final.
+    async fn send_ended(&self, _at: At, _status: SendStatus) -> Result<(), HookError> {
+        Ok(())
+    }
+}
+
+/// A hook's name that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It is empty, or reserved.
+    #[error("{name:?} cannot be a hook's name")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Another hook has it.
+    #[error("there is a hook named {name:?} already")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+}
+
+/// What a policy did not let happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// `policy.denied` or `policy.unavailable`.
+    pub(crate) code: Code,
+    /// Which hook, and why.
+    pub(crate) message: String,
+}
+
+/// The hooks of a worker, in their order.
+#[derive(Debug, Clone, Default)]
+pub struct Hooks {
+    list: Vec<Arc<dyn Hook>>,
+}
+
+impl Hooks {
+    /// Adds a hook.
+    pub fn register(&mut self, hook: Arc<dyn Hook>) -> Result<(), NameError> {
+        let name = hook.name();
+        if name.trim().is_empty() || name.starts_with(RESERVED) {
+            return Err(NameError::Name {
+                name: name.to_owned(),
+            });
+        }
+        if self.contains(name) {
+            return Err(NameError::Twice {
+                name: name.to_owned(),
+            });
+        }
+        let at = self
+            .list
+            .partition_point(|other| other.order() <= hook.order());
+        self.list.insert(at, hook);
+        Ok(())
+    }
+
+    /// Takes a hook away; true when it was there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let before = self.list.len();
+        self.list.retain(|hook| hook.name() != name);
+        self.list.len() < before
+    }
+
+    /// Whether there is a hook of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.list.iter().any(|hook| hook.name() == name)
+    }
+
+    /// Whether there is none at all.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) async fn send_started(&self, at: At) {
+        for hook in &self.list {
+            noted(hook.as_ref(), hook.send_started(at)).await;
+        }
+    }
+
+    pub(crate) async fn send_ended(&self, at: At, status: SendStatus) {
+        for hook in &self.list {
+            noted(hook.as_ref(), hook.send_ended(at, status)).await;
+        }
+    }
+
+    /// An answer that is used instead of asking; none when the model is to be asked.
+    pub(crate) async fn before_model(
+        &self,
+        at: At,
+        request: &mut Request,
+    ) -> Result<Option<Reply>, Refusal> {
+        for hook in &self.list {
+            let decided = hook.before_model(at, request);
+            if let Some(reply) = judged(hook.as_ref(), decided).await? {
+                return Ok(Some(reply));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) async fn after_model(&self, at: At, mut reply: Reply) -> Result<Reply, Refusal> {
+        for hook in &self.list {
+            let decided = hook.after_model(at, &mut reply);
+            if let Some(other) = judged(hook.as_ref(), decided).await? {
+                return Ok(other);
+            }
+        }
+        Ok(reply)
+    }
+
+    /// A result that is used instead of calling; none when the tool is to be called.
+    pub(crate) async fn before_tool(&self, at: At, call: &mut ToolCall) -> Option<CallResult> {
+        for hook in &self.list {
+            let decided = hook.before_tool(at, call);
+            match judged(hook.as_ref(), decided).await {
+                Ok(None) => {}
+                Ok(Some(result)) => return Some(result),
+                Err(refusal) => {
+                    let text = format!("error: this call is not permitted: {}", refusal.message);
+                    return Some(CallResult::error(Code::ToolDenied, text));
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) async fn after_tool(&self, at: At, call: &ToolCall, result: &mut CallResult) {
+        for hook in &self.list {
+            let mut changed = result.clone();
+            let done = hook.after_tool(at, call, &mut changed);
+            if noted(hook.as_ref(), done).await {
+                *result = changed;
+            } else if hook.fails_closed() {
+                let text = format!(
+                    "error: the hook {} could not look at the result",
+                    hook.name()
+                );
+                *result = CallResult::error(Code::ToolDenied, text);
+                return;
+            }
+        }
+    }
+}
+
+/// Whether an observer did what it wanted to; what it did not concerns nobody else.
+async fn noted(hook: &dyn Hook, done: impl Future<Output = Result<(), HookError>>) -> bool {
+    let error = match AssertUnwindSafe(done).catch_unwind().await {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it panicked".to_owned(),
+    };
+    tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+    false
+}
+
+/// What a hook puts in the place of what it was asked about.
+async fn judged<T>(
+    hook: &dyn Hook,
+    decided: impl Future<Output = Decision<T>>,
+) -> Result<Option<T>, Refusal> {
+    let refusal = |code, message: String| Refusal {
+        code,
+        message: format!("{}: {message}", hook.name()),
+    };
+    let error = match AssertUnwindSafe(decided).catch_unwind().await {
+        Ok(Ok(Verdict::Go)) => return Ok(None),
+        Ok(Ok(Verdict::Instead(outcome))) => return Ok(Some(outcome)),
+        Ok(Ok(Verdict::Refuse(why))) => return Err(refusal(Code::PolicyDenied, why)),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it panicked".to_owned(),
+    };
+    tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+    if hook.fails_closed() {
+        return Err(refusal(Code::PolicyUnavailable, error));
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Order, names, and what a failing hook does.
+
+use std::sync::Mutex;
+
+use mainspring_shared::id::{SessionId, TenantId};
+use uuid::Uuid;
+
+use super::*;
+
+#[derive(Debug)]
+struct Probe {
+    name: &'static str,
+    order: i32,
+    closed: bool,
+    does: Decision<CallResult>,
+    log: Arc<Mutex<Vec<&'static str>>>,
+}
+
+#[async_trait]
+impl Hook for Probe {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn order(&self) -> i32 {
+        self.order
+    }
+
+    fn fails_closed(&self) -> bool {
+        self.closed
+    }
+
+    async fn before_tool(&self, _at: At, call: &mut ToolCall) -> Decision<CallResult> {
+        self.log
+            .lock()
+            .expect("nobody panics under it")
+            .push(self.name);
+        assert_ne!(call.name, "panics", "as it was told");
+        call.arguments
+            .insert(self.name.to_owned(), Value::Bool(true));
+        self.does.clone()
+    }
+}
+
+fn at() -> At {
+    At {
+        session: SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: SessionId(Uuid::nil()),
+        },
+        send: SendId(Uuid::nil()),
+        round: 0,
+        attempt: 1,
+    }
+}
+
+fn call(name: &str) -> ToolCall {
+    ToolCall {
+        call_id: "call_1".into(),
+        name: name.into(),
+        arguments: Map::new(),
+    }
+}
+
+type Log = Arc<Mutex<Vec<&'static str>>>;
+
+fn hooks(list: Vec<(&'static str, i32, bool, Decision<CallResult>)>) -> (Hooks, Log) {
+    let log = Log::default();
+    let mut hooks = Hooks::default();
+    for (name, order, closed, does) in list {
+        let log = log.clone();
+        let probe = Probe {
+            name,
+            order,
+            closed,
+            does,
+            log,
+        };
+        hooks.register(Arc::new(probe)).expect("a new name");
+    }
+    (hooks, log)
+}
+
+fn asked(log: &Log) -> Vec<&'static str> {
+    log.lock().expect("nobody panics under it").clone()
+}
+
+#[tokio::test]
+async fn hooks_run_by_order_then_as_registered_until_one_decides() {
+    let answer = CallResult::text("instead");
+    let (hooks, log) = hooks(vec![
+        ("late", 9, false, Ok(Verdict::Go)),
+        ("first", -1, false, Ok(Verdict::Go)),
+        ("second", 0, false, Ok(Verdict::Go)),
+        ("decides", 0, false, Ok(Verdict::Instead(answer.clone()))),
+    ]);
+    let mut call = call("look");
+    assert_eq!(hooks.before_tool(at(), &mut call).await, Some(answer));
+    assert_eq!(asked(&log), ["first", "second", "decides"]);
+    assert!(call.arguments.contains_key("second"));
+}
+
+#[tokio::test]
+async fn an_observer_that_fails_is_passed_over_and_a_policy_fails_closed() {
+    let broken = || Err(HookError("away".into()));
+    let (observed, log) = hooks(vec![
+        ("observer", 0, false, broken()),
+        ("next", 1, false, Ok(Verdict::Go)),
+    ]);
+    assert_eq!(observed.before_tool(at(), &mut call("look")).await, None);
+    assert_eq!(asked(&log), ["observer", "next"]);
+    for (policy, name) in [(broken(), "look"), (Ok(Verdict::Go), "panics")] {
+        let (guarded, _) = hooks(vec![("policy", 0, true, policy)]);
+        let result = guarded.before_tool(at(), &mut call(name)).await;
+        assert_eq!(result.expect("denied").code, Some(Code::ToolDenied));
+    }
+    let (refusing, _) = hooks(vec![("policy", 0, true, Ok(Verdict::Refuse("no".into())))]);
+    let result = refusing.before_tool(at(), &mut call("look")).await;
+    let text = result.expect("denied").whole_text();
+    assert!(text.contains("policy: no"), "{text}");
+}
+
+#[test]
+fn names_are_unique_and_not_the_kernels() {
+    let (mut hooks, log) = hooks(vec![("a", 0, false, Ok(Verdict::Go))]);
+    for (name, twice) in [("a", true), ("builtin.x", false), (" ", false)] {
+        let probe = Probe {
+            name,
+            order: 0,
+            closed: false,
+            does: Ok(Verdict::Go),
+            log: log.clone(),
+        };
+        let refused = hooks.register(Arc::new(probe)).expect_err(name);
+        assert_eq!(matches!(refused, NameError::Twice { .. }), twice, "{name}");
+    }
+    assert!(hooks.contains("a") && hooks.remove("a") && !hooks.remove("a"));
+    assert!(hooks.is_empty());
+}
+
+mod policy {
+    use mainspring_runtime::{OsEntropy, SystemClock};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::tools::http::{Caller, CallerSettings};
+
+    /// Answers each request with the next of these bodies; returns what was asked.
+    async fn service(bodies: Vec<&'static str>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/policy", listener.local_addr().expect("bound"));
+        let served = tokio::spawn(async move {
+            let mut asked = Vec::new();
+            for body in bodies {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                let mut text = String::new();
+                let mut buffer = [0; 4096];
+                while !text.ends_with('}') {
+                    let count = stream.read(&mut buffer).await.expect("a request");
+                    text.push_str(&String::from_utf8_lossy(&buffer[..count]));
+                }
+                asked.push(text);
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                     content-length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+                stream.write_all(answer.as_bytes()).await.expect("sent");
+            }
+            asked
+        });
+        (url, served)
+    }
+
+    fn caller() -> Caller {
+        let settings = CallerSettings {
+            allow_private: vec!["127.0.0.1".into()],
+            ..CallerSettings::default()
+        };
+        // Another test may have installed it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let clock = Arc::new(SystemClock::new());
+        Caller::new(&settings, clock, Arc::new(OsEntropy)).expect("good settings")
+    }
+
+    #[tokio::test]
+    async fn another_service_allows_changes_and_denies() {
+        let (url, served) = service(vec![
+            r#"{"action":"allow"}"#,
+            r#"{"action":"allow","arguments":{"n":1}}"#,
+            r#"{"action":"deny","reason":"not today"}"#,
+            r#"{"verdict":"yes"}"#,
+        ])
+        .await;
+        let mut hooks = Hooks::default();
+        let policy = HttpPolicy::before_tool("policy", &url, &caller());
+        hooks.register(Arc::new(policy)).expect("a new name");
+        let mut call = call("look");
+        assert_eq!(hooks.before_tool(at(), &mut call).await, None);
+        assert!(call.arguments.is_empty());
+        assert_eq!(hooks.before_tool(at(), &mut call).await, None);
+        assert_eq!(call.arguments.get("n"), Some(&Value::from(1)));
+        let denied = hooks.before_tool(at(), &mut call).await.expect("denied");
+        assert!(denied.whole_text().contains("not today"));
+        let unclear = hooks
+            .before_tool(at(), &mut call)
+            .await
+            .expect("fails closed");
+        assert_eq!(unclear.code, Some(Code::ToolDenied));
+        let asked = served.await.expect("served");
+        assert!(asked[0].contains(r#""name":"before_tool""#), "{}", asked[0]);
+        assert!(asked[0].to_lowercase().contains("idempotency-key: call_1"));
+    }
+}
