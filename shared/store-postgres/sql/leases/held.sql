@@ -12,7 +12,7 @@ SELECT
         WHERE t.tenant = h.tenant AND t.session_id = h.session_id AND t.n >= s.first_step
           AND t.send_id = s.send_id AND t.kind = 'resumed' AND t.epoch = h.epoch
     ) AS was_begun,
-    h.next_seq, h.pending, h.signals, h.epoch, 'granted' AS state
+    h.next_seq, h.pending, h.signals, h.epoch, h.spent, 'granted' AS state
 FROM unnest($1::integer[], $2::uuid[], $3::uuid[])
     WITH ORDINALITY AS i (tenant, session_id, token, ord)
 JOIN session_hot h
