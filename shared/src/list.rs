@@ -354,7 +354,7 @@ fn replace(
     let entries = entries.into_iter().zip(1..);
     let entries = entries.map(|(new, id)| {
         let before = list.entries.iter().find(|entry| entry.id == id);
-        let fresh = entry(new, id, bounds, now)?;
+        let fresh = entry(&new, id, bounds, now)?;
         Ok(match before {
             Some(before) if before.text == fresh.text => Entry {
                 version: before.version + 1,
@@ -369,7 +369,12 @@ fn replace(
     Ok(Written::default())
 }
 
-fn add(list: &mut List, new: NewEntry, bounds: Bounds, now: Timestamp) -> Result<Written, Refusal> {
+fn add(
+    list: &mut List,
+    new: &NewEntry,
+    bounds: Bounds,
+    now: Timestamp,
+) -> Result<Written, Refusal> {
     let id = list.next_id;
     let fresh = entry(new, id, bounds, now)?;
     let max = bounds.entries_max;
@@ -390,7 +395,7 @@ fn add(list: &mut List, new: NewEntry, bounds: Bounds, now: Timestamp) -> Result
     })
 }
 
-fn entry(new: NewEntry, id: i64, bounds: Bounds, now: Timestamp) -> Result<Entry, Refusal> {
+fn entry(new: &NewEntry, id: i64, bounds: Bounds, now: Timestamp) -> Result<Entry, Refusal> {
     Ok(Entry {
         id,
         version: 1,

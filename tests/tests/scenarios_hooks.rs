@@ -36,7 +36,7 @@ impl Watcher {
 
 #[async_trait]
 impl Hook for Watcher {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "watcher"
     }
 

@@ -437,7 +437,6 @@ impl Checks {
             on_busy,
             budget: options.budget,
             output_schema: options.output_schema,
-            ..SendOptions::default()
         }
     }
 

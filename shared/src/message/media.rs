@@ -98,6 +98,7 @@ impl ContentPart {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "every check ends with it")]
 fn fault(pointer: &'static str, detail: impl Into<String>) -> Option<MediaFault> {
     Some(MediaFault {
         pointer,

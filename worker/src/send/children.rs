@@ -86,7 +86,7 @@ pub(super) fn derived(call: &CallRecord, what: &str) -> Uuid {
 }
 
 /// Who asks for a child.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) key: SessionKey,
     /// Whose child the asking session is itself.

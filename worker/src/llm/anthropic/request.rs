@@ -225,12 +225,13 @@ fn assistant(message: &Message) -> Vec<Block<'_>> {
                 signature,
             },
         }),
-        // Refused without a signature: it is another provider's.
+        // Reasoning without a signature is another provider's, and refused; pictures and files no
+        // model gives.
         ContentPart::Reasoning {
             signature: None, ..
-        } => None,
-        // No model gives any.
-        ContentPart::Image { .. } | ContentPart::File { .. } => None,
+        }
+        | ContentPart::Image { .. }
+        | ContentPart::File { .. } => None,
     });
     parts.chain(message.tool_calls.iter().map(call)).collect()
 }

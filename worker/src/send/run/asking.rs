@@ -102,13 +102,12 @@ impl Run<'_> {
             // holds all the same.
             let bound = request.max_tokens;
             let instead = hooks.before_model(at, &mut request).await;
-            let reply = match instead.map_err(NoReply::Policy)? {
-                Some(reply) => reply,
-                None => {
-                    request.max_tokens = request.max_tokens.min(bound);
-                    let asked = client.complete(&request, &mut on_chunk);
-                    asked.await.map_err(NoReply::Model)?
-                }
+            let reply = if let Some(reply) = instead.map_err(NoReply::Policy)? {
+                reply
+            } else {
+                request.max_tokens = request.max_tokens.min(bound);
+                let asked = client.complete(&request, &mut on_chunk);
+                asked.await.map_err(NoReply::Model)?
             };
             hooks.after_model(at, reply).await.map_err(NoReply::Policy)
         }));

@@ -1,5 +1,6 @@
 //! `note_add`, `note_update`, `note_delete`, `note_list`: what a session wants to remember.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -159,9 +160,7 @@ impl Tool for Notes {
             policy.max
         );
         if let Some(evicted) = written.evicted {
-            said.push_str(&format!(
-                " Note #{evicted}, the oldest, was dropped for it."
-            ));
+            let _ = write!(said, " Note #{evicted}, the oldest, was dropped for it.");
         }
         Ok(Output::text(said))
     }
