@@ -295,7 +295,7 @@ pub fn apply(
     next.version += 1;
     let written = match change {
         Change::Replace(entries) => replace(&mut next, entries, bounds, now)?,
-        Change::Add(entry) => add(&mut next, entry, bounds, now)?,
+        Change::Add(entry) => add(&mut next, &entry, bounds, now)?,
         Change::Update {
             id,
             text,

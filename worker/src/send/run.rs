@@ -349,7 +349,7 @@ impl<'a> Run<'a> {
                 Happening::Event(event) => return event,
                 Happening::Reply(reply) => {
                     self.asking = None;
-                    if let Err(llm::Error::CallFailed { message }) = reply {
+                    if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
                         return self.call_failed(message).await;
                     }
                     return self.answered(reply);
