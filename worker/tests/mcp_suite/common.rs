@@ -1,5 +1,6 @@
 //! What servers must do over either transport.
 
+use mainspring_shared::message::{ContentPart, ImageSource};
 use mainspring_shared::tool::Repeat;
 use serde_json::json;
 
@@ -53,8 +54,13 @@ pub(crate) async fn a_healthy_server_is_used(pool: &Pool) {
     assert_eq!(text(call(pool, "meta", json!({})).await), r#""call_1_0_0""#);
     let value = call(pool, "value", json!({})).await.unwrap();
     assert_eq!(value.value, Some(json!({"n": 1})));
-    let image = text(call(pool, "image", json!({})).await);
-    assert_eq!(image, "see\n\n[image, image/png, 8 bytes, not shown]");
+    let image = call(pool, "image", json!({})).await.unwrap().content;
+    let source = ImageSource::Base64 {
+        media_type: "image/png".to_owned(),
+        data: "iVBORw0KGgo=".to_owned(),
+    };
+    let seen = [ContentPart::text("see"), ContentPart::Image { source }];
+    assert_eq!(image, seen);
     let failed = refusal(call(pool, "fail", json!({})).await);
     assert_eq!(failed, (Code::ToolFailed, "it went wrong".to_owned()));
     let refused = refusal(call(pool, "refuse", json!({})).await);

@@ -91,8 +91,12 @@ fn presets_name_what_there_is_and_exploring_changes_nothing() {
     .expect("registers");
     // Done outside.
     all.extend(["ask_person", "spawn_agent"].map(str::to_owned));
-    // Kept in a store, and so entered by `register_wakeups`.
-    all.extend(["schedule_wakeup", "list_wakeups", "cancel_wakeup"].map(str::to_owned));
+    // Kept in a store, and so entered by others.
+    let stored = ["schedule_wakeup", "list_wakeups", "cancel_wakeup", "todo"];
+    all.extend(stored.map(str::to_owned));
+    all.extend(crate::tools::state::NOTE_TOOLS.map(str::to_owned));
+    // Their ends are told to sessions, which takes a store too.
+    all.extend(["command_start", "command_output", "command_stop"].map(str::to_owned));
     for name in CORE.iter().chain(EXPLORE).chain(FULL) {
         assert!(all.contains(&(*name).to_owned()), "{name}");
     }
