@@ -1,6 +1,6 @@
 //! Timers: durable promises to send something at a time, once or again and again.
 //!
-//! A timer is a row. What becomes of it is decided by [`transition`], from the row, an event and the
+//! A timer is a row. What becomes of it is decided by [`transition()`], from the row, an event and the
 //! database's clock alone; each of its occurrences has one row with one fate for ever.
 
 pub mod schedule;
