@@ -73,8 +73,17 @@ pub(super) async fn check_spec(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: ValidateBody = parse(&json, "")?;
-    let spec = check(&body.spec, "/spec")?;
+    let whole: Value = parse(&json, "")?;
+    // A spec may also come as it is: none has a member of this name.
+    let bare = whole
+        .as_object()
+        .is_some_and(|members| members.contains_key("root") && !members.contains_key("spec"));
+    let spec = if bare {
+        check(&whole, "")?
+    } else {
+        let body: ValidateBody = parse(&json, "")?;
+        check(&body.spec, "/spec")?
+    };
     let mut nodes = BTreeMap::new();
     for node in spec.nodes() {
         *nodes

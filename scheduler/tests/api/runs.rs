@@ -202,6 +202,14 @@ async fn every_problem_of_a_spec_is_told_at_once() {
     );
     let as_text = json!({ "spec": two_steps().to_string() });
     api.post("/v1/workflows:validate", &as_text).await.ok(200);
+    // As it is, too.
+    api.post("/v1/workflows:validate", &two_steps())
+        .await
+        .ok(200);
+    let broken = json!({ "name": "", "root": { "type": "nothing" } });
+    let refused = api.post("/v1/workflows:validate", &broken).await;
+    let problem = refused.problem(422, "spec.invalid");
+    assert!(pointers(&problem).contains(&"/name"), "{problem}");
     let openapi = api.get("/openapi.json").await.ok(200);
     let shapes = &openapi["components"]["schemas"];
     for (name, value) in [
