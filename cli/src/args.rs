@@ -1,9 +1,15 @@
 //! The command line.
 
+mod runs;
+mod timers;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mainspring_shared::time::Span;
+
+pub(crate) use self::runs::{RunArgs, RunsCommand};
+pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
 
 /// Runs LLM agents as durable, distributed work.
 #[derive(Debug, Parser)]
@@ -260,89 +266,6 @@ pub(crate) struct SendArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// The workflow, as JSON; - reads it from stdin
-    pub(crate) spec: PathBuf,
-    /// Gives the workflow this input instead of its own
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) input: Option<String>,
-    /// Makes the run part of this session
-    #[arg(long, value_name = "ID")]
-    pub(crate) session: Option<String>,
-    /// Lets all its sends together use at most so many tokens
-    #[arg(long, value_name = "N")]
-    pub(crate) max_tokens: Option<u64>,
-    /// Prints the run's id and leaves it to the server
-    #[arg(long)]
-    pub(crate) detach: bool,
-    /// Keeps the embedded database here [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) data_dir: Option<String>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum RunsCommand {
-    /// Lists runs, newest first
-    List {
-        /// Only those of this session
-        #[arg(long, value_name = "ID")]
-        session: Option<String>,
-        /// Only those that are queued, running, waiting, completed, failed or cancelled
-        #[arg(long)]
-        status: Option<String>,
-        #[command(flatten)]
-        page: PageArgs,
-    },
-    /// Shows a run
-    Show {
-        /// The run
-        id: String,
-        /// Waits for its end first, at most this long
-        #[arg(long, value_name = "DURATION")]
-        wait: Option<Span>,
-    },
-    /// Lists a run's nodes in the order in which they were reached
-    Nodes {
-        /// The run
-        id: String,
-        /// Only those whose paths begin so
-        #[arg(long, value_name = "PATH")]
-        prefix: Option<String>,
-        #[command(flatten)]
-        page: PageArgs,
-    },
-    /// Ends a run and everything below it
-    Cancel {
-        /// The run
-        id: String,
-        /// Why, for people
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
-    },
-    /// Runs again what failed, was cancelled or was never reached
-    Retry {
-        /// The run
-        id: String,
-        /// Sets a new limit of tokens
-        #[arg(long, value_name = "N")]
-        max_tokens: Option<u64>,
-    },
-    /// Follows a run's events to its end
-    Tail {
-        /// The run
-        id: String,
-        /// Begins after this event
-        #[arg(long, value_name = "EVENT")]
-        after: Option<String>,
-    },
-    /// Prints a run with its spec, its nodes and its events as JSON
-    Export {
-        /// The run
-        id: String,
-    },
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
     /// Continues this session
     #[arg(long, value_name = "ID")]
@@ -499,86 +422,6 @@ pub(crate) enum SendsCommand {
         #[arg(long, value_name = "EVENT")]
         after: Option<String>,
     },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TimersCommand {
-    /// Lists timers, newest first
-    List {
-        /// Only those of this session
-        #[arg(long, value_name = "ID")]
-        session: Option<String>,
-        /// Only those that are armed, paused, done, cancelled or dead
-        #[arg(long)]
-        status: Option<String>,
-        #[command(flatten)]
-        page: PageArgs,
-    },
-    /// Shows a timer with its next five times
-    Show {
-        /// The timer
-        id: String,
-    },
-    /// Makes a timer that sends a text to a session
-    Create(NewTimerArgs),
-    /// Stops a timer for a while
-    Pause {
-        /// The timer
-        id: String,
-    },
-    /// Lets a paused or dead timer go on
-    Resume {
-        /// The timer
-        id: String,
-    },
-    /// Ends a timer; what it has sent goes on
-    Cancel {
-        /// The timer
-        id: String,
-    },
-    /// Lists what became of a timer's occurrences, newest first
-    Occurrences {
-        /// The timer
-        id: String,
-        #[command(flatten)]
-        page: PageArgs,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct NewTimerArgs {
-    /// What it says
-    pub(crate) text: String,
-    /// The session
-    #[arg(long, value_name = "ID")]
-    pub(crate) session: String,
-    /// When it is due, once or the first time, like 2027-01-31T08:00:00Z
-    #[arg(long, value_name = "TIME")]
-    pub(crate) at: Option<String>,
-    /// How long from now it is due, once or the first time
-    #[arg(long, value_name = "DURATION")]
-    pub(crate) after: Option<String>,
-    /// Again and again at this rate
-    #[arg(long, value_name = "DURATION")]
-    pub(crate) every: Option<String>,
-    /// By a calendar, like "0 8 * * MON-FRI"
-    #[arg(long, value_name = "EXPRESSION")]
-    pub(crate) cron: Option<String>,
-    /// The calendar's time zone, like Europe/Berlin; UTC unless named
-    #[arg(long, value_name = "NAME")]
-    pub(crate) timezone: Option<String>,
-    /// What becomes of missed occurrences: skip, once or all
-    #[arg(long, value_name = "RULE")]
-    pub(crate) catch_up: Option<String>,
-    /// Occurrences that it may have
-    #[arg(long, value_name = "N")]
-    pub(crate) max_occurrences: Option<u32>,
-    /// Nothing is due behind this
-    #[arg(long, value_name = "TIME")]
-    pub(crate) until: Option<String>,
-    /// Puts each occurrence off by less than this
-    #[arg(long, value_name = "DURATION")]
-    pub(crate) jitter: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -2,6 +2,8 @@
 #![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 #![deny(clippy::disallowed_types)]
 
+mod named;
+
 // Words.
 pub mod agent;
 pub mod budget;

@@ -10,6 +10,7 @@ use crate::budget::Held;
 use crate::error::Failure;
 use crate::id::{SendId, SessionId, SessionKey};
 use crate::message::ContentPart;
+use crate::named::named;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 use crate::workflow::run::RunLeaf;
@@ -76,32 +77,6 @@ impl SendStatus {
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
-}
-
-macro_rules! named {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[derive(utoipa::ToSchema)]
-        pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $text)] $variant,)*
-        }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The name on the wire and in the database.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-
-            /// The value with this name.
-            pub fn parse(text: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|value| value.as_str() == text)
-            }
-        }
-    };
 }
 
 named! {

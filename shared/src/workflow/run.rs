@@ -11,6 +11,7 @@ use crate::agent::{AgentSpec, SendOptions};
 use crate::error::Failure;
 use crate::id::{RunId, RunKey, SendId, SessionId};
 use crate::message::ContentPart;
+use crate::named::named;
 use crate::send::{SendStatus, StopReason};
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -21,32 +22,6 @@ pub const DSL_VERSION: i32 = 1;
 /// The model of leaves that are a tool call and nothing else: their input is
 /// `{"tool", "arguments"}`, their answer is what the call gave.
 pub const DIRECT_MODEL: &str = "mainspring/direct";
-
-macro_rules! named {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[derive(utoipa::ToSchema)]
-        pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $text)] #[schema(rename = $text)] $variant,)*
-        }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The name on the wire and in the database.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-
-            /// The value with this name.
-            pub fn parse(text: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|value| value.as_str() == text)
-            }
-        }
-    };
-}
 
 named! {
     /// Where a run stands.
