@@ -1,6 +1,7 @@
 //! The workloads: each prints one JSON object per measurement.
 
 mod batch;
+mod fanout;
 mod fresh;
 mod history;
 mod latency;
@@ -59,6 +60,10 @@ pub const WORKLOADS: &[(&str, &str)] = &[
         "timers",
         "timers made/s; ten and a hundred thousand due at once; lateness at 500/s",
     ),
+    (
+        "fanout",
+        "runs of a thousand and ten thousand instant leaves; leaf after leaf",
+    ),
     ("start", "start of dev to accepting"),
 ];
 
@@ -75,6 +80,7 @@ pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> 
         "tools" => tools::run(options, emit).await,
         "waits" => waits::run(options, emit).await,
         "timers" => timers::run(options, emit).await,
+        "fanout" => fanout::run(options, emit).await,
         "start" => fresh::run(options, emit).await,
         other => bail!("there is no workload {other}; see `mainspring bench --help`"),
     }
