@@ -85,13 +85,17 @@ impl ContentPart {
 
 /// The text parts, joined by blank lines: what a reader without typed parts would see.
 pub fn plain_text(parts: &[ContentPart]) -> String {
-    let texts = parts.iter().filter_map(|part| match part {
+    texts(parts).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The text parts.
+pub fn texts(parts: &[ContentPart]) -> impl Iterator<Item = &str> {
+    parts.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.as_str()),
         ContentPart::Reasoning { .. } | ContentPart::Image { .. } | ContentPart::File { .. } => {
             None
         }
-    });
-    texts.collect::<Vec<_>>().join("\n\n")
+    })
 }
 
 /// A function that the model asked for.

@@ -73,7 +73,7 @@ pub struct Request {
     /// Passed on as it is; the provider's default when absent.
     pub temperature: Option<f64>,
     /// The tools on offer, in the order in which the model sees them.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Vec<Arc<ToolSpec>>,
     /// The shape of the final answer. Unless [`Model::native_schema`] says otherwise it is in the
     /// system prompt, too, and a transport need not do anything about it.
     pub output: Option<Arc<OutputSpec>>,

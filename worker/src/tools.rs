@@ -6,10 +6,13 @@ pub mod mcp;
 pub mod state;
 pub mod workflow;
 
+use std::sync::LazyLock;
+
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::tool::schema::Schema;
 use serde_json::json;
 
-use crate::tool::{Offer, ToolSpec, outside as outside_offer};
+use crate::tool::{Offer, ToolSpec};
 
 /// Names of tools that are done outside, which no other tool may have.
 pub(crate) const RESERVED: &[&str] = &[ASK_PERSON, SPAWN_AGENT, CREATE_WORKFLOW];
@@ -35,15 +38,20 @@ pub(crate) fn preset(name: &str) -> Option<&'static [&'static str]> {
 
 /// A built-in tool that is done outside.
 pub(crate) fn outside(name: &str) -> Option<Offer> {
-    match name {
-        ASK_PERSON => ask_person(),
-        SPAWN_AGENT => spawn_agent(),
-        CREATE_WORKFLOW => create_workflow(),
-        _ => None,
-    }
+    static OFFERS: LazyLock<[Offer; 3]> =
+        LazyLock::new(|| [ask_person(), spawn_agent(), create_workflow()]);
+    // Most names are none of these, and need not make the offers to know.
+    let here = RESERVED.contains(&name);
+    here.then(|| OFFERS.iter().find(|offer| offer.spec.name == name))?
+        .cloned()
 }
 
-fn spawn_agent() -> Option<Offer> {
+fn outside_offer(spec: ToolSpec, on: WaitingOn) -> Offer {
+    let schema = Schema::compile(&spec.parameters).expect("the schema of a built-in tool is one");
+    crate::tool::outside(spec, schema, on, None, false)
+}
+
+fn spawn_agent() -> Offer {
     let spec = ToolSpec {
         name: SPAWN_AGENT.into(),
         description: "Hands a task to another agent that works with the tools you name (all of yours \
@@ -68,10 +76,10 @@ fn spawn_agent() -> Option<Offer> {
             },
         }),
     };
-    outside_offer(spec, WaitingOn::Agent, None, false)
+    outside_offer(spec, WaitingOn::Agent)
 }
 
-fn create_workflow() -> Option<Offer> {
+fn create_workflow() -> Offer {
     let spec = ToolSpec {
         name: CREATE_WORKFLOW.into(),
         description: "Runs a workflow: a tree of agents in sequence, in parallel, over lists, with \
@@ -90,10 +98,10 @@ fn create_workflow() -> Option<Offer> {
             },
         }),
     };
-    outside_offer(spec, WaitingOn::Run, None, false)
+    outside_offer(spec, WaitingOn::Run)
 }
 
-fn ask_person() -> Option<Offer> {
+fn ask_person() -> Offer {
     let spec = ToolSpec {
         name: ASK_PERSON.into(),
         description:
@@ -114,5 +122,5 @@ fn ask_person() -> Option<Offer> {
             },
         }),
     };
-    outside_offer(spec, WaitingOn::Human, None, false)
+    outside_offer(spec, WaitingOn::Human)
 }

@@ -52,9 +52,19 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
             tokio::spawn(async move {
                 loop {
                     let mut batch = Vec::new();
-                    let received = inbox.lock().await.recv_many(&mut batch, GROUP_MAX).await;
-                    if received == 0 {
-                        return;
+                    {
+                        let mut inbox = inbox.lock().await;
+                        if inbox.recv_many(&mut batch, GROUP_MAX).await == 0 {
+                            return;
+                        }
+                        // Whoever is about to hand an item over, mostly one whom the last group
+                        // answered, comes along. With nobody about to this takes no time.
+                        tokio::task::yield_now().await;
+                        while batch.len() < GROUP_MAX
+                            && let Ok(more) = inbox.try_recv()
+                        {
+                            batch.push(more);
+                        }
                     }
                     let (work, callers): (Vec<T>, Vec<_>) = batch.into_iter().unzip();
                     // A panic concerns this group alone: its callers hear that they got no answer.

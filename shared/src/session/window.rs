@@ -108,10 +108,12 @@ impl Window {
         following: impl Iterator<Item = Message>,
     ) -> Vec<Arc<Message>> {
         let mut longer = self.clone();
-        let following: Vec<Message> = following.collect();
-        longer.next_seq += following.len() as i64;
-        longer.messages.extend(following.into_iter().map(Arc::new));
-        longer.active(last_messages).to_vec()
+        longer.messages.extend(following.map(Arc::new));
+        longer.next_seq += (longer.messages.len() - self.messages.len()) as i64;
+        let active = longer.active(last_messages).len();
+        let first = longer.messages.len() - active;
+        longer.messages.drain(..first);
+        longer.messages
     }
 
     /// The last message.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
+use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text, texts};
 use mainspring_shared::time::Clock;
 use mainspring_shared::usage::Usage;
 
@@ -131,7 +131,7 @@ impl Model for Demo {
 
 fn reply(request: &Request, text: String, tool_calls: Vec<ToolCall>) -> Reply {
     let words = |text: &str| text.split_whitespace().count() as u64;
-    let said = |m: &Arc<Message>| words(&plain_text(&m.content));
+    let said = |m: &Arc<Message>| texts(&m.content).map(words).sum::<u64>();
     let called: u64 = tool_calls
         .iter()
         .map(|c| words(&c.name) + words(&c.arguments.to_string()))

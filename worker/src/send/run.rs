@@ -38,7 +38,7 @@ use super::unsaid::Unsaid;
 use super::{load, plan};
 use crate::Kernel;
 use crate::hook::{At, Refusal};
-use crate::llm::{self, Reply};
+use crate::llm::{self, Reply, Request};
 use crate::tool::Offers;
 
 /// How a run left its session.
@@ -123,12 +123,9 @@ pub(crate) struct Run<'a> {
 /// A model call that was begun.
 #[derive(Debug)]
 struct Asked {
-    model: String,
+    /// What was asked, before hooks changed it.
+    request: Arc<Request>,
     price: Option<Price>,
-    /// Messages of the request.
-    messages: usize,
-    /// Tokens that it is likely to be read as.
-    input: u64,
     /// Characters that came back so far.
     streamed: Arc<AtomicU64>,
     /// Whether its answer may have fewer tokens than the agent allows.

@@ -12,7 +12,7 @@ use super::{Tool, ToolSpec, Traits};
 /// A tool on offer.
 #[derive(Debug, Clone)]
 pub(crate) struct Offer {
-    pub(crate) spec: ToolSpec,
+    pub(crate) spec: Arc<ToolSpec>,
     pub(crate) schema: Schema,
     pub(crate) traits: Traits,
     /// Whether a person is asked before each call.
@@ -56,7 +56,7 @@ impl Offers {
     }
 
     /// What the model is told.
-    pub(crate) fn specs(&self) -> Vec<ToolSpec> {
+    pub(crate) fn specs(&self) -> Vec<Arc<ToolSpec>> {
         self.list.iter().map(|offer| offer.spec.clone()).collect()
     }
 

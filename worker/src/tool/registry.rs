@@ -1,13 +1,14 @@
 //! The tools that a worker has, by name, and how an agent's list becomes what its model is offered.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::tool::schema::{self, Schema};
 use mainspring_shared::tool::{DeclaredTool, Repeat, ToolEntry};
+use serde_json::Value;
 
 use super::offer::{Offer, Offers, Place};
 use super::{Tool, ToolSpec, Traits};
@@ -16,9 +17,47 @@ use crate::tools::{self, http, mcp};
 /// The tools that a worker has.
 #[derive(Debug, Default)]
 pub struct Tools {
-    named: BTreeMap<String, Arc<dyn Tool>>,
+    /// As they are offered: a tool is always the same.
+    named: BTreeMap<String, Offer>,
     http: http::Caller,
     mcp: mcp::Pool,
+    schemas: Schemas,
+}
+
+/// Compiled schemas of tools that agents declare, by their JSON: most sends bring the same ones.
+#[derive(Debug, Default)]
+struct Schemas(Mutex<HashMap<String, Schema>>);
+
+/// Compiled schemas that are kept: far more than one agent can have.
+const SCHEMAS_MAX: usize = 1_024;
+
+impl Schemas {
+    fn compile(&self, parameters: &Value) -> Result<Schema, String> {
+        let json = parameters.to_string();
+        let known = |map: &mut HashMap<String, Schema>| map.get(&json).cloned();
+        if let Some(schema) = self.0.lock().ok().and_then(|mut map| known(&mut map)) {
+            return Ok(schema);
+        }
+        let schema = Schema::compile(parameters)?;
+        if let Ok(mut map) = self.0.lock() {
+            if map.len() >= SCHEMAS_MAX {
+                map.clear();
+            }
+            map.insert(json, schema.clone());
+        }
+        Ok(schema)
+    }
+
+    fn offer(&self, tool: Arc<dyn Tool>, approval: bool) -> Result<Offer, String> {
+        let spec = tool.spec();
+        Ok(Offer {
+            schema: self.compile(&spec.parameters)?,
+            traits: tool.traits(),
+            approval,
+            place: Place::Here(tool),
+            spec: Arc::new(spec),
+        })
+    }
 }
 
 /// A tool that cannot be entered.
@@ -53,6 +92,7 @@ impl Tools {
             named: BTreeMap::new(),
             http,
             mcp,
+            schemas: Schemas::default(),
         }
     }
 
@@ -67,8 +107,13 @@ impl Tools {
         if self.named.contains_key(&name) || tools::RESERVED.contains(&name.as_str()) {
             return Err(ToolsError::Duplicate { name });
         }
-        self.named.insert(name, tool);
-        Ok(())
+        match self.schemas.offer(tool, false) {
+            Ok(offer) => {
+                self.named.insert(name, offer);
+                Ok(())
+            }
+            Err(detail) => Err(ToolsError::Parameters { name, detail }),
+        }
     }
 
     /// The names that agents may use.
@@ -102,9 +147,9 @@ impl Tools {
 
     fn named(&self, offers: &mut Gathered, name: &str) {
         if let Some(offer) = tools::outside(name) {
-            offers.add(Some(offer));
-        } else if let Some(tool) = self.named.get(name) {
-            offers.add_tool(tool.clone(), false);
+            offers.add(offer);
+        } else if let Some(offer) = self.named.get(name) {
+            offers.add(offer.clone());
         } else {
             tracing::debug!(tool.name = name, "an agent names a tool that is not here");
         }
@@ -113,7 +158,8 @@ impl Tools {
     async fn declared(&self, offers: &mut Gathered, declared: &DeclaredTool) {
         match declared {
             DeclaredTool::Http(tool) => {
-                offers.add_tool(self.http.tool(tool), tool.approval);
+                let offer = self.schemas.offer(self.http.tool(tool), tool.approval);
+                offers.add_valid(offer);
             }
             DeclaredTool::External(tool) => {
                 let spec = ToolSpec {
@@ -122,12 +168,15 @@ impl Tools {
                     parameters: tool.parameters.clone(),
                 };
                 let deadline = tool.deadline.map(|span| span.0);
-                offers.add(outside(spec, WaitingOn::Tool, deadline, tool.approval));
+                let schema = self.schemas.compile(&spec.parameters);
+                let offer =
+                    |schema| outside(spec, schema, WaitingOn::Tool, deadline, tool.approval);
+                offers.add_valid(schema.map(offer));
             }
             DeclaredTool::Mcp(wanted) => match self.mcp.tools(wanted).await {
                 Ok(tools) => {
                     for tool in tools {
-                        offers.add_tool(tool, wanted.approval);
+                        offers.add_valid(self.schemas.offer(tool, wanted.approval));
                     }
                 }
                 Err(error) => {
@@ -141,18 +190,18 @@ impl Tools {
 /// An offer of something that is done outside.
 pub(crate) fn outside(
     spec: ToolSpec,
+    schema: Schema,
     on: WaitingOn,
     deadline: Option<Duration>,
     approval: bool,
-) -> Option<Offer> {
-    let schema = Schema::compile(&spec.parameters).ok()?;
-    Some(Offer {
-        spec,
+) -> Offer {
+    Offer {
+        spec: Arc::new(spec),
         schema,
         traits: Traits::new(Repeat::Keyed),
         approval,
         place: Place::Outside { on, deadline },
-    })
+    }
 }
 
 /// Offers under way: the first of a name counts.
@@ -163,22 +212,16 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn add_tool(&mut self, tool: Arc<dyn Tool>, approval: bool) {
-        let spec = tool.spec();
-        let offer = Schema::compile(&spec.parameters).map(|schema| Offer {
-            schema,
-            traits: tool.traits(),
-            approval,
-            place: Place::Here(tool),
-            spec,
-        });
-        self.add(offer.ok());
+    /// Adds it unless its schema is none.
+    fn add_valid(&mut self, offer: Result<Offer, String>) {
+        match offer {
+            Ok(offer) => self.add(offer),
+            Err(detail) => tracing::debug!(detail, "a tool's schema is none"),
+        }
     }
 
-    fn add(&mut self, offer: Option<Offer>) {
-        if let Some(offer) = offer
-            && self.names.insert(offer.spec.name.clone())
-        {
+    fn add(&mut self, offer: Offer) {
+        if self.names.insert(offer.spec.name.clone()) {
             self.list.push(offer);
         }
     }

@@ -103,16 +103,16 @@ fn long() -> Request {
             .collect(),
         temperature: Some(0.5),
         tools: vec![
-            ToolSpec {
+            Arc::new(ToolSpec {
                 name: "read".to_owned(),
                 description: "Reads a file.".to_owned(),
                 parameters: json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}),
-            },
-            ToolSpec {
+            }),
+            Arc::new(ToolSpec {
                 name: "now".to_owned(),
                 description: String::new(),
                 parameters: Value::Null,
-            },
+            }),
         ],
         ..hello()
     }

@@ -109,7 +109,7 @@ pub(super) fn body(request: &Request, stream: bool) -> Result<Vec<u8>, Error> {
         system: request.system.as_deref().filter(|s| !s.trim().is_empty()),
         messages: messages(request)?,
         temperature: request.temperature,
-        tools: request.tools.iter().map(tool).collect(),
+        tools: request.tools.iter().map(|spec| tool(spec)).collect(),
         stream,
     };
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {

@@ -148,7 +148,7 @@ pub(super) fn body(
         stream_options: stream.then_some(StreamOptions {
             include_usage: true,
         }),
-        tools: request.tools.iter().map(tool).collect(),
+        tools: request.tools.iter().map(|spec| tool(spec)).collect(),
         tool_choice: (!request.tools.is_empty()).then_some("auto"),
         response_format: output.map(|json_schema| ResponseFormat {
             r#type: "json_schema",

@@ -64,15 +64,14 @@ impl Run<'_> {
             Err(short) => return Some(self.short(short)),
         };
         let streamed = Arc::new(AtomicU64::new(0));
+        self.announce(round, attempt, &request.model);
+        let mut request = Arc::new(request);
         self.asked = Some(Asked {
-            model: request.model.clone(),
+            request: request.clone(),
             price: resolved.price,
-            messages: request.messages.len(),
-            input: Self::estimate(&request),
             streamed: streamed.clone(),
             capped,
         });
-        self.announce(round, attempt, &request.model);
         let (live, key, send_id) = (self.kernel.live.clone(), self.key, self.send.record.id);
         let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
         metrics::model_call_started();
@@ -98,14 +97,20 @@ impl Run<'_> {
                 };
                 live.send(key, LiveEvent { send_id, kind });
             };
-            // What a hook changes of the request, it changes on its own account: the budget's bound
-            // holds all the same.
-            let bound = request.max_tokens;
-            let instead = hooks.before_model(at, &mut request).await;
-            let reply = if let Some(reply) = instead.map_err(NoReply::Policy)? {
+            let instead = if hooks.is_empty() {
+                None
+            } else {
+                // What a hook changes of the request, it changes on its own account: the budget's
+                // bound holds all the same.
+                let bound = request.max_tokens;
+                let request = Arc::make_mut(&mut request);
+                let instead = hooks.before_model(at, request).await;
+                request.max_tokens = request.max_tokens.min(bound);
+                instead.map_err(NoReply::Policy)?
+            };
+            let reply = if let Some(reply) = instead {
                 reply
             } else {
-                request.max_tokens = request.max_tokens.min(bound);
                 let asked = client.complete(&request, &mut on_chunk);
                 asked.await.map_err(NoReply::Model)?
             };

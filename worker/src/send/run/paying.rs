@@ -74,7 +74,7 @@ impl Run<'_> {
         if let Some(asked) = self.asked.take() {
             let price = asked.price.as_ref();
             usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(usage)));
-            self.purse.measure(asked.messages, usage);
+            self.purse.measure(asked.request.messages.len(), usage);
         }
         self.enter(model.to_owned(), *usage);
     }
@@ -86,13 +86,13 @@ impl Run<'_> {
             return;
         };
         let mut usage = Usage {
-            input_tokens: asked.input,
+            input_tokens: estimate_request_tokens(&asked.request),
             output_tokens: asked.streamed.load(Ordering::Relaxed) / CHARS_PER_TOKEN,
             estimated: true,
             ..Usage::default()
         };
         usage.cost_usd = asked.price.map(|price| price.of(&usage));
-        self.enter(asked.model, usage);
+        self.enter(asked.request.model.clone(), usage);
     }
 
     /// Enters what a call may have cost that a hook ended: nothing, where the model was not heard.
@@ -112,11 +112,6 @@ impl Run<'_> {
             model,
             usage,
         });
-    }
-
-    /// The estimate of a request for the case that its call breaks off.
-    pub(super) fn estimate(request: &Request) -> u64 {
-        estimate_request_tokens(request)
     }
 
     /// Gives the session back; what was spent in vain is stored before.
