@@ -403,6 +403,7 @@ pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
         waiters_max: bounds.waiters_max,
         accepting_max: bounds.accepting_max,
         queued_max: bounds.queued_max,
+        leaves_max: Some(bounds.leaves_max).filter(|max| *max > 0),
         heartbeat: bounds.heartbeat.0,
     }
 }

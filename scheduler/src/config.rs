@@ -48,6 +48,8 @@ pub struct SchedulerConfig {
     pub accepting_max: usize,
     /// Sends of one session that may be queued at once.
     pub queued_max: i64,
+    /// Leaves that all runs of a tenant may have under way together; none for no limit.
+    pub leaves_max: Option<u32>,
     /// Pause between two comments on an event stream.
     pub heartbeat: Duration,
 }
@@ -76,6 +78,7 @@ impl Default for SchedulerConfig {
             waiters_max: 16_384,
             accepting_max: 16_384,
             queued_max: 10_000,
+            leaves_max: None,
             heartbeat: Duration::from_secs(15),
         }
     }

@@ -13,6 +13,7 @@ mod settle;
 mod tree;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{SendId, SessionId};
@@ -28,6 +29,9 @@ use self::tree::{Slot, SlotIx};
 
 /// Leaves of one run under way at once unless its options say otherwise.
 pub const LIVE_MAX_DEFAULT: u32 = 64;
+
+/// How soon a run looks again whose leaves wait for those of other runs.
+const CROWDED_LOOK: Duration = Duration::from_millis(250);
 
 /// Why a stored run cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +59,10 @@ pub struct Run {
     live: u32,
     /// Those of them that wait for a person.
     live_people: u32,
+    /// What the other runs of the tenant leave to this one.
+    live_max: Option<u32>,
+    /// Whether leaves could start if the other runs left more.
+    crowded: bool,
     /// Leaves of fan-outs that have no node yet, as far as the spec tells.
     unreached: u64,
     /// Leaves that have a node.
@@ -88,6 +96,8 @@ impl Run {
             due: BTreeSet::new(),
             live: 0,
             live_people: 0,
+            live_max: None,
+            crowded: false,
             unreached: 0,
             reached: 0,
             n_next: 1,
@@ -135,6 +145,11 @@ impl Run {
             record.session = Some(session);
             record.send = Some(send);
         }
+    }
+
+    /// Bounds the leaves under way by what the other runs of the tenant leave, until further notice.
+    pub fn leave_room(&mut self, live_max: Option<u32>) {
+        self.live_max = live_max;
     }
 
     /// Takes in what happened, and says what to write and what to start.
@@ -233,7 +248,9 @@ impl Run {
         };
         let first = self.due.first().map(|(at, _)| *at);
         let deadline = self.deadline().filter(|_| self.record.error.is_none());
-        self.record.alarm_at = first.into_iter().chain(deadline).min();
+        // Nobody says when another run has left more.
+        let look = self.crowded.then(|| self.now.after(CROWDED_LOOK));
+        self.record.alarm_at = first.into_iter().chain(deadline).chain(look).min();
     }
 
     fn finish(&mut self, root: SlotIx) {

@@ -51,7 +51,7 @@ pub use reads::{
 };
 pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun, EndedLeaf,
-    ListRuns, NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords,
+    ListRuns, NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, left_to_run, passes_bound,
 };
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, RefuseReason, Target,

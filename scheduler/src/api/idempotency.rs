@@ -50,6 +50,17 @@ pub(super) fn key(route: &str, key: &str, body_hash: [u8; 32]) -> IdempotencyKey
     }
 }
 
+/// A name for what a keyed request makes: the same whenever it is repeated.
+pub(super) fn digest(key: &IdempotencyKey) -> String {
+    let mut hash = Sha256::new();
+    for part in [&key.route, "\n", &key.key] {
+        hash.update(part.as_bytes());
+    }
+    let digest = hash.finalize();
+    let half: [u8; 16] = std::array::from_fn(|n| digest[n]);
+    uuid::Uuid::from_bytes(half).simple().to_string()
+}
+
 /// The key of a request, where its header has one.
 pub(super) fn of_request(
     headers: &HeaderMap,

@@ -7,11 +7,12 @@
 mod advance;
 mod memory;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt;
 use mainspring_shared::bus::{Notice, RunNotice, Topic};
-use mainspring_shared::id::BootId;
+use mainspring_shared::id::{BootId, TenantId};
 use mainspring_shared::store::{self, AdvanceOutcome, AdvanceRun, ClaimRuns, RunNews};
 use mainspring_shared::time::Timestamp;
 
@@ -118,13 +119,19 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         boot,
         limit: RUNS,
         ends_max: ENDS,
+        leaves_max: app.config.leaves_max,
     };
     let claimed = app.store.claim_runs(None, claim).await?;
     let taken: usize = claimed.runs.iter().map(|news| news.ends.len()).sum();
     let full = claimed.runs.len() >= RUNS as usize || taken >= ENDS as usize;
     let mut prepared = Vec::with_capacity(claimed.runs.len());
-    for news in claimed.runs {
-        prepared.push(prepare(app, memory, news, claimed.now).await?);
+    let mut begun = Begun::default();
+    for mut news in claimed.runs {
+        let tenant = news.key.tenant;
+        news.live_max = news.live_max.map(|max| begun.left(tenant, max));
+        let one = prepare(app, memory, news, claimed.now).await?;
+        begun.count(tenant, one.grown);
+        prepared.push(one);
     }
     if !prepared.is_empty() {
         cancel(app, boot, &prepared).await?;
@@ -136,6 +143,22 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
     }
     let until = claimed.next_alarm.map(|next| next.since(claimed.now));
     Ok(until.unwrap_or(PAUSE_MAX).clamp(PAUSE_MIN, PAUSE_MAX))
+}
+
+/// By how much the leaves under way of each tenant grow with the advances of one pass: what one run
+/// takes is not there for the next.
+#[derive(Default)]
+struct Begun(BTreeMap<TenantId, i64>);
+
+impl Begun {
+    fn left(&self, tenant: TenantId, max: u32) -> u32 {
+        let grown = self.0.get(&tenant).copied().unwrap_or_default();
+        (i64::from(max) - grown).clamp(0, i64::from(u32::MAX)) as u32
+    }
+
+    fn count(&mut self, tenant: TenantId, grown: i64) {
+        *self.0.entry(tenant).or_default() += grown;
+    }
 }
 
 /// Brings what is new to a run that is in memory, or is read into it.
@@ -251,6 +274,11 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
                 {
                     memory.keep(key, step, kept);
                 }
+            }
+            AdvanceOutcome::NoRoom => {
+                // Its news is still news: the next pass reads the run again and starts less.
+                tracing::debug!(run.id = %key.run, "other runs took the room for its leaves");
+                app.run_news.notify_one();
             }
             AdvanceOutcome::Lost => {
                 metrics::counter!(ADVANCES_LOST).increment(1);

@@ -1,7 +1,7 @@
 //! What people want of a run.
 
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::workflow::run::{NodeState, RunAsk, RunStatus};
+use mainspring_shared::workflow::run::{NodeState, RunAsk, RunStatus, Steered};
 use mainspring_shared::workflow::spec::{Binding, NodeIx};
 use serde_json::Value;
 
@@ -51,6 +51,21 @@ impl Run {
                 text,
                 payload,
             } => self.amend(&path, text, payload),
+            RunAsk::Steered {
+                path,
+                item_id,
+                text,
+            } => {
+                let slot = self.find(&path)?;
+                let told = &mut self.slots[slot].record.steered;
+                // Asked twice, because an answer was lost.
+                if told.iter().all(|word| word.item_id != item_id) {
+                    let at = self.now;
+                    told.push(Steered { item_id, text, at });
+                    self.dirty.insert(slot);
+                }
+                Ok(())
+            }
         }
     }
 

@@ -60,6 +60,7 @@ impl Run {
             reserved: 0,
             due_at: None,
             amended: false,
+            steered: Vec::new(),
             earlier: Vec::new(),
             started_at: self.now,
             settled_at: None,

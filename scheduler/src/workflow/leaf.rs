@@ -37,23 +37,14 @@ enum Outcome {
 impl Run {
     /// Starts what may start, in the order in which it was reached.
     pub(super) fn start_leaves(&mut self) {
-        let most = self
-            .record
-            .options
-            .max_concurrency
-            .unwrap_or(LIVE_MAX_DEFAULT)
-            .max(1);
+        let own = self.record.options.max_concurrency;
+        let own = own.unwrap_or(LIVE_MAX_DEFAULT).max(1);
+        let most = own.min(self.live_max.unwrap_or(u32::MAX));
         let mut passed = (i64::MIN, 0);
         let mut vain = 0;
         while self.live < most && vain < VAIN_MAX {
-            let Some(next) = self
-                .ready
-                .range(passed..)
-                .find(|one| **one != passed)
-                .copied()
-            else {
-                return;
-            };
+            let behind = self.ready.range(passed..).find(|one| **one != passed);
+            let Some(next) = behind.copied() else { break };
             self.looks += 1;
             let rivals = u64::from(most - self.live).min(self.ready.len() as u64);
             match self.slice(next.1, rivals) {
@@ -73,6 +64,7 @@ impl Run {
             }
             self.work_off();
         }
+        self.crowded = self.live >= most && self.live < own && !self.ready.is_empty();
     }
 
     fn start_leaf(&mut self, slot: SlotIx, tokens: Option<u64>) {

@@ -5,6 +5,7 @@ mod cost;
 mod kinds;
 mod model;
 mod random;
+mod room;
 
 use mainspring_shared::workflow::spec::Body;
 

@@ -1,5 +1,6 @@
 //! Runs of workflows. Their leaves are worked off by hand.
 
+use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::id::RunId;
 use serde_json::{Value, json};
 
@@ -412,10 +413,16 @@ async fn one_node_is_steered_amended_and_ended() {
         let unknown = api.call("POST", &at("nowhere", verb)).send().await;
         unknown.problem(404, "workflow.node_not_found");
     }
-    let steered = api
-        .post(&at(&path, "steer"), &json!({ "text": "be brief" }))
-        .await;
-    assert!(steered.status < 300, "{}", steered.text);
+    for _ in 0..2 {
+        let steer = api.call("POST", &at(&path, "steer"));
+        let steer = steer.header("idempotency-key", "brief");
+        let steer = steer.json(&json!({ "text": "be brief" })).send().await;
+        steer.ok(202);
+    }
+    let other = api.call("POST", &at(&path, "steer"));
+    let other = other.header("idempotency-key", "brief");
+    let other = other.json(&json!({ "text": "be long" })).send().await;
+    other.problem(422, "idempotency.mismatch");
     answer(&world, &api, &run, "first", "too long").await;
     queued(&api, &run, "second").await;
     let amended = api
@@ -443,7 +450,11 @@ async fn one_node_is_steered_amended_and_ended() {
         .get(&format!("{run}/nodes?prefix=/{path}&limit=1"))
         .await
         .ok(200);
-    assert_eq!(nodes["data"][0]["text"], "short");
+    let node = &nodes["data"][0];
+    assert_eq!(node["text"], "short");
+    // Recorded once, although it was asked twice.
+    assert_eq!(node["steered"].as_array().map(Vec::len), Some(1), "{node}");
+    assert_eq!(node["steered"][0]["text"], "be brief");
 }
 
 #[tokio::test]
@@ -517,4 +528,51 @@ async fn what_is_not_there_says_so() {
         .send()
         .await;
     refused.problem(405, "request.method_not_allowed");
+}
+
+#[tokio::test]
+async fn a_bound_over_all_runs_holds_across_schedulers() {
+    let world = World::new().await;
+    let bound = |config: &mut SchedulerConfig| config.leaves_max = Some(2);
+    let api = world.scheduler_with(bound).await;
+    let other = world.scheduler_with(bound).await;
+    api.until_ready().await;
+    other.until_ready().await;
+    let leaf = json!({ "type": "agent", "id": "leaf", "spec": { "name": "a", "system_prompt": "Do it.", "tools": [] } });
+    let root =
+        json!({ "type": "foreach", "id": "all", "as": "n", "items": [1, 2, 3], "body": leaf });
+    let body = json!({ "spec": { "name": "wide", "root": root } });
+    let runs = [
+        started(&api, &body).await,
+        started(&other, &body).await,
+        started(&api, &body).await,
+    ];
+    let mut done = Vec::new();
+    while done.len() < 9 {
+        // Whatever is under way is waited for, and never more than the bound.
+        let live = loop {
+            let mut live = Vec::new();
+            for run in &runs {
+                let nodes = api.get(&format!("{run}/nodes")).await.ok(200);
+                let nodes = nodes["data"].as_array().expect("nodes").clone();
+                let fresh = nodes.into_iter().filter(|node| {
+                    node["state"] == "queued" && !done.contains(&node["session_id"])
+                });
+                live.extend(fresh);
+            }
+            if !live.is_empty() {
+                break live;
+            }
+            tokio::task::yield_now().await;
+        };
+        let open = world.open_leaves().await;
+        assert!(open <= 2, "{open} leaves are under way");
+        let session = live[0]["session_id"].as_str().expect("a session");
+        let claimed = world.claim(session).await;
+        world.complete(&claimed, 0, "done").await;
+        done.push(live[0]["session_id"].clone());
+    }
+    for run in &runs {
+        assert_eq!(finished(&api, run).await["status"], "completed");
+    }
 }

@@ -102,6 +102,14 @@ impl World {
         }
     }
 
+    /// Leaves of runs whose sends are not final.
+    pub(crate) async fn open_leaves(&self) -> usize {
+        let dump = self.store.dump().await.expect("the store answers");
+        let sends = dump.sessions.iter().flat_map(|session| &session.sends);
+        let open = sends.filter(|send| send.run.is_some() && !send.status.is_final());
+        open.count()
+    }
+
     /// A scheduler that has registered, so that it accepts sends.
     pub(crate) async fn ready(&self) -> Scheduler {
         let scheduler = self.scheduler().await;

@@ -163,6 +163,8 @@ pub struct SchedulerConfig {
     pub accepting_max: usize,
     /// Sends of one session that may be queued at once.
     pub queued_max: i64,
+    /// Leaves that all runs of workflows may have under way together; 0 for no limit.
+    pub leaves_max: u32,
     /// Pause between two comments on an event stream.
     pub heartbeat: Span,
     /// How long a stop waits for requests and streams under way.

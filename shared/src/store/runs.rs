@@ -88,6 +88,8 @@ pub struct ClaimRuns {
     pub limit: u32,
     /// At most this many ended leaves of all of them together.
     pub ends_max: u32,
+    /// Leaves that all runs of one tenant may have under way together; none for no limit.
+    pub leaves_max: Option<u32>,
 }
 
 /// Runs that have to be advanced.
@@ -112,6 +114,23 @@ pub struct RunNews {
     pub ends: Vec<EndedLeaf>,
     /// What is asked of it, by the numbers of the asks.
     pub asks: Vec<(i64, RunAsk)>,
+    /// Leaves that the other runs of its tenant leave to it; none for no limit.
+    pub live_max: Option<u32>,
+}
+
+/// What is left of a bound for a run of whose tenant `all` leaves are under way, `own` of them its
+/// own.
+pub fn left_to_run(leaves_max: u32, all: u64, own: u64) -> u32 {
+    let others = u32::try_from(all.saturating_sub(own)).unwrap_or(u32::MAX);
+    leaves_max.saturating_sub(others)
+}
+
+/// Whether an advance would take its tenant past its bound: it starts leaves, and there are more
+/// than `leaves_max` then. `all` were under way before, `own` of them the run's.
+pub fn passes_bound(item: &AdvanceRun, all: u64, own: u64) -> bool {
+    let then = all.saturating_sub(own) + u64::from(item.run.counts.live);
+    let bound = item.leaves_max.map(u64::from);
+    !item.start.is_empty() && bound.is_some_and(|bound| then > bound)
 }
 
 /// A leaf whose send is final.
@@ -167,6 +186,9 @@ pub struct AdvanceRun {
     pub report: Option<RunReport>,
     /// The owner keeps it no longer.
     pub release: bool,
+    /// Leaves that all runs of its tenant may have under way together once it starts its own; none
+    /// for no limit.
+    pub leaves_max: Option<u32>,
 }
 
 /// Who hears of the end of a run.
@@ -205,6 +227,8 @@ pub enum AdvanceOutcome {
     },
     /// Someone else owns the run, or it was advanced meanwhile: nothing was stored.
     Lost,
+    /// Other runs of its tenant took the room for the leaves that it starts: nothing was stored.
+    NoRoom,
 }
 
 /// A question for runs, newest first.

@@ -238,12 +238,27 @@ pub struct NodeRecord {
     pub due_at: Option<Timestamp>,
     /// Its result was given by hand.
     pub amended: bool,
+    /// What people told it while it was under way, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steered: Vec<Steered>,
     /// The attempts before this one.
     pub earlier: Vec<Attempt>,
     /// When it was reached.
     pub started_at: Timestamp,
     /// When it settled.
     pub settled_at: Option<Timestamp>,
+}
+
+/// Words that a person put into the session of a leaf while it was under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Steered {
+    /// The item in the session's inbox: what became of it is told there.
+    pub item_id: String,
+    /// What was said; its beginning where it is long.
+    pub text: String,
+    /// When the run took note of it.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
 }
 
 /// An attempt of a leaf that another followed.
@@ -330,6 +345,15 @@ pub enum RunAsk {
         text: Option<String>,
         /// The value it returns instead.
         payload: Option<Value>,
+    },
+    /// Notes what someone told a node: it was put into the inbox of its session before.
+    Steered {
+        /// The node.
+        path: String,
+        /// The inbox item.
+        item_id: String,
+        /// What was said.
+        text: String,
     },
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::run::{
-    Attempt, NodeKind, NodeRecord, NodeState, RunCounts, RunOptions, RunRecord, RunStatus,
+    Attempt, NodeKind, NodeRecord, NodeState, RunCounts, RunOptions, RunRecord, RunStatus, Steered,
 };
 use crate::error::Failure;
 use crate::id::{RunId, SendId, SessionId};
@@ -112,6 +112,8 @@ pub struct NodeView {
     pub due_at: Option<Timestamp>,
     /// Its result was given by hand.
     pub amended: bool,
+    /// What people told it while it was under way, oldest first.
+    pub steered: Vec<Steered>,
     /// The attempts before this one.
     pub earlier: Vec<Attempt>,
     /// When it was reached.
@@ -154,6 +156,7 @@ impl NodeView {
             usage: node.usage,
             due_at: node.due_at,
             amended: node.amended,
+            steered: node.steered,
             earlier: node.earlier,
             started_at: node.started_at,
             settled_at: node.settled_at,

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::{OnBusy, SendOptions};
-use mainspring_shared::id::{BootId, RunId, RunKey, SessionKey};
+use mainspring_shared::id::{BootId, RunId, RunKey, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
     CreateRunOutcome, DumpRun, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, ReadySession, RunNews,
-    RunReport, RunStep, RunWords, Target,
+    RunReport, RunStep, RunWords, Target, left_to_run, passes_bound,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
@@ -130,11 +130,15 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, claim: ClaimRuns) -> Clai
             .collect();
         left -= ends.len();
         let asks = run.asks.iter().map(|(n, ask)| (*n, ask.clone()));
+        let (step, own) = (run.step, u64::from(run.record.counts.live));
+        let asks = asks.collect();
+        let all = || live(state, key.tenant);
         runs.push(RunNews {
             key,
-            step: run.step,
+            step,
             ends,
-            asks: asks.collect(),
+            asks,
+            live_max: claim.leaves_max.map(|max| left_to_run(max, all(), own)),
         });
     }
     let alarms = state.runs.values().filter_map(|run| run.record.alarm_at);
@@ -143,6 +147,13 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, claim: ClaimRuns) -> Clai
         now,
         next_alarm: alarms.filter(|at| *at > now).min(),
     }
+}
+
+/// Leaves under way in all runs of a tenant, as far as advances have noted their ends.
+fn live(state: &State, tenant: TenantId) -> u64 {
+    let runs = state.runs.iter();
+    let runs = runs.filter(|(key, run)| key.tenant == tenant && !run.record.status.is_final());
+    runs.map(|(_, run)| u64::from(run.record.counts.live)).sum()
 }
 
 /// The final leaves that no advance has noted, oldest first.
@@ -175,10 +186,14 @@ pub(crate) fn advance(
     item: AdvanceRun,
 ) -> AdvanceOutcome {
     let key = item.run.key;
+    let all = live(state, key.tenant);
     let run = state.runs.get_mut(&key);
     let Some(run) = run.filter(|run| run.owner == Some(boot) && run.step == item.step) else {
         return AdvanceOutcome::Lost;
     };
+    if passes_bound(&item, all, u64::from(run.record.counts.live)) {
+        return AdvanceOutcome::NoRoom;
+    }
     let is_final = item.run.status.is_final();
     run.step += 1;
     let step = run.step;

@@ -3,11 +3,12 @@
 mod advance;
 mod reads;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::id::{BootId, RunId, RunKey, SessionId, SessionKey, TenantId};
 use mainspring_shared::store::{
     ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, Error, NewRun, Result, RunNews,
+    left_to_run,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{RunAsk, RunRecord, RunStatus};
@@ -260,10 +261,18 @@ async fn claim_once(
             step: fields.take("step")?,
             ends: Vec::new(),
             asks: Vec::new(),
+            live_max: None,
         });
     }
     if !runs.is_empty() {
         read_news(&mut tx, &mut runs, claim.ends_max).await?;
+        if let Some(max) = claim.leaves_max {
+            let live = Live::read(&mut tx, runs.iter().map(|run| run.key)).await?;
+            for run in &mut runs {
+                let (all, own) = live.of(run.key);
+                run.live_max = Some(left_to_run(max, all, own));
+            }
+        }
     }
     let row = sql!("runs/next_alarm")
         .bind(now.0)
@@ -311,6 +320,41 @@ async fn read_news(
         runs[ord].asks.push((id, fields.json("ask")?));
     }
     Ok(())
+}
+
+/// Leaves under way by run, as far as advances have noted their ends.
+struct Live(BTreeMap<RunKey, u64>);
+
+impl Live {
+    /// Reads the runs under way of the tenants of these runs.
+    async fn read(
+        connection: &mut PgConnection,
+        keys: impl Iterator<Item = RunKey>,
+    ) -> std::result::Result<Self, Fault> {
+        let rows = sql!("runs/live")
+            .bind(keys.map(|key| key.tenant.0).collect::<Vec<_>>())
+            .fetch_all(connection)
+            .await?;
+        let mut live = BTreeMap::new();
+        for row in &rows {
+            let mut fields = Fields::new(row, "runs");
+            let key = fields.run_key()?;
+            let count: i64 = fields.take("live")?;
+            live.insert(key, count.unsigned_abs());
+        }
+        Ok(Self(live))
+    }
+
+    /// Those of all runs of a run's tenant, and its own.
+    fn of(&self, key: RunKey) -> (u64, u64) {
+        let same = self.0.iter().filter(|(of, _)| of.tenant == key.tenant);
+        let own = self.0.get(&key).copied().unwrap_or_default();
+        (same.map(|(_, live)| live).sum(), own)
+    }
+
+    fn set(&mut self, key: RunKey, live: u64) {
+        self.0.insert(key, live);
+    }
 }
 
 pub(crate) async fn release(pool: &Pool, boot: BootId, keys: &[RunKey]) -> Result<()> {

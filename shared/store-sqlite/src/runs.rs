@@ -6,7 +6,8 @@ use mainspring_shared::id::{BootId, RunId, RunKey, SessionId, SessionKey, Tenant
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
-    CreateRunOutcome, EndedLeaf, NewRun, RunNews, RunReport, RunWords, Target,
+    CreateRunOutcome, EndedLeaf, NewRun, RunNews, RunReport, RunWords, Target, left_to_run,
+    passes_bound,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord, RunStatus};
@@ -136,11 +137,19 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
         let ends = ended(tx, key, left).await?;
         left = left.saturating_sub(u32::try_from(ends.len()).unwrap_or(u32::MAX));
         let asks = asks(tx.conn(), key).await?;
+        let live_max = match claim.leaves_max {
+            Some(max) => {
+                let (all, own) = live(tx, key).await?;
+                Some(left_to_run(max, all, own))
+            }
+            None => None,
+        };
         runs.push(RunNews {
             key,
             step,
             ends,
             asks,
+            live_max,
         });
     }
     let next: Option<i64> = sqlx::query_scalar(include_str!("../sql/runs/next_alarm.sql"))
@@ -152,6 +161,17 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
         now,
         next_alarm: next.map(Timestamp),
     })
+}
+
+/// Leaves under way in all runs of a run's tenant, and its own, as far as advances have noted their
+/// ends.
+async fn live(tx: &mut Tx, key: RunKey) -> Result<(u64, u64)> {
+    let found: (i64, i64) = sqlx::query_as(include_str!("../sql/runs/live.sql"))
+        .bind(key.tenant.0)
+        .bind(key.run.0)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok((found.0.unsigned_abs(), found.1.unsigned_abs()))
 }
 
 async fn ended(tx: &mut Tx, key: RunKey, limit: u32) -> Result<Vec<EndedLeaf>> {
@@ -199,6 +219,12 @@ pub(crate) async fn advance(
 async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<AdvanceOutcome> {
     let now = tx.now;
     let RunKey { tenant, run } = item.run.key;
+    if item.leaves_max.is_some() && !item.start.is_empty() {
+        let (all, own) = live(tx, item.run.key).await?;
+        if passes_bound(&item, all, own) {
+            return Ok(AdvanceOutcome::NoRoom);
+        }
+    }
     if !write_run(tx, boot, &item).await? {
         return Ok(AdvanceOutcome::Lost);
     }

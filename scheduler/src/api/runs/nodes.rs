@@ -23,15 +23,20 @@ use serde_json::Value;
 use super::{RunPath, asked, read};
 use crate::accept::signal;
 use crate::api::extract::{Params, json_body, no_body, parse};
+use crate::api::idempotency;
 use crate::api::problem::Problem;
 use crate::api::respond::{self, List};
 use crate::app::App;
+use crate::loops::runs::nudge;
 
 /// Nodes read at once for an export.
 const PAGE: u32 = 1_000;
 
 /// Undelivered items that one leaf's session may have.
 const ITEMS_MAX: i64 = 100;
+
+/// Characters of what a node is told that its record keeps; the transcript has all of it.
+const STEERED_CHARS: usize = 1_000;
 
 /// A node that a path names, percent-encoded as one segment.
 #[derive(Debug)]
@@ -245,32 +250,52 @@ pub(in crate::api) async fn steer(
     if body.text.trim().is_empty() {
         return Err(Problem::invalid("/text", "is empty"));
     }
+    let route = format!("POST /v1/runs/{}/nodes/{path}/steer", key.run);
+    let idempotency = idempotency::of_request(&headers, &route, &json)?;
     let node = find(&app, key, &path).await?;
-    let live = node.session.filter(|_| !node.state.is_settled());
-    let Some(session) = live else {
+    // A repeated request is answered as before, wherever the node stands by now.
+    let told = node
+        .session
+        .filter(|_| !node.state.is_settled() || idempotency.is_some());
+    let Some(session) = told else {
         return Err(settled(&node, "has nothing under way"));
     };
     let session = SessionKey {
         tenant: key.tenant,
         session,
     };
+    // A repeated request names the same item, so that the run notes it once.
+    let item_id = match &idempotency {
+        Some(key) => format!("itm_{}", idempotency::digest(key)),
+        None => format!("itm_{}", app.entropy.ordered_id().simple()),
+    };
     let item = DeliverItem {
         key: session,
-        item_id: format!("itm_{}", app.entropy.ordered_id().simple()),
+        item_id: item_id.clone(),
         kind: ItemKind::Message,
         mode: OnBusy::Steer,
-        content: vec![ContentPart::text(body.text)],
-        idempotency: None,
+        content: vec![ContentPart::text(body.text.clone())],
+        idempotency,
         items_max: ITEMS_MAX,
     };
     let boot = app.boot_id()?;
     let mut outcomes = app.store.deliver_items(None, boot, vec![item]).await?;
     match outcomes.pop().ok_or_else(Problem::internal)? {
-        DeliverOutcome::Accepted { ring, owner, .. } => {
-            app.ringer.ring(ring);
-            if owner.is_some() {
-                signal(&app, session, SIGNAL_INBOX);
+        outcome @ (DeliverOutcome::Accepted { .. } | DeliverOutcome::Replayed(_)) => {
+            if let DeliverOutcome::Accepted { ring, owner, .. } = outcome {
+                app.ringer.ring(ring);
+                if owner.is_some() {
+                    signal(&app, session, SIGNAL_INBOX);
+                }
             }
+            let text = body.text.chars().take(STEERED_CHARS).collect();
+            let ask = RunAsk::Steered {
+                path,
+                item_id,
+                text,
+            };
+            app.store.ask_runs(None, vec![(key, ask)]).await?;
+            nudge(&app, key);
             let mut views = views(&app, key, vec![node]).await?;
             let view = views.pop().ok_or_else(Problem::internal)?;
             respond::json(StatusCode::ACCEPTED, &view)
@@ -279,11 +304,10 @@ pub(in crate::api) async fn steer(
             Code::LimitExceeded,
             format!("the node's session has {ITEMS_MAX} undelivered items already"),
         )),
-        DeliverOutcome::Idle
-        | DeliverOutcome::Replayed(_)
-        | DeliverOutcome::Mismatch
-        | DeliverOutcome::NotFound
-        | DeliverOutcome::Closed => Err(settled(&node, "has nothing under way")),
+        DeliverOutcome::Mismatch => Err(Problem::mismatch()),
+        DeliverOutcome::Idle | DeliverOutcome::NotFound | DeliverOutcome::Closed => {
+            Err(settled(&node, "has nothing under way"))
+        }
     }
 }
 

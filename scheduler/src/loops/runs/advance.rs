@@ -44,12 +44,15 @@ pub(super) struct Prepared {
     pub(super) item: AdvanceRun,
     /// Sends to end first.
     pub(super) cancel: Vec<SendId>,
+    /// By how many more leaves are under way then.
+    pub(super) grown: i64,
     /// The run as it is then; none where it cannot be read.
     pub(super) kept: Option<Box<Kept>>,
 }
 
 /// Tells a run what is new of it, and says what is to be written.
 pub(super) fn prepare(app: &App, start: Start, news: RunNews, now: Timestamp) -> Prepared {
+    let live_max = news.live_max;
     let ends: Vec<SendId> = news.ends.iter().map(|ended| ended.end.send).collect();
     let asks: Vec<i64> = news.asks.iter().map(|(number, _)| *number).collect();
     let mut kept = match start {
@@ -58,11 +61,14 @@ pub(super) fn prepare(app: &App, start: Start, news: RunNews, now: Timestamp) ->
             return Prepared {
                 item: broken(&record, news.step, &ends, &asks),
                 cancel: Vec::new(),
+                grown: 0,
                 kept: None,
             };
         }
     };
     let before = kept.run.record().status;
+    let live = i64::from(kept.run.record().counts.live);
+    kept.run.leave_room(live_max);
     let mut events: Vec<RunEvent> = vec![RunEvent::Looked];
     events.extend(news.ends.into_iter().map(|ended| RunEvent::LeafEnded {
         path: ended.path,
@@ -99,8 +105,10 @@ pub(super) fn prepare(app: &App, start: Start, news: RunNews, now: Timestamp) ->
         ends,
         asks,
         release: false,
+        leaves_max: app.config.leaves_max,
     };
     Prepared {
+        grown: i64::from(item.run.counts.live) - live,
         item,
         cancel,
         kept: Some(kept),
@@ -176,6 +184,9 @@ fn changes(
         }
         if node.amended {
             set("amended", json!(true));
+        }
+        if !node.steered.is_empty() {
+            set("steered", json!(node.steered));
         }
         shown
     });
@@ -281,6 +292,7 @@ pub(super) fn broken(record: &RunRecord, step: i64, ends: &[SendId], asks: &[i64
         changes: json!({ "status": RunStatus::Failed, "error": error }),
         report: None,
         release: true,
+        leaves_max: None,
     }
 }
 

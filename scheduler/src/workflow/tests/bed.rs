@@ -131,15 +131,28 @@ impl Bed {
     }
 
     pub(super) fn with(spec: &Value, input: Value, options: RunOptions) -> Self {
-        Self::open(spec, input, options, true)
+        Self::open(spec, input, options, true, None)
+    }
+
+    /// A run of a tenant whose other runs leave it this many leaves.
+    pub(super) fn crowded(spec: &Value, live_max: u32) -> Self {
+        let options = RunOptions::default();
+        Self::open(spec, json!("in"), options, true, Some(live_max))
     }
 
     pub(super) fn lean(spec: &Value, input: Value, options: RunOptions) -> Self {
-        Self::open(spec, input, options, false)
+        Self::open(spec, input, options, false, None)
     }
 
-    fn open(spec: &Value, input: Value, options: RunOptions, checks: bool) -> Self {
-        let run = Run::load(record(spec, input, options), Vec::new()).expect("loads");
+    fn open(
+        spec: &Value,
+        input: Value,
+        options: RunOptions,
+        checks: bool,
+        live_max: Option<u32>,
+    ) -> Self {
+        let mut run = Run::load(record(spec, input, options), Vec::new()).expect("loads");
+        run.leave_room(live_max);
         let mut bed = Self {
             run,
             live: Vec::new(),

@@ -130,6 +130,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("scheduler.waiters_max", integer(1, 1_000_000)),
     Key::new("scheduler.accepting_max", integer(1, 1_000_000)),
     Key::new("scheduler.queued_max", integer(1, 1_000_000_000)),
+    Key::new("scheduler.leaves_max", integer(0, 1_000_000)),
     Key::new("scheduler.heartbeat", span(SECOND, HOUR)),
     Key::new("scheduler.drain_timeout", span(Duration::ZERO, HOUR)),
     Key::new("worker.concurrency", integer(1, 100_000)),

@@ -6,11 +6,12 @@ use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ReadySession, Result, RunReport, Target,
+    passes_bound,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
-use super::run_columns;
+use super::{Live, run_columns};
 use crate::accept::Accept;
 use crate::calls::Home;
 use crate::columns::{json, text};
@@ -65,7 +66,11 @@ impl Advance<'_> {
                 outcomes[index] = self.heard(&mut tx, index).await?;
             }
         }
-        let held = self.write_runs(&mut tx).await?;
+        let full = self.without_room(&mut tx).await?;
+        for index in &full {
+            outcomes[*index] = AdvanceOutcome::NoRoom;
+        }
+        let held = self.write_runs(&mut tx, &full).await?;
         if held.is_empty() {
             tx.rollback().await?;
             return Ok(outcomes);
@@ -93,11 +98,48 @@ impl Advance<'_> {
         Ok(outcomes)
     }
 
-    /// Writes the runs that are the boot's and as the items know them.
-    async fn write_runs(
+    /// Items that would take their tenants past their bounds. Whoever asks holds the bounds of the
+    /// items' tenants until the transaction ends.
+    async fn without_room(
         &self,
         connection: &mut PgConnection,
     ) -> std::result::Result<Indexes, Fault> {
+        let bounded = self.items.iter().enumerate();
+        let bounded = bounded.filter(|(_, i)| i.leaves_max.is_some() && !i.start.is_empty());
+        let bounded: Vec<(usize, RunKey)> = bounded.map(|(n, item)| (n, item.run.key)).collect();
+        if bounded.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tenants: Vec<i32> = bounded.iter().map(|(_, key)| key.tenant.0).collect();
+        sql!("runs/lock_bound")
+            .bind(tenants)
+            .execute(&mut *connection)
+            .await?;
+        // A statement of its own sees what the holder before stored.
+        let mut live = Live::read(connection, bounded.iter().map(|(_, key)| *key)).await?;
+        let mut full = Vec::new();
+        for (index, key) in bounded {
+            let item = &self.items[index];
+            let (all, own) = live.of(key);
+            if passes_bound(item, all, own) {
+                full.push(index);
+            } else {
+                live.set(key, u64::from(item.run.counts.live));
+            }
+        }
+        Ok(full)
+    }
+
+    /// Writes the runs that are the boot's and as the items know them, without those at `full`.
+    async fn write_runs(
+        &self,
+        connection: &mut PgConnection,
+        full: &[usize],
+    ) -> std::result::Result<Indexes, Fault> {
+        // No run has made so many advances.
+        const NEVER: i64 = -1;
+        let steps = self.items.iter().enumerate();
+        let steps = steps.map(|(n, item)| if full.contains(&n) { NEVER } else { item.step });
         let rows = || self.items.iter().map(|item| &item.run);
         let (tenants, runs) = run_columns(&rows().map(|run| run.key).collect::<Vec<_>>());
         let keeps = self
@@ -108,7 +150,7 @@ impl Advance<'_> {
             .bind(self.boot.0)
             .bind(tenants)
             .bind(runs)
-            .bind(self.items.iter().map(|i| i.step).collect::<Vec<_>>())
+            .bind(steps.collect::<Vec<_>>())
             .bind(rows().map(|r| r.status.as_str()).collect::<Vec<_>>())
             .bind(rows().map(|r| r.attempt).collect::<Vec<_>>())
             .bind(rows().map(|r| json(&r.options)).collect::<Vec<_>>())

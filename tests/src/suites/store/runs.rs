@@ -60,6 +60,7 @@ async fn claim_runs(store: &dyn Store, ms: i64, boot_n: u128) -> ClaimedRuns {
         boot: boot(boot_n),
         limit: 10,
         ends_max: 100,
+        leaves_max: None,
     };
     let claimed = store.claim_runs(at(ms), claim).await;
     claimed.expect("the store answers")
@@ -96,6 +97,7 @@ fn node(path: &str, n: i64, state: NodeState) -> NodeRecord {
         reserved: 0,
         due_at: None,
         amended: false,
+        steered: Vec::new(),
         earlier: Vec::new(),
         started_at: time(0),
         settled_at: None,
@@ -131,6 +133,7 @@ fn advance_of(record: &RunRecord, step: i64) -> AdvanceRun {
         changes: json!({ "status": "running" }),
         report: None,
         release: false,
+        leaves_max: None,
     }
 }
 
@@ -169,7 +172,7 @@ async fn under_way(store: &dyn Store, leaves: std::ops::Range<u128>) -> RunRecor
         AdvanceOutcome::Advanced { step, rings, told } => {
             assert_eq!((step, rings.len(), told), (1, started, None));
         }
-        AdvanceOutcome::Lost => panic!("the run is its own"),
+        other => panic!("the run is its own: {other:?}"),
     }
     read_run(store, 1).await
 }
@@ -394,6 +397,63 @@ pub async fn an_alarm_makes_a_run_due(store: &dyn Store) {
     assert_eq!((early.runs, early.next_alarm), (Vec::new(), at(500)));
     let due = claim_runs(store, 500, 1).await;
     assert_eq!((one(due.runs).key, due.next_alarm), (run_key(1), None));
+}
+
+pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Store) {
+    const BOUND: Option<u32> = Some(3);
+    let live = |record: &RunRecord, step, count: u32, leaves: std::ops::Range<u128>| {
+        let mut item = advance_of(record, step);
+        item.run.counts.live = count;
+        item.start = leaves
+            .map(|n| leaf(n, record.key.run.0.as_u128()))
+            .collect();
+        item.leaves_max = BOUND;
+        item
+    };
+    let claim = ClaimRuns {
+        boot: boot(1),
+        limit: 10,
+        ends_max: 100,
+        leaves_max: BOUND,
+    };
+    let first = under_way(store, 1..1).await;
+    let begun = advance(store, 3, 1, live(&first, 1, 2, 11..13)).await;
+    assert!(
+        matches!(begun, AdvanceOutcome::Advanced { .. }),
+        "{begun:?}"
+    );
+    let second = created(store, 4, new_run(2)).await;
+    let claimed = store.claim_runs(at(5), claim).await;
+    let news = one(claimed.expect("the store answers").runs);
+    assert_eq!((news.key, news.live_max), (second.key, Some(1)));
+    // Whoever did not hear of the first run's leaves changes nothing.
+    let refused = advance(store, 6, 1, live(&second, 0, 2, 21..23)).await;
+    assert_eq!(refused, AdvanceOutcome::NoRoom);
+    let unchanged = dumped_run(store, 2).await;
+    assert_eq!((unchanged.step, unchanged.run.counts.live), (0, 0));
+    // Both at once: the second finds what the first took.
+    let ends = live(&first, 2, 3, 13..14);
+    let both = vec![ends, live(&second, 0, 1, 21..22)];
+    let outcomes = store.advance_runs(at(7), boot(1), both).await;
+    let outcomes = outcomes.expect("the store answers");
+    assert!(matches!(
+        outcomes[0],
+        AdvanceOutcome::Advanced { step: 3, .. }
+    ));
+    assert_eq!(outcomes[1], AdvanceOutcome::NoRoom);
+    // One that starts nothing is never refused, and what it gives back is there for others.
+    let given = advance(store, 8, 1, live(&first, 3, 1, 14..14)).await;
+    assert!(
+        matches!(given, AdvanceOutcome::Advanced { .. }),
+        "{given:?}"
+    );
+    let taken = advance(store, 9, 1, live(&second, 0, 2, 21..23)).await;
+    assert!(
+        matches!(taken, AdvanceOutcome::Advanced { step: 1, .. }),
+        "{taken:?}"
+    );
+    let unbounded = claim_runs(store, 10, 1).await;
+    assert!(unbounded.runs.iter().all(|news| news.live_max.is_none()));
 }
 
 pub async fn a_final_run_has_no_owner_and_keeps_its_result(store: &dyn Store) {

@@ -1,0 +1,39 @@
+//! What other runs leave.
+
+use serde_json::json;
+
+use mainspring_shared::workflow::run::RunEvent;
+
+use super::bed::{Bed, agent, envelope, says};
+
+#[test]
+fn a_run_starts_what_others_leave_and_looks_again_for_the_rest() {
+    let items: Vec<u32> = (0..6).collect();
+    let spec = envelope(&json!({
+        "type": "foreach", "id": "all", "as": "n", "items": items, "max_concurrency": 6,
+        "body": agent("leaf", &json!({})),
+    }));
+    let mut bed = Bed::crowded(&spec, 2);
+    assert_eq!(bed.live.len(), 2);
+    let look = bed.run.record().alarm_at.expect("it looks again");
+    assert_eq!(look.since(bed.now).as_millis(), 250);
+    // Each that ends makes room for one more of its own.
+    bed.end(0, says("done"));
+    assert_eq!(bed.live.len(), 2);
+    // Others left more in the meantime.
+    bed.run.leave_room(Some(4));
+    bed.feed(vec![RunEvent::Looked]);
+    assert_eq!(bed.live.len(), 4);
+    // They took it back: what runs goes on, and nothing more begins.
+    bed.run.leave_room(Some(0));
+    bed.end(0, says("done"));
+    assert_eq!(bed.live.len(), 3);
+    bed.run.leave_room(None);
+    bed.feed(vec![RunEvent::Looked]);
+    assert_eq!(bed.live.len(), 4);
+    assert_eq!(bed.run.record().alarm_at, None);
+    while !bed.live.is_empty() {
+        bed.end(0, says("done"));
+    }
+    assert_eq!(bed.run.record().counts.completed, 6);
+}
