@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::Role::{self, User};
@@ -190,5 +191,24 @@ async fn a_cancel_goes_down_the_tree() {
             assert_eq!(send.status, SendStatus::Cancelled, "{send:#?}");
         }
     }
+    world.audit().await;
+}
+
+/// What a child cost is counted once, however often its parent is put aside before the model is
+/// told of its end.
+#[tokio::test(start_paused = true)]
+async fn a_childs_cost_is_counted_once_though_its_parent_waits_for_the_model() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let task = json!([[["spawn_agent", {"task": "sleep 3000"}]]]);
+    let id = world.send(key, &plan(&task)).await;
+    until(&world, id, WaitingOn::Agent).await;
+    // The first two answers to this are refused, each with the advice to come back in a minute.
+    world.deliver(key, "fail-late 2", OnBusy::Steer).await;
+    until(&world, id, WaitingOn::Retry).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.output_text.as_deref(), Some("echo: fail-late 2"));
+    // Two rounds of its own and one of the child's.
+    assert_eq!(record.usage.input_tokens, 30);
     world.audit().await;
 }

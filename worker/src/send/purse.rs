@@ -54,8 +54,28 @@ impl Purse {
 
     /// What the session has spent with these sums, where that is counted.
     pub(super) fn session(&self, totals: &SendTotals) -> Option<Spent> {
+        self.session_besides(self.others, totals)
+    }
+
+    fn session_besides(&self, others: Spent, totals: &SendTotals) -> Option<Spent> {
         let counted = !self.session.is_none();
-        counted.then(|| self.others.plus(own_spending(totals)))
+        counted.then(|| others.plus(own_spending(totals)))
+    }
+
+    /// The sums as they are now.
+    pub(super) fn aside(&self, totals: &SendTotals) -> Aside {
+        Aside {
+            usage: totals.usage,
+            held: totals.held.clone(),
+            others: self.others,
+        }
+    }
+
+    /// Puts what was set aside in the place of what it was taken from.
+    pub(super) fn restore(&self, aside: &Aside, totals: &mut SendTotals) {
+        totals.usage = aside.usage;
+        totals.held = aside.held.clone();
+        totals.session = self.session_besides(aside.others, totals);
     }
 
     /// What is left.
@@ -71,6 +91,7 @@ impl Purse {
         &mut self,
         request: &mut Request,
         totals: &mut SendTotals,
+        mut aside: Option<&mut Aside>,
         price: Option<&Price>,
     ) -> Result<bool, Short> {
         if self.is_unlimited() {
@@ -89,6 +110,9 @@ impl Purse {
             };
             worst.cost_usd = price.map(|price| price.of(&worst));
             totals.usage.add(&worst);
+            if let Some(aside) = &mut aside {
+                aside.usage.add(&worst);
+            }
         }
         let allowed = self.left(totals).answer(input, wanted, price)?;
         request.max_tokens = u32::try_from(allowed).unwrap_or(u32::MAX);
@@ -157,6 +181,16 @@ impl Purse {
         }
         totals.usage.add(&used.usage);
     }
+}
+
+/// Sums from before the ends of children were taken in that the model is told of with the next
+/// step: what is stored without that step must not hold them, or whoever takes the send over takes
+/// them in again.
+#[derive(Debug)]
+pub(super) struct Aside {
+    pub(super) usage: Usage,
+    held: Held,
+    others: Spent,
 }
 
 /// What a child used.

@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{Calls, Over};
 use super::output::Output;
-use super::purse::Purse;
+use super::purse::{Aside, Purse};
 use super::unsaid::Unsaid;
 use super::{load, plan};
 use crate::Kernel;
@@ -97,6 +97,8 @@ pub(crate) struct Run<'a> {
     /// Whether the inbox has to be read before the model is asked.
     inbox: Inbox,
     totals: SendTotals,
+    /// The sums without what the model is told of with the next step, where that holds any.
+    aside: Option<Aside>,
     /// Responses that no transaction has stored yet.
     unpaid: Vec<UsageRow>,
     asking: Option<Call>,
@@ -207,6 +209,7 @@ impl<'a> Run<'a> {
                 Inbox::Known
             },
             totals,
+            aside: None,
             unpaid: Vec::new(),
             asking: None,
             asked: None,

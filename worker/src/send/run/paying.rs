@@ -47,7 +47,8 @@ impl Run<'_> {
         resolved: &Resolved,
     ) -> Result<bool, Short> {
         let price = resolved.price.as_ref();
-        self.purse.allow(request, &mut self.totals, price)
+        let aside = self.aside.as_mut();
+        self.purse.allow(request, &mut self.totals, aside, price)
     }
 
     /// The event of a model call that is not made.
@@ -63,6 +64,19 @@ impl Run<'_> {
             ..self.totals.clone()
         };
         totals.session = self.purse.session(&totals);
+        if let Some(spent) = totals.session {
+            *self.spent = spent;
+        }
+        totals
+    }
+
+    /// The sums as a step stores them that does not tell the model what it is told next.
+    pub(super) fn sums_so_far(&mut self) -> SendTotals {
+        let mut totals = self.totals.clone();
+        match &self.aside {
+            Some(aside) => self.purse.restore(aside, &mut totals),
+            None => totals.session = self.purse.session(&totals),
+        }
         if let Some(spent) = totals.session {
             *self.spent = spent;
         }
@@ -106,6 +120,9 @@ impl Run<'_> {
 
     fn enter(&mut self, model: String, usage: Usage) {
         self.totals.usage.add(&usage);
+        if let Some(aside) = &mut self.aside {
+            aside.usage.add(&usage);
+        }
         self.unpaid.push(UsageRow {
             round: self.totals.rounds,
             attempt: self.totals.attempts,
@@ -153,8 +170,15 @@ impl Run<'_> {
             usage: usage.unwrap_or_default(),
             rounds: member("rounds").and_then(Value::as_u64).unwrap_or(0),
         };
-        self.purse
-            .settle(&mut self.totals, call, used, Spent::default());
+        self.take_in(call, used, Spent::default());
+    }
+
+    /// Takes in what a child used whose end the model is told with the next step.
+    fn take_in(&mut self, call: &str, used: Used, slice: Spent) {
+        if self.aside.is_none() {
+            self.aside = Some(self.purse.aside(&self.totals));
+        }
+        self.purse.settle(&mut self.totals, call, used, slice);
     }
 
     /// Adds what children cost whose ends came into the inbox.
@@ -184,7 +208,7 @@ impl Run<'_> {
                 nano_usd: caps.nano_usd.unwrap_or(0),
                 rounds: caps.rounds.unwrap_or(0),
             };
-            self.purse.settle(&mut self.totals, call, used, slice);
+            self.take_in(call, used, slice);
         }
         Ok(())
     }

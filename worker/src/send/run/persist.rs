@@ -116,9 +116,11 @@ impl Run<'_> {
             deliveries,
             ..
         } = std::mem::take(&mut self.unsaid);
+        let totals = self.sums(self.totals.rounds, self.totals.attempts);
         let item = AppendRound {
             messages,
             deliveries,
+            totals,
             ..self.changes_only(told.into_iter().chain(changes).collect())
         };
         match self.append(item).await {
@@ -166,7 +168,7 @@ impl Run<'_> {
             deliveries: Vec::new(),
             usage: self.unpaid.clone(),
             round: None,
-            totals: self.sums(self.totals.rounds, self.totals.attempts),
+            totals: self.sums_so_far(),
         }
     }
 
@@ -207,8 +209,12 @@ impl Run<'_> {
                     counters,
                     ..
                 }) => {
-                    self.totals = item.totals;
                     self.unpaid.clear();
+                    // Whatever is told is told with messages.
+                    if !item.messages.is_empty() {
+                        self.totals = item.totals;
+                        self.aside = None;
+                    }
                     self.lowered(counters.signals);
                     if !self.remember(item.messages, first_seq, at) {
                         return Err(self.release_as_lost().await);
@@ -396,7 +402,7 @@ impl Run<'_> {
                 WaitingOn::Recovery => 0,
             },
             usage: self.unpaid.clone(),
-            totals: self.sums(self.totals.rounds, self.totals.attempts),
+            totals: self.sums_so_far(),
         };
         let mut outage = Outage::default();
         loop {
