@@ -12,8 +12,8 @@ use mainspring_shared::send::machine::{End, Event, Open};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CallChange, CompleteOutcome, CompleteSend, Error as StoreError,
-    ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, Then,
+    AppendOutcome, AppendRound, CallChange, CallStep, CompleteOutcome, CompleteSend,
+    Error as StoreError, ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, Then,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -198,9 +198,14 @@ impl Run<'_> {
     async fn append(&mut self, item: AppendRound) -> Result<i32, Event> {
         let mut outage = Outage::default();
         loop {
-            if outage.began && self.stands(&item).await {
-                // The commit had gone through; what it numbered is loaded by whoever claims next.
-                return Err(self.release_as_lost().await);
+            if outage.began {
+                match self.stands(&item).await {
+                    Some(false) => {}
+                    None if self.pause(&mut outage).await => continue,
+                    // The commit went through, or may have: what it numbered is loaded by whoever
+                    // claims next.
+                    Some(true) | None => return Err(self.release_as_lost().await),
+                }
             }
             match self.kernel.writes.append(item.clone()).await {
                 Ok(AppendOutcome::Appended {
@@ -235,16 +240,33 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a round whose answer was lost is stored. A step of calls only is stored again
-    /// without harm: its messages are fenced by the transcript's end, its changes by each call.
-    async fn stands(&mut self, item: &AppendRound) -> bool {
-        let index = item.round.as_ref().map(|round| round.index);
-        match (index, self.read_back().await) {
-            (Some(index), Some(record)) => record.rounds > index,
-            // Its answers may be in the transcript: the window here cannot be trusted any more.
-            (None, Some(_)) => !item.messages.is_empty(),
-            (_, None) => false,
+    /// Whether a step whose answer was lost is stored; none when the database does not say. Changes
+    /// of calls without messages are stored again without harm: each is fenced by its call.
+    async fn stands(&mut self, item: &AppendRound) -> Option<bool> {
+        let store = &self.kernel.parts.store;
+        let ids = vec![(self.key.tenant, item.send_id)];
+        let found = store.get_sends(ids).await.ok()?.pop().flatten();
+        let Some(record) = found else {
+            return Some(false);
+        };
+        if let Some(round) = &item.round {
+            return Some(record.rounds > round.index);
         }
+        if item.messages.is_empty() {
+            return Some(false);
+        }
+        let settles = |change: &&CallChange| matches!(change.change, CallStep::Settled(_));
+        let settled = item.changes.iter().filter(settles);
+        let ids: Vec<_> = settled
+            .map(|change| (self.key.tenant, change.call_id.clone()))
+            .collect();
+        // Where nothing tells, its messages may be in the transcript: the window here cannot be
+        // trusted any more.
+        if ids.is_empty() {
+            return Some(true);
+        }
+        let calls = store.get_calls(ids).await.ok()?;
+        Some(calls.iter().flatten().any(|call| call.result.is_some()))
     }
 
     /// Stores the end, and takes what the transaction took next.
@@ -491,6 +513,11 @@ impl Run<'_> {
             tracing::error!(send.id = %self.send.record.id, %error, "a write was refused");
             return false;
         }
+        self.pause(outage).await
+    }
+
+    /// Waits before the database is asked again; false when the lease is gone.
+    async fn pause(&mut self, outage: &mut Outage) -> bool {
         let pause = outage.next();
         let jitter = pause.mul_f64(self.kernel.parts.entropy.fraction());
         tokio::select! {
