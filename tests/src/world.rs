@@ -4,6 +4,7 @@
 //! Meant for `#[tokio::test(start_paused = true)]`: time jumps to the next timer whenever nothing
 //! else can run, so that lease expiry and parked retries cost nothing.
 
+mod essence;
 mod faulty;
 mod runs;
 mod script;
@@ -38,6 +39,7 @@ use mainspring_worker::tools::builtin::register_wakeups;
 use mainspring_worker::{Parts, WorkerConfig};
 use uuid::Uuid;
 
+pub use essence::{differences, essence};
 pub use faulty::{Fault, FaultPlan, Faulty};
 pub use script::{Asked, Script};
 pub use tools::{Act, Acts};
@@ -66,6 +68,28 @@ impl Clock for SimulatedClock {
     )]
     async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
+    }
+}
+
+/// A clock whose time of day is wrong.
+#[derive(Debug)]
+struct Skewed {
+    inner: Arc<dyn Clock>,
+    by_ms: i64,
+}
+
+#[async_trait]
+impl Clock for Skewed {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.inner.now().0 + self.by_ms)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.inner.monotonic()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.inner.sleep(duration).await;
     }
 }
 
@@ -106,6 +130,8 @@ pub struct World {
     /// Given to the workers that are started from now on.
     pub hooks: Hooks,
     clock: Arc<dyn Clock>,
+    /// That of the processes that are started from now on.
+    theirs: Arc<dyn Clock>,
     entropy: Arc<CountingEntropy>,
     wire: Wire,
     bus: WireBus,
@@ -136,6 +162,7 @@ impl World {
             bus: WireBus::default(),
             lifecycle: Lifecycle::new(),
             store,
+            theirs: clock.clone(),
             clock,
             boot,
         };
@@ -163,6 +190,18 @@ impl World {
         world
     }
 
+    /// Makes the time of day of the processes that are started from now on wrong by so much; the
+    /// store's stays.
+    pub fn skew(&mut self, by_ms: i64) {
+        let inner = self.clock.clone();
+        self.theirs = Arc::new(Skewed { inner, by_ms });
+    }
+
+    /// Ends the sweeps of this world: whatever schedulers do is left to those that a test starts.
+    pub fn leave_to_schedulers(&self) {
+        self.lifecycle.stop();
+    }
+
     /// Starts a worker over the given store, which may be a faulty one.
     pub fn worker(&self, name: &str, store: Arc<dyn Store>) -> Lifecycle {
         let config = WorkerConfig {
@@ -185,7 +224,7 @@ impl World {
             store,
             queue: Arc::new(self.wire.clone()),
             bus: Arc::new(self.bus.clone()),
-            clock: self.clock.clone(),
+            clock: self.theirs.clone(),
             entropy: self.entropy.clone(),
             providers: Arc::new(providers),
             tools: self.tools.clone(),

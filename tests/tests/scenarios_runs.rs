@@ -1,7 +1,5 @@
-//! Whole runs through schedulers and workers in simulated time, and the same with a fault at every
-//! position.
+//! Whole runs through schedulers and workers in simulated time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::agent::AgentSpec;
@@ -10,7 +8,7 @@ use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::CallAnswer;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{NodeState, RunAsk, RunRecord, RunStatus};
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_tests::world::World;
 use serde_json::{Value, json};
 
 fn agent(id: &str, input: &str) -> Value {
@@ -39,9 +37,6 @@ fn assert_written(run: &RunRecord) {
     assert!(text.contains(wanted.trim_matches('"')), "{text}");
 }
 
-/// Writes of a scheduler among which are all advances of the run; the others are its sweeps.
-const POSITIONS: usize = 12;
-
 /// How often the model was asked for each leaf.
 fn assert_asked_once(world: &World) {
     for input in [
@@ -69,45 +64,6 @@ async fn a_fan_out_runs_to_its_end() {
     let nodes = world.nodes(key).await;
     assert!(nodes.iter().all(|node| node.state == NodeState::Completed));
     world.audit().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fault_of_the_scheduler_at_any_write_changes_nothing() {
-    for fault in Fault::ALL {
-        for at in 0..POSITIONS {
-            let world = World::new().await;
-            let _worker = world.worker("w", world.store.clone());
-            let faulty = Arc::new(Faulty::new(world.store.clone(), FaultPlan { at, fault }));
-            let _first = world.scheduler("first", faulty.clone()).await;
-            let key = world.start_run(&fan_out(), None).await;
-            world.pass(Duration::from_secs(12)).await;
-            let _second = world.scheduler("second", world.store.clone()).await;
-            let run = world.settle_run(key).await;
-            assert_written(&run);
-            assert_asked_once(&world);
-            world.audit().await;
-            assert!(faulty.fired(), "{fault:?} at {at}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fault_of_the_worker_at_any_write_changes_nothing() {
-    for fault in [Fault::DieBefore, Fault::DieAfter, Fault::FailAfter] {
-        for at in 0..12 {
-            let world = World::new().await;
-            let faulty = Arc::new(Faulty::new(world.store.clone(), FaultPlan { at, fault }));
-            let _first = world.worker("first", faulty.clone());
-            let _scheduler = world.scheduler("s", world.store.clone()).await;
-            let key = world.start_run(&fan_out(), None).await;
-            world.pass(Duration::from_secs(2)).await;
-            let _second = world.worker("second", world.store.clone());
-            let run = world.settle_run(key).await;
-            assert_written(&run);
-            assert_eq!(run.counts.completed, 6);
-            world.audit().await;
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! A store that fails at a chosen position.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -74,6 +74,7 @@ pub struct Faulty {
     inner: Arc<dyn Store>,
     plan: FaultPlan,
     writes: AtomicUsize,
+    struck: OnceLock<&'static str>,
     paused: watch::Sender<bool>,
 }
 
@@ -84,6 +85,7 @@ impl Faulty {
             inner,
             plan,
             writes: AtomicUsize::new(0),
+            struck: OnceLock::new(),
             paused: watch::Sender::new(false),
         }
     }
@@ -91,6 +93,16 @@ impl Faulty {
     /// Whether the fault's position was reached.
     pub fn fired(&self) -> bool {
         self.writes.load(Ordering::SeqCst) > self.plan.at
+    }
+
+    /// Writes so far.
+    pub fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+
+    /// The method whose write the fault fell on.
+    pub fn struck(&self) -> Option<&'static str> {
+        self.struck.get().copied()
     }
 
     /// Stops the process as signal 9 does: nothing of it is heard again.
@@ -113,7 +125,11 @@ impl Faulty {
         let _ = self.paused.subscribe().wait_for(|paused| !paused).await;
     }
 
-    async fn write<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn write<T>(
+        &self,
+        name: &'static str,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         self.alive().await;
         let unavailable = || Error::Unavailable {
             source: "the connection was cut by the test".into(),
@@ -126,6 +142,8 @@ impl Faulty {
             let out = self.plan.fault == Fault::Outage && after <= OUTAGE_WRITES;
             return if out { Err(unavailable()) } else { call.await };
         }
+        // The position is reached once.
+        let _ = self.struck.set(name);
         match self.plan.fault {
             Fault::FailBefore => Err(unavailable()),
             Fault::FailAfter | Fault::Outage => {
@@ -144,7 +162,7 @@ impl Faulty {
         }
     }
 
-    async fn read<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn read<T>(&self, _: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
         self.alive().await;
         call.await
     }
@@ -155,7 +173,7 @@ macro_rules! forward {
         #[async_trait]
         impl Store for Faulty {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$out> {
-                self.$kind(self.inner.$name($($arg),*)).await
+                self.$kind(stringify!($name), self.inner.$name($($arg),*)).await
             })*
         }
     };
@@ -203,11 +221,11 @@ forward! {
     write release_sessions(at: Option<Timestamp>, items: Vec<ReleaseSession>) -> Vec<bool>;
     write create_runs(at: Option<Timestamp>, items: Vec<NewRun>) -> Vec<CreateRunOutcome>;
     write ask_runs(at: Option<Timestamp>, items: Vec<(RunKey, RunAsk)>) -> Vec<bool>;
-    read claim_runs(at: Option<Timestamp>, claim: ClaimRuns) -> ClaimedRuns;
+    write claim_runs(at: Option<Timestamp>, claim: ClaimRuns) -> ClaimedRuns;
     write advance_runs(
         at: Option<Timestamp>, boot: BootId, items: Vec<AdvanceRun>
     ) -> Vec<AdvanceOutcome>;
-    read release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
+    write release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
     read get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
     read list_runs(query: ListRuns) -> Page<RunRecord>;
     read read_nodes(query: ReadNodes) -> Vec<NodeRecord>;

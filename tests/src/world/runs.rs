@@ -26,7 +26,7 @@ impl World {
             store,
             queue: Arc::new(self.wire.clone()),
             bus: Arc::new(self.bus.clone()),
-            clock: self.clock.clone(),
+            clock: self.theirs.clone(),
             entropy: self.entropy.clone(),
             config: SchedulerConfig {
                 name: name.to_owned(),

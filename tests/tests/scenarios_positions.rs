@@ -1,0 +1,364 @@
+//! A fault before and after every single write: of the worked example, and of a send with calls of
+//! every kind, a child, a question and a word in between. In the end the store holds what it holds
+//! without the fault.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_shared::agent::{AgentSpec, OnBusy};
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::store::{CallAnswer, DeliverOutcome};
+use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
+use mainspring_shared::workflow::run::RunStatus;
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, differences, essence};
+use serde_json::{Value, json};
+
+const NEVER: FaultPlan = FaultPlan {
+    at: usize::MAX,
+    fault: Fault::DieBefore,
+};
+
+/// Runs one system in a time of its own, and ends whatever is left of it.
+fn alone<T>(system: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build();
+    runtime.expect("a runtime starts").block_on(system)
+}
+
+fn dies(fault: Fault) -> bool {
+    matches!(fault, Fault::DieBefore | Fault::DieAfter)
+}
+
+/// Fails unless the store holds what it holds without the fault.
+fn same(found: &Outcome, sound: &Outcome, plan: FaultPlan) {
+    let differ = differences(&found.essence, &sound.essence);
+    let struck = found.struck;
+    assert!(differ.is_empty(), "{plan:?} at {struck:?}: {differ:#?}");
+}
+
+/// What a disturbed system came to.
+struct Outcome {
+    essence: Value,
+    /// Model calls by the user's text.
+    asked: BTreeMap<String, usize>,
+    /// The write that was disturbed; none when the end came before.
+    struck: Option<&'static str>,
+}
+
+fn asked(world: &World) -> BTreeMap<String, usize> {
+    let mut asked = BTreeMap::new();
+    for call in world.script.ledger() {
+        *asked.entry(call.user).or_default() += 1;
+    }
+    asked
+}
+
+/// The model calls beyond those of an undisturbed system, by text.
+///
+/// # Panics
+/// When a text is missing, or one that nobody should have asked is there.
+fn again(found: &BTreeMap<String, usize>, expected: &BTreeMap<String, usize>) -> Vec<usize> {
+    let texts = |all: &BTreeMap<String, usize>| all.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(texts(found), texts(expected));
+    let more = found.iter().map(|(text, times)| times - expected[text]);
+    more.filter(|times| *times > 0).collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Whose {
+    Scheduler,
+    Worker,
+}
+
+/// The worked example, with a plan of four subjects, of which three are looked at at once.
+fn research() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/workflows/research.json");
+    let text = std::fs::read_to_string(path).expect("the example is there");
+    let mut spec: Value = serde_json::from_str(&text).expect("it is JSON");
+    let plan = json!({ "subtopics": ["leaves", "water", "cups", "milk"] }).to_string();
+    spec["root"]["steps"][0]["input"] = json!(format!("answers {}", json!([plan])));
+    spec
+}
+
+/// Leaves of it that may be under way at once.
+const AT_ONCE: usize = 3;
+
+async fn worked_example(whose: Whose, plan: FaultPlan) -> Outcome {
+    let world = World::new().await;
+    let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
+    let (scheduler, worker): (Arc<Faulty>, Arc<Faulty>) = {
+        let sound = Arc::new(Faulty::new(world.store.clone(), NEVER));
+        match whose {
+            Whose::Scheduler => (faulty.clone(), sound),
+            Whose::Worker => (sound, faulty.clone()),
+        }
+    };
+    let _scheduler = world.scheduler("first", scheduler).await;
+    let _worker = world.worker("first", worker);
+    let key = world.start_run(&research(), None).await;
+    if dies(plan.fault) {
+        // Till now the others have had nothing to do: the first ones reach every position.
+        world.pass(Duration::from_secs(2)).await;
+    }
+    let _second = match whose {
+        Whose::Scheduler if dies(plan.fault) => {
+            Some(world.scheduler("second", world.store.clone()).await)
+        }
+        Whose::Worker if dies(plan.fault) => Some(world.worker("second", world.store.clone())),
+        Whose::Scheduler | Whose::Worker => None,
+    };
+    let run = world.settle_run(key).await;
+    let struck = faulty.struck();
+    assert_eq!(run.status, RunStatus::Completed, "{plan:?}: {run:#?}");
+    // Whatever is done behind the end changes nothing of it.
+    world.pass(Duration::from_secs(20)).await;
+    world.audit().await;
+    Outcome {
+        essence: essence(&world.dump().await),
+        asked: asked(&world),
+        struck,
+    }
+}
+
+/// Every fault at every position until the end comes before it; what was struck.
+fn at_every_write(
+    least: usize,
+    mut check: impl FnMut(FaultPlan) -> Option<&'static str>,
+) -> BTreeSet<&'static str> {
+    let mut struck = BTreeSet::new();
+    for fault in Fault::ALL {
+        let mut reached = 0;
+        while let Some(write) = check(FaultPlan { at: reached, fault }) {
+            struck.insert(write);
+            reached += 1;
+        }
+        assert!(reached >= least, "{fault:?} at {reached} positions only");
+    }
+    struck
+}
+
+/// The worked example with a fault of one process; what was struck, and how many calls of the model
+/// were made again.
+fn disturbed_example(
+    whose: Whose,
+    plan: FaultPlan,
+    sound: &Outcome,
+) -> (Option<&'static str>, Vec<usize>) {
+    let found = alone(worked_example(whose, plan));
+    same(&found, sound, plan);
+    (found.struck, again(&found.asked, &sound.asked))
+}
+
+fn sound_example() -> Outcome {
+    let sound = alone(worked_example(Whose::Worker, NEVER));
+    assert_eq!(sound.asked.len(), 6, "a plan, four subjects, one page");
+    assert!(sound.asked.values().all(|times| *times == 1));
+    sound
+}
+
+#[test]
+fn the_worked_example_survives_its_scheduler_at_every_write() {
+    let sound = sound_example();
+    let struck = at_every_write(20, |plan| {
+        let (struck, again) = disturbed_example(Whose::Scheduler, plan, &sound);
+        // A scheduler runs nothing: no answer is lost with it.
+        assert!(again.is_empty(), "{plan:?} at {struck:?}: {again:?}");
+        struck
+    });
+    for write in ["claim_runs", "advance_runs"] {
+        assert!(struck.contains(write), "{struck:?}");
+    }
+}
+
+#[test]
+fn the_worked_example_survives_its_worker_at_every_write() {
+    let sound = sound_example();
+    let mut repeated = 0;
+    let struck = at_every_write(6, |plan| {
+        let (struck, again) = disturbed_example(Whose::Worker, plan, &sound);
+        let most = if dies(plan.fault) { AT_ONCE } else { 0 };
+        assert!(again.len() <= most, "{plan:?} at {struck:?}: {again:?}");
+        assert!(
+            again.iter().all(|times| *times == 1),
+            "{plan:?} at {struck:?}: {again:?}"
+        );
+        repeated += again.len();
+        struck
+    });
+    assert!(repeated > 0, "no death fell between an answer and its end");
+    for write in ["claim_sessions", "complete_sends"] {
+        assert!(struck.contains(write), "{struck:?}");
+    }
+}
+
+/// What the model is told of a call whose end nobody knows.
+const UNKNOWN: &str = "whether it took effect is not known";
+
+/// What a steered send is told.
+fn steer() -> String {
+    format!(
+        "plan {}",
+        json!([[["put", { "n": 7 }], ["act", { "n": 8 }]]])
+    )
+}
+
+/// A send with parallel calls of every kind, a child that acts as well, a question, and a word while
+/// it waits for the answer, after which it acts again.
+async fn everything(plan: FaultPlan) -> (World, Outcome) {
+    let world = World::new().await;
+    let named = ["look", "put", "act", "ask_person", "spawn_agent"];
+    let tools = named.map(|name| ToolEntry::Named(name.into()));
+    let agent = AgentSpec {
+        tools: tools.into(),
+        ..AgentSpec::default()
+    };
+    let key = world.session(agent).await;
+    let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
+    let task = json!([[["look", { "n": 1, "ms": 30 }], ["put", { "n": 2 }], ["act", { "n": 3, "ms": 50 }]]]);
+    let calls = json!([[
+        ["look", { "n": 4, "ms": 40 }],
+        ["put", { "n": 5, "ms": 60 }],
+        ["act", { "n": 6, "ms": 20 }],
+        ["spawn_agent", { "task": format!("plan {task}") }],
+        ["ask_person", { "question": "go on?" }],
+    ]]);
+    let id = world.send(key, &format!("plan {calls}")).await;
+    let _first = world.worker("first", faulty.clone());
+    // Time for it to take the send, so that a second worker cannot.
+    world.pass(Duration::from_millis(1)).await;
+    let _second = dies(plan.fault).then(|| world.worker("second", world.store.clone()));
+    wait_until_it_waits(&world, id).await;
+    let told = world.deliver(key, &steer(), OnBusy::Steer).await;
+    assert!(
+        matches!(told, DeliverOutcome::Accepted { send_id, .. } if send_id == id),
+        "{told:?}"
+    );
+    let answer = CallAnswer::Result(CallResult::text("yes"));
+    world.post(key, &call_id(id, 0, 4), answer).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(
+        record.status,
+        SendStatus::Completed,
+        "{plan:?}: {record:#?}"
+    );
+    let struck = faulty.struck();
+    world.pass(Duration::from_secs(20)).await;
+    world.audit().await;
+    let outcome = Outcome {
+        essence: essence(&world.dump().await),
+        asked: asked(&world),
+        struck,
+    };
+    (world, outcome)
+}
+
+async fn wait_until_it_waits(world: &World, id: mainspring_shared::id::SendId) {
+    for _ in 0..10_000 {
+        let record = world.record(id).await;
+        if record.status == SendStatus::Waiting {
+            return;
+        }
+        assert!(!record.status.is_final(), "{record:#?}");
+        world.pass(Duration::from_millis(20)).await;
+    }
+    panic!("it never waits");
+}
+
+/// Puts what a `once` call gives into the place of the words that its end is unknown; how often.
+fn known(essence: &mut Value) -> usize {
+    let mut unknown = 0;
+    let sessions = essence["sessions"].as_array_mut().expect("sessions");
+    for session in sessions {
+        let calls = session["calls"].as_array_mut().expect("calls");
+        let mut told = Vec::new();
+        for call in calls {
+            let said = call["result"][0].as_str().unwrap_or_default().to_owned();
+            if said.contains(UNKNOWN) {
+                assert_eq!(call["name"], "act", "{call}");
+                let did = format!("act did {}", call["arguments"]["n"]);
+                call["result"] = json!([did, null]);
+                told.push((said, did));
+            }
+        }
+        let messages = session["messages"].as_array_mut().expect("messages");
+        for (said, did) in told {
+            let mut messages = messages.iter_mut();
+            let message = messages.find(|message| message["text"] == said.as_str());
+            let message = message.expect("the model was told");
+            message["text"] = json!(did);
+            message["failed"] = json!(false);
+            unknown += 1;
+        }
+    }
+    unknown
+}
+
+/// Fails unless each tool acted as often as it says that it may.
+fn acted(world: &World, plan: FaultPlan, unknown: usize) {
+    let mut times: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    for act in world.acts.all() {
+        *times.entry((act.tool, act.call_id)).or_default() += 1;
+    }
+    let calls = |tool| times.keys().filter(|(name, _)| *name == tool).count();
+    // Each call of a tool that may be repeated was made in the end, under its own id.
+    assert_eq!((calls("look"), calls("put")), (2, 3), "{plan:?}: {times:?}");
+    assert!(
+        calls("act") <= 3 && calls("act") + unknown >= 3,
+        "{plan:?}: {times:?}"
+    );
+    for ((tool, call), times) in &times {
+        let most = if *tool == "act" {
+            1
+        } else {
+            1 + usize::from(dies(plan.fault))
+        };
+        assert!(
+            *times <= most,
+            "{plan:?}: {tool} acted {times} times for {call}"
+        );
+    }
+}
+
+#[test]
+fn a_send_with_everything_survives_its_worker_at_every_write() {
+    let sound = alone(async {
+        let (world, sound) = everything(NEVER).await;
+        acted(&world, NEVER, 0);
+        sound
+    });
+    let mut in_doubt = 0;
+    let struck = at_every_write(12, |plan| {
+        alone(async {
+            let (world, mut found) = everything(plan).await;
+            let what = found.struck;
+            let unknown = known(&mut found.essence);
+            // Whoever knows that nothing was written knows what its calls did.
+            let knows = plan.fault == Fault::FailBefore;
+            assert!(unknown == 0 || !knows, "{plan:?} at {what:?}");
+            same(&found, &sound, plan);
+            acted(&world, plan, unknown);
+            // One death can fall on two calls of the model: the send's and its child's.
+            let again = again(&found.asked, &sound.asked);
+            let most = if dies(plan.fault) { 2 } else { 0 };
+            assert!(
+                again.iter().sum::<usize>() <= most,
+                "{plan:?} at {what:?}: {again:?}"
+            );
+            in_doubt += unknown;
+            what
+        })
+    });
+    assert!(in_doubt > 0, "no death fell between a deed and its result");
+    for write in [
+        "claim_sessions",
+        "append_rounds",
+        "park_sends",
+        "complete_sends",
+    ] {
+        assert!(struck.contains(write), "{struck:?}");
+    }
+}
