@@ -5,9 +5,11 @@
 //! a test does harm meanwhile, notes it in [`Harm`], and ends with [`settle`], which lets the
 //! system come to rest, runs `mainspring audit` and compares database, clients and model.
 
+mod alarms;
 mod caller;
 mod deeds;
 mod evidence;
+mod fan_out;
 mod harm;
 mod load;
 mod proxy;
@@ -22,9 +24,11 @@ use mainspring_runtime::{OsEntropy, SystemClock};
 use mainspring_shared::entropy::Entropy as _;
 use mainspring_shared::time::{Clock as _, Timestamp};
 
+pub use alarms::Alarms;
 pub use caller::Caller;
 pub use deeds::{Deed, Deeds};
 pub use evidence::{Ended, Evidence, Told, violations};
+pub use fan_out::FanOut;
 pub use harm::{Effect, Fault, Harm};
 pub use load::{Load, Shape};
 pub use proxy::{Cut, Proxy};

@@ -263,22 +263,14 @@ fn calls(evidence: &Evidence, found: &mut Vec<String>) {
             if mine.is_empty() {
                 found.push(format!("{} went past the model in round {round}", told.key));
             }
-            for pair in mine.windows(2) {
-                if was_spoiled(pair[0]) {
-                    continue;
-                }
-                let fault = excuses.iter().position(|fault| lies_between(fault, pair));
-                if let Some(fault) = fault {
-                    excuses.remove(fault);
-                    excused += 1;
-                    continue;
-                }
-                let (first, again) = (pair[0].at, pair[1].at);
+            let had = excuses.len();
+            for (first, again) in without_reason(&mine, &mut excuses) {
                 found.push(format!(
                     "{} was asked at {first} and without reason again at {again}",
                     told.key
                 ));
             }
+            excused += had - excuses.len();
         }
         if calls.iter().any(|call| call.round >= told.rounds()) {
             found.push(format!("{} was asked for a round too many", told.key));
@@ -302,9 +294,28 @@ fn calls(evidence: &Evidence, found: &mut Vec<String>) {
     }
 }
 
+/// Pairs of calls of one round between which no fault lies that could have lost the first one's
+/// answer; each excuse counts once, and is gone then.
+pub(super) fn without_reason(
+    calls: &[&Entry],
+    excuses: &mut Vec<Fault>,
+) -> Vec<(Timestamp, Timestamp)> {
+    let mut found = Vec::new();
+    for pair in calls.windows(2) {
+        if was_spoiled(pair[0]) {
+            continue;
+        }
+        match excuses.iter().position(|fault| lies_between(fault, pair)) {
+            Some(fault) => drop(excuses.remove(fault)),
+            None => found.push((pair[0].at, pair[1].at)),
+        }
+    }
+    found
+}
+
 /// The faults that excuse a repeated call of one send, as often as they do, those that were over
 /// first in front.
-fn excuses(faults: &[Fault]) -> Vec<Fault> {
+pub(super) fn excuses(faults: &[Fault]) -> Vec<Fault> {
     let times = |fault: &Fault| match fault.effect {
         Effect::None => 0,
         Effect::Repeats => 1,

@@ -1,0 +1,255 @@
+//! Runs and timers while processes die and Redis forgets.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mainspring_tests::faults::{
+    Alarms, Caller, Effect, FanOut, Recipe, Stand, any_of, between, blocking, dose, monotonic,
+    pause,
+};
+use serde_json::{Value, json};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A dose from which on there is as much of everything as is worth a night.
+const WHOLE: Duration = Duration::from_secs(60);
+
+/// How much proceeds at once.
+struct Amount {
+    runs: usize,
+    leaves: usize,
+    at_once: usize,
+    timers: usize,
+    sessions: usize,
+    /// How long timers are due.
+    over: Duration,
+}
+
+fn amount() -> Amount {
+    if dose() < WHOLE {
+        Amount {
+            runs: 4,
+            leaves: 40,
+            at_once: 4,
+            timers: 300,
+            sessions: 60,
+            over: dose().saturating_sub(2_000 * MS),
+        }
+    } else {
+        Amount {
+            runs: 20,
+            leaves: 200,
+            at_once: 8,
+            timers: 5_000,
+            sessions: 500,
+            over: 30_000 * MS,
+        }
+    }
+}
+
+async fn sessions(caller: &mut Caller, count: usize) -> Result<Vec<String>> {
+    let mut sessions = Vec::new();
+    for n in 0..count {
+        let key = format!("session-{n}");
+        let answer = caller.post("/v1/sessions", &json!({}), &key).await?;
+        let id = answer.json()?["id"].as_str().map(str::to_owned);
+        sessions.push(id.context("a session has an id")?);
+    }
+    Ok(sessions)
+}
+
+/// The end of a run to which nothing happened.
+async fn undisturbed(stand: &Stand, amount: &Amount) -> Result<Value> {
+    let mut caller = Caller::new(stand.urls(), 0);
+    let run = FanOut::start(&mut caller, "r0n00", amount.leaves, amount.at_once).await?;
+    let (run, nodes) = run.ended(&mut caller).await?;
+    let essence = FanOut::essence(&run, &nodes);
+    ensure!(essence["run"]["status"] == "completed", "{run}");
+    let counts = &essence["run"]["counts"];
+    ensure!(counts["completed"] == amount.leaves + 2, "{counts}");
+    Ok(essence)
+}
+
+/// Kills one process with signal 9, of a kind or wherever it hurts, and starts it again.
+async fn kill_one(stand: &mut Stand) -> Result<()> {
+    let harm = stand.harm.clone();
+    match any_of(5) {
+        0 | 1 => {
+            let victims = [vec![0], vec![1], vec![0, 1]][any_of(3)].clone();
+            // A scheduler runs nothing: not one answer of the model may be lost with it.
+            harm.during("schedulers are killed", Effect::None, || {
+                for victim in &victims {
+                    blocking(|| stand.schedulers[*victim].kill());
+                }
+            });
+            for victim in victims {
+                stand.replace_scheduler(victim)?;
+            }
+        }
+        kind => {
+            let victim = if kind == 2 {
+                any_of(stand.workers.len())
+            } else {
+                stand.busy_worker().await?
+            };
+            harm.during("a worker is killed", Effect::Repeats, || {
+                stand.kill_worker(victim);
+            });
+            stand.replace_worker(victim)?;
+        }
+    }
+    stand.all_ready()
+}
+
+/// Runs and timers of one round proceed while processes die; then everything is compared. How often
+/// the model was asked again.
+async fn round(
+    stand: &mut Stand,
+    number: usize,
+    sound: &Value,
+    sessions: &[String],
+    until: Duration,
+) -> Result<usize> {
+    let amount = amount();
+    let mut caller = Caller::new(stand.urls(), number);
+    let begun = stand.harm.faults().len();
+    let mark = format!("t{number}");
+    let alarms = Alarms::arm(&mut caller, &mark, sessions, amount.timers, amount.over).await?;
+    let mut runs = Vec::new();
+    for n in 0..amount.runs {
+        let mark = format!("r{number}n{n:02}");
+        runs.push(FanOut::start(&mut caller, &mark, amount.leaves, amount.at_once).await?);
+    }
+    let mut over = false;
+    while monotonic() < until && !over {
+        pause(between(200 * MS, 1_000 * MS)).await;
+        kill_one(stand).await?;
+        over = true;
+        for run in &runs {
+            over = over && run.is_over(&mut caller).await?;
+        }
+    }
+    let mut ended = Vec::new();
+    for run in &runs {
+        ended.push(run.ended(&mut caller).await?);
+    }
+    let all = alarms.occurrences();
+    let fired = async |stand: &Stand| {
+        let open = "SELECT count(*) FROM timers WHERE status = 'armed'";
+        let left = "SELECT count(*) FROM sends WHERE finished_at IS NULL";
+        Ok(stand.query(open)? == "0" && stand.query(left)? == "0")
+    };
+    stand
+        .until("the end of all timers", 120_000 * MS, fired)
+        .await?;
+    let calls = stand.model.ledger().entries();
+    let faults = stand.harm.faults().split_off(begun);
+    let (mut found, mut again) = alarms.fired(stand, &calls, &faults)?;
+    for (run, (record, nodes)) in runs.iter().zip(&ended) {
+        ensure!(
+            FanOut::essence(record, nodes) == *sound,
+            "{record}\n{nodes:?}\nnot\n{sound}"
+        );
+        let (differ, repeated) = run.asked(nodes, &calls, &faults)?;
+        found.extend(differ);
+        again += repeated;
+    }
+    ensure!(
+        found.is_empty(),
+        "{}",
+        found[..found.len().min(20)].join("\n")
+    );
+    ensure!(faults.len() > 2, "only {} deaths", faults.len());
+    stand.all_completed()?;
+    stand.audit()?;
+    tell(&format!(
+        "{} deaths, {all} occurrences, {again} repeats",
+        faults.len()
+    ));
+    Ok(again)
+}
+
+fn tell(text: &str) {
+    use std::io::Write as _;
+    // Where stderr is gone, nobody reads it.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_and_timers_survive_the_deaths_of_schedulers_and_workers() -> Result<()> {
+    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+        return Ok(());
+    };
+    let amount = amount();
+    let sound = undisturbed(&stand, &amount).await?;
+    let mut caller = Caller::new(stand.urls(), 0);
+    let sessions = sessions(&mut caller, amount.sessions).await?;
+    let end = monotonic() + dose();
+    let mut again = 0;
+    let mut number = 0;
+    while monotonic() < end {
+        number += 1;
+        again += round(&mut stand, number, &sound, &sessions, end).await?;
+    }
+    ensure!(again > 0, "no death hit anything");
+    let fallen = stand.fallen();
+    ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
+    stand.passed();
+    Ok(())
+}
+
+/// Leaves of the run under which Redis forgets.
+const LEAVES: usize = 120;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fan_out_without_its_redis_runs_every_leaf_once() -> Result<()> {
+    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+        return Ok(());
+    };
+    let mut caller = Caller::new(stand.urls(), 0);
+    let end = monotonic() + dose();
+    let mut number = 0;
+    let mut times = [0; 2];
+    while monotonic() < end || times.contains(&0) {
+        number += 1;
+        let mark = format!("r{number}");
+        let run = FanOut::start(&mut caller, &mark, LEAVES, 16).await?;
+        while !run.is_over(&mut caller).await? {
+            pause(between(20 * MS, 200 * MS)).await;
+            let harm = stand.harm.clone();
+            let place = harm.begin("redis forgets", Effect::None);
+            if times[0] % 8 == 7 {
+                blocking(|| stand.redis.stop());
+                pause(between(100 * MS, 1_500 * MS)).await;
+                blocking(|| stand.redis.restart())?;
+                times[1] += 1;
+            } else {
+                blocking(|| stand.redis.command(&["FLUSHALL"]))?;
+            }
+            times[0] += 1;
+            harm.end(place);
+        }
+        let (record, nodes) = run.ended(&mut caller).await?;
+        ensure!(record["status"] == "completed", "{record}");
+        let items = record["counts"]["completed"].as_u64();
+        ensure!(items == Some(LEAVES as u64 + 2), "{record}");
+        ensure!(nodes.iter().all(|node| node["attempt"] == 1), "{nodes:?}");
+        let calls = stand.model.ledger().entries();
+        let (found, again) = run.asked(&nodes, &calls, &stand.harm.faults())?;
+        ensure!(
+            found.is_empty() && again == 0,
+            "{again} again: {}",
+            found.join("\n")
+        );
+    }
+    tell(&format!(
+        "{number} runs, redis forgot {} times and was away {} times",
+        times[0], times[1]
+    ));
+    stand.all_completed()?;
+    stand.audit()?;
+    let fallen = stand.fallen();
+    ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
+    stand.passed();
+    Ok(())
+}
