@@ -10,6 +10,7 @@ mod bounds;
 mod calls;
 mod copies;
 mod events;
+mod failing_runs;
 mod idempotency;
 mod invalid;
 mod lifecycle;

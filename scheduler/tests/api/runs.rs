@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use crate::client::Answer;
 use crate::world::{Scheduler, World, nothing};
 
-fn agent(id: &str, input: &str) -> Value {
+pub(crate) fn agent(id: &str, input: &str) -> Value {
     json!({ "type": "agent", "id": id, "spec": { "name": id, "system_prompt": "Do it.", "tools": [] },
             "input": input })
 }
 
 /// Two steps, the second of which reads the first.
-fn two_steps() -> Value {
+pub(crate) fn two_steps() -> Value {
     json!({ "name": "two", "root": { "type": "sequence", "steps": [
         agent("first", "{{input}}"), agent("second", "again: {{first}}"),
     ] } })
 }
 
-async fn started(api: &Scheduler, body: &Value) -> String {
+pub(crate) async fn started(api: &Scheduler, body: &Value) -> String {
     let answer = api.post("/v1/runs", body).await;
     let run = answer.ok(202);
     let path = format!("/v1/runs/{}", id(&run));
@@ -31,12 +31,18 @@ fn id(value: &Value) -> &str {
     value["id"].as_str().expect("an id")
 }
 
-/// The node with this name once its leaf waits for a worker.
-async fn queued(api: &Scheduler, run: &str, name: &str) -> Value {
+/// The node with this name, or at the end of this path, once its leaf waits for a worker.
+pub(crate) async fn queued(api: &Scheduler, run: &str, name: &str) -> Value {
     loop {
         let nodes = api.get(&format!("{run}/nodes")).await.ok(200);
         let nodes = nodes["data"].as_array().expect("nodes").iter();
-        let mut found = nodes.filter(|node| node["id"] == name && node["state"] == "queued");
+        let named = |node: &Value| {
+            node["id"] == name
+                || node["path"]
+                    .as_str()
+                    .is_some_and(|path| path.ends_with(name))
+        };
+        let mut found = nodes.filter(|node| named(node) && node["state"] == "queued");
         if let Some(node) = found.next() {
             return node.clone();
         }
@@ -45,14 +51,14 @@ async fn queued(api: &Scheduler, run: &str, name: &str) -> Value {
 }
 
 /// Answers a leaf in the place of a worker.
-async fn answer(world: &World, api: &Scheduler, run: &str, name: &str, text: &str) {
+pub(crate) async fn answer(world: &World, api: &Scheduler, run: &str, name: &str, text: &str) {
     let node = queued(api, run, name).await;
     let session = node["session_id"].as_str().expect("a session");
     let claimed = world.claim(session).await;
     world.complete(&claimed, 0, text).await;
 }
 
-async fn finished(api: &Scheduler, run: &str) -> Value {
+pub(crate) async fn finished(api: &Scheduler, run: &str) -> Value {
     let shown = api.get(&format!("{run}?wait=20s")).await.ok(200);
     assert!(shown["finished_at"].is_string(), "{shown}");
     shown

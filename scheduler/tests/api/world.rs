@@ -10,6 +10,7 @@ use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
 use mainspring_scheduler::{Parts, SchedulerConfig, run};
 use mainspring_shared::bus::{Bus, StepNotice, Topic};
 use mainspring_shared::entropy::Entropy;
+use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
 use mainspring_shared::id::{BootId, LeaseToken, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker, ToolCall};
@@ -234,23 +235,34 @@ impl World {
         round: i32,
         text: &str,
     ) -> (SendStatus, i64) {
-        let complete = CompleteSend {
-            key: claimed.key,
-            lease: claimed.lease,
-            send_id: claimed.send.record.id,
+        let answered = CompleteSend {
             messages: written(claimed, round, text),
-            changes: Vec::new(),
-            deliveries: Vec::new(),
             usage: vec![paid(round)],
             round: Some(round_ref(round)),
             totals: totals(round + 1),
-            unless: 0,
-            result: SendResult::completed(StopReason::End, text.to_owned()),
-            then: Then::Release,
+            ..ended(
+                claimed,
+                SendResult::completed(StopReason::End, text.to_owned()),
+            )
         };
+        self.end(answered).await
+    }
+
+    /// Ends the send without an answer, as after a model that cannot be asked.
+    pub(crate) async fn fail(&self, claimed: &Claimed, code: Code, message: &str) {
+        let failure = Failure::new(code, message);
+        let failed = ended(
+            claimed,
+            SendResult::failed(StopReason::ProviderError, failure),
+        );
+        let (_, step) = self.end(failed).await;
+        self.publish(claimed, step, true);
+    }
+
+    async fn end(&self, item: CompleteSend) -> (SendStatus, i64) {
         let mut outcomes = self
             .store
-            .complete_sends(None, vec![complete])
+            .complete_sends(None, vec![item])
             .await
             .expect("completes");
         match outcomes.pop() {
@@ -415,5 +427,23 @@ pub(crate) fn key(session: &str) -> SessionKey {
     SessionKey {
         tenant: TenantId::DEFAULT,
         session,
+    }
+}
+
+/// The end of a send that says nothing.
+fn ended(claimed: &Claimed, result: SendResult) -> CompleteSend {
+    CompleteSend {
+        key: claimed.key,
+        lease: claimed.lease,
+        send_id: claimed.send.record.id,
+        messages: Vec::new(),
+        changes: Vec::new(),
+        deliveries: Vec::new(),
+        usage: Vec::new(),
+        round: None,
+        totals: totals(0),
+        unless: 0,
+        result,
+        then: Then::Release,
     }
 }
