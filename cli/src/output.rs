@@ -100,7 +100,12 @@ fn trimmed(table: &Table) -> String {
 
 fn cell(row: &Value, path: &str) -> String {
     // One line per row, of a bearable width.
-    let text = show(path.split('.').fold(row, |value, name| &value[name]));
+    let found = path.split('.').fold(row, |value, name| match value {
+        // Of a list, the number of an item.
+        Value::Array(_) => name.parse().map_or(&Value::Null, |n: usize| &value[n]),
+        _ => &value[name],
+    });
+    let text = show(found);
     let text = text.replace(['\n', '\t'], " ");
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -136,7 +141,13 @@ mod tests {
 
     #[test]
     fn a_cell_is_one_line_of_a_bearable_width() {
-        let row = json!({ "error": { "message": "é".repeat(80) + "\n" }, "n": 3 });
+        let row =
+            json!({ "error": { "message": "é".repeat(80) + "\n" }, "n": 3, "next": ["soon"] });
+        assert_eq!(cell(&row, "next.0"), "soon");
+        assert_eq!(
+            (cell(&row, "next.1"), cell(&row, "next.x")),
+            ("-".into(), "-".into())
+        );
         assert_eq!(cell(&row, "error.message"), format!("{}…", "é".repeat(60)));
         assert_eq!(cell(&row, "n"), "3");
         assert_eq!(cell(&row, "missing.member"), "-");
