@@ -18,3 +18,7 @@ mod fake;
 mod program;
 #[path = "cli/replies.rs"]
 mod replies;
+#[path = "cli/runs.rs"]
+mod runs;
+#[path = "cli/timers.rs"]
+mod timers;

@@ -1,14 +1,4 @@
-use serde_json::Value;
-
-use crate::program::{Serving, ask, ask_with_input, eventually, mainspring};
-
-fn json(server: &str, arguments: &[&str]) -> Value {
-    let mut all = arguments.to_vec();
-    all.extend(["-o", "json"]);
-    let ended = ask(server, &all);
-    assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.stderr);
-    serde_json::from_str(&ended.stdout).expect("JSON")
-}
+use crate::program::{Serving, ask, ask_with_input, eventually, json, mainspring};
 
 #[test]
 fn a_newcomer_gets_an_answer_and_can_continue() {

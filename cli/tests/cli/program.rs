@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+
 /// The binary with nothing of the caller's environment.
 pub(crate) fn mainspring() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mainspring"));
@@ -37,7 +39,16 @@ pub(crate) fn ask(server: &str, arguments: &[&str]) -> Ended {
     command.output().expect("runs").into()
 }
 
-/// The same with something to read on stdin.
+/// What a client command that succeeds prints as JSON.
+pub(crate) fn json(server: &str, arguments: &[&str]) -> Value {
+    let mut all = arguments.to_vec();
+    all.extend(["-o", "json"]);
+    let ended = ask(server, &all);
+    assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.stderr);
+    serde_json::from_str(&ended.stdout).expect("JSON")
+}
+
+/// Runs a client command with something to read on stdin.
 pub(crate) fn ask_with_input(server: &str, arguments: &[&str], input: &str) -> Ended {
     let mut command = mainspring();
     command.env("MAINSPRING_SERVER", server).args(arguments);
