@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy};
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::message::{Role, plain_text};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{CallAnswer, DeliverOutcome};
 use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
@@ -87,41 +89,67 @@ fn research() -> Value {
 /// Leaves of it that may be under way at once.
 const AT_ONCE: usize = 3;
 
-async fn worked_example(whose: Whose, plan: FaultPlan) -> Outcome {
-    let world = World::new().await;
-    let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
-    let (scheduler, worker): (Arc<Faulty>, Arc<Faulty>) = {
+/// A scheduler and a worker, of which one has a fault.
+struct Disturbed {
+    world: World,
+    faulty: Arc<Faulty>,
+    whose: Whose,
+    plan: FaultPlan,
+}
+
+impl Disturbed {
+    async fn start(whose: Whose, plan: FaultPlan) -> Self {
+        let world = World::new().await;
+        let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
         let sound = Arc::new(Faulty::new(world.store.clone(), NEVER));
-        match whose {
+        let (scheduler, worker) = match whose {
             Whose::Scheduler => (faulty.clone(), sound),
             Whose::Worker => (sound, faulty.clone()),
+        };
+        world.scheduler("first", scheduler).await;
+        world.worker("first", worker);
+        Self {
+            world,
+            faulty,
+            whose,
+            plan,
         }
-    };
-    let _scheduler = world.scheduler("first", scheduler).await;
-    let _worker = world.worker("first", worker);
-    let key = world.start_run(&research(), None).await;
-    if dies(plan.fault) {
-        // Till now the others have had nothing to do: the first ones reach every position.
-        world.pass(Duration::from_secs(2)).await;
     }
-    let _second = match whose {
-        Whose::Scheduler if dies(plan.fault) => {
-            Some(world.scheduler("second", world.store.clone()).await)
+
+    /// Starts another in the place of one that may be dead. Till now it would have had nothing to
+    /// do: the first one reaches every position.
+    async fn replace(&self) {
+        if !dies(self.plan.fault) {
+            return;
         }
-        Whose::Worker if dies(plan.fault) => Some(world.worker("second", world.store.clone())),
-        Whose::Scheduler | Whose::Worker => None,
-    };
-    let run = world.settle_run(key).await;
-    let struck = faulty.struck();
+        self.world.pass(Duration::from_secs(2)).await;
+        let store = self.world.store.clone();
+        match self.whose {
+            Whose::Scheduler => drop(self.world.scheduler("second", store).await),
+            Whose::Worker => drop(self.world.worker("second", store)),
+        }
+    }
+
+    /// What it came to. Whatever is done behind the end changes nothing of it.
+    async fn outcome(self) -> Outcome {
+        let struck = self.faulty.struck();
+        self.world.pass(Duration::from_secs(20)).await;
+        self.world.audit().await;
+        Outcome {
+            essence: essence(&self.world.dump().await),
+            asked: asked(&self.world),
+            struck,
+        }
+    }
+}
+
+async fn worked_example(whose: Whose, plan: FaultPlan) -> Outcome {
+    let disturbed = Disturbed::start(whose, plan).await;
+    let key = disturbed.world.start_run(&research(), None).await;
+    disturbed.replace().await;
+    let run = disturbed.world.settle_run(key).await;
     assert_eq!(run.status, RunStatus::Completed, "{plan:?}: {run:#?}");
-    // Whatever is done behind the end changes nothing of it.
-    world.pass(Duration::from_secs(20)).await;
-    world.audit().await;
-    Outcome {
-        essence: essence(&world.dump().await),
-        asked: asked(&world),
-        struck,
-    }
+    disturbed.outcome().await
 }
 
 /// Every fault at every position until the end comes before it; what was struck.
@@ -191,6 +219,81 @@ fn the_worked_example_survives_its_worker_at_every_write() {
     });
     assert!(repeated > 0, "no death fell between an answer and its end");
     for write in ["claim_sessions", "complete_sends"] {
+        assert!(struck.contains(write), "{struck:?}");
+    }
+}
+
+/// An agent starts a run that it does not wait for, ends its turn, and is told of the end.
+async fn detached(whose: Whose, plan: FaultPlan) -> Outcome {
+    let disturbed = Disturbed::start(whose, plan).await;
+    let world = &disturbed.world;
+    let agent = AgentSpec {
+        tools: vec![ToolEntry::Named("create_workflow".into())],
+        ..AgentSpec::default()
+    };
+    let key = world.session(agent).await;
+    let leaf = json!({ "type": "agent", "id": "leaf", "input": "look at {{n}}",
+                       "spec": { "name": "a", "system_prompt": "work" } });
+    let spec = json!({ "name": "aside", "root": { "type": "foreach", "id": "all", "as": "n",
+                       "items": ["a", "b"], "body": leaf } });
+    let call = json!([[["create_workflow", { "spec": spec, "detached": true }]]]);
+    let id = world.send(key, &format!("plan {call}")).await;
+    disturbed.replace().await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(
+        record.status,
+        SendStatus::Completed,
+        "{plan:?}: {record:#?}"
+    );
+    for _ in 0..1_000 {
+        if told(world, key, Role::Assistant).await > 0 {
+            world.pass(Duration::from_secs(5)).await;
+            for who in [Role::User, Role::Assistant] {
+                assert_eq!(told(world, key, who).await, 1, "{plan:?}: {who:?}");
+            }
+            return disturbed.outcome().await;
+        }
+        world.pass(Duration::from_millis(500)).await;
+    }
+    panic!("{plan:?}: the agent is not told");
+}
+
+/// How often someone speaks of the end of the session's run: the user's part is that it is told.
+async fn told(world: &World, key: SessionKey, who: Role) -> usize {
+    let sessions = world.dump().await.sessions;
+    let session = sessions.into_iter().find(|session| session.key == key);
+    let messages = session.expect("it exists").messages;
+    let said = messages.iter().filter(|message| message.role == who);
+    let texts = said.map(|message| plain_text(&message.content));
+    texts
+        .filter(|text| text.contains("has ended: completed."))
+        .count()
+}
+
+#[test]
+fn the_agent_of_a_detached_run_is_told_of_its_end_once_whatever_dies() {
+    let sound = alone(detached(Whose::Worker, NEVER));
+    assert_eq!(sound.essence["sessions"].as_array().map(Vec::len), Some(3));
+    for whose in [Whose::Scheduler, Whose::Worker] {
+        let struck = at_every_write(8, |plan| {
+            let found = alone(detached(whose, plan));
+            let part = |outcome: &Outcome| match whose {
+                Whose::Scheduler => outcome.essence.clone(),
+                // A send that is taken over may live to see the end of the run itself.
+                Whose::Worker => outcome.essence["runs"].clone(),
+            };
+            let differ = differences(&part(&found), &part(&sound));
+            assert!(
+                differ.is_empty(),
+                "{plan:?} at {:?}: {differ:#?}",
+                found.struck
+            );
+            found.struck
+        });
+        let write = match whose {
+            Whose::Scheduler => "advance_runs",
+            Whose::Worker => "complete_sends",
+        };
         assert!(struck.contains(write), "{struck:?}");
     }
 }

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 /// What is left of a dump once ids, times, leases and the count of steps are taken out of it: equal
 /// for two systems that did the same, whatever happened to them meanwhile.
 pub fn essence(dump: &Dump) -> Value {
-    let mut sessions: Vec<Value> = dump.sessions.iter().map(session).collect();
+    let sessions = dump.sessions.iter().map(session);
+    let mut sessions: Vec<Value> = sessions.map(|one| without_ids(&one)).collect();
     sessions.sort_by_key(Value::to_string);
-    let mut runs: Vec<Value> = dump.runs.iter().map(run).collect();
+    let mut runs: Vec<Value> = dump.runs.iter().map(|one| without_ids(&run(one))).collect();
     runs.sort_by_key(Value::to_string);
     let timers = dump.timers.iter().map(|(timer, occurrences)| {
         let fates: Vec<_> = occurrences.iter().map(|one| one.fate).collect();
@@ -19,6 +20,40 @@ pub fn essence(dump: &Dump) -> Value {
     });
     let timers: Vec<Value> = timers.collect();
     json!({ "sessions": sessions, "runs": runs, "timers": timers })
+}
+
+/// Characters of an id behind its prefix.
+const ID: usize = 32;
+
+/// The value with every id in its texts taken out of them.
+fn without_ids(value: &Value) -> Value {
+    match value {
+        Value::String(text) => {
+            let mut kept = String::with_capacity(text.len());
+            let mut digits = 0;
+            for char in text.chars() {
+                kept.push(char);
+                digits = if char.is_ascii_hexdigit() {
+                    digits + 1
+                } else {
+                    0
+                };
+                if digits == ID {
+                    kept.truncate(kept.len() - ID);
+                    digits = 0;
+                }
+            }
+            Value::String(kept)
+        }
+        Value::Array(items) => items.iter().map(without_ids).collect(),
+        Value::Object(members) => {
+            let members = members.iter();
+            members
+                .map(|(name, value)| (name.clone(), without_ids(value)))
+                .collect()
+        }
+        other => other.clone(),
+    }
 }
 
 fn session(session: &DumpSession) -> Value {
