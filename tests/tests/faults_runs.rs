@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const MS: Duration = Duration::from_millis(1);
 
 /// A dose from which on there is as much of everything as is worth a night.
-const WHOLE: Duration = Duration::from_secs(60);
+const WHOLE: Duration = Duration::from_mins(1);
 
 /// How much proceeds at once.
 struct Amount {

@@ -28,7 +28,7 @@ pub struct Deed {
     pub tool: String,
     /// The `Idempotency-Key` of the request.
     pub key: String,
-    /// The mark in its arguments, by which the caller knows it.
+    /// The mark, or the title, in its arguments, by which the caller knows it.
     pub mark: String,
 }
 
@@ -91,7 +91,8 @@ async fn act(
     Json(body): Json<Value>,
 ) -> Response {
     let key = headers.get("idempotency-key").and_then(|v| v.to_str().ok());
-    let mark = body["arguments"]["mark"].as_str();
+    let arguments = &body["arguments"];
+    let mark = arguments["mark"].as_str().or(arguments["title"].as_str());
     let (Some(key), Some(mark)) = (key, mark) else {
         return (StatusCode::BAD_REQUEST, "a key and a mark are missing").into_response();
     };

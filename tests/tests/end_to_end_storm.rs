@@ -1,0 +1,83 @@
+//! The script that runs the worked example while one process after the other is killed.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mainspring_benches::servers::free_port;
+use mainspring_tests::faults::{Recipe, Stand, blocking, dose};
+
+/// What the model that ships says slowly enough to be killed. It grows with the dose: three leaves
+/// one after the other, each as long as this.
+fn input() -> String {
+    let chunks = (dose().as_secs() * 10 / 3).clamp(10, 600);
+    format!("!stream {chunks}x100ms the history of tea")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_worked_example_is_written_while_processes_die() -> Result<()> {
+    let environment = [
+        ("MAINSPRING_LLM_PROVIDER", "demo"),
+        ("MAINSPRING_LLM_MODEL", "demo"),
+    ];
+    let recipe = Recipe {
+        schedulers: 0,
+        workers: 0,
+        environment: &environment,
+        ..Recipe::default()
+    };
+    let Some(stand) = Stand::start(recipe).await? else {
+        return Ok(());
+    };
+    let every = if dose() > Duration::from_secs(30) {
+        "2"
+    } else {
+        "1"
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/workflows/storm.sh");
+    let output = blocking(|| {
+        anyhow::Ok(
+            Command::new("sh")
+                .arg(script)
+                .envs(stand.program.environment.iter().cloned())
+                .env("MAINSPRING", &stand.program.binary)
+                .env("PORT", free_port()?.to_string())
+                .env("SECOND_PORT", free_port()?.to_string())
+                .env("INPUT", input())
+                .env("EVERY", every)
+                .output()?,
+        )
+    })?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{}\n{said}\n{errors}",
+        output.status
+    );
+    ensure!(said.contains("-- the run: completed"), "{said}");
+    let deaths = said
+        .lines()
+        .filter(|line| line.starts_with("-- kill -9 "))
+        .count();
+    ensure!(deaths >= 3, "only {deaths} deaths:\n{said}");
+    ensure!(said.contains(&format!("-- {deaths} deaths")), "{said}");
+    // The tree: a plan, what was found, the page. Each leaf ran in one attempt.
+    for path in [
+        "/0:plan",
+        "/1:research",
+        "/1:research[0]/finding",
+        "/2:write",
+    ] {
+        let row = said
+            .lines()
+            .find(|line| line.split(' ').next() == Some(path));
+        let row = row.with_context(|| format!("{path} is missing:\n{said}"))?;
+        let words: Vec<&str> = row.split_whitespace().collect();
+        ensure!(words[2] == "completed" && words[3] == "1", "{row}");
+    }
+    stand.all_completed()?;
+    stand.passed();
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Agents that start runs, end their turns, and are told of the ends, while processes die.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use mainspring_tests::faults::{
+    Caller, Effect, Recipe, Stand, any_of, between, blocking, dose, monotonic, pause,
+};
+use serde_json::{Value, json};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Agents at work at once.
+const AGENTS: usize = 6;
+
+/// Leaves of each run, of which three run at once.
+const LEAVES: usize = 9;
+
+/// How long an agent may wait once no more harm is done.
+const END: Duration = Duration::from_mins(1);
+
+fn text(value: &Value, member: &str) -> Result<String> {
+    let text = value[member].as_str();
+    Ok(text
+        .with_context(|| format!("{member} of {value}"))?
+        .to_owned())
+}
+
+/// An agent that starts a run which it does not wait for; its session.
+async fn begin(caller: &mut Caller, mark: &str) -> Result<String> {
+    let spec = json!({ "name": mark, "root": {
+        "type": "foreach", "id": "all", "as": "n", "items": (0..LEAVES).collect::<Vec<_>>(),
+        "max_concurrency": 3,
+        "body": {
+            "type": "agent", "id": "leaf", "input": "[[say found {{n}}]] look",
+            "spec": { "name": "a", "system_prompt": "Work.", "tools": [] },
+        },
+    }});
+    let call = json!({ "spec": spec, "detached": true });
+    let body = json!({
+        "input": format!("[[send {mark}]] [[tool create_workflow {call}]] begin"),
+        "session": { "agent": { "tools": ["create_workflow"] } },
+    });
+    let send = caller.post("/v1/sends", &body, mark).await?.json()?;
+    text(&send, "session_id")
+}
+
+/// What the session's one run is called, once it has ended, and what was said in the session.
+async fn ended(caller: &mut Caller, session: &str) -> Result<(String, Vec<Value>)> {
+    let limit = monotonic() + dose() + END;
+    let messages = format!("/v1/sessions/{session}/messages");
+    loop {
+        let runs = caller
+            .get(&format!("/v1/runs?session_id={session}"))
+            .await?;
+        let said = caller.all(&messages).await?;
+        let last = said.last().map(|message| &message["role"]);
+        let run = &runs["data"][0];
+        if run["finished_at"].is_string() && last == Some(&json!("assistant")) && told(&said) > 0 {
+            ensure!(runs["data"].as_array().map(Vec::len) == Some(1), "{runs}");
+            ensure!(run["status"] == "completed", "{run}");
+            return Ok((text(run, "id")?, said));
+        }
+        ensure!(
+            monotonic() < limit,
+            "{session} is not told: {runs} {said:?}"
+        );
+        pause(50 * MS).await;
+    }
+}
+
+/// How often someone was told of the end of a run.
+fn told(said: &[Value]) -> usize {
+    let users = said.iter().filter(|message| message["role"] == "user");
+    let words = users.filter_map(|message| message["content"][0]["text"].as_str());
+    words
+        .filter(|words| words.contains(") has ended: completed."))
+        .count()
+}
+
+async fn kill_one(stand: &mut Stand) -> Result<()> {
+    pause(between(150 * MS, 700 * MS)).await;
+    let harm = stand.harm.clone();
+    if any_of(2) == 0 {
+        let victim = any_of(stand.schedulers.len());
+        harm.during("a scheduler is killed", Effect::None, || {
+            blocking(|| stand.schedulers[victim].kill());
+        });
+        stand.replace_scheduler(victim)?;
+    } else {
+        let victim = stand.busy_worker().await.unwrap_or_default();
+        harm.during("a worker is killed", Effect::Repeats, || {
+            stand.kill_worker(victim);
+        });
+        stand.replace_worker(victim)?;
+    }
+    stand.all_ready()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_are_told_of_the_ends_of_their_runs_once_whatever_dies() -> Result<()> {
+    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+        return Ok(());
+    };
+    let mut caller = Caller::new(stand.urls(), 0);
+    let end = monotonic() + dose();
+    let mut sessions = Vec::new();
+    while monotonic() < end {
+        for _ in 0..AGENTS {
+            let mark = format!("a{}", sessions.len());
+            sessions.push(begin(&mut caller, &mark).await?);
+        }
+        for _ in 0..4 {
+            kill_one(&mut stand).await?;
+        }
+    }
+    for (n, session) in sessions.iter().enumerate() {
+        let (run, said) = ended(&mut caller, session).await?;
+        ensure!(
+            told(&said) == 1,
+            "{session} was told {} times: {said:?}",
+            told(&said)
+        );
+        let word = said
+            .iter()
+            .filter_map(|message| message["content"][0]["text"].as_str());
+        let mut word = word.filter(|word| word.starts_with("The workflow "));
+        let word = word.next_back().context("the word of its end")?;
+        ensure!(
+            word.starts_with(&format!("The workflow a{n} ({run}) ")),
+            "{word}"
+        );
+        let found = (0..LEAVES).map(|n| format!("found {n}"));
+        ensure!(
+            found.into_iter().all(|found| word.contains(&found)),
+            "{word}"
+        );
+    }
+    // Nothing comes later either.
+    let quiet = async |stand: &Stand| {
+        let open = "SELECT count(*) FROM sends WHERE finished_at IS NULL";
+        Ok(stand.query(open)? == "0")
+    };
+    stand.until("quiet", END, quiet).await?;
+    for session in &sessions {
+        let (_, said) = ended(&mut caller, session).await?;
+        ensure!(told(&said) == 1, "{session} was told again: {said:?}");
+    }
+    stand.all_completed()?;
+    stand.audit()?;
+    let fallen = stand.fallen();
+    ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
+    stand.passed();
+    Ok(())
+}
