@@ -172,7 +172,7 @@ async fn prepare(
         Some(kept) => Start::Kept(kept),
         None => memory::load(app, news.key, news.step).await?,
     };
-    Ok(advance::prepare(app, start, news, now))
+    advance::prepare(app, start, news, now).await
 }
 
 /// Ends the sends that advances end, before these are stored: should this process die in between,

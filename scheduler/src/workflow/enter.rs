@@ -14,6 +14,7 @@ use mainspring_shared::workflow::template::render;
 use serde_json::{Value, json};
 
 use super::Run;
+use super::leaf::CONTINUED;
 use super::tree::{SlotIx, is_leaf};
 
 impl Run {
@@ -116,6 +117,9 @@ impl Run {
             // Its `retry` begins anew.
             let mut frozen = record.frozen.take().unwrap_or_else(|| json!({}));
             frozen["first"] = json!(record.attempt);
+            if let Some(frozen) = frozen.as_object_mut() {
+                frozen.remove(CONTINUED);
+            }
             record.frozen = Some(frozen);
         }
         record.amended = false;

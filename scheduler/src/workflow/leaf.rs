@@ -3,10 +3,13 @@
 use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::id::SessionId;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, StopReason};
 use mainspring_shared::tool::ToolEntry;
-use mainspring_shared::workflow::run::{Attempt, DIRECT_MODEL, LeafEnd, LeafStart, NodeState};
+use mainspring_shared::workflow::run::{
+    Attempt, DIRECT_MODEL, GoesOn, LeafEnd, LeafStart, NodeState,
+};
 use mainspring_shared::workflow::spec::{Body, RetryOn};
 use mainspring_shared::workflow::template::{render, render_value};
 use serde_json::{Value, json};
@@ -17,6 +20,12 @@ use super::{LIVE_MAX_DEFAULT, Run};
 
 /// The tool that asks a person.
 const ASK_TOOL: &str = "ask_person";
+
+/// Under this name a leaf's frozen values count the further sends of one attempt.
+pub(super) const CONTINUED: &str = "continued";
+
+/// What a leaf is told that goes on.
+const GO_ON: &str = "Your rounds were used up before you were done. Go on where you stopped.";
 
 /// No pause between two attempts is longer.
 const BACKOFF_MAX_MS: f64 = 60_000.0;
@@ -147,12 +156,15 @@ impl Run {
             Some(frozen) => frozen["input"] = json!(input),
             None => record.frozen = Some(json!({ "input": input })),
         }
+        let goes_on = self.goes_on(slot, &input);
+        let record = &self.slots[slot].record;
         Ok(LeafStart {
             path: record.path.clone(),
             attempt: record.attempt,
             agent,
             input: vec![ContentPart::text(input)],
             options,
+            goes_on,
         })
     }
 
@@ -193,12 +205,23 @@ impl Run {
             self.ended_while_closing(slot, end, why);
             return;
         }
+        let todo_left = end.todo_left;
         let outcome = self.judge(slot, end);
         self.leave(slot);
         let retry = self
             .body(slot)
             .policy()
             .and_then(|policy| policy.retry.clone());
+        let goes_on = match &outcome {
+            Outcome::RoundLimit(failure) if self.may_go_on(slot, todo_left) => {
+                Some(failure.clone())
+            }
+            _ => None,
+        };
+        if let Some(failure) = goes_on {
+            self.continue_leaf(slot, failure);
+            return;
+        }
         let (on, failure) = match outcome {
             Outcome::Good => return self.settle(slot, NodeState::Completed, None),
             Outcome::Over(state, failure) => return self.fail_leaf(slot, state, failure),
@@ -256,6 +279,9 @@ impl Run {
         record.attempt += 1;
         record.text = None;
         record.payload = None;
+        if let Some(Value::Object(frozen)) = &mut record.frozen {
+            frozen.remove(CONTINUED);
+        }
         if wait_ms == 0 {
             record.state = NodeState::Ready;
             self.ready.insert((self.slots[slot].record.n, slot));
@@ -264,6 +290,86 @@ impl Run {
             let at = self.now.after(std::time::Duration::from_millis(wait_ms));
             self.set_due(slot, at);
         }
+    }
+
+    /// Whether a leaf that used up its rounds goes on in its session.
+    fn may_go_on(&self, slot: SlotIx, todo_left: bool) -> bool {
+        let Body::Agent(agent) = self.body(slot) else {
+            return false;
+        };
+        let done = self.continued(slot);
+        agent
+            .continuation
+            .is_some_and(|more| done < u64::from(more.max) && (todo_left || !more.needs_todo))
+    }
+
+    /// Whether the end of a leaf can only be judged by its list of things to do.
+    pub fn needs_todo(&self, path: &str) -> bool {
+        let slot = self.by_path.get(path).copied();
+        slot.is_some_and(|slot| self.may_go_on(slot, true) && !self.may_go_on(slot, false))
+    }
+
+    /// Further sends of the attempt under way.
+    fn continued(&self, slot: SlotIx) -> u64 {
+        let frozen = self.slots[slot].record.frozen.as_ref();
+        let done = frozen.and_then(|frozen| frozen.get(CONTINUED));
+        done.and_then(Value::as_u64).unwrap_or_default()
+    }
+
+    /// The session that the leaf goes on in: its own, because its rounds were used up, or that of
+    /// the round before.
+    fn goes_on(&self, slot: SlotIx, input: &str) -> Option<GoesOn> {
+        let Body::Agent(agent) = self.body(slot) else {
+            return None;
+        };
+        if self.continued(slot) == 0 {
+            return Some(GoesOn {
+                session: self.round_before(slot)?,
+                input: vec![ContentPart::text(input)],
+                max_rounds: None,
+            });
+        }
+        Some(GoesOn {
+            session: self.slots[slot].record.earlier.last()?.session_id?,
+            input: vec![ContentPart::text(GO_ON)],
+            max_rounds: agent.continuation.map(|more| more.extra_rounds),
+        })
+    }
+
+    /// The session of the same leaf in the round before, where its loop keeps it.
+    fn round_before(&self, slot: SlotIx) -> Option<SessionId> {
+        if self.attempts_since_entered(slot) > 1 {
+            return None;
+        }
+        let chain = std::iter::successors(Some(slot), |slot| self.slots[*slot].parent);
+        let mut pairs = chain.clone().zip(chain.skip(1));
+        let (child, around) =
+            pairs.find(|(_, above)| matches!(self.body(*above), Body::Loop { .. }))?;
+        let Body::Loop { continued, .. } = self.body(around) else {
+            return None;
+        };
+        let key = self.slots[child].key.checked_sub(1)?;
+        if !continued.contains(&self.slots[slot].ix) {
+            return None;
+        }
+        let before = self.slots[around].children.get(&key)?;
+        let within = &self.slots[slot].record.path[self.slots[child].record.path.len()..];
+        let path = format!("{}{within}", self.slots[*before].record.path);
+        self.node(&path)?.session
+    }
+
+    /// Goes on in the same session.
+    fn continue_leaf(&mut self, slot: SlotIx, failure: Failure) {
+        let done = self.continued(slot) + 1;
+        self.again(slot, failure, 0);
+        let record = &mut self.slots[slot].record;
+        if let Some(frozen) = &mut record.frozen {
+            // It is no further attempt in the sense of `retry`.
+            let first = frozen.get("first").and_then(Value::as_i64).unwrap_or(1);
+            frozen["first"] = json!(first + 1);
+            frozen[CONTINUED] = json!(done);
+        }
+        self.dirty.insert(slot);
     }
 
     /// A leaf failed for good: its fallback runs, or the failure stands.

@@ -6,6 +6,7 @@ mod kinds;
 mod model;
 mod random;
 mod room;
+mod sessions;
 
 use mainspring_shared::workflow::spec::Body;
 

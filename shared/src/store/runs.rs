@@ -160,6 +160,7 @@ impl EndedLeaf {
                 value: send.output,
                 error: send.error,
                 usage: send.usage,
+                todo_left: false,
             },
         })
     }

@@ -311,6 +311,9 @@ pub struct LeafEnd {
     pub error: Option<Failure>,
     /// What it cost, its children included.
     pub usage: Usage,
+    /// Whether its session's list of things to do has open ones. Looked up only where that decides
+    /// whether it goes on.
+    pub todo_left: bool,
 }
 
 /// What someone wants of a run; durable until an advance consumes it.
@@ -366,7 +369,18 @@ impl RunAsk {
     }
 }
 
-/// A leaf to start: a new session with one send, in the transaction of the advance.
+/// A session that a leaf goes on in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GoesOn {
+    /// The session.
+    pub session: SessionId,
+    /// What it is told.
+    pub input: Vec<ContentPart>,
+    /// The rounds of the send, where they are not those of its agent.
+    pub max_rounds: Option<u32>,
+}
+
+/// A leaf to start: one send, in the transaction of the advance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeafStart {
     /// The node.
@@ -379,6 +393,8 @@ pub struct LeafStart {
     pub input: Vec<ContentPart>,
     /// Its decisions: schema, deadline, budget.
     pub options: SendOptions,
+    /// Where it goes on instead of in a new session, unless that is gone by then.
+    pub goes_on: Option<GoesOn>,
 }
 
 /// What an advance writes.

@@ -48,6 +48,7 @@ pub fn schema() -> Value {
     defs.insert("agent_spec".into(), agent_spec());
     defs.insert("condition".into(), condition());
     defs.insert("retry".into(), retry());
+    defs.insert("continuation".into(), continuation());
     defs.insert("duration".into(), duration());
     defs.insert("output_schema".into(), output_schema());
     spec["$defs"] = Value::Object(defs);
@@ -186,6 +187,7 @@ fn agent() -> Object {
         .with("input", json!({"type": "string", "default": "{{input}}", "description": "What it is told, a template."}))
         .with("inputs_from", texts)
         .with("output_schema", maybe("output_schema"))
+        .with("continuation", maybe("continuation"))
 }
 
 fn agent_spec() -> Value {
@@ -289,6 +291,11 @@ fn repeat() -> Object {
         "on_exhausted",
         json!({"enum": ["fail", "continue"], "default": "fail"}),
     )
+    .with(
+        "continue_nodes",
+        json!({"type": "array", "items": {"type": "string"},
+            "description": "Agents of the body that go on in the session of the round before."}),
+    )
 }
 
 fn wait() -> Object {
@@ -354,6 +361,18 @@ fn retry() -> Value {
         )
         .with("backoff", maybe("duration"))
         .with("backoff_factor", json!({"type": "number", "minimum": 1, "maximum": 10, "default": 2}))
+        .done()
+}
+
+fn continuation() -> Value {
+    object("Further sends in the same session, after one that used up its rounds.", &[])
+        .with("max", whole(1, 3, json!(1)))
+        .with("extra_rounds", whole(1, MAX_ROUNDS_MAX.into(), json!(MAX_ROUNDS_DEFAULT)))
+        .with(
+            "gate",
+            json!({"enum": ["todo_remaining", "always"], "default": "todo_remaining",
+                "description": "Only while its list of things to do has open ones, or in any case."}),
+        )
         .done()
 }
 

@@ -141,6 +141,8 @@ pub enum Body {
         max_iterations: u32,
         /// Whether the last round stands though the condition does not hold.
         exhausted_ok: bool,
+        /// Agents of the body that go on in the session of the round before.
+        continued: Vec<NodeIx>,
     },
     /// A durable pause.
     Wait(Pause),
@@ -182,8 +184,21 @@ pub struct Agent {
     pub inputs_from: Vec<String>,
     /// The shape of its answer; goes before the one of `spec`.
     pub output_schema: Option<Value>,
+    /// Whether it goes on when its rounds are used up.
+    pub continuation: Option<Continuation>,
     /// What else holds for it.
     pub policy: Policy,
+}
+
+/// Further sends in the same session, after one that used up its rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Continuation {
+    /// At most so many in one session.
+    pub max: u32,
+    /// The rounds of each.
+    pub extra_rounds: u32,
+    /// Only while its list of things to do has open ones.
+    pub needs_todo: bool,
 }
 
 /// How children run at once.

@@ -187,6 +187,16 @@ pub(crate) fn advance(
 ) -> AdvanceOutcome {
     let key = item.run.key;
     let all = live(state, key.tenant);
+    let gone = |start: &AcceptSend| match &start.target {
+        Target::Existing(key) => {
+            let session = state.sessions.get(key);
+            session.is_none_or(|session| session.hot.lifecycle != Lifecycle::Open)
+        }
+        Target::New(_) => false,
+    };
+    if item.start.iter().any(gone) {
+        return AdvanceOutcome::Lost;
+    }
     let run = state.runs.get_mut(&key);
     let Some(run) = run.filter(|run| run.owner == Some(boot) && run.step == item.step) else {
         return AdvanceOutcome::Lost;

@@ -163,6 +163,15 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
     })
 }
 
+async fn takes_sends(tx: &mut Tx, key: SessionKey) -> Result<bool> {
+    let takes = sqlx::query_scalar(include_str!("../sql/runs/takes_sends.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(takes)
+}
+
 /// Leaves under way in all runs of a run's tenant, and its own, as far as advances have noted their
 /// ends.
 async fn live(tx: &mut Tx, key: RunKey) -> Result<(u64, u64)> {
@@ -223,6 +232,14 @@ async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<Adva
         let (all, own) = live(tx, item.run.key).await?;
         if passes_bound(&item, all, own) {
             return Ok(AdvanceOutcome::NoRoom);
+        }
+    }
+    // Whoever asked has to look again where a leaf is to go on in a session that is gone.
+    for start in &item.start {
+        if let Target::Existing(key) = &start.target
+            && !takes_sends(tx, *key).await?
+        {
+            return Ok(AdvanceOutcome::Lost);
         }
     }
     if !write_run(tx, boot, &item).await? {

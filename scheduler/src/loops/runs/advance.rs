@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
+use mainspring_shared::list::{Entry, ListName};
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::send::SendRecord;
+use mainspring_shared::send::{SendRecord, StopReason};
+use mainspring_shared::session::SessionStatus;
 use mainspring_shared::store::{
     self, AcceptSend, AdvanceRun, CancelOutcome, NewSession, Parent, RunNews, RunReport, RunWords,
     Target, cancel_below,
@@ -51,30 +53,40 @@ pub(super) struct Prepared {
 }
 
 /// Tells a run what is new of it, and says what is to be written.
-pub(super) fn prepare(app: &App, start: Start, news: RunNews, now: Timestamp) -> Prepared {
+pub(super) async fn prepare(
+    app: &App,
+    start: Start,
+    news: RunNews,
+    now: Timestamp,
+) -> Result<Prepared, store::Error> {
     let live_max = news.live_max;
     let ends: Vec<SendId> = news.ends.iter().map(|ended| ended.end.send).collect();
     let asks: Vec<i64> = news.asks.iter().map(|(number, _)| *number).collect();
     let mut kept = match start {
         Start::Kept(kept) => kept,
         Start::Broken(record) => {
-            return Prepared {
+            return Ok(Prepared {
                 item: broken(&record, news.step, &ends, &asks),
                 cancel: Vec::new(),
                 grown: 0,
                 kept: None,
-            };
+            });
         }
     };
     let before = kept.run.record().status;
     let live = i64::from(kept.run.record().counts.live);
     kept.run.leave_room(live_max);
     let mut events: Vec<RunEvent> = vec![RunEvent::Looked];
-    events.extend(news.ends.into_iter().map(|ended| RunEvent::LeafEnded {
-        path: ended.path,
-        attempt: ended.attempt,
-        end: ended.end,
-    }));
+    for mut ended in news.ends {
+        if ended.end.stop_reason == StopReason::RoundLimit && kept.run.needs_todo(&ended.path) {
+            ended.end.todo_left = todo_left(app, &kept, &ended.path).await?;
+        }
+        events.push(RunEvent::LeafEnded {
+            path: ended.path,
+            attempt: ended.attempt,
+            end: ended.end,
+        });
+    }
     events.extend(news.asks.into_iter().map(|(_, ask)| RunEvent::Asked(ask)));
     let Advance {
         changed,
@@ -82,10 +94,10 @@ pub(super) fn prepare(app: &App, start: Start, news: RunNews, now: Timestamp) ->
         cancel,
         refused,
     } = kept.run.advance(events, now);
-    let start: Vec<AcceptSend> = start
-        .into_iter()
-        .map(|leaf| started(app, &mut kept, leaf))
-        .collect();
+    let mut starts = Vec::with_capacity(start.len());
+    for leaf in start {
+        starts.push(started(app, &mut kept, leaf).await?);
+    }
     let changed: BTreeSet<String> = changed.into_iter().collect();
     let nodes = changed.iter().filter_map(|path| kept.run.node(path));
     let mut nodes: Vec<NodeRecord> = nodes.cloned().collect();
@@ -101,24 +113,61 @@ pub(super) fn prepare(app: &App, start: Start, news: RunNews, now: Timestamp) ->
         report: is_final.then(|| report(app, &run)).flatten(),
         run,
         nodes,
-        start,
+        start: starts,
         ends,
         asks,
         release: false,
         leaves_max: app.config.leaves_max,
     };
-    Prepared {
+    Ok(Prepared {
         grown: i64::from(item.run.counts.live) - live,
         item,
         cancel,
         kept: Some(kept),
-    }
+    })
 }
 
-/// Draws the ids of a leaf's session and send.
-fn started(app: &App, kept: &mut Kept, leaf: LeafStart) -> AcceptSend {
-    let session = SessionId(app.entropy.ordered_id());
+/// Whether the list of things to do of a leaf's session has open ones.
+async fn todo_left(app: &App, kept: &Kept, path: &str) -> Result<bool, store::Error> {
+    let tenant = kept.run.record().key.tenant;
+    let Some(session) = kept.run.node(path).and_then(|node| node.session) else {
+        return Ok(false);
+    };
+    let list = app.store.read_list(tenant, ListName::Todo(session)).await?;
+    let is_open = |entry: &Entry| entry.status.as_deref() != Some("completed");
+    Ok(list.entries.iter().any(is_open))
+}
+
+/// Whether a session still takes sends.
+async fn takes_sends(app: &App, key: SessionKey) -> Result<bool, store::Error> {
+    let found = app.store.get_session(key).await?;
+    Ok(found.is_some_and(|session| session.status != SessionStatus::Closed))
+}
+
+/// Draws the ids of a leaf's send and, unless it goes on in another, of its session.
+async fn started(
+    app: &App,
+    kept: &mut Kept,
+    mut leaf: LeafStart,
+) -> Result<AcceptSend, store::Error> {
     let send = SendId(app.entropy.ordered_id());
+    let tenant = kept.run.record().key.tenant;
+    let mut goes_on = None;
+    if let Some(there) = leaf.goes_on.take() {
+        let key = SessionKey {
+            tenant,
+            session: there.session,
+        };
+        if takes_sends(app, key).await? {
+            leaf.options.max_rounds = there.max_rounds.or(leaf.options.max_rounds);
+            leaf.input = there.input;
+            goes_on = Some(key);
+        }
+    }
+    let session = match goes_on {
+        Some(key) => key.session,
+        None => SessionId(app.entropy.ordered_id()),
+    };
     kept.run.started(&leaf.path, session, send);
     let run = kept.run.record();
     let mut metadata = Map::new();
@@ -142,9 +191,12 @@ fn started(app: &App, kept: &mut Kept, leaf: LeafStart) -> AcceptSend {
         metadata,
         parent,
     };
-    AcceptSend {
+    Ok(AcceptSend {
         id: send,
-        target: Target::New(Box::new(target)),
+        target: match goes_on {
+            Some(key) => Target::Existing(key),
+            None => Target::New(Box::new(target)),
+        },
         input: leaf.input,
         options: leaf.options,
         reports_to: None,
@@ -155,7 +207,7 @@ fn started(app: &App, kept: &mut Kept, leaf: LeafStart) -> AcceptSend {
         }),
         idempotency: None,
         queued_max: i64::MAX,
-    }
+    })
 }
 
 /// What changed, for readers of the run's events.

@@ -97,6 +97,16 @@ pub(super) fn says(text: &str) -> LeafEnd {
             output_tokens: 5,
             ..Usage::default()
         },
+        todo_left: false,
+    }
+}
+
+/// Its rounds were used up; `todo_left` says whether its list has open ones.
+pub(super) fn cut(todo_left: bool) -> LeafEnd {
+    LeafEnd {
+        stop_reason: StopReason::RoundLimit,
+        todo_left,
+        ..says("so far")
     }
 }
 
@@ -174,8 +184,9 @@ impl Bed {
         for start in &advance.start {
             self.ids += 1;
             let send = SendId(Uuid::from_u128(self.ids));
-            self.run
-                .started(&start.path, SessionId(Uuid::from_u128(self.ids)), send);
+            let there = start.goes_on.as_ref().map(|there| there.session);
+            let session = there.unwrap_or(SessionId(Uuid::from_u128(self.ids)));
+            self.run.started(&start.path, session, send);
             self.started
                 .push((start.path.clone(), start.attempt, said(start)));
             self.live.push(Live {

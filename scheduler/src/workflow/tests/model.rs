@@ -196,6 +196,7 @@ impl Model<'_> {
             until,
             max_iterations,
             exhausted_ok,
+            ..
         } = &self.spec.node(ix).body
         else {
             unreachable!("of another kind")

@@ -63,6 +63,7 @@ impl Spec {
                 until,
                 max_iterations,
                 exhausted_ok,
+                continued,
             } => {
                 out.insert("as".into(), json!(var));
                 out.insert("body".into(), self.emit(*body));
@@ -70,6 +71,10 @@ impl Spec {
                 out.insert("max_iterations".into(), json!(max_iterations));
                 let word = if *exhausted_ok { "continue" } else { "fail" };
                 out.insert("on_exhausted".into(), json!(word));
+                if !continued.is_empty() {
+                    let ids = continued.iter().map(|ix| &self.nodes[*ix].id);
+                    out.insert("continue_nodes".into(), json!(ids.collect::<Vec<_>>()));
+                }
             }
             Body::Wait(pause) => pause.emit(&mut out),
             Body::Approval { message, .. } => {
@@ -161,6 +166,15 @@ impl Agent {
         }
         if let Some(schema) = &self.output_schema {
             out.insert("output_schema".into(), schema.clone());
+        }
+        if let Some(more) = &self.continuation {
+            let gate = if more.needs_todo {
+                "todo_remaining"
+            } else {
+                "always"
+            };
+            let more = json!({"max": more.max, "extra_rounds": more.extra_rounds, "gate": gate});
+            out.insert("continuation".into(), more);
         }
     }
 }

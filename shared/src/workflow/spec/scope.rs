@@ -293,11 +293,10 @@ impl Spec {
         let node = &self.nodes[at];
         let own = match &node.body {
             Body::Agent(agent) => {
-                let attempts = agent
-                    .policy
-                    .retry
-                    .as_ref()
-                    .map_or(1, |retry| retry.max_attempts);
+                let retry = agent.policy.retry.as_ref();
+                let attempts = retry.map_or(1, |retry| retry.max_attempts);
+                let further = agent.continuation.map_or(0, |more| more.max);
+                let attempts = attempts.saturating_mul(further + 1);
                 agent
                     .spec
                     .budget

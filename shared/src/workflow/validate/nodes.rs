@@ -206,7 +206,13 @@ impl Reader<'_> {
     fn agent(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<Body> {
         self.known(
             members,
-            &["spec", "input", "inputs_from", "output_schema"],
+            &[
+                "spec",
+                "input",
+                "inputs_from",
+                "output_schema",
+                "continuation",
+            ],
             true,
         );
         let spec = self.leaf_agent(ix, members);
@@ -238,6 +244,7 @@ impl Reader<'_> {
             .get("output_schema")
             .filter(|value| value.is_object());
         let output_schema = output_schema.and_then(|_| self.output_schema(members));
+        let continuation = self.continuation(members);
         let mut policy = self.policy(members);
         policy.fallback = self.fallback(ix, members, place);
         Some(Body::Agent(Box::new(Agent {
@@ -245,6 +252,7 @@ impl Reader<'_> {
             input,
             inputs_from,
             output_schema,
+            continuation,
             policy,
         })))
     }
@@ -453,7 +461,14 @@ impl Reader<'_> {
     }
 
     fn repeat(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<Body> {
-        let own = ["as", "body", "until", "max_iterations", "on_exhausted"];
+        let own = [
+            "as",
+            "body",
+            "until",
+            "max_iterations",
+            "on_exhausted",
+            "continue_nodes",
+        ];
         self.known(members, &own, false);
         let var = if members.given("as").is_some() {
             self.label(members, "as", "name the variable that holds the round")
@@ -470,6 +485,7 @@ impl Reader<'_> {
         let most = self.whole(members, "max_iterations", (1, ITERATIONS_MAX.into()));
         let exhausted = self.word(members, "on_exhausted", &["fail", "continue"]);
         let body = self.child(members, "body", place.below(ix, 0));
+        let continued = self.continued(ix, members);
         let until = self.condition(ix, members, "until", UseKind::Until);
         Some(Body::Loop {
             var: var?,
@@ -477,7 +493,48 @@ impl Reader<'_> {
             until: until?,
             max_iterations: most.map_or(3, |most| most as u32),
             exhausted_ok: exhausted == Some(1),
+            continued,
         })
+    }
+
+    /// Agents of a loop's body that go on from round to round.
+    fn continued(&mut self, ix: NodeIx, members: Members<'_>) -> Vec<NodeIx> {
+        let ids = self.texts(members, "continue_nodes").unwrap_or_default();
+        let mut found = Vec::new();
+        for (index, id) in ids.iter().enumerate() {
+            let inside = (ix + 1..self.nodes.len()).find(|at| {
+                let node = &self.nodes[*at];
+                node.id.as_ref() == Some(id) && node.scope == self.nodes[ix].scope
+            });
+            match inside.filter(|at| self.goes_on(*at, ix)) {
+                Some(at) => found.push(at),
+                // It is there, but could not be read: that was told already.
+                None if inside.is_none() && self.lost.contains(id) => {}
+                None => {
+                    let pointer = format!("{}/{index}", members.pointer("continue_nodes"));
+                    let message = format!("{id:?} is no agent that this loop repeats by itself");
+                    let hint = "name agents of the body that are in no further loop or foreach";
+                    self.problem(pointer, "unknown_reference", message, hint);
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Whether a node is an agent, and the next loop or fan-out over a list around it is this one.
+    fn goes_on(&self, at: NodeIx, around: NodeIx) -> bool {
+        let parent = |at: &NodeIx| self.nodes[*at].parent.map(|(parent, _)| parent);
+        let between = std::iter::successors(parent(&at), parent);
+        let mut between = between.take_while(|at| *at != around);
+        matches!(self.nodes[at].body, Body::Agent(_))
+            && between.all(|at| {
+                !matches!(
+                    self.nodes[at].body,
+                    Body::Foreach { .. } | Body::Loop { .. }
+                )
+            })
     }
 
     fn workflow(&mut self, ix: NodeIx, members: Members<'_>, place: Place) -> Option<Body> {

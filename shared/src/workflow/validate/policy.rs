@@ -6,7 +6,10 @@ use serde_json::Value;
 
 use super::reader::{Members, Reader, UseKind};
 use crate::time::Span;
-use crate::workflow::spec::{Budget, Condition, Envelope, NodeIx, Op, Policy, Ref, Retry, RetryOn};
+use crate::workflow::spec::{
+    Budget, Condition, Continuation, Envelope, MAX_ROUNDS_DEFAULT, MAX_ROUNDS_MAX, NodeIx, Op,
+    Policy, Ref, Retry, RetryOn,
+};
 
 /// The longest a run, a leaf or one pause may take.
 pub(super) const TIME_MAX: Span = Span(Duration::from_hours(366 * 24));
@@ -16,6 +19,8 @@ const BACKOFF_MAX: Span = Span(Duration::from_mins(1));
 const BACKOFF_DEFAULT: Span = Span(Duration::from_secs(1));
 /// Attempts that a leaf may ask for.
 const ATTEMPTS_MAX: u64 = 5;
+/// Further sends of one attempt that a leaf may ask for.
+const CONTINUATIONS_MAX: u64 = 3;
 
 impl Reader<'_> {
     /// The members that stand around a tree.
@@ -117,6 +122,22 @@ impl Reader<'_> {
             on,
             backoff: backoff.unwrap_or(BACKOFF_DEFAULT),
             backoff_factor: factor.unwrap_or(2.0),
+        })
+    }
+
+    pub(super) fn continuation(&mut self, members: Members<'_>) -> Option<Continuation> {
+        members.given("continuation")?;
+        let map = self.object(members, "continuation")?;
+        let pointer = members.pointer("continuation");
+        let members = Members { map, at: &pointer };
+        self.only(members, &["max", "extra_rounds", "gate"]);
+        let max = self.whole(members, "max", (1, CONTINUATIONS_MAX));
+        let rounds = self.whole(members, "extra_rounds", (1, MAX_ROUNDS_MAX.into()));
+        let gate = self.word(members, "gate", &["todo_remaining", "always"]);
+        Some(Continuation {
+            max: max.unwrap_or(1) as u32,
+            extra_rounds: rounds.map_or(MAX_ROUNDS_DEFAULT, |rounds| rounds as u32),
+            needs_todo: gate != Some(1),
         })
     }
 

@@ -43,6 +43,7 @@ pub(crate) fn samples() -> Vec<Value> {
         "root": steps(&json!([
             {"type": "agent", "id": "a", "inputs_from": [], "output_schema": {"type": "object"},
              "retry": {"max_attempts": 3, "on": ["empty", "hit_round_limit"], "backoff": 0, "backoff_factor": 1.5},
+             "continuation": {"max": 2, "extra_rounds": 4, "gate": "always"},
              "timeout": "30s", "continue_on_error": true, "fallback": agent("f"),
              "spec": {"name": "n", "system_prompt": "{{input}}", "tools": ["core", {"type": "external", "name": "e"}],
                 "max_rounds": "7", "max_tokens": 10, "temperature": 0.5, "model": "m",
@@ -53,7 +54,7 @@ pub(crate) fn samples() -> Vec<Value> {
              "max_concurrency": 64, "on_error": "continue"},
             {"type": "branch", "on": "a.k", "cases": {"yes": agent("y"), "no": {"type": "wait", "seconds": 1.5}},
              "default": {"type": "wait", "until": "2030-01-01T00:00:00Z"}},
-            {"type": "loop", "id": "l", "as": "n", "max_iterations": 100, "on_exhausted": "continue",
+            {"type": "loop", "id": "l", "as": "n", "max_iterations": 100, "on_exhausted": "continue", "continue_nodes": ["lb"],
              "until": {"ref": "lb.ok", "op": "in", "value": [1, true]}, "body": with("lb", "input", json!("{{n}} {{previous.x}}"))},
             {"type": "approval", "id": "g", "message": "{{a}}?", "when": {"ref": "a.k", "op": "ne", "value": null}},
             {"type": "tool", "id": "u", "tool": "grep", "arguments": {"a": ["{{g.note}}", 1]}},

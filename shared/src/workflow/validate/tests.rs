@@ -217,6 +217,19 @@ fn faulty_containers() -> Vec<(&'static str, Value)> {
             "loop: until",
             json!({"type": "loop", "id": "l", "body": agent("a"), "until": {"ref": "nope"}}),
         ),
+        (
+            "loop: continued",
+            json!({"type": "loop", "id": "l", "until": {"ref": "a"}, "continue_nodes": ["a", "b", "nope"],
+                   "body": {"type": "sequence", "steps": [agent("a"), foreach(&json!({"body": agent("b")}))]}}),
+        ),
+        (
+            "continuation",
+            with(
+                "a",
+                "continuation",
+                json!({"max": 4, "extra_rounds": 0, "gate": "never", "more": 1}),
+            ),
+        ),
         ("wait: nothing", json!({"type": "wait"})),
         (
             "wait: both",

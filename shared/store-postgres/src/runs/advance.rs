@@ -77,7 +77,10 @@ impl Advance<'_> {
         }
         self.write_nodes(&mut tx, &held).await?;
         self.note(&mut tx, now, &held).await?;
-        let started = self.start(&mut tx, now, &held).await?;
+        let Some(started) = self.start(&mut tx, now, &held).await? else {
+            tx.rollback().await?;
+            return Ok(outcomes);
+        };
         for (index, rings) in held.iter().zip(started) {
             outcomes[*index] = AdvanceOutcome::Advanced {
                 step: self.items[*index].step + 1,
@@ -261,49 +264,46 @@ impl Advance<'_> {
         Ok(())
     }
 
-    /// Accepts the leaves; returns the sessions to ring for, advance by advance.
+    /// Accepts the leaves; returns the sessions to ring for, advance by advance. None when a session
+    /// in which one was to go on takes no more sends: whoever asked has to look again.
     async fn start(
         &self,
         connection: &mut PgConnection,
         now: Timestamp,
         held: &[usize],
-    ) -> std::result::Result<Vec<Vec<ReadySession>>, Fault> {
+    ) -> std::result::Result<Option<Vec<Vec<ReadySession>>>, Fault> {
         let sends: Vec<&AcceptSend> = held
             .iter()
             .flat_map(|index| &self.items[*index].start)
             .collect();
         let mut rings: Vec<Vec<ReadySession>> = held.iter().map(|_| Vec::new()).collect();
         if sends.is_empty() {
-            return Ok(rings);
+            return Ok(Some(rings));
         }
-        let mut accepted = self.accept(connection, now, &sends).await?.into_iter();
+        let outcomes = self.accept(connection, now, &sends).await?;
+        if !outcomes.iter().all(is_accepted) {
+            return Ok(None);
+        }
+        let mut accepted = outcomes.into_iter().map(ring_of);
         for (index, rings) in held.iter().zip(&mut rings) {
             let mine = accepted.by_ref().take(self.items[*index].start.len());
             rings.extend(mine.flatten());
         }
-        Ok(rings)
+        Ok(Some(rings))
     }
 
-    /// Accepts sends; returns whom to ring for, send by send.
+    /// Accepts sends as everyone else's are.
     async fn accept(
         &self,
         connection: &mut PgConnection,
         now: Timestamp,
         sends: &[&AcceptSend],
-    ) -> std::result::Result<Vec<Option<ReadySession>>, Fault> {
+    ) -> std::result::Result<Vec<Option<AcceptOutcome>>, Fault> {
         let accept = Accept {
             at: Some(now),
             boot: self.boot,
         };
-        let outcomes = accept.run(connection, sends).await?;
-        let rings = outcomes.into_iter().map(|outcome| match outcome {
-            Some(AcceptOutcome::Accepted(accepted)) => accepted.ring,
-            Some(
-                AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_),
-            )
-            | None => None,
-        });
-        Ok(rings.collect())
+        accept.run(connection, sends).await
     }
 
     /// Whoever waits for a run hears of its end: an open call by its result, a session that is busy
@@ -360,8 +360,8 @@ impl Advance<'_> {
             idempotency: None,
             queued_max: i64::MAX,
         };
-        let rings = self.accept(connection, now, &[&send]).await?;
-        let ring = rings.into_iter().flatten().next();
+        let outcomes = self.accept(connection, now, &[&send]).await?;
+        let ring = outcomes.into_iter().find_map(ring_of);
         Ok(Told { ring, owner: None })
     }
 
@@ -430,5 +430,17 @@ impl Advance<'_> {
             rings: rings.collect(),
             told: None,
         })
+    }
+}
+
+fn is_accepted(outcome: &Option<AcceptOutcome>) -> bool {
+    matches!(outcome, Some(AcceptOutcome::Accepted(_)))
+}
+
+fn ring_of(outcome: Option<AcceptOutcome>) -> Option<ReadySession> {
+    match outcome {
+        Some(AcceptOutcome::Accepted(accepted)) => accepted.ring,
+        Some(AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_))
+        | None => None,
     }
 }

@@ -293,6 +293,7 @@ macro_rules! store_cases {
                 nodes_are_written_over_and_read_in_pieces,
                 an_alarm_makes_a_run_due,
                 a_bound_over_all_runs_of_a_tenant_holds,
+                a_leaf_goes_on_in_a_session_that_takes_sends,
                 a_final_run_has_no_owner_and_keeps_its_result,
                 the_end_of_a_run_is_the_result_of_the_call_that_waits,
                 a_busy_session_finds_the_end_of_a_run_in_its_inbox,

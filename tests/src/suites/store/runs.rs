@@ -6,7 +6,8 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::store::{
     AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun,
-    IdempotencyKey, ListRuns, NewRun, ReadNodes, RunReport, RunWords, Store, Then,
+    IdempotencyKey, ListRuns, NewRun, ReadNodes, RunReport, RunWords, SessionPatch, Store, Target,
+    Then,
 };
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::usage::Usage;
@@ -454,6 +455,36 @@ pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Store) {
     );
     let unbounded = claim_runs(store, 10, 1).await;
     assert!(unbounded.runs.iter().all(|news| news.live_max.is_none()));
+}
+
+pub async fn a_leaf_goes_on_in_a_session_that_takes_sends(store: &dyn Store) {
+    let record = under_way(store, 11..12).await;
+    cancel(store, 5, 11).await;
+    let further = |step, n: u128| AdvanceRun {
+        ends: vec![send(11)],
+        start: vec![AcceptSend {
+            target: Target::Existing(key(11)),
+            ..leaf(n, 1)
+        }],
+        ..advance_of(&record, step)
+    };
+    let again = advance(store, 6, 1, further(1, 12)).await;
+    let AdvanceOutcome::Advanced { step, rings, .. } = again else {
+        panic!("the session is open: {again:?}");
+    };
+    assert_eq!((step, rings.len(), rings[0].key), (2, 1, key(11)));
+    // Once it is closed nothing of the advance is stored.
+    cancel(store, 7, 12).await;
+    let patch = SessionPatch {
+        closed: Some(true),
+        ..SessionPatch::default()
+    };
+    let closed = store.update_session(at(8), key(11), patch).await;
+    closed.expect("the store answers");
+    let before = dumped_run(store, 1).await;
+    let refused = advance(store, 9, 1, further(2, 13)).await;
+    assert_eq!(refused, AdvanceOutcome::Lost);
+    assert_eq!(dumped_run(store, 1).await, before);
 }
 
 pub async fn a_final_run_has_no_owner_and_keeps_its_result(store: &dyn Store) {
