@@ -281,6 +281,7 @@ impl Advance<'_> {
             return Ok(Some(rings));
         }
         let outcomes = self.accept(connection, now, &sends).await?;
+        let is_accepted = |outcome: &_| matches!(outcome, Some(AcceptOutcome::Accepted(_)));
         if !outcomes.iter().all(is_accepted) {
             return Ok(None);
         }
@@ -431,10 +432,6 @@ impl Advance<'_> {
             told: None,
         })
     }
-}
-
-fn is_accepted(outcome: &Option<AcceptOutcome>) -> bool {
-    matches!(outcome, Some(AcceptOutcome::Accepted(_)))
 }
 
 fn ring_of(outcome: Option<AcceptOutcome>) -> Option<ReadySession> {
