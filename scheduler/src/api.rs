@@ -59,12 +59,15 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
         .route("/v1/sessions/{id}/abort", post(sessions::abort))
         .route("/v1/sends", get(sends::list).post(sends::create))
-        .route("/v1/sends:batch", post(batch::create))
+        .route(
+            "/v1/sends:batch",
+            post(batch::create::<batch::sends::Sends>),
+        )
         .route("/v1/sends/{id}", get(sends::show))
         .route("/v1/sends/{id}/cancel", post(sends::cancel))
         .route("/v1/sends/{id}/events", get(events::of_send))
         .route("/v1/timers", get(timers::list).post(timers::create))
-        .route("/v1/timers:batch", post(timers::create_batch))
+        .route("/v1/timers:batch", post(batch::create::<timers::Timers>))
         .route("/v1/timers/{id}", get(timers::show).delete(timers::cancel))
         .route("/v1/timers/{id}/pause", post(timers::pause))
         .route("/v1/timers/{id}/resume", post(timers::resume))

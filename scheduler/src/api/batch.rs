@@ -1,4 +1,6 @@
-//! Many sends in one request.
+//! Many things made in one request. Each is made or refused on its own, in order.
+
+pub(super) mod sends;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,86 +9,124 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use mainspring_shared::id::{SendId, SessionKey, TenantId};
-use mainspring_shared::send::SendView;
-use mainspring_shared::store::{AcceptOutcome, AcceptSend};
-use serde::{Deserialize, Serialize};
+use mainspring_shared::error::Code;
+use mainspring_shared::store::IdempotencyKey;
+use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::extract::{Params, json_body, parse};
 use super::idempotency;
 use super::problem::Problem;
 use super::respond;
-use super::sends::{accepted_view, build};
-use super::validate::{Checks, SendAnywhereBody};
-use crate::accept::{Accepting, many};
+use super::validate::Checks;
 use crate::app::App;
 
-const ROUTE: &str = "POST /v1/sends:batch";
-
-/// The body with its items unread: one that makes no sense must not harm the others.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw<'a> {
-    #[serde(borrow)]
-    sends: Vec<&'a RawValue>,
+/// What became of an item that was not refused.
+pub(super) enum Made<I, V> {
+    /// It was made.
+    Now(V),
+    /// It had been made before, for the same key.
+    Before(I),
 }
 
-/// The same, for pointing at what is wrong with it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Checked {
-    #[serde(rename = "sends")]
-    _sends: Vec<serde::de::IgnoredAny>,
+/// What became of one item when it was stored.
+type Outcome<B> = Result<Made<<B as Batch>::Id, <B as Batch>::View>, Problem>;
+
+/// What a client is told of one item.
+enum Told<B: Batch> {
+    Made(Box<B::View>),
+    Refused(Box<Problem>),
 }
 
-/// What became of one item.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum ItemResult {
-    Send { status: u16, send: Box<SendView> },
-    Problem { status: u16, problem: Box<Problem> },
-}
-
-impl From<Problem> for ItemResult {
-    fn from(problem: Problem) -> Self {
-        Self::Problem {
-            status: problem.status(),
-            problem: Box::new(problem),
+impl<B: Batch> From<Result<B::View, Problem>> for Told<B> {
+    fn from(result: Result<B::View, Problem>) -> Self {
+        match result {
+            Ok(view) => Self::Made(Box::new(view)),
+            Err(problem) => Self::Refused(Box::new(problem)),
         }
     }
 }
 
-/// What became of the items, in their order.
-#[derive(Debug, Serialize)]
-struct Results {
-    results: Vec<ItemResult>,
+impl<B: Batch> Serialize for Told<B> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(2))?;
+        match self {
+            Self::Made(view) => {
+                members.serialize_entry("status", &B::STATUS.as_u16())?;
+                members.serialize_entry(B::ITEM, view)?;
+            }
+            Self::Refused(problem) => {
+                members.serialize_entry("status", &problem.status())?;
+                members.serialize_entry("problem", problem)?;
+            }
+        }
+        members.end()
+    }
 }
 
-/// The shape of an answer.
-#[derive(Debug, utoipa::ToSchema)]
-#[schema(as = BatchResults)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(super) struct ResultsShape {
-    /// One per item, in order.
-    results: Vec<ResultShape>,
+/// What a client is told of the items, in their order.
+#[derive(Serialize)]
+#[serde(bound = "")]
+struct Results<B: Batch> {
+    results: Vec<Told<B>>,
 }
 
-/// What became of one item: `send` or `problem` is there.
-#[derive(Debug, utoipa::ToSchema)]
-#[schema(as = BatchResult)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(super) struct ResultShape {
-    /// The status that the item alone would have been answered with.
-    status: u16,
-    /// The accepted send.
-    send: Option<SendView>,
-    /// Why nothing was stored.
-    problem: Option<super::problem::ProblemDocument>,
+/// A kind of thing that is made in batches.
+pub(super) trait Batch: 'static {
+    /// The member of the body that holds them.
+    const ITEMS: &'static str;
+    /// The member of a result that holds one.
+    const ITEM: &'static str;
+    /// What idempotency keys are used for.
+    const ROUTE: &'static str;
+    /// The status of one that was made.
+    const STATUS: StatusCode;
+    /// One, as it is asked for.
+    type Asked: DeserializeOwned;
+    /// One, as it is stored.
+    type Item: Send;
+    /// What names one.
+    type Id: Copy + Ord + Send;
+    /// One, as it is shown.
+    type View: Serialize + Clone + Send;
+
+    /// The items of a body, unread: one that makes no sense must not harm the others.
+    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Problem>;
+
+    /// Takes the key that an item brings.
+    fn take_key(asked: &mut Self::Asked) -> Option<String>;
+
+    /// What an item asks for.
+    fn item(
+        app: &App,
+        checks: Checks,
+        asked: Self::Asked,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Self::Item, Problem>;
+
+    /// Room for so many on their way into the database, as long as it is held.
+    fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Problem>;
+
+    /// Stores items, in order.
+    fn store(
+        app: &Arc<App>,
+        items: Vec<Self::Item>,
+    ) -> impl Future<Output = Vec<Outcome<Self>>> + Send
+    where
+        Self: Sized;
+
+    /// The present state of what had been made before.
+    fn read(
+        app: &App,
+        ids: Vec<Self::Id>,
+    ) -> impl Future<Output = Vec<Result<Self::View, Problem>>> + Send;
 }
 
-/// `POST /v1/sends:batch`
-pub(super) async fn create(
+/// `POST` of a batch.
+pub(super) async fn create<B: Batch>(
     State(app): State<Arc<App>>,
     params: Params,
     headers: HeaderMap,
@@ -95,157 +135,129 @@ pub(super) async fn create(
     params.finish()?;
     let batch_key = idempotency::header(&headers)?;
     let json = json_body(&app, &headers, body, app.config.batch_bytes_max).await?;
-    let Ok(raw) = serde_json::from_slice::<Raw<'_>>(&json) else {
-        return Err(match parse::<Checked>(&json, "") {
-            Err(problem) => problem,
-            Ok(_) => Problem::invalid("/sends", "cannot be read"),
-        });
-    };
-    let sends_max = app.config.batch_sends_max;
-    if raw.sends.len() > sends_max {
-        let detail = format!("a batch has at most {sends_max} sends");
-        return Err(Problem::invalid("/sends", detail));
+    let raw = B::items(&json)?;
+    let count_max = app.config.batch_sends_max;
+    if raw.len() > count_max {
+        let detail = format!("a batch has at most {count_max} {}", B::ITEMS);
+        return Err(Problem::invalid(format!("/{}", B::ITEMS), detail));
     }
     let whole = match batch_key {
         Some(key) => Some((key, idempotency::body_hash(&json)?)),
         None => None,
     };
-    let mut results: Vec<Option<ItemResult>> = Vec::with_capacity(raw.sends.len());
-    let mut items = Vec::with_capacity(raw.sends.len());
-    for (index, text) in raw.sends.iter().enumerate() {
-        match item(&app, index, text.get(), whole) {
+    let mut results: Vec<Option<Told<B>>> = Vec::with_capacity(raw.len());
+    let mut items = Vec::with_capacity(raw.len());
+    for (index, text) in raw.iter().enumerate() {
+        match item::<B>(&app, index, text.get(), whole) {
             Ok(item) => {
                 items.push(item);
                 results.push(None);
             }
-            Err(problem) => results.push(Some(problem.into())),
+            Err(problem) => results.push(Some(Told::from(Err(problem)))),
         }
     }
-    let _room = app.accept.take_room(items.len())?;
-    let (outcomes, keys) = accept(&app, items, whole.is_some()).await?;
-    let replayed = fill(&app, &mut results, outcomes, &keys).await;
+    let _room = B::room(&app, items.len())?;
+    let outcomes = store::<B>(&app, items, whole.is_some()).await?;
+    let replayed = fill::<B>(&app, &mut results, outcomes).await;
     let results = results
         .into_iter()
-        .map(|result| result.unwrap_or(Problem::internal().into()));
-    let mut response = respond::json(
-        StatusCode::OK,
-        &Results {
-            results: results.collect(),
-        },
-    )?;
+        .map(|result| result.unwrap_or_else(|| Told::from(Err(Problem::internal()))));
+    let results = Results {
+        results: results.collect(),
+    };
+    let mut response = respond::json(StatusCode::OK, &results)?;
     if replayed && whole.is_some() {
         respond::mark_replayed(&mut response);
     }
     Ok(response)
 }
 
-/// The send that an item asks for.
-fn item(
+/// What one item asks for.
+fn item<B: Batch>(
     app: &App,
     index: usize,
     text: &str,
     whole: Option<(&str, [u8; 32])>,
-) -> Result<AcceptSend, Problem> {
-    let at = format!("/sends/{index}");
-    let mut body: SendAnywhereBody = parse(text.as_bytes(), &at)?;
-    let key = match (body.idempotency_key.take(), whole) {
+) -> Result<B::Item, Problem> {
+    let at = format!("/{}/{index}", B::ITEMS);
+    let mut asked: B::Asked = parse(text.as_bytes(), &at)?;
+    let key = match (B::take_key(&mut asked), whole) {
         (Some(own), _) => {
             idempotency::check(&own, &format!("{at}/idempotency_key"))?;
-            Some(idempotency::key(
-                ROUTE,
-                &own,
-                idempotency::body_hash(text.as_bytes())?,
-            ))
+            let hash = idempotency::body_hash(text.as_bytes())?;
+            Some(idempotency::key(B::ROUTE, &own, hash))
         }
-        (None, Some((key, hash))) => Some(idempotency::key(ROUTE, &format!("{key}#{index}"), hash)),
+        (None, Some((key, hash))) => {
+            Some(idempotency::key(B::ROUTE, &format!("{key}#{index}"), hash))
+        }
         (None, None) => None,
     };
-    build(app, Checks::at(at), body, key)
+    B::item(app, Checks::at(at), asked, key)
 }
 
-type Keys = Vec<(SessionKey, SendId)>;
-
-/// Accepts the items in order. With a key for the whole batch the first goes ahead alone: when it
+/// Stores the items in order. With a key for the whole batch the first goes ahead alone: when it
 /// says that the key was used for another batch, nothing of this one is stored.
-async fn accept(
+async fn store<B: Batch>(
     app: &Arc<App>,
-    mut items: Vec<AcceptSend>,
+    mut items: Vec<B::Item>,
     probe: bool,
-) -> Result<(Vec<Accepting>, Keys), Problem> {
-    let keys: Keys = items
-        .iter()
-        .map(|item| (item.target.key(), item.id))
-        .collect();
+) -> Result<Vec<Outcome<B>>, Problem> {
     let mut outcomes = Vec::with_capacity(items.len());
     if probe && !items.is_empty() {
         let rest = items.split_off(1);
-        outcomes = many(app, items).await;
-        if matches!(outcomes.as_slice(), [Ok(AcceptOutcome::Mismatch)]) {
-            return Err(Problem::mismatch());
+        outcomes = B::store(app, items).await;
+        if let [Err(problem)] = outcomes.as_slice()
+            && problem.code() == Code::IdempotencyMismatch
+        {
+            return Err(problem.clone());
         }
         items = rest;
     }
     if !items.is_empty() {
-        outcomes.extend(many(app, items).await);
+        outcomes.extend(B::store(app, items).await);
     }
-    Ok((outcomes, keys))
+    Ok(outcomes)
 }
 
-/// Puts the outcomes where nothing stands yet. Returns whether any item had been accepted before.
-async fn fill(
+/// Puts the outcomes where nothing stands yet. Returns whether any item had been made before.
+async fn fill<B: Batch>(
     app: &App,
-    results: &mut [Option<ItemResult>],
-    outcomes: Vec<Accepting>,
-    keys: &[(SessionKey, SendId)],
+    results: &mut [Option<Told<B>>],
+    outcomes: Vec<Outcome<B>>,
 ) -> bool {
-    let replays = replayed(app, &outcomes).await;
+    let before = outcomes.iter().filter_map(|outcome| match outcome {
+        Ok(Made::Before(id)) => Some(*id),
+        Ok(Made::Now(_)) | Err(_) => None,
+    });
+    let ids: Vec<B::Id> = before.collect();
+    let views = if ids.is_empty() {
+        Vec::new()
+    } else {
+        B::read(app, ids.clone()).await
+    };
+    let before: BTreeMap<B::Id, Result<B::View, Problem>> = ids.into_iter().zip(views).collect();
     let open = results.iter_mut().filter(|result| result.is_none());
-    for ((result, outcome), (key, id)) in open.zip(outcomes).zip(keys) {
-        *result = Some(match outcome {
-            Ok(AcceptOutcome::Accepted(accepted)) => ItemResult::Send {
-                status: StatusCode::ACCEPTED.as_u16(),
-                send: Box::new(accepted_view(*key, *id, &accepted)),
-            },
-            Ok(AcceptOutcome::Replayed(first)) => match replays.get(&first) {
-                Some(Ok(send)) => ItemResult::Send {
-                    status: StatusCode::ACCEPTED.as_u16(),
-                    send: Box::new(send.clone()),
-                },
-                Some(Err(problem)) => problem.clone().into(),
-                None => Problem::send_not_found().into(),
-            },
-            Ok(AcceptOutcome::Mismatch) => Problem::mismatch().into(),
-            Ok(AcceptOutcome::Refused(reason)) => Problem::from(reason).into(),
-            Err(problem) => problem.into(),
-        });
+    for (result, outcome) in open.zip(outcomes) {
+        *result = Some(Told::from(match outcome {
+            Ok(Made::Now(view)) => Ok(view),
+            Ok(Made::Before(id)) => {
+                let found = before.get(&id).cloned();
+                found.unwrap_or_else(|| Err(Problem::internal()))
+            }
+            Err(problem) => Err(problem),
+        }));
     }
-    !replays.is_empty()
+    !before.is_empty()
 }
 
-/// The present state of what had been accepted before.
-async fn replayed(
-    app: &App,
-    outcomes: &[Accepting],
-) -> BTreeMap<SendId, Result<SendView, Problem>> {
-    let ids: Vec<_> = outcomes
-        .iter()
-        .filter_map(|outcome| match outcome {
-            Ok(AcceptOutcome::Replayed(id)) => Some((TenantId::DEFAULT, *id)),
-            _ => None,
-        })
-        .collect();
-    if ids.is_empty() {
-        return BTreeMap::new();
-    }
-    let found = app.store.get_sends(ids.clone()).await;
-    let ids = ids.into_iter().map(|(_, id)| id);
-    match found {
-        Ok(found) => {
-            let views = found
-                .into_iter()
-                .map(|send| send.map(SendView::from).ok_or_else(Problem::send_not_found));
-            ids.zip(views).collect()
-        }
-        Err(error) => ids.map(|id| (id, Err(Problem::from(&error)))).collect(),
-    }
+/// The items of a body, as `Raw` reads them and `Checked` explains what is wrong with it.
+pub(super) fn items<'a, Raw, Checked>(json: &'a [u8], member: &str) -> Result<Raw, Problem>
+where
+    Raw: serde::Deserialize<'a>,
+    Checked: DeserializeOwned,
+{
+    serde_json::from_slice(json).map_err(|_| match parse::<Checked>(json, "") {
+        Err(problem) => problem,
+        Ok(_) => Problem::invalid(format!("/{member}"), "cannot be read"),
+    })
 }

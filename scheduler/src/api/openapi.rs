@@ -31,7 +31,7 @@ use super::{
         mainspring_shared::timer::OccurrenceView,
         mainspring_shared::timer::TimerRun,
         mainspring_shared::timer::TimerView,
-        batch::ResultsShape,
+        batch::sends::ResultsShape,
         calls::PostedResults,
         calls::ResultsBody,
         copies::ForkBody,

@@ -27,7 +27,7 @@ use super::respond::{self, List};
 use super::validate::Checks;
 use crate::app::App;
 
-pub(super) use batch::{ResultsShape as TimerResultsShape, TimerBatchBody, create as create_batch};
+pub(super) use batch::{ResultsShape as TimerResultsShape, TimerBatchBody, Timers};
 pub(super) use body::TimerBody;
 
 const ROUTE: &str = "POST /v1/timers";

@@ -446,18 +446,21 @@ async fn a_batch_is_repeated_whole() {
     let world = World::new().await;
     let api = world.ready().await;
     let session = api.session().await;
-    let post = |after: &str| {
+    let post = |after: &str, count: usize| {
         let timer = json!({ "session_id": session, "input": "x", "after": after });
         let call = api
             .call("POST", "/v1/timers:batch")
             .header("idempotency-key", "k");
-        call.json(&json!({ "timers": [timer, timer] })).send()
+        call.json(&json!({ "timers": vec![timer; count] })).send()
     };
-    let first = post("1h").await.ok(200);
-    let again = post("1h").await;
+    let first = post("1h", 2).await.ok(200);
+    let again = post("1h", 2).await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(again.ok(200), first);
-    post("2h").await.problem(422, "idempotency.mismatch");
+    // Nothing of another batch is made, not even what is beyond the first one's items.
+    for count in [1, 2, 3] {
+        post("2h", count).await.problem(422, "idempotency.mismatch");
+    }
     let all = api.get("/v1/timers").await.ok(200);
     assert_eq!(all["data"].as_array().map(Vec::len), Some(2));
 }

@@ -2,27 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
-use mainspring_shared::id::TenantId;
+use axum::http::StatusCode;
+use mainspring_shared::id::{TenantId, TimerId};
 use mainspring_shared::store::{CreateTimerOutcome, IdempotencyKey, NewTimer};
 use mainspring_shared::timer::TimerView;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::super::extract::{Params, json_body, parse};
-use super::super::idempotency;
+use super::super::batch::{Batch, Made, items};
 use super::super::problem::{Problem, ProblemDocument};
-use super::super::respond;
 use super::super::validate::Checks;
 use super::{TimerBody, not_found, tell};
 use crate::app::{App, each};
 
-const ROUTE: &str = "POST /v1/timers:batch";
-
-/// The body with its items unread: one that makes no sense must not harm the others.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw<'a> {
@@ -30,7 +23,6 @@ struct Raw<'a> {
     timers: Vec<&'a RawValue>,
 }
 
-/// The same, for pointing at what is wrong with it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Checked {
@@ -47,29 +39,6 @@ struct Checked {
 pub(in crate::api) struct TimerBatchBody {
     /// At most 1000.
     timers: Vec<TimerBody>,
-}
-
-/// What became of one item.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum ItemResult {
-    Timer { status: u16, timer: Box<TimerView> },
-    Problem { status: u16, problem: Box<Problem> },
-}
-
-impl From<Problem> for ItemResult {
-    fn from(problem: Problem) -> Self {
-        Self::Problem {
-            status: problem.status(),
-            problem: Box::new(problem),
-        }
-    }
-}
-
-/// What became of the items, in their order.
-#[derive(Debug, Serialize)]
-struct Results {
-    results: Vec<ItemResult>,
 }
 
 /// The shape of an answer.
@@ -94,129 +63,73 @@ pub(in crate::api) struct ResultShape {
     problem: Option<ProblemDocument>,
 }
 
-type Item = (NewTimer, Option<IdempotencyKey>);
-
 /// `POST /v1/timers:batch`
-pub(in crate::api) async fn create(
-    State(app): State<Arc<App>>,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Problem> {
-    params.finish()?;
-    let batch_key = idempotency::header(&headers)?;
-    let json = json_body(&app, &headers, body, app.config.batch_bytes_max).await?;
-    let Ok(raw) = serde_json::from_slice::<Raw<'_>>(&json) else {
-        return Err(match parse::<Checked>(&json, "") {
-            Err(problem) => problem,
-            Ok(_) => Problem::invalid("/timers", "cannot be read"),
-        });
-    };
-    let count_max = app.config.batch_sends_max;
-    if raw.timers.len() > count_max {
-        let detail = format!("a batch has at most {count_max} timers");
-        return Err(Problem::invalid("/timers", detail));
+pub(in crate::api) struct Timers;
+
+impl Batch for Timers {
+    const ITEMS: &'static str = "timers";
+    const ITEM: &'static str = "timer";
+    const ROUTE: &'static str = "POST /v1/timers:batch";
+    const STATUS: StatusCode = StatusCode::CREATED;
+    type Asked = TimerBody;
+    type Item = (NewTimer, Option<IdempotencyKey>);
+    type Id = TimerId;
+    type View = TimerView;
+
+    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Problem> {
+        items::<Raw<'_>, Checked>(json, Self::ITEMS).map(|raw| raw.timers)
     }
-    let whole = match batch_key {
-        Some(key) => Some((key, idempotency::body_hash(&json)?)),
-        None => None,
-    };
-    let mut results: Vec<Option<ItemResult>> = Vec::with_capacity(raw.timers.len());
-    let mut items = Vec::with_capacity(raw.timers.len());
-    for (index, text) in raw.timers.iter().enumerate() {
-        match item(&app, index, text.get(), whole) {
-            Ok(item) => {
-                items.push(item);
-                results.push(None);
+
+    fn take_key(asked: &mut TimerBody) -> Option<String> {
+        asked.idempotency_key.take()
+    }
+
+    fn item(
+        app: &App,
+        checks: Checks,
+        asked: TimerBody,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Self::Item, Problem> {
+        Ok((asked.timer(app, checks)?, key))
+    }
+
+    /// A batch of timers is one statement, however many they are.
+    fn room(_: &App, _: usize) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+        Ok(None)
+    }
+
+    /// Makes the timers in one transaction, and tells the schedulers.
+    async fn store(
+        app: &Arc<App>,
+        items: Vec<Self::Item>,
+    ) -> Vec<Result<Made<TimerId, TimerView>, Problem>> {
+        let outcomes = each(items, |items| app.store.create_timers(None, items)).await;
+        let armed: Vec<_> = outcomes
+            .iter()
+            .filter_map(|outcome| match outcome {
+                Ok(CreateTimerOutcome::Created(record)) => Some((**record).clone()),
+                Ok(_) | Err(_) => None,
+            })
+            .collect();
+        tell(app, &armed);
+        let outcomes = outcomes.into_iter().map(|outcome| match outcome? {
+            CreateTimerOutcome::Created(record) => Ok(Made::Now(TimerView::from(*record))),
+            CreateTimerOutcome::Replayed(id) => Ok(Made::Before(id)),
+            CreateTimerOutcome::Mismatch => Err(Problem::mismatch()),
+            CreateTimerOutcome::Refused(reason) => Err(Problem::from(reason)),
+        });
+        outcomes.collect()
+    }
+
+    async fn read(app: &App, ids: Vec<TimerId>) -> Vec<Result<TimerView, Problem>> {
+        let named = ids.iter().map(|id| (TenantId::DEFAULT, *id)).collect();
+        match app.store.get_timers(named).await {
+            Ok(found) => {
+                let views = found.into_iter();
+                let views = views.map(|timer| timer.map(TimerView::from));
+                views.map(|view| view.ok_or_else(not_found)).collect()
             }
-            Err(problem) => results.push(Some(problem.into())),
+            Err(error) => ids.iter().map(|_| Err(Problem::from(&error))).collect(),
         }
     }
-    let outcomes = make(&app, items).await;
-    if whole.is_some() && matches!(outcomes.first(), Some(Ok(CreateTimerOutcome::Mismatch))) {
-        return Err(Problem::mismatch());
-    }
-    let replayed = fill(&app, &mut results, outcomes).await;
-    let results = results
-        .into_iter()
-        .map(|result| result.unwrap_or(Problem::internal().into()));
-    let results = Results {
-        results: results.collect(),
-    };
-    let mut response = respond::json(StatusCode::OK, &results)?;
-    if replayed && whole.is_some() {
-        respond::mark_replayed(&mut response);
-    }
-    Ok(response)
-}
-
-/// The timer that an item asks for.
-fn item(
-    app: &App,
-    index: usize,
-    text: &str,
-    whole: Option<(&str, [u8; 32])>,
-) -> Result<Item, Problem> {
-    let at = format!("/timers/{index}");
-    let mut body: TimerBody = parse(text.as_bytes(), &at)?;
-    let key = match (body.idempotency_key.take(), whole) {
-        (Some(own), _) => {
-            idempotency::check(&own, &format!("{at}/idempotency_key"))?;
-            let hash = idempotency::body_hash(text.as_bytes())?;
-            Some(idempotency::key(ROUTE, &own, hash))
-        }
-        (None, Some((key, hash))) => Some(idempotency::key(ROUTE, &format!("{key}#{index}"), hash)),
-        (None, None) => None,
-    };
-    Ok((body.timer(app, Checks::at(at))?, key))
-}
-
-/// Makes the timers in order, in one transaction, and tells the schedulers.
-async fn make(app: &App, items: Vec<Item>) -> Vec<Result<CreateTimerOutcome, Problem>> {
-    if items.is_empty() {
-        return Vec::new();
-    }
-    let outcomes = each(items, |items| app.store.create_timers(None, items)).await;
-    let armed: Vec<_> = outcomes
-        .iter()
-        .filter_map(|outcome| match outcome {
-            Ok(CreateTimerOutcome::Created(record)) => Some((**record).clone()),
-            Ok(_) | Err(_) => None,
-        })
-        .collect();
-    tell(app, &armed);
-    outcomes
-}
-
-/// Puts the outcomes where nothing stands yet. Returns whether any item had been made before.
-async fn fill(
-    app: &App,
-    results: &mut [Option<ItemResult>],
-    outcomes: Vec<Result<CreateTimerOutcome, Problem>>,
-) -> bool {
-    let mut replayed = false;
-    let open = results.iter_mut().filter(|result| result.is_none());
-    for (result, outcome) in open.zip(outcomes) {
-        let shown = |record| ItemResult::Timer {
-            status: StatusCode::CREATED.as_u16(),
-            timer: Box::new(TimerView::from(record)),
-        };
-        *result = Some(match outcome {
-            Ok(CreateTimerOutcome::Created(record)) => shown(*record),
-            Ok(CreateTimerOutcome::Replayed(id)) => {
-                replayed = true;
-                match app.store.get_timers(vec![(TenantId::DEFAULT, id)]).await {
-                    Ok(found) => match found.into_iter().flatten().next() {
-                        Some(record) => shown(record),
-                        None => not_found().into(),
-                    },
-                    Err(error) => Problem::from(&error).into(),
-                }
-            }
-            Ok(CreateTimerOutcome::Mismatch) => Problem::mismatch().into(),
-            Ok(CreateTimerOutcome::Refused(reason)) => Problem::from(reason).into(),
-            Err(problem) => problem.into(),
-        });
-    }
-    replayed
 }
