@@ -110,6 +110,9 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Measures a workload, one line of JSON per measurement
     Bench(BenchArgs),
+    /// Makes calls of tools for a worker, over standard input and output
+    #[command(hide = true)]
+    RunTools,
     /// Prints a completion script for a shell
     Completions {
         /// The shell

@@ -14,6 +14,7 @@ mod migrate;
 mod progress;
 mod reply;
 mod run;
+mod run_tools;
 mod runs;
 mod scheduler;
 mod send;
@@ -59,6 +60,7 @@ pub(crate) fn run(
         Command::Audit(args) => asking(audit::run(args, format, config)),
         Command::Doctor(args) => asking(doctor::run(args, format, config)),
         Command::Bench(args) => serving(bench::run(args)),
+        Command::RunTools => asking(run_tools::run()),
         Command::Completions { shell } => completions::run(*shell),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
 use mainspring_runtime::{
-    Backend, Config, Environment, Migrate, OsEntropy, Provider, ProviderKind, ShellKind,
+    Backend, Config, Environment, Lifecycle, Migrate, OsEntropy, Provider, ProviderKind, ShellKind,
     SystemClock,
 };
 use mainspring_scheduler::SchedulerConfig;
@@ -336,6 +336,7 @@ pub(crate) fn tools(
     builtin::register(
         builtin::Settings {
             background: Some(background.clone()),
+            launcher: launcher(config, entropy, &background.lifecycle)?,
             ..builtin_settings(config, &Environment::read())
         },
         clock.clone(),
@@ -346,6 +347,27 @@ pub(crate) fn tools(
     builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
     workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;
     Ok(tools)
+}
+
+fn launcher(
+    config: &Config,
+    entropy: &Arc<dyn Entropy>,
+    lifecycle: &Lifecycle,
+) -> Result<Option<builtin::Launcher>, Failure> {
+    let argv = config.tools.launcher.clone();
+    if argv.is_empty() {
+        return Ok(None);
+    }
+    let program = std::env::current_exe().map_err(|error| {
+        let message = format!("this program does not know where it is: {error}");
+        Failure::new(Exit::Failure, message)
+    })?;
+    Ok(Some(builtin::Launcher {
+        argv,
+        program,
+        entropy: entropy.clone(),
+        lifecycle: lifecycle.clone(),
+    }))
 }
 
 fn builtin_settings(config: &Config, environment: &Environment) -> builtin::Settings {

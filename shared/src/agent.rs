@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::budget::Budget;
 use crate::list::{NOTES_MAX_DEFAULT, WhenFull};
 use crate::time::Span;
-use crate::tool::ToolEntry;
+use crate::tool::{ToolEntry, pool_of};
 
 pub use self::output::{OutputFault, OutputSpec};
 
@@ -76,9 +76,10 @@ pub struct AgentSpec {
 }
 
 impl AgentSpec {
-    /// The pool that its sends run in.
+    /// The pool that its sends run in: its own, or the one that its tools need.
     pub fn pool(&self) -> &str {
-        self.pool.as_deref().unwrap_or(DEFAULT_POOL)
+        let own = self.pool.as_deref();
+        own.or_else(|| pool_of(&self.tools)).unwrap_or(DEFAULT_POOL)
     }
 }
 

@@ -10,4 +10,7 @@ pub use call::{
     Approval, CallRecord, CallResult, CallState, Repeat, answers, call_id, calls_of_round,
     cancelled_call, child_item, child_result, interrupted_call,
 };
-pub use declared::{DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, check};
+pub use declared::{
+    DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, WorkerTool, check,
+    is_pool, pool_fault, pool_of,
+};

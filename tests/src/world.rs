@@ -357,6 +357,16 @@ impl World {
         resumed.expect("never fails")
     }
 
+    /// Rings for a session in a pool that need not be its own.
+    pub async fn ring_in(&self, pool: &str, key: SessionKey) {
+        let lane = Lane {
+            pool: pool.to_owned(),
+            priority: Priority::High,
+        };
+        let sessions = vec![key];
+        self.wire.push(&lane, vec![Activation { sessions }]).await;
+    }
+
     async fn ring(&self, ready: ReadySession) {
         let lane = Lane {
             pool: ready.pool,

@@ -284,3 +284,164 @@ async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> R
     ensure!(state.is_empty() || state.contains(") Z"), "{state}");
     Ok(())
 }
+
+/// A server whose file and shell tools run in a process of their own.
+fn isolated(dir: &Path, launcher: &str) -> Result<Program> {
+    let config = dir.join("config.toml");
+    std::fs::write(
+        &config,
+        format!("[tools]\nshell = \"local\"\nlauncher = {launcher}\n"),
+    )?;
+    Ok(Program {
+        binary: binary()?,
+        logs: dir.join("logs"),
+        environment: vec![
+            ("MAINSPRING_LLM_PROVIDER".into(), "demo".into()),
+            ("MAINSPRING_LLM_API_KEY".into(), "sk-of-the-worker".into()),
+            ("OPENAI_API_KEY".into(), "sk-of-another".into()),
+            ("MAINSPRING_CONFIG".into(), config.display().to_string()),
+        ],
+    })
+}
+
+async fn core_session(caller: &mut Caller) -> Result<String> {
+    let agent = json!({ "agent": { "tools": ["core"] } });
+    let made = caller.post("/v1/sessions", &agent, "session").await?;
+    text(&made.json()?, "id")
+}
+
+/// Waits until a process is gone.
+async fn gone(pid: &str) -> Result<()> {
+    let clock = mainspring_runtime::SystemClock::new();
+    let until = clock.monotonic() + Duration::from_secs(20);
+    loop {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if state.is_empty() || state.contains(") Z") {
+            return Ok(());
+        }
+        ensure!(clock.monotonic() < until, "{pid} is still there: {state}");
+        clock.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What is in a file, once a whole line is.
+async fn line_of(file: &Path) -> Result<String> {
+    let clock = mainspring_runtime::SystemClock::new();
+    let until = clock.monotonic() + Duration::from_secs(20);
+    loop {
+        match std::fs::read_to_string(file) {
+            Ok(text) if text.ends_with('\n') => return Ok(text.trim().to_owned()),
+            _ => ensure!(clock.monotonic() < until, "{} never came", file.display()),
+        }
+        clock.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What the shell of an isolated send sees of its parent, the child: its number, its command line,
+/// its environment and the files that it has open.
+const LOOK: &str = r#"!tool shell {"command": "echo $PPID > parent; for f in cmdline environ; do tr '\\0' '\\n' < /proc/$PPID/$f; done; readlink /proc/$PPID/fd/*; cat a.txt"}"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tools_run_in_a_child_that_knows_nothing_of_the_worker() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let data = dir.path().join("data");
+    let program = isolated(dir.path(), r#"["env", "IN={session}", "{child}"]"#)?;
+    let dev = start(&program, "dev", &data)?;
+    let mut caller = Caller::new(vec![dev.url()], 0);
+    let session = core_session(&mut caller).await?;
+    let room = data.join("workspaces").join(&session);
+    // What a file was when it was read is known from call to call.
+    let work = format!(
+        "{}{}{}{LOOK}",
+        r#"!tool write_file {"path": "a.txt", "content": "one\n"} !then "#,
+        r#"!tool read_file {"path": "a.txt"} !then "#,
+        r#"!tool edit_file {"path": "a.txt", "old_text": "one", "new_text": "two"} !then "#,
+    );
+    let said = results_of(&mut caller, &session, &work).await?;
+    let seen = &said[3];
+    ensure!(seen.contains("\nrun-tools\n"), "{said:?}");
+    ensure!(seen.contains(&format!("\nIN={session}\n")), "{said:?}");
+    ensure!(seen.contains("\nPATH="), "{said:?}");
+    ensure!(seen.trim_end().ends_with("two"), "{said:?}");
+    for secret in ["sk-of", "API_KEY", "MAINSPRING_", "sqlite", ".db"] {
+        ensure!(!seen.contains(secret), "{secret} is in {seen}");
+    }
+    // With the send, its child has gone.
+    gone(&line_of(&room.join("parent")).await?).await?;
+
+    // A child that goes away in the middle takes its call along, not the send.
+    let kill = r#"!tool shell {"command": "kill -KILL $PPID; sleep 30"} !then !tool read_file {"path": "a.txt"}"#;
+    let said = results_of(&mut caller, &session, kill).await?;
+    ensure!(said[0].contains("how far it came is not known"), "{said:?}");
+    ensure!(said[1].contains("two"), "{said:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_isolated_child_ends_with_its_send_and_with_its_worker() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let data = dir.path().join("data");
+    let program = isolated(dir.path(), r#"["{child}"]"#)?;
+    let dev = start(&program, "dev", &data)?;
+    let mut caller = Caller::new(vec![dev.url()], 0);
+    let session = core_session(&mut caller).await?;
+    let room = data.join("workspaces").join(&session);
+    let long = |n: u32| {
+        let command = format!("echo $PPID > parent{n}; echo $$ > shell{n}; exec sleep 600");
+        format!("!tool shell {}", json!({ "command": command }))
+    };
+    let pids = async |n: u32| -> Result<[String; 2]> {
+        let parent = line_of(&room.join(format!("parent{n}"))).await?;
+        Ok([parent, line_of(&room.join(format!("shell{n}"))).await?])
+    };
+    let path = format!("/v1/sessions/{session}/sends");
+    let begin = json!({ "input": long(1) });
+    let send = caller.post(&path, &begin, "long-1").await?.json()?;
+    let begun = pids(1).await?;
+    let cancel = format!("/v1/sends/{}/cancel", text(&send, "id")?);
+    caller.post(&cancel, &json!({}), "cancel").await?;
+    for pid in &begun {
+        gone(pid).await?;
+    }
+    // The worker goes without a word.
+    let begin = json!({ "input": long(2) });
+    caller.post(&path, &begin, "long-2").await?;
+    let begun = pids(2).await?;
+    drop(dev);
+    for pid in &begun {
+        gone(pid).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_sandbox_no_tool_runs() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let broken = [r#"["false", "{child}"]"#, r#"["echo", "{child}"]"#];
+    for (n, launcher) in broken.into_iter().enumerate() {
+        let dir = dir.path().join(n.to_string());
+        std::fs::create_dir(&dir)?;
+        let data = dir.join("data");
+        let program = isolated(&dir, launcher)?;
+        let dev = start(&program, "dev", &data)?;
+        let mut caller = Caller::new(vec![dev.url()], 0);
+        let session = core_session(&mut caller).await?;
+        let work = r#"!tool write_file {"path": "a.txt", "content": "one"} !then !tool shell {"command": "echo two > b.txt"}"#;
+        let said = results_of(&mut caller, &session, work).await?;
+        ensure!(
+            said.iter().all(|said| said.contains("was not made")),
+            "{launcher}: {said:?}"
+        );
+        let room = data.join("workspaces").join(&session);
+        ensure!(!room.join("a.txt").exists() && !room.join("b.txt").exists());
+    }
+    // One that is not there is refused before anything else.
+    let program = isolated(dir.path(), r#"["/nowhere/sandbox", "{child}"]"#)?;
+    let data = dir.path().join("none").display().to_string();
+    let (code, _, told) = blocking(|| program.run(&["dev", "--data-dir", &data]))?;
+    ensure!(
+        code == 2 && told.contains("/nowhere/sandbox"),
+        "{code}: {told}"
+    );
+    Ok(())
+}

@@ -196,6 +196,10 @@ async fn held(
     let mut next = Some((send, counters));
     let mut in_a_row = 0;
     while let Some((send, counters)) = next.take() {
+        if belongs_elsewhere(kernel, key, &send).await {
+            release(kernel, key, lease, lost).await;
+            return;
+        }
         in_a_row += 1;
         let more = in_a_row < kernel.parts.config.sends_in_a_row_max;
         let then = if more { Then::Continue } else { Then::Release };
@@ -207,6 +211,21 @@ async fn held(
     }
     drop(suspect);
     kernel.cache.put(key, window);
+}
+
+/// Whether the session is for workers of another pool: one that was rung, or was run, before its
+/// agent was given another.
+async fn belongs_elsewhere(kernel: &Kernel, key: SessionKey, send: &StartedSend) -> bool {
+    let pool = &kernel.parts.config.pool;
+    if send.agent.pool() == pool {
+        return false;
+    }
+    // A send that was begun keeps the agent it began with; where it is rung is the session's.
+    match kernel.parts.store.get_session(key).await {
+        Ok(Some(session)) => session.agent.pool() != pool,
+        // Nothing is run where it is not known that it may be.
+        Ok(None) | Err(_) => true,
+    }
 }
 
 /// Runs one send.
@@ -241,9 +260,11 @@ async fn one(
         reach,
         then,
     };
+    let at = (key, turn.send.record.id);
     let run = Run::new(kernel, turn);
     // Boxed, so that what a waiting send holds is counted once, not in each caller's frame.
     let left = Box::pin(run.drive()).await;
+    kernel.parts.tools.left(at.0, at.1);
     window.trim(bound);
     left
 }

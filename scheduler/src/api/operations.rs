@@ -10,12 +10,12 @@ use mainspring_shared::agent::Priority;
 use mainspring_shared::queue::Lane;
 use mainspring_shared::store::{QueueStats, Role};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::is_pool;
 use serde::Serialize;
 
 use super::extract::Params;
 use super::problem::{self, Problem};
 use super::respond::{self, List};
-use super::validate::is_pool;
 use crate::app::App;
 
 /// A worker that lives.

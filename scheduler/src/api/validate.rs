@@ -357,9 +357,9 @@ impl Checks {
         {
             self.refuse(&format!("{member}/temperature"), "must be from 0 to 2");
         }
-        if agent.pool.as_deref().is_some_and(|pool| !is_pool(pool)) {
-            let detail = "must have 1 to 40 of the characters a-z, 0-9 and -";
-            self.refuse(&format!("{member}/pool"), detail);
+        let pool = agent.pool.as_deref();
+        if let Some(detail) = pool.and_then(|pool| tool::pool_fault(pool, &agent.tools)) {
+            self.refuse(&format!("{member}/pool"), &detail);
         }
         let notes_max = agent.notes.map(|notes| notes.max);
         self.within(&format!("{member}/notes/max"), notes_max, NOTES_MAX_DEFAULT);
@@ -484,16 +484,10 @@ pub(super) fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// Whether a text can name a pool: part of queue names and label values.
 /// Whether a board may be called so. The ids of sessions are the names of their own boards.
 fn is_board(text: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     (1..=64).contains(&text.len()) && text.bytes().all(fits) && !text.starts_with("ses_")
-}
-
-pub(super) fn is_pool(text: &str) -> bool {
-    let fits = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
-    (1..=40).contains(&text.len()) && text.bytes().all(fits)
 }
 
 #[cfg(test)]
@@ -568,13 +562,5 @@ mod tests {
             .map(|body| format!("{body} -> {:?}", pointers(body)))
             .collect();
         insta::assert_snapshot!(lines.join("\n"));
-    }
-
-    #[test]
-    fn pools_are_short_and_plain() {
-        assert!(is_pool("gpu-2"));
-        for bad in ["", "GPU", "a_b", "a b", "ä", &"x".repeat(41)] {
-            assert!(!is_pool(bad), "{bad}");
-        }
     }
 }

@@ -97,7 +97,6 @@ impl Run {
 
     fn leaf_start(&mut self, slot: SlotIx, tokens: Option<u64>) -> Result<LeafStart, Failure> {
         let names = self.names(slot);
-        let allow = self.record.options.allow.as_deref();
         let policy = self.body(slot).policy();
         let options = SendOptions {
             budget: tokens.map(|tokens| Budget {
@@ -121,7 +120,7 @@ impl Run {
                     self.append_context(slot, &agent.inputs_from, &mut input);
                     input
                 };
-                (agent.session_agent(prompt, allow), input)
+                (agent.session_agent(prompt, &self.record.options), input)
             }
             Body::Tool {
                 tool, arguments, ..
@@ -182,6 +181,7 @@ impl Run {
             model: Some(DIRECT_MODEL.to_owned()),
             tools: vec![ToolEntry::Named(tool.to_owned())],
             allow,
+            pool: self.record.options.pool.clone(),
             ..AgentSpec::default()
         }
     }

@@ -61,6 +61,8 @@ pub enum DeclaredTool {
     External(ExternalTool),
     /// Tools of an MCP server that the workers are configured with.
     Mcp(McpTools),
+    /// What the workers have by this name, with more to say about it.
+    Worker(WorkerTool),
 }
 
 /// A tool behind a URL.
@@ -91,6 +93,9 @@ pub struct HttpTool {
     /// Whether a person is asked before each call.
     #[serde(default)]
     pub approval: bool,
+    /// The workers that can call it; sends of an agent with it run there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }
 
 /// A tool that the caller runs.
@@ -113,6 +118,23 @@ pub struct ExternalTool {
     /// Whether a person is asked before each call.
     #[serde(default)]
     pub approval: bool,
+    /// The workers that sends of an agent with it run on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+}
+
+/// A preset or a tool that the workers have, named with more than its name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerTool {
+    /// A preset (`core`, `explore`, `full`) or the name of a tool that the workers have.
+    pub name: String,
+    /// Whether a person is asked before each call.
+    #[serde(default)]
+    pub approval: bool,
+    /// The workers that sends of an agent with it run on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }
 
 /// Tools of an MCP server.
@@ -130,6 +152,45 @@ pub struct McpTools {
     /// Whether a person is asked before each call.
     #[serde(default)]
     pub approval: bool,
+    /// The workers that are configured with it; sends of an agent with it run there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+}
+
+impl ToolEntry {
+    /// The workers that it needs, where it says so.
+    pub fn pool(&self) -> Option<&str> {
+        let pool = match self {
+            Self::Named(_) => return None,
+            Self::Declared(DeclaredTool::Http(tool)) => &tool.pool,
+            Self::Declared(DeclaredTool::External(tool)) => &tool.pool,
+            Self::Declared(DeclaredTool::Mcp(tools)) => &tools.pool,
+            Self::Declared(DeclaredTool::Worker(tool)) => &tool.pool,
+        };
+        pool.as_deref()
+    }
+}
+
+/// The pool that a list of tools needs.
+pub fn pool_of(tools: &[ToolEntry]) -> Option<&str> {
+    tools.iter().find_map(ToolEntry::pool)
+}
+
+/// What is wrong with a pool that is named beside these tools.
+pub fn pool_fault(pool: &str, tools: &[ToolEntry]) -> Option<String> {
+    if !is_pool(pool) {
+        return Some(POOL_RULE.to_owned());
+    }
+    let needed = pool_of(tools).filter(|needed| *needed != pool)?;
+    Some(format!("must be {needed}, which one of the tools needs"))
+}
+
+const POOL_RULE: &str = "must have 1 to 40 of the characters a-z, 0-9 and -";
+
+/// Whether a pool of workers may be called so.
+pub fn is_pool(text: &str) -> bool {
+    let fits = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    (1..=40).contains(&text.len()) && text.bytes().all(fits)
 }
 
 fn yes() -> bool {
@@ -162,6 +223,9 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
                 detail,
             });
         };
+        if let Some(detail) = tool.pool().and_then(|pool| pool_fault(pool, tools)) {
+            fault("/pool", detail);
+        }
         let (member, name) = match tool {
             ToolEntry::Named(name) => ("", name),
             ToolEntry::Declared(DeclaredTool::Http(tool)) => {
@@ -188,6 +252,7 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
                 }
                 ("/server", &tools.server)
             }
+            ToolEntry::Declared(DeclaredTool::Worker(tool)) => ("/name", &tool.name),
         };
         if !is_name(name) {
             fault(member, NAME_RULE.to_owned());
@@ -258,5 +323,30 @@ mod tests {
             pointers,
             ["/0", "/1/url", "/2/parameters", "/2/name", "/3/parameters"]
         );
+    }
+
+    #[test]
+    fn pools_are_short_and_plain() {
+        assert!(is_pool("gpu-2"));
+        for bad in ["", "GPU", "a_b", "a b", "ä", &"x".repeat(41)] {
+            assert!(!is_pool(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn all_tools_that_name_a_pool_name_the_same() {
+        let tools = entries(json!([
+            "shell",
+            {"type": "worker", "name": "core", "pool": "gvisor"},
+            {"type": "external", "name": "pay", "pool": "other"},
+            {"type": "mcp", "server": "files", "pool": "B"},
+        ]));
+        assert_eq!(pool_of(&tools), Some("gvisor"));
+        let faults = check(&tools);
+        let pointers: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+        assert_eq!(pointers, ["/2/pool", "/3/pool"]);
+        assert_eq!(pool_fault("gvisor", &tools), None);
+        assert!(pool_fault("default", &tools).is_some());
+        assert_eq!(pool_fault("default", &[]), None);
     }
 }

@@ -125,6 +125,9 @@ pub struct RunOptions {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
+    /// The workers that every leaf runs on: a run stays in the pool of the agent that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }
 
 /// A run as stored. An advance may change `status`, `options` (a retry raises a limit), `attempt`,

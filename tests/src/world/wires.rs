@@ -1,5 +1,6 @@
 //! A queue and a bus without anything in them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,14 +13,20 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
 use tokio::sync::{Mutex, broadcast, mpsc};
 
-/// A queue that all workers of a world take from.
-#[derive(Debug, Clone)]
+/// A queue that the workers of a pool take from.
+#[derive(Debug, Clone, Default)]
 pub struct Wire {
+    pools: Arc<std::sync::Mutex<BTreeMap<String, Ends>>>,
+}
+
+/// Both ends of one pool's jobs.
+#[derive(Debug, Clone)]
+struct Ends {
     jobs: mpsc::UnboundedSender<Activation>,
     taken: Arc<Mutex<mpsc::UnboundedReceiver<Activation>>>,
 }
 
-impl Default for Wire {
+impl Default for Ends {
     fn default() -> Self {
         let (jobs, taken) = mpsc::unbounded_channel();
         Self {
@@ -29,12 +36,20 @@ impl Default for Wire {
     }
 }
 
+impl Wire {
+    fn ends(&self, pool: &str) -> Ends {
+        let mut pools = self.pools.lock().expect("nobody panics under it");
+        pools.entry(pool.to_owned()).or_default().clone()
+    }
+}
+
 #[async_trait]
 impl Queue for Wire {
-    async fn push(&self, _: &Lane, activations: Vec<Activation>) -> bool {
+    async fn push(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
+        let ends = self.ends(&lane.pool);
         activations
             .into_iter()
-            .all(|activation| self.jobs.send(activation).is_ok())
+            .all(|activation| ends.jobs.send(activation).is_ok())
     }
 
     async fn depth(&self, _: &Lane) -> Option<u64> {
@@ -45,9 +60,10 @@ impl Queue for Wire {
         true
     }
 
-    async fn run(&self, _: &str, handler: Arc<dyn Handler>, mut stop: BoxFuture<'static, ()>) {
+    async fn run(&self, pool: &str, handler: Arc<dyn Handler>, mut stop: BoxFuture<'static, ()>) {
+        let ends = self.ends(pool);
         loop {
-            let job = async { self.taken.lock().await.recv().await };
+            let job = async { ends.taken.lock().await.recv().await };
             let job = tokio::select! {
                 () = &mut stop => return,
                 job = job => job,

@@ -29,6 +29,7 @@ fn agent() -> AgentSpec {
             parameters: any_object(),
             deadline: deadline.map(|secs| Span(Duration::from_secs(secs))),
             approval,
+            pool: None,
         }))
     };
     AgentSpec {

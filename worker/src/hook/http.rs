@@ -78,6 +78,7 @@ impl HttpPolicy {
             timeout: None,
             parallel: true,
             approval: false,
+            pool: None,
         };
         Self {
             name,

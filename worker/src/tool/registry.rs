@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::tool::schema::{self, Schema};
 use mainspring_shared::tool::{DeclaredTool, Repeat, ToolEntry};
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use super::offer::{Offer, Offers, Place};
 use super::{Tool, ToolSpec, Traits};
+use crate::tools::builtin::Jail;
 use crate::tools::{self, http, mcp};
 
 /// The tools that a worker has.
@@ -22,6 +24,7 @@ pub struct Tools {
     http: http::Caller,
     mcp: mcp::Pool,
     schemas: Schemas,
+    jail: Option<Arc<Jail>>,
 }
 
 /// Compiled schemas of tools that agents declare, by their JSON: most sends bring the same ones.
@@ -93,6 +96,19 @@ impl Tools {
             http,
             mcp,
             schemas: Schemas::default(),
+            jail: None,
+        }
+    }
+
+    /// Ends the children of this jail with their sends.
+    pub(crate) fn confine(&mut self, jail: Arc<Jail>) {
+        self.jail = Some(jail);
+    }
+
+    /// The worker has left a send: what was kept for its calls goes.
+    pub(crate) fn left(&self, session: SessionKey, send: SendId) {
+        if let Some(jail) = &self.jail {
+            jail.left(session, send);
         }
     }
 
@@ -116,6 +132,14 @@ impl Tools {
         }
     }
 
+    /// The tool with this name.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        match &self.named.get(name)?.place {
+            Place::Here(tool) => Some(tool.clone()),
+            Place::Outside { .. } => None,
+        }
+    }
+
     /// The names that agents may use.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
@@ -128,14 +152,7 @@ impl Tools {
         let mut offers = Gathered::default();
         for entry in &agent.tools {
             match entry {
-                ToolEntry::Named(name) => match tools::preset(name) {
-                    Some(names) => {
-                        for name in names {
-                            self.named(&mut offers, name);
-                        }
-                    }
-                    None => self.named(&mut offers, name),
-                },
+                ToolEntry::Named(name) => self.ours(&mut offers, name, false),
                 ToolEntry::Declared(declared) => self.declared(&mut offers, declared).await,
             }
         }
@@ -145,11 +162,28 @@ impl Tools {
         Offers::new(offers.list)
     }
 
-    fn named(&self, offers: &mut Gathered, name: &str) {
+    /// A preset or a tool of this worker.
+    fn ours(&self, offers: &mut Gathered, name: &str, approval: bool) {
+        match tools::preset(name) {
+            Some(names) => {
+                for name in names {
+                    self.named(offers, name, approval);
+                }
+            }
+            None => self.named(offers, name, approval),
+        }
+    }
+
+    fn named(&self, offers: &mut Gathered, name: &str, approval: bool) {
         if let Some(offer) = tools::outside(name) {
+            // Whoever is asked decides by answering.
             offers.add(offer);
         } else if let Some(offer) = self.named.get(name) {
-            offers.add(offer.clone());
+            let approval = approval || offer.approval;
+            offers.add(Offer {
+                approval,
+                ..offer.clone()
+            });
         } else {
             tracing::debug!(tool.name = name, "an agent names a tool that is not here");
         }
@@ -173,6 +207,7 @@ impl Tools {
                     |schema| outside(spec, schema, WaitingOn::Tool, deadline, tool.approval);
                 offers.add_valid(schema.map(offer));
             }
+            DeclaredTool::Worker(wanted) => self.ours(offers, &wanted.name, wanted.approval),
             DeclaredTool::Mcp(wanted) => match self.mcp.tools(wanted).await {
                 Ok(tools) => {
                     for tool in tools {

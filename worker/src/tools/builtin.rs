@@ -21,6 +21,7 @@ mod diff;
 mod edit_file;
 mod glob;
 mod grep;
+mod isolated;
 mod list_dir;
 mod page;
 mod read_file;
@@ -41,11 +42,14 @@ use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
 pub use self::commands::Background;
+pub(crate) use self::isolated::Jail;
+pub use self::isolated::{Launcher, TASK, run_child};
 pub use self::settings::{
     ENVIRONMENT_DEFAULT, Limits, Settings, Shell, Template, WorkspaceSettings, allowed,
 };
 pub use self::shell::{Launch, ShellBackend, ShellCommand};
 
+use self::isolated::Isolated;
 use self::shell::{Local, Templated};
 use self::wakeups::Wakeups;
 use self::workspace::Workspace;
@@ -114,6 +118,18 @@ pub fn register(
     let workspace = workspace
         .map_err(|error| refused(format!("the workspace {}: {error}", place.root.display())))?;
     let workspace = Arc::new(workspace);
+    if let Some(launcher) = settings.launcher {
+        let (shell, environment) = (&settings.shell, settings.environment);
+        let jail = Jail::new(
+            launcher,
+            workspace.clone(),
+            shell,
+            environment,
+            clock.clone(),
+        );
+        let jail = Arc::new(jail.map_err(refused)?);
+        return confined(jail, workspace, backend, &clock, tools);
+    }
     for tool in files(&workspace, &clock) {
         tools.insert(tool)?;
     }
@@ -129,6 +145,28 @@ pub fn register(
         }
         tools.insert(Arc::new(shell::Shell::new(workspace, backend, clock)))?;
     }
+    Ok(())
+}
+
+/// Enters the tools of a workspace that this worker never touches itself.
+fn confined(
+    jail: Arc<Jail>,
+    workspace: Arc<Workspace>,
+    backend: Option<Arc<dyn ShellBackend>>,
+    clock: &Arc<dyn Clock>,
+    tools: &mut Tools,
+) -> Result<(), ToolsError> {
+    let files = files(&workspace, clock).into_iter();
+    let shell = backend.map(|backend| {
+        let shell = shell::Shell::new(workspace, backend, clock.clone());
+        Arc::new(shell) as Arc<dyn Tool>
+    });
+    for inner in files.chain(shell) {
+        let jail = jail.clone();
+        tools.insert(Arc::new(Isolated { inner, jail }))?;
+    }
+    // Commands in the background would run beside the child, not in it: there are none.
+    tools.confine(jail);
     Ok(())
 }
 

@@ -90,6 +90,7 @@ fn wanted(prefix: &str, tools: Option<&[&str]>) -> McpTools {
         tools: tools.map(|names| names.iter().map(|&name| name.to_owned()).collect()),
         prefix: prefix.to_owned(),
         approval: false,
+        pool: None,
     }
 }
 

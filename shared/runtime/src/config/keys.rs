@@ -169,6 +169,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("hooks.before_tool", Kind::List),
     Key::new("hooks.timeout", TIMEOUT),
     Key::new("tools.shell_environment", Kind::List),
+    Key::new("tools.launcher", Kind::List),
     Key::new("tools.allow_private", Kind::List),
     Key::new("tools.signing_secret", Kind::Secret),
     Key::new("tools.timeout", TIMEOUT),

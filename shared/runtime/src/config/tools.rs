@@ -25,6 +25,9 @@ pub struct ToolsConfig {
     /// What is run after a command that was stopped.
     #[serde(default)]
     pub shell_cleanup: Vec<String>,
+    /// The command line that starts a process of their own for the tools of the workspace.
+    #[serde(default)]
+    pub launcher: Vec<String>,
     /// The variables of the worker's environment that commands see.
     pub shell_environment: Vec<String>,
     /// Private addresses that tools may call all the same.

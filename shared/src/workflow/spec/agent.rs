@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::Agent;
 use crate::agent::AgentSpec;
 use crate::tool::ToolEntry;
+use crate::workflow::run::RunOptions;
 
 /// Rounds of a leaf unless it says otherwise.
 pub const MAX_ROUNDS_DEFAULT: u32 = 8;
@@ -71,9 +72,10 @@ impl Lifecycle {
 }
 
 impl Agent {
-    /// The agent of its session, with the rendered prompt, for a run that may use `allow`.
-    pub fn session_agent(&self, system_prompt: String, allow: Option<&[String]>) -> AgentSpec {
+    /// The agent of its session, with the rendered prompt, in a run with these options.
+    pub fn session_agent(&self, system_prompt: String, options: &RunOptions) -> AgentSpec {
         let spec = &self.spec;
+        let allow = options.allow.as_deref();
         let inherited = || {
             let names = allow.unwrap_or_default().iter().cloned();
             names.map(ToolEntry::Named).collect()
@@ -88,7 +90,7 @@ impl Agent {
             max_tokens: Some(spec.max_tokens),
             temperature: Some(spec.temperature),
             output_schema: self.schema().cloned(),
-            pool: spec.pool.clone(),
+            pool: options.pool.clone().or_else(|| spec.pool.clone()),
             ..AgentSpec::default()
         }
     }

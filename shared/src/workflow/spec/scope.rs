@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Body, Items, NodeIx, Pause, Spec};
 use crate::error::{Code, Failure};
+use crate::tool::{pool_fault, pool_of};
 use crate::workflow::run::RunOptions;
 use crate::workflow::template::free_names;
 
@@ -275,8 +276,12 @@ impl Spec {
         self.declared(self.root)
     }
 
-    /// Whether a run with these options can pay for what its steps declare.
+    /// Whether a run with these options can pay for what its steps declare, and has the workers
+    /// that they need.
     pub fn admitted(&self, options: &RunOptions) -> Result<(), Failure> {
+        if let Some(pool) = options.pool.as_deref() {
+            self.fits_pool(pool)?;
+        }
         let declared = self.declared_tokens();
         let own = self.envelope.budget.map(|budget| budget.max_tokens);
         let limit = own.into_iter().chain(options.max_tokens).min();
@@ -287,6 +292,27 @@ impl Spec {
                 format!("the steps declare {declared} tokens in all, the run has {limit}"),
             )),
         }
+    }
+
+    fn fits_pool(&self, pool: &str) -> Result<(), Failure> {
+        let invalid = |text: String| Err(Failure::new(Code::SpecInvalid, text));
+        if let Some(fault) = pool_fault(pool, &[]) {
+            return invalid(format!("the pool of the run {fault}"));
+        }
+        for node in &self.nodes {
+            let Body::Agent(agent) = &node.body else {
+                continue;
+            };
+            let tools = agent.spec.tools.as_deref().unwrap_or_default();
+            let wanted = agent.spec.pool.as_deref().or_else(|| pool_of(tools));
+            if let Some(wanted) = wanted.filter(|wanted| *wanted != pool) {
+                let name = &agent.spec.name;
+                return invalid(format!(
+                    "the agent {name:?} is to run in the pool {wanted}, and the run in {pool}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn declared(&self, at: NodeIx) -> u64 {

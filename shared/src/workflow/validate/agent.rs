@@ -93,10 +93,7 @@ impl Reader<'_> {
             .cloned()
             .unwrap_or_default();
         let budget = self.leaf_budget(members);
-        let pool = members
-            .given("pool")
-            .is_some()
-            .then(|| self.label(members, "pool", "name a pool of workers, or leave it out"));
+        let pool = self.pool(members, tools.as_deref().unwrap_or_default());
         Some(LeafAgent {
             name: name?,
             system_prompt: system_prompt?,
@@ -109,8 +106,19 @@ impl Reader<'_> {
             lifecycle: lifecycle.map_or_else(Lifecycle::default, |place| Lifecycle::ALL[place]),
             metadata,
             budget,
-            pool: pool.flatten(),
+            pool,
         })
+    }
+
+    fn pool(&mut self, members: Members<'_>, tools: &[ToolEntry]) -> Option<String> {
+        let hint = "name a pool of workers, or leave it out";
+        members.given("pool")?;
+        let pool = self.label(members, "pool", hint)?;
+        if let Some(fault) = tool::pool_fault(&pool, tools) {
+            let message = format!("`pool` {fault}");
+            self.problem(members.pointer("pool"), "pool", message, hint);
+        }
+        Some(pool)
     }
 
     /// Rounds may be written as `8`, `8.0` or `"8"`.

@@ -60,7 +60,14 @@ impl Run<'_> {
             Ok(spec) => spec,
             Err(problems) => return refuse(Code::SpecInvalid, workflow::problems(&problems)),
         };
-        if let Err(failure) = spec.admitted(&RunOptions::default()) {
+        let granted = self.offers.list().iter();
+        let options = RunOptions {
+            allow: Some(granted.map(|offer| offer.spec.name.clone()).collect()),
+            // A model cannot leave the sandbox that it is in.
+            pool: Some(self.send.agent.pool().to_owned()),
+            ..RunOptions::default()
+        };
+        if let Err(failure) = spec.admitted(&options) {
             return refuse(failure.code, format!("error: {}", failure.message));
         }
         let above = store.get_session(self.key).await?;
@@ -71,8 +78,6 @@ impl Run<'_> {
                 format!("error: agents may stand {DEPTH_MAX} steps below the first one, not more");
             return refuse(Code::LimitExceeded, text);
         }
-        let granted = self.offers.list().iter();
-        let granted = granted.map(|offer| offer.spec.name.clone()).collect();
         let input = record
             .arguments
             .get("input")
@@ -89,10 +94,7 @@ impl Run<'_> {
             input: input
                 .cloned()
                 .unwrap_or_else(|| Value::String(spec.envelope.input.clone())),
-            options: RunOptions {
-                allow: Some(granted),
-                ..RunOptions::default()
-            },
+            options,
             session: Some(self.key.session),
             reports_to: (!detached).then(|| record.call_id.clone()),
             depth,

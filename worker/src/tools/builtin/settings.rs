@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_runtime::Environment;
+use serde::{Deserialize, Serialize};
 
 use super::commands::Background;
+use super::isolated::Launcher;
 use super::shell::ShellBackend;
 
 /// What the built-in tools may use. By default nothing: no workspace, hence no files and no shell.
@@ -21,6 +23,9 @@ pub struct Settings {
     pub environment: BTreeMap<String, String>,
     /// What commands need that run on while the agent works; without it there are none.
     pub background: Option<Background>,
+    /// How a process of their own is started for the tools of the workspace; without it they run in
+    /// the worker.
+    pub launcher: Option<Launcher>,
     /// The bounds.
     pub limits: Limits,
 }
@@ -97,7 +102,8 @@ pub struct Template {
 }
 
 /// The bounds of the built-in tools.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Bytes of a file that is read, searched or changed as a whole.
     pub file_bytes_max: u64,

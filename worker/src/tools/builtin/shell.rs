@@ -23,11 +23,12 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-pub(super) use self::backend::Local;
 pub use self::backend::{Launch, ShellBackend, ShellCommand};
+pub(super) use self::backend::{Local, PATH_DEFAULT};
+pub(super) use self::group::end_marked;
 pub(super) use self::output::Kept;
 pub(super) use self::process::{Ended, Process};
-pub(super) use self::template::Templated;
+pub(super) use self::template::{Templated, find};
 use super::list_dir::here;
 use super::work::{arguments, blocking, stopped};
 use super::workspace::Workspace;

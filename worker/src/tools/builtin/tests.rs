@@ -1,6 +1,7 @@
 mod bed;
 mod change;
 mod escape;
+mod isolated;
 mod offered;
 mod race;
 mod read;

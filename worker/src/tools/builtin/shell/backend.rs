@@ -16,7 +16,7 @@ const SHELLS: [(&str, &[&str]); 2] = [
 ];
 
 /// Where programs are found unless the environment says so.
-pub(super) const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(in super::super) const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A command to run.
 #[derive(Debug, Clone, Copy)]

@@ -78,7 +78,7 @@ const PASSES: usize = 8;
 /// Ends all processes that were started with the mark in their environment: such as went into a
 /// session or a group of their own.
 #[cfg(target_os = "linux")]
-fn end_marked(mark: &str) {
+pub(in super::super) fn end_marked(mark: &str) {
     let mark = format!("{MARK}={mark}");
     for _ in 0..PASSES {
         let Ok(processes) = std::fs::read_dir("/proc") else {
@@ -112,7 +112,7 @@ fn end_if_marked(id: i32, mark: &[u8]) -> bool {
 
 /// Elsewhere the environment of others cannot be read: what left its group is not found.
 #[cfg(not(target_os = "linux"))]
-fn end_marked(_: &str) {}
+pub(in super::super) fn end_marked(_: &str) {}
 
 #[cfg(test)]
 mod tests {

@@ -165,7 +165,8 @@ fn filled(pieces: &[Piece], command: &ShellCommand<'_>) -> OsString {
     argument
 }
 
-fn find(program: &str, path: &str) -> Option<PathBuf> {
+/// The program that a name or a path stands for.
+pub(in super::super) fn find(program: &str, path: &str) -> Option<PathBuf> {
     let is_program = |file: &Path| {
         let kind = file.metadata();
         kind.is_ok_and(|kind| kind.is_file() && kind.permissions().mode() & 0o111 != 0)

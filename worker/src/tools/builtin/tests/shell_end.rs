@@ -35,7 +35,7 @@ fn pids(bed: &Bed) -> Vec<u32> {
 }
 
 /// Whether a process runs; what is dead and not yet buried does not.
-fn runs(pid: u32) -> bool {
+pub(super) fn runs(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     let state = status.map(|status| {
         let (_, behind) = status.rsplit_once(')').expect("has a name");
@@ -44,7 +44,7 @@ fn runs(pid: u32) -> bool {
     state.is_ok_and(|dead| !dead)
 }
 
-async fn until(what: impl Fn() -> bool) {
+pub(super) async fn until(what: impl Fn() -> bool) {
     let clock = SystemClock::new();
     let end = clock.monotonic() + LONG;
     while !what() {

@@ -141,6 +141,7 @@ fn declared(url: &str, repeat: Repeat, timeout: Duration) -> HttpTool {
         timeout: Some(Span(timeout)),
         parallel: false,
         approval: false,
+        pool: None,
     }
 }
 
