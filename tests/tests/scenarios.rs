@@ -96,6 +96,17 @@ async fn rounds_are_bounded() {
     let expected = (SendStatus::Completed, StopReason::RoundLimit, "calling");
     assert_eq!(answer(&records[0]), expected);
     assert_eq!(world.script.calls("tools 9"), 2);
+    // The transcript ends with an answer, which says why, and can go on behind it.
+    let dump = world.dump().await;
+    let last = dump.sessions[0].messages.last().expect("there are some");
+    assert_eq!((last.role, last.round), (Assistant, 1));
+    assert!(plain_text(&last.content).contains("limit of 2 rounds"));
+    world.audit().await;
+    let id = world.send(key, "hello").await;
+    let records = world.settle(&[id]).await;
+    assert_eq!(answer(&records[0]).2, "echo: hello");
+    let asked = world.script.ledger().pop().expect("it was asked");
+    mainspring_tests::pairing::stored(&asked.messages).expect("it is paired");
     world.audit().await;
 }
 

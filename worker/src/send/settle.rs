@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
-use mainspring_shared::message::{Message, NewMessage, Role, ToolCall, plain_text};
-use mainspring_shared::send::WaitingOn;
-use mainspring_shared::send::machine::Answer;
+use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall, plain_text};
+use mainspring_shared::send::machine::{Answer, End};
+use mainspring_shared::send::{StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{CallBegin, NewCall};
 use mainspring_shared::time::Timestamp;
@@ -60,6 +60,24 @@ pub(super) fn answer(reply: &Reply, round: i32) -> NewMessage {
         role: Role::Assistant,
         ..NewMessage::user(reply.content.clone(), round)
     }
+}
+
+/// What a transcript ends with where the send ends in between two rounds: the next one begins behind
+/// an answer. It belongs to the last round, which is paid for.
+pub(super) fn closing(end: End, rounds: i32) -> Option<NewMessage> {
+    let text = match end {
+        End::Completed(StopReason::RoundLimit) => {
+            format!("[round_limit] The work ended here, at its limit of {rounds} rounds.")
+        }
+        End::Failed(StopReason::Budget, _) => {
+            "[budget] The work ended here, because its budget is spent.".to_owned()
+        }
+        End::Completed(_) | End::Failed(..) | End::Cancelled => return None,
+    };
+    (rounds > 0).then(|| NewMessage {
+        role: Role::Assistant,
+        ..NewMessage::user(vec![ContentPart::text(text)], rounds - 1)
+    })
 }
 
 /// A round with calls, ready to be stored.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mainspring_shared::budget::{Short, Spent};
 use mainspring_shared::error::{Code, Coded, Failure};
-use mainspring_shared::message::{NewMessage, plain_text};
+use mainspring_shared::message::{NewMessage, Role, plain_text};
 use mainspring_shared::send::machine::{End, Event, Open};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
@@ -356,6 +356,13 @@ impl Run<'_> {
         let answer = reply.as_ref().filter(|reply| !reply.content.is_empty());
         if let Some(reply) = answer {
             messages.push(settle::answer(reply, index));
+        } else if reply.is_none() {
+            let stored = self.window.last().map(|message| message.role);
+            let last = messages.last().map(|message| message.role).or(stored);
+            // Calls without their results are not left behind, so an answer is one in words.
+            if last != Some(Role::Assistant) {
+                messages.extend(settle::closing(end, index));
+            }
         }
         let result = match end {
             End::Completed(reason) => {
