@@ -113,6 +113,8 @@ pub struct Output {
     pub content: Vec<ContentPart>,
     /// The same as a value, where the tool has one.
     pub value: Option<Value>,
+    /// Whether it shows how the tool failed. What can be said in words is a [`ToolError`].
+    pub failed: bool,
 }
 
 impl Output {
@@ -120,7 +122,7 @@ impl Output {
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             content: vec![ContentPart::text(text)],
-            value: None,
+            ..Self::default()
         }
     }
 
@@ -129,6 +131,7 @@ impl Output {
         Self {
             content: vec![ContentPart::text(value.to_string())],
             value: Some(value),
+            failed: false,
         }
     }
 }

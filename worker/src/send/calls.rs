@@ -198,6 +198,8 @@ fn over(given: Given, call_id: &str, traits: Traits) -> Over {
             CallResult {
                 content,
                 value: output.value,
+                failed: output.failed,
+                code: output.failed.then_some(Code::ToolFailed),
                 ..CallResult::text("")
             }
         }

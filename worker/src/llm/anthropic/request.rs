@@ -250,7 +250,8 @@ fn call(call: &ToolCall) -> Block<'_> {
 }
 
 fn result(result: ToolResult<'_>) -> Result<Block<'_>, Error> {
-    let content = match result.message.filter(|message| has_media(message)) {
+    let media = result.message.filter(|message| has_media(message));
+    let content = match media {
         Some(message) => Some(Content::Blocks(shown(message)?)),
         None => Some(result.text)
             .filter(|text| !text.trim().is_empty())
@@ -259,7 +260,8 @@ fn result(result: ToolResult<'_>) -> Result<Block<'_>, Error> {
     Ok(Block::ToolResult {
         tool_use_id: wire_name(&result.call.id),
         content,
-        is_error: result.message.is_some_and(|message| message.failed),
+        // An error takes text only; one that shows something says so in words.
+        is_error: media.is_none() && result.message.is_some_and(|message| message.failed),
     })
 }
 

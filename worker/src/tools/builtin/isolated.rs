@@ -285,7 +285,16 @@ impl Tool for Isolated {
             }
         };
         match said {
-            Some(Up::Done { content, value, .. }) => Ok(Output { content, value }),
+            Some(Up::Done {
+                content,
+                value,
+                failed,
+                ..
+            }) => Ok(Output {
+                content,
+                value,
+                failed,
+            }),
             Some(Up::Failed { code, message, .. }) => Err(ToolError::Reply { code, message }),
             Some(Up::Aborted { message, .. }) => Err(ToolError::Abort { message }),
             Some(Up::Ready { .. }) | None if !child.was_ready() => Err(ToolError::reply(NO_START)),

@@ -33,6 +33,18 @@ fn complete(result: CallToolResult) -> Result<Output, ToolError> {
     {
         content.push(ContentPart::text(text));
     }
+    if failed
+        && content
+            .iter()
+            .any(|part| matches!(part, ContentPart::Image { .. }))
+    {
+        content.insert(0, ContentPart::text("error:"));
+        return Ok(Output {
+            content,
+            value: None,
+            failed,
+        });
+    }
     if failed {
         let said = plain_text(&content);
         let said = if said.trim().is_empty() {
@@ -44,7 +56,11 @@ fn complete(result: CallToolResult) -> Result<Output, ToolError> {
     }
     let value = value.filter(|(text, _)| text.len() <= VALUE_BYTES_MAX);
     let value: Option<Value> = value.map(|(_, value)| value);
-    Ok(Output { content, value })
+    Ok(Output {
+        content,
+        value,
+        failed,
+    })
 }
 
 fn part(block: ContentBlock) -> ContentPart {
@@ -165,6 +181,13 @@ mod tests {
         );
         let value = given(json!({"isError": true, "structuredContent": {"why": "so"}}));
         assert_eq!(value, Err(ToolError::reply(r#"{"why":"so"}"#)));
+        let shown = given(json!({"isError": true, "content": [
+            {"type": "text", "text": "see"},
+            {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="},
+        ]}));
+        let shown = shown.expect("more than words");
+        assert!(shown.failed);
+        assert_eq!(texts(shown)[..2], ["error:", "see"]);
         let fine = given(json!({"isError": false, "content": []}));
         assert_eq!(fine, Ok(Output::default()));
     }

@@ -115,11 +115,16 @@ fn known(token: &str, given: &str) -> io::Result<()> {
 fn answer(token: &str, id: u64, called: Result<Output, ToolError>) -> Up {
     let token = token.to_owned();
     match called {
-        Ok(Output { content, value }) => Up::Done {
+        Ok(Output {
+            content,
+            value,
+            failed,
+        }) => Up::Done {
             token,
             id,
             content,
             value,
+            failed,
         },
         Err(ToolError::Reply { code, message }) => Up::Failed {
             token,

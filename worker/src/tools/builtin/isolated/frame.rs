@@ -96,6 +96,8 @@ pub(super) enum Up {
         id: u64,
         content: Vec<ContentPart>,
         value: Option<Value>,
+        #[serde(default)]
+        failed: bool,
     },
     Failed {
         token: String,
