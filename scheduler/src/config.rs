@@ -27,6 +27,9 @@ pub struct SchedulerConfig {
     pub retention_interval: Duration,
     /// How long an idempotency key is remembered.
     pub idempotency_keep: Duration,
+    /// How long sends are kept after their end, at least as long as idempotency keys; for ever when
+    /// none.
+    pub send_keep: Option<Duration>,
     /// Bytes that a request's body may have.
     pub body_bytes_max: usize,
     /// Bytes that a batch's body may have.
@@ -68,6 +71,7 @@ impl Default for SchedulerConfig {
             timer_keep: Duration::from_hours(30 * 24),
             retention_interval: Duration::from_mins(1),
             idempotency_keep: Duration::from_hours(48),
+            send_keep: None,
             body_bytes_max: 4 << 20,
             batch_bytes_max: 32 << 20,
             body_timeout: Duration::from_secs(30),

@@ -60,7 +60,7 @@ pub use sessions::{
     CreateOutcome, DeleteOutcome, ImportSession, NewSession, PruneOutcome, PruneSession, PruneTo,
     SessionPatch, UpdateOutcome,
 };
-pub use sweeps::{AlarmSweep, ReadySession, SweepReady, Swept};
+pub use sweeps::{AlarmSweep, ReadySession, RetireSends, Retired, SweepReady, Swept};
 pub use timers::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredRun, FiredSend,
     ListOccurrences, ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerChange,
@@ -439,6 +439,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Deletes idempotency keys older than `keep` and ended boots that nothing refers to. Returns
     /// how many rows went; call again until it is zero.
     async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64>;
+
+    /// Looks at a page of sends and deletes those that ended before `keep`, with their steps, calls
+    /// and usage. Their messages stay. So do sends whose end somebody has still to be told, and those
+    /// of runs that are kept.
+    async fn retire_sends(&self, at: Option<Timestamp>, query: RetireSends) -> Result<Retired>;
 
     // Reads -------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ pub mod schema;
 pub use bounds::bounded;
 pub use call::{
     Approval, CallRecord, CallResult, CallState, Repeat, answers, call_id, calls_of_round,
-    cancelled_call, child_item, child_result, interrupted_call,
+    calls_of_send, cancelled_call, child_item, child_result, interrupted_call,
 };
 pub use declared::{
     DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, WorkerTool, check,

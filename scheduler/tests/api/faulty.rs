@@ -20,8 +20,9 @@ use mainspring_shared::store::{
     Fired, IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends,
     ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
     PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -114,6 +115,7 @@ pass_on! {
     create_timers(at: At, items: Vec<(NewTimer, Option<IdempotencyKey>)>) -> Vec<CreateTimerOutcome>;
     change_timers(at: At, items: Vec<ChangeTimer>) -> Vec<ChangeTimerOutcome>;
     fire_timers(at: At, boot: BootId, limit: u32) -> Fired;
+    retire_sends(at: At, query: RetireSends) -> Retired;
     sweep_timers(at: At, keep: Duration) -> u64;
     get_timers(ids: Vec<(TenantId, TimerId)>) -> Vec<Option<TimerRecord>>;
     list_timers(query: ListTimers) -> Page<TimerRecord>;

@@ -143,6 +143,9 @@ pub struct SchedulerConfig {
     pub retention_interval: Span,
     /// How long an idempotency key is remembered.
     pub idempotency_keep: Span,
+    /// How long sends are kept after their end; for ever when none.
+    #[serde(default)]
+    pub send_keep: Option<Span>,
     /// Bytes that a request's body may have.
     pub body_bytes_max: usize,
     /// Bytes that a batch's body may have.

@@ -166,6 +166,8 @@ pub struct DumpSession {
     pub messages: Vec<Message>,
     /// Its steps by number.
     pub steps: Vec<Step>,
+    /// Steps that went with sends that were not needed any more.
+    pub retired_steps: i64,
     /// Its tool calls by id.
     pub calls: Vec<CallRecord>,
     /// Its inbox in order.

@@ -1,7 +1,9 @@
 //! Parameters of the sweeps.
 
+use std::time::Duration;
+
 use crate::agent::Priority;
-use crate::id::{SendId, SessionKey};
+use crate::id::{SendId, SessionKey, TenantId};
 use crate::time::Timestamp;
 
 /// A session that someone has to ring for.
@@ -53,4 +55,26 @@ pub struct AlarmSweep {
     pub next_alarm_at: Option<Timestamp>,
     /// The database's clock.
     pub now: Timestamp,
+}
+
+/// A page of sends that may be old enough to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetireSends {
+    /// Whose.
+    pub tenant: TenantId,
+    /// How long after its end a send is kept.
+    pub keep: Duration,
+    /// The last send of the page before; none for the first page.
+    pub after: Option<SendId>,
+    /// Sends of a page.
+    pub limit: u32,
+}
+
+/// What a page of retention did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retired {
+    /// Rows that went.
+    pub rows: u64,
+    /// The page's last send, where the next page may have some that are old enough.
+    pub next: Option<SendId>,
 }

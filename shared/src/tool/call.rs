@@ -206,6 +206,12 @@ pub fn call_id(send: SendId, round: i32, place: usize) -> String {
     format!("{}{place}", calls_of_round(send, round))
 }
 
+/// The first id that a call of a send could have, and one behind all of them.
+pub fn calls_of_send(send: SendId) -> (String, String) {
+    let id = send.0.simple();
+    (format!("call_{id}_"), format!("call_{id}`"))
+}
+
 /// What the ids of all calls of a round begin with.
 pub fn calls_of_round(send: SendId, round: i32) -> String {
     format!("call_{}_{round}_", send.0.simple())

@@ -163,8 +163,9 @@ fn numbering(found: &mut Found<'_>) {
         let row = json!({ "messages": session.messages.len(), "next_seq": session.hot.next_seq });
         found.add("session.seq_gap_free", row);
     }
-    let numbers = session.steps.iter().map(|step| step.n);
-    if !numbers.eq(1..session.hot.next_step) {
+    let (count, next) = (session.steps.len() as i64, session.hot.next_step);
+    let in_bounds = session.steps.iter().all(|step| (1..next).contains(&step.n));
+    if !in_bounds || count + session.retired_steps != next - 1 {
         let row = json!({ "steps": session.steps.len(), "next_step": session.hot.next_step });
         found.add("session.steps_gap_free", row);
     }
@@ -257,7 +258,13 @@ fn usage(found: &mut Found<'_>) {
             .usage
             .iter()
             .any(|(send, round, _)| *send == message.send_id && *round == message.round);
-        if message.role == Role::Assistant && message.epoch > 0 && !paid {
+        // What went with its send cannot be compared any more.
+        let kept = found
+            .session
+            .sends
+            .iter()
+            .any(|send| send.id == message.send_id);
+        if message.role == Role::Assistant && message.epoch > 0 && kept && !paid {
             let row = json!({ "send": message.send_id, "round": message.round });
             found.add("usage.matches_rounds", row);
         }

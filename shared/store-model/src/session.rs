@@ -34,6 +34,8 @@ pub(crate) struct Session {
     /// The `seq` that the transcript begins with.
     pub(crate) first_seq: i64,
     pub(crate) steps: BTreeMap<i64, Step>,
+    /// Steps that went with their sends.
+    pub(crate) retired_steps: i64,
     /// By call id.
     pub(crate) calls: BTreeMap<String, CallRecord>,
     /// By place.
@@ -124,6 +126,7 @@ impl Session {
             messages: BTreeMap::new(),
             first_seq: 1,
             steps: BTreeMap::new(),
+            retired_steps: 0,
             calls: BTreeMap::new(),
             inbox: BTreeMap::new(),
             reported: BTreeSet::new(),
@@ -391,6 +394,21 @@ impl Session {
         (n, self.give_back(now))
     }
 
+    /// Removes a final send with all that only it has; returns how many rows went.
+    pub(crate) fn retire(&mut self, id: SendId) -> u64 {
+        let rows = |session: &Self| {
+            session.sends.len() + session.steps.len() + session.calls.len() + session.usage.len()
+        };
+        let (before, steps) = (rows(self), self.steps.len());
+        self.sends.remove(&id);
+        self.reported.remove(&id);
+        self.steps.retain(|_, step| step.send_id != id);
+        self.calls.retain(|_, call| call.send_id != id);
+        self.usage.retain(|(send, ..), _| *send != id);
+        self.retired_steps += (steps - self.steps.len()) as i64;
+        (before - rows(self)) as u64
+    }
+
     /// The session as a dump shows it.
     pub(crate) fn dump(&self) -> DumpSession {
         DumpSession {
@@ -401,6 +419,7 @@ impl Session {
             first_seq: self.first_seq,
             messages: self.messages.values().cloned().collect(),
             steps: self.steps.values().cloned().collect(),
+            retired_steps: self.retired_steps,
             calls: self.calls.values().cloned().collect(),
             inbox: self.inbox.values().cloned().collect(),
             parent: self.cold.as_ref().and_then(|cold| cold.parent.clone()),

@@ -20,8 +20,8 @@ use mainspring_shared::store::{
     IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
     ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
     PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes,
-    ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats,
+    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -265,6 +265,11 @@ impl Store for ModelStore {
     async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
         let (mut state, now) = self.begin(at);
         Ok(timers::fire(&mut state, now, boot, limit))
+    }
+
+    async fn retire_sends(&self, at: Option<Timestamp>, query: RetireSends) -> Result<Retired> {
+        let (mut state, now) = self.begin(at);
+        Ok(sweeps::retire_sends(&mut state, now, query))
     }
 
     async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
-use mainspring_shared::store::{AlarmSweep, ReadySession, SweepReady, Swept};
+use mainspring_shared::store::{AlarmSweep, ReadySession, RetireSends, Retired, SweepReady, Swept};
 use mainspring_shared::time::Timestamp;
 
 use crate::session::Session;
@@ -119,4 +119,36 @@ pub(crate) fn retention(state: &mut State, now: Timestamp, keep: Duration) -> u6
         !is_old(ended) || sessions.values().any(|s| s.hot.owner == Some(*id))
     });
     (before - state.requests.len() - state.boots.len()) as u64
+}
+
+/// Removes the sends of a page that are old enough, with what only they had.
+pub(crate) fn retire_sends(state: &mut State, now: Timestamp, query: RetireSends) -> Retired {
+    let is_old = |time: Timestamp| time.after(query.keep) < now;
+    let mut page: Vec<(SendId, SessionKey)> = state
+        .sessions
+        .values()
+        .filter(|session| session.key.tenant == query.tenant)
+        .flat_map(|session| session.sends.keys().map(|id| (*id, session.key)))
+        .filter(|(id, _)| query.after.is_none_or(|after| *id > after))
+        .collect();
+    page.sort_unstable();
+    page.truncate(query.limit as usize);
+    let full = page.len() == query.limit as usize;
+    let mut retired = Retired::default();
+    for (id, key) in page {
+        let Some(session) = state.sessions.get_mut(&key) else {
+            continue;
+        };
+        let send = &session.sends[&id];
+        retired.next = Some(id).filter(|_| full && is_old(send.created_at));
+        let is_told = send.reports_to.is_none() || session.reported.contains(&id);
+        let of_run = send.run.as_ref().is_some_and(|at| {
+            let (tenant, run) = (query.tenant, at.run);
+            state.runs.contains_key(&RunKey { tenant, run })
+        });
+        if send.finished_at.is_some_and(is_old) && is_told && !of_run {
+            retired.rows += session.retire(id);
+        }
+    }
+    retired
 }

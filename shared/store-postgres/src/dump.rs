@@ -94,6 +94,8 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
     let first_seq = fields.take("first_seq")?;
     let agent_version = fields.take("agent_version")?;
     let parent = fields.maybe_parent()?;
+    let spent = fields.maybe_json("spent")?;
+    let retired_steps = fields.take("retired_steps")?;
     Ok(DumpSession {
         key: hot.key,
         hot: DumpHot {
@@ -106,7 +108,7 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
             next_step: hot.next_step,
             pending: hot.pending,
             signals: hot.signals,
-            spent: fields.maybe_json("spent")?,
+            spent,
             ready_since: hot.ready_since,
         },
         first_seq,
@@ -115,6 +117,7 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
         sends: Vec::new(),
         messages: Vec::new(),
         steps: Vec::new(),
+        retired_steps,
         calls: Vec::new(),
         inbox: Vec::new(),
         usage: Vec::new(),

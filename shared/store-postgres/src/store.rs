@@ -19,8 +19,8 @@ use mainspring_shared::store::{
     IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
     ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
     PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes,
-    ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats,
+    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -230,6 +230,10 @@ impl Store for PostgresStore {
 
     async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
         timers::fire(&self.pools.writers, at, boot, limit).await
+    }
+
+    async fn retire_sends(&self, at: Option<Timestamp>, query: RetireSends) -> Result<Retired> {
+        sweep::retire_sends(&self.pools.writers, at, query).await
     }
 
     async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason};
-use mainspring_shared::store::{AlarmSweep, Result, SweepReady, Swept};
+use mainspring_shared::store::{AlarmSweep, Result, RetireSends, Retired, SweepReady, Swept};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
@@ -191,4 +191,30 @@ pub(crate) async fn retention(pool: &Pool, at: Option<Timestamp>, keep: Duration
     })
     .await?;
     Ok(keys + boots)
+}
+
+/// Deletes the sends of a page that are old enough, with what only they had.
+pub(crate) async fn retire_sends(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    query: RetireSends,
+) -> Result<Retired> {
+    let after = query.after.map(|after| after.0).unwrap_or_default();
+    let rows = fetch(pool, || {
+        sql!("sweeps/retire_sends")
+            .bind(at.map(|at| at.0))
+            .bind(query.keep.as_millis() as i64)
+            .bind(query.tenant.0)
+            .bind(after)
+            .bind(i64::from(query.limit))
+    })
+    .await?;
+    let mut retired = Retired::default();
+    for row in &rows {
+        let mut fields = Fields::new(row, "sends");
+        let removed: i64 = fields.take("removed")?;
+        retired.rows += removed.unsigned_abs();
+        retired.next = fields.take::<Option<Uuid>>("next")?.map(SendId);
+    }
+    Ok(retired)
 }

@@ -114,6 +114,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
         calls: Vec::new(),
         inbox: Vec::new(),
         parent: rows::parent(&mut cells)?,
+        retired_steps: cells.get("steps")?,
         usage: Vec::new(),
     })
 }

@@ -19,8 +19,9 @@ use mainspring_shared::store::{
     Fired, IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends,
     ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
     PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -297,6 +298,11 @@ impl Store for SqliteStore {
 
     async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
         self.write(at, move |tx| Box::pin(timers::fire(tx, boot, limit)))
+            .await
+    }
+
+    async fn retire_sends(&self, at: Option<Timestamp>, query: RetireSends) -> Result<Retired> {
+        self.write(at, move |tx| Box::pin(sweep::retire_sends(tx, query)))
             .await
     }
 

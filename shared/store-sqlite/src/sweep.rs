@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use mainspring_shared::id::BootId;
+use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::send::{SendRecord, SendStatus};
-use mainspring_shared::store::{AlarmSweep, ReadySession, SweepReady, Swept};
+use mainspring_shared::store::{AlarmSweep, ReadySession, RetireSends, Retired, SweepReady, Swept};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::calls_of_send;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
@@ -162,4 +163,64 @@ pub(crate) async fn retention(tx: &mut Tx, keep: Duration) -> Result<u64> {
         removed += done.rows_affected();
     }
     Ok(removed)
+}
+
+/// Removes the sends of a page that are old enough, with what only they had.
+pub(crate) async fn retire_sends(tx: &mut Tx, query: RetireSends) -> Result<Retired> {
+    let keep = i64::try_from(query.keep.as_millis()).unwrap_or(i64::MAX);
+    let rows = sqlx::query(include_str!("../sql/sends/page.sql"))
+        .bind(query.tenant.0)
+        .bind(query.after.map(|after| after.0).unwrap_or_default())
+        .bind(query.limit)
+        .bind(tx.now.0.saturating_sub(keep))
+        .fetch_all(tx.conn())
+        .await?;
+    let full = rows.len() == query.limit as usize;
+    let mut retired = Retired::default();
+    for row in &rows {
+        let mut cells = Cells::new(row, "sends");
+        let (key, send) = (cells.key()?, cells.send_id()?);
+        let first_step: i64 = cells.get("first_step")?;
+        let more: bool = cells.get("created_at")?;
+        retired.next = Some(send).filter(|_| full && more);
+        if cells.get("finished_at")? {
+            retired.rows += retire(tx, key, send, first_step).await?;
+        }
+    }
+    Ok(retired)
+}
+
+async fn retire(tx: &mut Tx, key: SessionKey, send: SendId, first_step: i64) -> Result<u64> {
+    let steps = sqlx::query(include_str!("../sql/steps/retire.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(send.0)
+        .bind(first_step)
+        .execute(tx.conn())
+        .await?
+        .rows_affected();
+    if steps > 0 {
+        sqlx::query(include_str!("../sql/steps/retired.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(steps as i64)
+            .execute(tx.conn())
+            .await?;
+    }
+    let (first, behind) = calls_of_send(send);
+    let calls = sqlx::query(include_str!("../sql/calls/retire.sql"))
+        .bind(key.tenant.0)
+        .bind(first)
+        .bind(behind)
+        .execute(tx.conn())
+        .await?;
+    let mut rows = steps + calls.rows_affected();
+    for sql in [
+        include_str!("../sql/usage/retire.sql"),
+        include_str!("../sql/sends/retire.sql"),
+    ] {
+        let done = sqlx::query(sql).bind(key.tenant.0).bind(send.0);
+        rows += done.execute(tx.conn()).await?.rows_affected();
+    }
+    Ok(rows)
 }

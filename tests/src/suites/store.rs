@@ -30,6 +30,7 @@ pub mod posts;
 pub mod prune;
 pub mod reads;
 pub mod ready;
+pub mod retention;
 pub mod rounds;
 pub mod runs;
 pub mod sessions;
@@ -61,6 +62,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("prune", include_str!("store/prune.rs")),
     ("reads", include_str!("store/reads.rs")),
     ("ready", include_str!("store/ready.rs")),
+    ("retention", include_str!("store/retention.rs")),
     ("rounds", include_str!("store/rounds.rs")),
     ("runs", include_str!("store/runs.rs")),
     ("sessions", include_str!("store/sessions.rs")),

@@ -20,8 +20,9 @@ use mainspring_shared::store::{
     Fired, IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends,
     ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
     PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -240,6 +241,7 @@ forward! {
         at: Option<Timestamp>, items: Vec<ChangeTimer>
     ) -> Vec<ChangeTimerOutcome>;
     write fire_timers(at: Option<Timestamp>, boot: BootId, limit: u32) -> Fired;
+    write retire_sends(at: Option<Timestamp>, query: RetireSends) -> Retired;
     write sweep_timers(at: Option<Timestamp>, keep: Duration) -> u64;
     read get_timers(ids: Vec<(TenantId, TimerId)>) -> Vec<Option<TimerRecord>>;
     read list_timers(query: ListTimers) -> Page<TimerRecord>;

@@ -39,8 +39,10 @@ pub(super) fn transcript(found: &mut Found<'_>) {
                     && answer.send_id == message.send_id
             };
             let row = session.calls.iter().find(|row| row.call_id == call.id);
-            // Copied messages, of epoch 0, come without the rows.
-            let is_settled = row.map_or(message.epoch == 0, |row| row.result.is_some());
+            // Copied messages, of epoch 0, come without the rows; those of old sends went with them.
+            let without =
+                message.epoch == 0 || session.sends.iter().all(|send| send.id != message.send_id);
+            let is_settled = row.map_or(without, |row| row.result.is_some());
             if behind.get(n).is_some_and(is_answer) && is_settled {
                 answered += 1;
             } else {

@@ -9,7 +9,8 @@ WITH bound AS MATERIALIZED (
 ),
 asking AS MATERIALIZED (
     SELECT
-        m.tenant, m.session_id, m.send_id, m.seq, m.epoch, m.tool_calls,
+        m.tenant, m.session_id, m.send_id, m.seq, m.tool_calls,
+        m.epoch > 0 AND s.send_id IS NOT NULL AS has_rows,
         m.seq = h.next_seq - 1 AND s.status IN ('running', 'waiting') AS may_be_open
     FROM messages m
     JOIN session_hot h ON h.tenant = m.tenant AND h.session_id = m.session_id
@@ -19,7 +20,7 @@ asking AS MATERIALIZED (
 ),
 call AS MATERIALIZED (
     SELECT
-        a.tenant, a.session_id, a.send_id, a.seq, a.epoch, a.may_be_open, a.seq + c.place AS due,
+        a.tenant, a.session_id, a.send_id, a.seq, a.has_rows, a.may_be_open, a.seq + c.place AS due,
         c.value ->> 'id' AS call_id
     FROM asking a
     CROSS JOIN LATERAL json_array_elements(a.tool_calls::json) WITH ORDINALITY AS c (value, place)
@@ -41,7 +42,7 @@ SELECT v.row FROM (
         AND a.tool_call_id = c.call_id AND a.send_id = c.send_id
     LEFT JOIN tool_calls t ON t.tenant = c.tenant AND t.call_id = c.call_id
     WHERE c.may_be_open IS NOT TRUE
-      AND (a.seq IS NULL OR (c.epoch > 0 AND t.settled_at IS NULL))
+      AND (a.seq IS NULL OR (c.has_rows AND t.settled_at IS NULL))
     UNION ALL
     SELECT
         a.tenant, a.session_id, a.seq,

@@ -10,7 +10,9 @@ SELECT json_build_object(
 )::text AS row
 FROM session_hot h
 LEFT JOIN steps t ON t.tenant = h.tenant AND t.session_id = h.session_id
-GROUP BY h.tenant, h.session_id, h.next_step
-HAVING count(t.n) <> h.next_step - 1 OR min(t.n) <> 1 OR max(t.n) <> h.next_step - 1
+LEFT JOIN retired_steps r ON r.tenant = h.tenant AND r.session_id = h.session_id
+GROUP BY h.tenant, h.session_id, h.next_step, r.steps
+HAVING count(t.n) + coalesce(r.steps, 0) <> h.next_step - 1
+    OR min(t.n) < 1 OR max(t.n) > h.next_step - 1
 ORDER BY h.tenant, h.session_id
 LIMIT (SELECT b.rows_max FROM bound b)

@@ -1,7 +1,7 @@
 -- Messages with tool calls that are not followed directly by one message per call, in order and in
 -- the same send, or whose calls are not settled; and answers to calls that nobody made. The last
 -- message of a send that runs or waits may have open calls. Copied messages, of epoch 0, have no
--- calls of their own.
+-- calls of their own, and those of old sends went with them.
 WITH asked AS MATERIALIZED (
     SELECT m.tenant, m.session_id, m.send_id, m.seq, m.epoch, c.value ->> 'id' AS call_id,
            m.seq + 1 + c.key AS due,
@@ -10,7 +10,9 @@ WITH asked AS MATERIALIZED (
                      AND s.session_id = m.session_id AND s.status IN ('running', 'waiting'))
            AND NOT EXISTS (SELECT 1 FROM messages n
                            WHERE n.tenant = m.tenant AND n.session_id = m.session_id
-                             AND n.seq > m.seq) AS may_be_open
+                             AND n.seq > m.seq) AS may_be_open,
+           EXISTS (SELECT 1 FROM sends s
+                   WHERE s.tenant = m.tenant AND s.send_id = m.send_id) AS kept
     FROM messages m, json_each(m.tool_calls) c
     WHERE m.tool_calls IS NOT NULL
 )
@@ -23,7 +25,7 @@ FROM (
                           AND t.session_id = a.session_id
     WHERE NOT a.may_be_open
       AND (r.tool_call_id IS NOT a.call_id OR r.send_id IS NOT a.send_id
-           OR CASE WHEN t.call_id IS NULL THEN a.epoch > 0 ELSE t.result IS NULL END)
+           OR CASE WHEN t.call_id IS NULL THEN a.epoch > 0 AND a.kept ELSE t.result IS NULL END)
     UNION ALL
     SELECT r.tenant, r.session_id, r.seq, r.tool_call_id
     FROM messages r

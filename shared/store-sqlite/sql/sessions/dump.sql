@@ -2,7 +2,9 @@
 SELECT h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
        h.next_step, h.pending, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority,
        h.spent,
-       coalesce(c.first_seq, 1), c.agent_version, c.parent_session, c.parent_call, c.root_session, c.depth
+       coalesce(c.first_seq, 1), c.agent_version, c.parent_session, c.parent_call, c.root_session, c.depth,
+       coalesce(r.steps, 0)
 FROM session_hot h
+LEFT JOIN retired_steps r ON r.tenant = h.tenant AND r.session_id = h.session_id
 LEFT JOIN sessions c ON c.tenant = h.tenant AND c.session_id = h.session_id
 ORDER BY h.tenant, h.session_id;

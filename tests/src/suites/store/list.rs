@@ -270,6 +270,12 @@ macro_rules! store_cases {
                 held_waiting_and_idle_sessions_are_not_ready,
                 sessions_of_dead_and_leaving_workers_are_found,
             }
+            retention {
+                old_sends_go_and_what_was_said_stays,
+                sends_that_are_open_or_untold_stay,
+                sends_of_a_run_stay_with_it,
+                sends_are_looked_at_page_by_page,
+            }
             rounds {
                 a_round_is_numbered_and_reads_back,
                 a_round_is_one_step,

@@ -1,0 +1,2 @@
+-- Removes a send.
+DELETE FROM sends WHERE tenant = $1 AND send_id = $2;
