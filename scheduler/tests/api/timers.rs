@@ -335,7 +335,7 @@ async fn every_fault_of_a_request_is_named() {
             schedule,
             vec!["/timezone"],
         ),
-        (json!({ "cron": "0 0 30 2 *" }), schedule, vec![]),
+        (json!({ "cron": "0 0 30 2 *" }), schedule, vec!["/cron"]),
         (
             json!({ "every": "1h", "until": "2001-01-01T00:00:00Z" }),
             schedule,

@@ -114,9 +114,33 @@ impl Schedule {
 }
 
 fn parse(expression: &str) -> Result<Cron, ScheduleFault> {
-    Cron::from_str(expression).map_err(|error| ScheduleFault::Expression {
+    let cron = Cron::from_str(expression).map_err(|error| ScheduleFault::Expression {
         detail: error.to_string().trim_end_matches('.').to_lowercase(),
-    })
+    })?;
+    if has_a_day(&cron) {
+        Ok(cron)
+    } else {
+        Err(ScheduleFault::Never)
+    }
+}
+
+/// Whether one of the months has one of the days: a search for the 30th of February would go through
+/// thousands of years.
+fn has_a_day(cron: &Cron) -> bool {
+    let pattern = &cron.pattern;
+    let by_date = pattern.is_dow_wildcard() || pattern.matches_dom_and_dow();
+    // The last day and the nearest working day exist in every month.
+    if !by_date || pattern.days.has_modifiers() {
+        return true;
+    }
+    let longest = |month: u16| match month {
+        2 => 29,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let first = pattern.days.values().into_iter().min().unwrap_or(1);
+    let mut months = pattern.months.values().into_iter();
+    months.any(|month| first <= longest(month))
 }
 
 fn zone(name: &str) -> Result<TimeZone, ScheduleFault> {

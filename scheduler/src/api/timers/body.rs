@@ -219,9 +219,9 @@ fn check(checks: &mut Checks, schedule: &Schedule) {
     };
     let member = match fault {
         ScheduleFault::TooOften => "/every",
-        ScheduleFault::Expression { .. } => "/cron",
+        // Of what is never due, only a calendar is known without the time.
+        ScheduleFault::Expression { .. } | ScheduleFault::Never => "/cron",
         ScheduleFault::Timezone => "/timezone",
-        ScheduleFault::Never => "",
     };
     checks.refuse_schedule(member, &fault.to_string());
 }

@@ -130,11 +130,9 @@ fn what_cannot_be_followed_says_why() {
             "{expression}"
         );
     }
-    // The thirtieth of February, a year that is over, and the end of time.
-    for expression in ["0 0 30 2 *", "0 0 0 1 1 * 1971"] {
-        let course = cron(expression, "UTC").course(time("2026-01-01T00:00:00Z"));
-        assert_eq!(course.expect("parses").first(), None, "{expression}");
-    }
+    // A year that is over, and the end of time.
+    let course = cron("0 0 0 1 1 * 1971", "UTC").course(time("2026-01-01T00:00:00Z"));
+    assert_eq!(course.expect("parses").first(), None);
     let last = Schedule::After(Span(Duration::from_hours(24 * 365 * 9_000)));
     assert_eq!(last.course(now).expect("is one").first(), None);
 }
@@ -208,5 +206,25 @@ proptest! {
         let text = serde_json::to_string(&schedule).expect("serializes");
         let back: Schedule = serde_json::from_str(&text).expect("parses");
         prop_assert_eq!(back, schedule);
+    }
+}
+
+#[test]
+fn days_that_no_month_has_are_refused_without_a_search() {
+    let course = |expression| cron(expression, "UTC").course(time("2026-01-01T00:00:00Z"));
+    for never in [
+        "0 0 30 2 *",
+        "0 0 0 30 2 *",
+        "0 0 31 2,4,6,9,11 *",
+        "* * 31 4 *",
+        "0 0 30-31 2 *",
+    ] {
+        assert_eq!(course(never).err(), Some(ScheduleFault::Never), "{never}");
+    }
+    for due in ["0 0 29 2 *", "0 0 31 2,3 *", "0 0 L 2 *", "0 0 30 2 MON"] {
+        assert!(
+            course(due).is_ok_and(|course| course.first().is_some()),
+            "{due}"
+        );
     }
 }
