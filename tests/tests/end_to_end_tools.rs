@@ -252,6 +252,30 @@ async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> R
     let said = results_of(&mut caller, &session, unknown).await?;
     ensure!(said[0].contains("no command 9"), "{said:?}");
 
+    // Where nothing is under way, the next send is told.
+    let late = r#"!tool command_start {"command": "sleep 0.5; echo late"}"#;
+    results_of(&mut caller, &session, late).await?;
+    let clock = mainspring_runtime::SystemClock::new();
+    let until = clock.monotonic() + Duration::from_secs(20);
+    let path = format!("/v1/sessions/{session}/inbox");
+    while !caller.get(&path).await?.to_string().contains("late\\nlate") {
+        ensure!(clock.monotonic() < until, "the inbox never has it");
+        clock.sleep(Duration::from_millis(20)).await;
+    }
+    results_of(&mut caller, &session, "well?").await?;
+    let messages = caller
+        .all(&format!("/v1/sessions/{session}/messages"))
+        .await?;
+    let told = "Command 3 has ended, exit_code=0: sleep 0.5; echo late\nlate";
+    let is_told = |m: &&Value| {
+        let text = m["content"][0]["text"].as_str().unwrap_or_default();
+        text.starts_with(told)
+    };
+    ensure!(
+        messages.iter().filter(is_told).count() == 1,
+        "{messages:#?}"
+    );
+
     // The process goes without a word, and its commands with it.
     let long = r#"!tool command_start {"command": "echo $$ > pid; exec sleep 600"}"#;
     results_of(&mut caller, &session, long).await?;
@@ -271,9 +295,9 @@ async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> R
     let mut caller = Caller::new(vec![dev.url()], 0);
     let until = clock.monotonic() + end;
     loop {
-        let look = r#"!tool command_output {"command_id": 3}"#;
+        let look = r#"!tool command_output {"command_id": 4}"#;
         let said = results_of(&mut caller, &session, look).await?;
-        if said[0].contains("Command 3, lost") {
+        if said[0].contains("Command 4, lost") {
             break;
         }
         ensure!(said[0].contains("on another worker"), "{said:?}");

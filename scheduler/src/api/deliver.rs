@@ -62,7 +62,8 @@ pub(super) async fn to_busy(
     let boot = app.boot_id()?;
     let mut outcomes = app.store.deliver_items(None, boot, vec![delivery]).await?;
     match outcomes.pop().ok_or_else(Problem::internal)? {
-        DeliverOutcome::Idle => Ok(None),
+        // Only what is no message is kept.
+        DeliverOutcome::Idle | DeliverOutcome::Kept(_) => Ok(None),
         DeliverOutcome::Accepted {
             send_id,
             item,

@@ -157,6 +157,9 @@ pub enum DeliverOutcome {
         /// The boot that runs the send and should hear of them.
         owner: Option<BootId>,
     },
+    /// They are durable, and told to the session's next send: nothing is under way. Only what came of
+    /// the session's own work is kept so.
+    Kept(Box<InboxItem>),
     /// Nothing of the session is under way that could absorb them (for `coalesce`: nothing that is
     /// queued): they are to be accepted as a send.
     Idle,

@@ -46,6 +46,9 @@ fn take(session: &mut Session, now: Timestamp, item: DeliverItem) -> DeliverOutc
     {
         return accepted(send_id, known.clone(), (None, None));
     }
+    if let Some(known) = known.filter(|known| known.kind == item.kind) {
+        return DeliverOutcome::Kept(Box::new(known.clone()));
+    }
     let pending = session.inbox.values().filter(|i| i.fate == Fate::Pending);
     if i64::try_from(pending.count()).is_ok_and(|pending| pending >= item.items_max) {
         return DeliverOutcome::Full;
@@ -56,15 +59,20 @@ fn take(session: &mut Session, now: Timestamp, item: DeliverItem) -> DeliverOutc
         // These make sends, never items.
         OnBusy::Enqueue | OnBusy::Reject => None,
     };
-    let Some(send_id) = send_id else {
+    if send_id.is_none() && item.kind == ItemKind::Message {
         return DeliverOutcome::Idle;
-    };
+    }
     let words = NewItem {
         id: item.item_id,
         kind: item.kind,
         mode: item.mode,
-        send_id: Some(send_id),
+        send_id,
         content: item.content,
+    };
+    let Some(send_id) = send_id else {
+        let stored = session.store_item(words, Fate::Pending, now);
+        session.tell_of_item(item.mode, now);
+        return DeliverOutcome::Kept(Box::new(stored));
     };
     if item.mode == OnBusy::Coalesce {
         if let Some(send) = session.sends.get_mut(&send_id) {

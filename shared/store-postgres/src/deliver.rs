@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
-use mainspring_shared::inbox::{Fate, InboxItem};
+use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{DeliverItem, DeliverOutcome, Error, IdempotencyKey, Result};
 use mainspring_shared::time::Timestamp;
@@ -170,6 +170,10 @@ impl Desk {
         {
             return accepted(send_id, known.clone(), Told::default());
         }
+        let known = self.stored.get(&name);
+        if let Some(known) = known.filter(|known| known.kind == item.kind) {
+            return DeliverOutcome::Kept(Box::new(known.clone()));
+        }
         let pending = self.pending.entry(item.key).or_default();
         if *pending >= item.items_max {
             return DeliverOutcome::Full;
@@ -180,15 +184,23 @@ impl Desk {
             // These make sends, never items.
             OnBusy::Enqueue | OnBusy::Reject => None,
         };
-        let Some(send_id) = send.map(|send| send.id) else {
+        let send_id = send.map(|send| send.id);
+        if send_id.is_none() && item.kind == ItemKind::Message {
             return DeliverOutcome::Idle;
-        };
+        }
         let new = NewItem {
             id: name.1.clone(),
             kind: item.kind,
             mode: item.mode,
-            send_id: Some(send_id),
+            send_id,
             content: item.content.clone(),
+        };
+        let Some(send_id) = send_id else {
+            *pending += 1;
+            let stored = ledger.store_item(item.key, new, Fate::Pending);
+            ledger.tell_of_item(item.key, item.mode);
+            self.stored.insert(name, stored.clone());
+            return DeliverOutcome::Kept(Box::new(stored));
         };
         let (stored, told) = if item.mode == OnBusy::Coalesce {
             ledger.join(item.key, send_id, &item.content);

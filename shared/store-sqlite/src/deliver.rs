@@ -2,7 +2,7 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::SendId;
-use mainspring_shared::inbox::{Fate, InboxItem};
+use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{DeliverItem, DeliverOutcome};
@@ -46,10 +46,13 @@ async fn one(tx: &mut Tx, mut item: DeliverItem) -> Result<DeliverOutcome> {
 }
 
 async fn take(tx: &mut Tx, hot: Hot, item: DeliverItem) -> Result<DeliverOutcome> {
-    if let Some(stored) = inbox::find(tx, item.key, &item.item_id).await?
-        && let Some(send_id) = stored.send_id
-    {
-        return Ok(accepted(send_id, stored, Told::default()));
+    if let Some(stored) = inbox::find(tx, item.key, &item.item_id).await? {
+        if let Some(send_id) = stored.send_id {
+            return Ok(accepted(send_id, stored, Told::default()));
+        }
+        if stored.kind == item.kind {
+            return Ok(DeliverOutcome::Kept(Box::new(stored)));
+        }
     }
     if inbox::count_pending(tx, item.key).await? >= item.items_max {
         return Ok(DeliverOutcome::Full);
@@ -90,21 +93,25 @@ async fn join(tx: &mut Tx, mut hot: Hot, item: DeliverItem) -> Result<DeliverOut
         .bind(json(&input)?)
         .execute(tx.conn())
         .await?;
-    let stored = store(tx, &mut hot, item, send.id, Fate::Delivered).await?;
+    let stored = store(tx, &mut hot, item, Some(send.id), Fate::Delivered).await?;
     hot.save(tx).await?;
     Ok(accepted(send.id, stored, Told::default()))
 }
 
 /// Brings an item to the send that is under way, or to the one that comes next.
 async fn steer(tx: &mut Tx, mut hot: Hot, item: DeliverItem) -> Result<DeliverOutcome> {
-    let Some(head): Option<SendRecord> = hot::head(tx, item.key).await? else {
+    let head: Option<SendRecord> = hot::head(tx, item.key).await?;
+    if head.is_none() && item.kind == ItemKind::Message {
         return Ok(DeliverOutcome::Idle);
-    };
-    let mode = item.mode;
-    let stored = store(tx, &mut hot, item, head.id, Fate::Pending).await?;
-    let told = inbox::tell(tx, &mut hot, Some(&head), mode).await?;
+    }
+    let (mode, send_id) = (item.mode, head.as_ref().map(|head| head.id));
+    let stored = store(tx, &mut hot, item, send_id, Fate::Pending).await?;
+    let told = inbox::tell(tx, &mut hot, head.as_ref(), mode).await?;
     hot.save(tx).await?;
-    Ok(accepted(head.id, stored, told))
+    Ok(match send_id {
+        Some(send_id) => accepted(send_id, stored, told),
+        None => DeliverOutcome::Kept(Box::new(stored)),
+    })
 }
 
 /// Stores an item for a send.
@@ -112,7 +119,7 @@ async fn store(
     tx: &mut Tx,
     hot: &mut Hot,
     item: DeliverItem,
-    send: SendId,
+    send_id: Option<SendId>,
     fate: Fate,
 ) -> Result<InboxItem> {
     let now = tx.now;
@@ -121,7 +128,7 @@ async fn store(
         n: hot.next_position,
         kind: item.kind,
         mode: item.mode,
-        send_id: Some(send),
+        send_id,
         content: item.content,
         fate,
         seq: None,

@@ -305,9 +305,10 @@ pub(in crate::api) async fn steer(
             format!("the node's session has {ITEMS_MAX} undelivered items already"),
         )),
         DeliverOutcome::Mismatch => Err(Problem::mismatch()),
-        DeliverOutcome::Idle | DeliverOutcome::NotFound | DeliverOutcome::Closed => {
-            Err(settled(&node, "has nothing under way"))
-        }
+        DeliverOutcome::Idle
+        | DeliverOutcome::Kept(_)
+        | DeliverOutcome::NotFound
+        | DeliverOutcome::Closed => Err(settled(&node, "has nothing under way")),
     }
 }
 

@@ -4,12 +4,12 @@ use mainspring_shared::agent::OnBusy;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
-use mainspring_shared::message::ContentPart;
+use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::{
-    CallBegin, DeliverItem, DeliverOutcome, IdempotencyKey, ParkUntil, ReadInbox, Renewal,
-    SessionPatch, Store,
+    AuditOptions, CallBegin, DeliverItem, DeliverOutcome, IdempotencyKey, ParkUntil, ReadInbox,
+    Renewal, SessionPatch, Store, Then,
 };
 use mainspring_shared::tool::CallResult;
 
@@ -278,6 +278,43 @@ pub async fn what_nothing_absorbs_is_to_be_sent(store: &dyn Store) {
     let outcome = deliver(store, 4, item("a", 3, OnBusy::Coalesce)).await;
     assert_eq!(outcome, DeliverOutcome::Idle, "what runs has started");
     delivered(store, 5, keyed(item("a", 3, OnBusy::Steer), "k", 1)).await;
+}
+
+pub async fn a_late_result_waits_for_the_next_send(store: &dyn Store) {
+    let claimed = running(store).await;
+    complete(store, 20, ending(&claimed, Then::Release)).await;
+    let late = |id: &str| DeliverItem {
+        kind: ItemKind::LateResult,
+        ..item(id, 1, OnBusy::Steer)
+    };
+    let outcome = deliver(store, 30, late("a")).await;
+    let DeliverOutcome::Kept(kept) = outcome else {
+        panic!("it is to be kept: {outcome:?}");
+    };
+    assert_eq!((kept.fate, kept.send_id), (Fate::Pending, None));
+    let again = deliver(store, 31, late("a")).await;
+    assert_eq!(again, DeliverOutcome::Kept(kept.clone()));
+    assert_eq!(inbox(store, 1).await, [*kept]);
+    let full = DeliverItem {
+        items_max: 1,
+        ..late("b")
+    };
+    assert_eq!(deliver(store, 32, full).await, DeliverOutcome::Full);
+    let words = deliver(store, 33, item("c", 1, OnBusy::Steer)).await;
+    assert_eq!(words, DeliverOutcome::Idle, "words are a send");
+    assert!(signals(store, 1).await & SIGNAL_INBOX != 0);
+    // The next send is told at its start.
+    accept(store, 40, sending(2, 1)).await;
+    let claimed = claim(store, 41, 1, 1, 2).await;
+    assert!(claimed.counters.signals & SIGNAL_INBOX != 0);
+    let mut first = round(&claimed, 0);
+    first.messages.insert(1, NewMessage::user(news("a"), 0));
+    first.deliveries = vec![delivery("a", 1)];
+    append(store, 42, first).await;
+    let told = inbox(store, 1).await.remove(0);
+    assert_eq!(told.fate, Fate::Delivered);
+    let violations = store.audit(at(50), AuditOptions::default()).await;
+    assert_eq!(violations.expect("the store answers"), []);
 }
 
 pub async fn unknown_and_closed_sessions_take_no_words(store: &dyn Store) {

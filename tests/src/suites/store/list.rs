@@ -193,6 +193,7 @@ macro_rules! store_cases {
                 words_join_the_last_queued_send,
                 words_join_a_queued_send_of_an_idle_worker,
                 what_nothing_absorbs_is_to_be_sent,
+                a_late_result_waits_for_the_next_send,
                 unknown_and_closed_sessions_take_no_words,
                 a_repeated_item_changes_nothing,
                 a_key_makes_a_repeat_harmless,

@@ -271,8 +271,8 @@ impl Commands {
         }
     }
 
-    /// Brings the news to the session's inbox. Where nothing is under way there, whoever asks for
-    /// the command's output is told.
+    /// Brings the news to the session's inbox. Where nothing is under way there, its next send is
+    /// told.
     async fn tell(&self, started: &Started, text: String) {
         let key = started.key;
         let item = DeliverItem {
