@@ -443,6 +443,7 @@ pub(crate) fn worker_config(config: &Config) -> WorkerConfig {
         retry: config.retry.policy(),
         hold_max: bounds.hold_max.0,
         crashes_max: bounds.crashes_max,
+        attempts_max: bounds.attempts_max,
         sends_in_a_row_max: bounds.sends_in_a_row_max,
         cache_bytes_max: bounds.cache_bytes_max,
     }

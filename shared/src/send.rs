@@ -102,6 +102,8 @@ named! {
         ToolAbort = "tool_abort",
         /// Workers died under it too often.
         WorkerCrashLimit = "worker_crash_limit",
+        /// Messages interrupted one round's model calls too often.
+        AttemptLimit = "attempt_limit",
         /// A defect of ours, or of a provider in the worker's process, came in between.
         Internal = "internal",
     }

@@ -26,6 +26,8 @@ pub struct WorkerConfig {
     pub hold_max: Duration,
     /// Deaths of workers under one send, without a durable step between, that end it.
     pub crashes_max: u32,
+    /// Model calls that may be begun in one round before an interruption ends its send.
+    pub attempts_max: u32,
     /// Sends of one session in a row before others get their turn.
     pub sends_in_a_row_max: u32,
     /// Bytes of windows that are kept for sessions between their sends.
@@ -44,6 +46,7 @@ impl Default for WorkerConfig {
             retry: retry::Policy::default(),
             hold_max: Duration::from_secs(5),
             crashes_max: 5,
+            attempts_max: 100,
             sends_in_a_row_max: 16,
             cache_bytes_max: 64 << 20,
         }

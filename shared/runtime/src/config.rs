@@ -190,6 +190,8 @@ pub struct WorkerConfig {
     pub hold_max: Span,
     /// Deaths of workers under one send, without a durable step between, that end it.
     pub crashes_max: u32,
+    /// Model calls begun in one round before an interruption ends its send.
+    pub attempts_max: u32,
     /// Sends of one session in a row before others get their turn.
     pub sends_in_a_row_max: u32,
     /// Bytes of windows that are kept for sessions between their sends.

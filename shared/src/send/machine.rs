@@ -20,6 +20,8 @@ pub struct Rules {
     pub rounds_max: u32,
     /// Takeovers from dead workers without a durable step between them.
     pub crashes_max: u32,
+    /// Model calls begun in one round, those that messages interrupted included.
+    pub attempts_max: u32,
     /// When a failed model call is tried again.
     pub retry: retry::Policy,
     /// Waits longer than this park the send instead of holding the worker's memory.

@@ -18,6 +18,7 @@ use mainspring_shared::time::Span;
 use mainspring_shared::tool::schema::any_object;
 use mainspring_shared::tool::{CallResult, DeclaredTool, ExternalTool, ToolEntry, call_id};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_worker::WorkerConfig;
 use serde_json::{Value, json};
 
 fn agent() -> AgentSpec {
@@ -337,6 +338,38 @@ async fn an_interruption_voids_the_model_call_once() {
     assert_eq!(world.script.ledger().len(), 2);
     let took = record.finished_at.expect("final").0 - record.created_at.0;
     assert!(took < 33_000, "{took}");
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_that_is_interrupted_again_and_again_ends() {
+    let (world, key) = start().await;
+    let config = WorkerConfig {
+        attempts_max: 3,
+        ..WorkerConfig::default()
+    };
+    let _worker = world.worker_with(config, world.store.clone());
+    let id = world.send(key, "sleep 60000").await;
+    for _ in 0..3 {
+        world.pass(Duration::from_secs(1)).await;
+        assert!(!world.record(id).await.status.is_final());
+        accepted(world.deliver(key, "sleep 60000", OnBusy::Interrupt).await);
+    }
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Failed);
+    assert_eq!(record.stop_reason, Some(StopReason::AttemptLimit));
+    let code = record.error.map(|failure| failure.code);
+    assert_eq!(code, Some(Code::LimitExceeded));
+    assert_eq!(world.script.ledger().len(), 3);
+    // Whatever was said is told to the session's next send.
+    let next = world.send(key, "hello").await;
+    world.settle(&[next]).await;
+    let asked = world.script.ledger().pop().expect("it was asked");
+    let said = asked
+        .transcript
+        .iter()
+        .filter(|(_, text)| text == "sleep 60000");
+    assert_eq!(said.count(), 4);
     world.audit().await;
 }
 

@@ -28,6 +28,7 @@ pub(super) fn rules(send: &StartedSend, config: &WorkerConfig) -> Rules {
     Rules {
         rounds_max: rounds.unwrap_or(MAX_ROUNDS_DEFAULT),
         crashes_max: config.crashes_max,
+        attempts_max: config.attempts_max,
         retry: config.retry,
         hold_max: config.hold_max,
         recovery: send.agent.recovery,

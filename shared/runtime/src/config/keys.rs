@@ -146,6 +146,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     Key::new("worker.hold_max", span(Duration::ZERO, HOUR)),
     Key::new("worker.crashes_max", integer(1, 1_000)),
+    Key::new("worker.attempts_max", integer(1, 1_000_000)),
     Key::new("worker.sends_in_a_row_max", integer(1, 1_000_000)),
     Key::new("worker.cache_bytes_max", integer(0, 1 << 40)),
     Key::new("retry.attempts_max", integer(1, 100)),

@@ -9,6 +9,8 @@ use crate::send::{StopReason, WaitingOn};
 
 const DEADLINE: End = End::Failed(StopReason::Deadline, Code::SendDeadline);
 
+const ATTEMPT_LIMIT: End = End::Failed(StopReason::AttemptLimit, Code::LimitExceeded);
+
 const ROUND_LIMIT: End = End::Completed(StopReason::RoundLimit);
 
 /// The step after an event; none when the event cannot happen.
@@ -28,7 +30,7 @@ pub(super) fn step(state: State, event: Event, rules: &Rules) -> Option<Step> {
             attempt,
             draining,
         } => asking(round, attempt, draining, event, rules),
-        State::BackingOff { round, attempt } => backing_off(round, attempt, event),
+        State::BackingOff { round, attempt } => backing_off(round, attempt, event, rules),
         State::Storing { round, draining } => storing(round, draining, event, rules),
         State::Calling { round, draining } => calling(round, draining, event, rules),
         State::Stopping { why } => stopping(why, event),
@@ -193,6 +195,7 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
         }
         Event::CancelRaised => abort_and_end(round, End::Cancelled),
         Event::DeadlinePassed => abort_and_end(round, DEADLINE),
+        Event::Interrupted if attempt >= rules.attempts_max => abort_and_end(round, ATTEMPT_LIMIT),
         // What the model was about to say is void: it is asked anew with what came.
         Event::Interrupted => {
             let attempt = attempt + 1;
@@ -235,8 +238,9 @@ fn reason_of(code: Code) -> StopReason {
     }
 }
 
-fn backing_off(round: u32, attempt: u32, event: Event) -> Option<Step> {
+fn backing_off(round: u32, attempt: u32, event: Event, rules: &Rules) -> Option<Step> {
     match event {
+        Event::Interrupted if attempt >= rules.attempts_max => end(round, ATTEMPT_LIMIT),
         // Whoever interrupts wants the model asked now.
         Event::BackoffOver | Event::Interrupted => ask(round, attempt + 1),
         Event::CancelRaised => end(round, End::Cancelled),

@@ -7,6 +7,7 @@ use super::*;
 const RULES: Rules = Rules {
     rounds_max: 3,
     crashes_max: 5,
+    attempts_max: 100,
     retry: retry::Policy {
         attempts_max: 3,
         base: Duration::from_secs(1),

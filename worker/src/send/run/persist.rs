@@ -537,6 +537,7 @@ impl Run<'_> {
 fn summary(code: Code) -> &'static str {
     match code {
         Code::SendDeadline => "the deadline passed before the send ended",
+        Code::LimitExceeded => "messages interrupted one round too often",
         Code::SendWorkerCrashLimit => "workers died under this send too often",
         _ => "the send could not be answered",
     }
