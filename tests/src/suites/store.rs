@@ -22,6 +22,7 @@ pub mod claim;
 pub mod complete;
 pub mod copies;
 pub mod deliveries;
+pub mod firing;
 pub mod idempotency;
 pub mod inbox;
 pub mod lists;
@@ -54,6 +55,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("complete", include_str!("store/complete.rs")),
     ("copies", include_str!("store/copies.rs")),
     ("deliveries", include_str!("store/deliveries.rs")),
+    ("firing", include_str!("store/firing.rs")),
     ("idempotency", include_str!("store/idempotency.rs")),
     ("inbox", include_str!("store/inbox.rs")),
     ("lists", include_str!("store/lists.rs")),

@@ -168,6 +168,18 @@ macro_rules! store_cases {
                 a_cancel_goes_before_words,
                 ends_of_one_call_are_kept_back_each_for_itself,
             }
+            firing {
+                a_due_timer_makes_one_send_and_rings,
+                a_fixed_rate_goes_on_without_drift,
+                an_occurrence_joins_a_send_that_has_not_begun,
+                what_was_missed_follows_the_rule,
+                a_closed_session_makes_its_timers_wait_and_then_dead,
+                a_timer_starts_a_run_with_each_occurrence,
+                several_schedulers_fire_each_occurrence_once,
+                firing_and_other_work_on_the_same_sessions_go_together,
+                the_oldest_due_timers_are_fired_first,
+                occurrences_are_listed_newest_first_in_pages,
+            }
             idempotency {
                 a_repeat_names_the_first_send_and_stores_nothing,
                 another_body_under_the_key_is_a_mismatch,
@@ -331,23 +343,13 @@ macro_rules! store_cases {
                 a_park_counts_whether_it_waits_or_ends,
             }
             timers {
-                a_due_timer_makes_one_send_and_rings,
                 a_timer_needs_an_open_session_and_a_schedule,
                 a_repeated_request_makes_one_timer,
                 the_bound_of_armed_timers_is_exact,
-                a_fixed_rate_goes_on_without_drift,
-                an_occurrence_joins_a_send_that_has_not_begun,
-                what_was_missed_follows_the_rule,
                 paused_timers_wait_and_ended_ones_stay_ended,
                 another_sessions_timer_is_not_found,
                 deleting_a_session_ends_its_timers,
-                a_closed_session_makes_its_timers_wait_and_then_dead,
-                a_timer_starts_a_run_with_each_occurrence,
-                several_schedulers_fire_each_occurrence_once,
-                firing_and_other_work_on_the_same_sessions_go_together,
-                the_oldest_due_timers_are_fired_first,
                 timers_are_listed_newest_first_in_pages,
-                occurrences_are_listed_newest_first_in_pages,
                 retention_takes_old_occurrences_and_ended_timers,
             }
             window {
