@@ -416,6 +416,7 @@ pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
         retention_interval: bounds.retention_interval.0,
         idempotency_keep: bounds.idempotency_keep.0,
         send_keep: bounds.send_keep.map(|keep| keep.0),
+        run_keep: bounds.run_keep.map(|keep| keep.0),
         body_bytes_max: bounds.body_bytes_max,
         batch_bytes_max: bounds.batch_bytes_max,
         body_timeout: bounds.body_timeout.0,

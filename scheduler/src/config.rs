@@ -30,6 +30,9 @@ pub struct SchedulerConfig {
     /// How long sends are kept after their end, at least as long as idempotency keys; for ever when
     /// none.
     pub send_keep: Option<Duration>,
+    /// How long runs are kept after their end, at least as long as idempotency keys, with the sessions
+    /// of their leaves; for ever when none.
+    pub run_keep: Option<Duration>,
     /// Bytes that a request's body may have.
     pub body_bytes_max: usize,
     /// Bytes that a batch's body may have.
@@ -72,6 +75,7 @@ impl Default for SchedulerConfig {
             retention_interval: Duration::from_mins(1),
             idempotency_keep: Duration::from_hours(48),
             send_keep: None,
+            run_keep: None,
             body_bytes_max: 4 << 20,
             batch_bytes_max: 32 << 20,
             body_timeout: Duration::from_secs(30),

@@ -415,6 +415,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Runs, newest first.
     async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>>;
 
+    /// Deletes runs that are final, with their nodes, asks and advances; their leaves' sends may then
+    /// be retired. Returns how many rows went.
+    async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64>;
+
     /// A piece of a run's nodes, in order.
     async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>>;
 
@@ -441,8 +445,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64>;
 
     /// Looks at a page of sends and deletes those that ended before `keep`, with their steps, calls
-    /// and usage. Their messages stay. So do sends whose end somebody has still to be told, and those
-    /// of runs that are kept.
+    /// and usage. Their messages stay. So do sends whose end somebody has still to be told. Those of
+    /// runs stay and go with the run.
     async fn retire_sends(&self, at: Option<Timestamp>, query: RetireSends) -> Result<Retired>;
 
     // Reads -------------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
 //! Retention: what nobody can ask for any more is removed, a little at a time.
 
-use mainspring_shared::id::{SendId, TenantId};
-use mainspring_shared::store::{self, RetireSends};
+use std::time::Duration;
+
+use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionKey, TenantId};
+use mainspring_shared::store::{self, ListRuns, ReadNodes, RetireSends};
+use mainspring_shared::time::Timestamp;
+use uuid::Uuid;
 
 use super::{Health, jittered, pause};
 use crate::app::App;
@@ -10,19 +14,25 @@ use crate::metrics::RETIRED;
 /// Removals in a row before the loop rests: other work gets its turn.
 const ROUNDS_MAX: u32 = 100;
 
-/// Sends that one transaction looks at.
+/// Sends that one transaction looks at, and nodes that are read at once.
 const PAGE: u32 = 500;
+
+/// Runs that are looked at before other work gets its turn.
+const RUNS: u32 = 20;
+
+/// Longer than anything is kept.
+const FOR_EVER: Duration = Duration::from_hours(1_000_000);
 
 /// Removes until a stop begins.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("retention");
-    let mut place = None;
+    let mut place = Place::default();
     loop {
         let mut wait = jittered(app, app.config.retention_interval);
         for _ in 0..ROUNDS_MAX {
             match sweep(app, &mut place).await {
                 // Behind a page of sends that all stay there may be others.
-                Ok(0) if place.is_none() => {
+                Ok(0) if place.is_start() => {
                     health.works();
                     break;
                 }
@@ -45,23 +55,106 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Removes a little of each kind; returns how many rows went. Sends are looked at page by page, from
-/// `place` on, which is none again behind the last one that may be old enough.
-async fn sweep(app: &App, place: &mut Option<SendId>) -> Result<u64, store::Error> {
-    let keep = app.config.idempotency_keep;
-    let mut rows = app.store.sweep_retention(None, keep).await?;
-    rows += app.store.sweep_timers(None, app.config.timer_keep).await?;
-    if let Some(send_keep) = app.config.send_keep {
+/// Where the next pages begin; from the start when none.
+#[derive(Debug, Default)]
+struct Place {
+    send: Option<SendId>,
+    run: Option<RunId>,
+}
+
+impl Place {
+    fn is_start(&self) -> bool {
+        self.send.is_none() && self.run.is_none()
+    }
+}
+
+/// Removes a little of each kind; returns how many rows went. Sends and runs are looked at page by
+/// page, from `place` on.
+async fn sweep(app: &App, place: &mut Place) -> Result<u64, store::Error> {
+    let config = &app.config;
+    let least = config.idempotency_keep;
+    let mut rows = app.store.sweep_retention(None, least).await?;
+    rows += app.store.sweep_timers(None, config.timer_keep).await?;
+    // A repeated request finds what it made for as long as its key is known.
+    let send_keep = config.send_keep.map(|keep| keep.max(least));
+    let run_keep = config.run_keep.map(|keep| keep.max(least));
+    if let Some(keep) = run_keep {
+        rows += runs(app, keep, &mut place.run).await?;
+    }
+    if let Some(young) = send_keep.into_iter().chain(run_keep).min() {
         let query = RetireSends {
             tenant: TenantId::DEFAULT,
-            // A repeated request finds what it made for as long as its key is known.
-            keep: send_keep.max(keep),
-            after: *place,
+            keep: send_keep.unwrap_or(FOR_EVER),
+            young,
+            after: place.send,
             limit: PAGE,
         };
         let retired = app.store.retire_sends(None, query).await?;
-        *place = retired.next;
+        place.send = retired.next;
         rows += retired.rows;
     }
     Ok(rows)
+}
+
+/// Looks at a page of the runs that were made long ago, newest first, and removes those that ended
+/// long ago, after their leaves' sessions. A run that was not reached goes the next time.
+async fn runs(app: &App, keep: Duration, place: &mut Option<RunId>) -> Result<u64, store::Error> {
+    let Some(boot) = app.boot.id() else {
+        return Ok(0);
+    };
+    let before = Timestamp(app.store.now().await?.0 - keep.as_millis() as i64);
+    let query = ListRuns {
+        tenant: TenantId::DEFAULT,
+        before: Some(place.unwrap_or_else(|| first_of(before))),
+        status: None,
+        session: None,
+        limit: RUNS,
+    };
+    let page = app.store.list_runs(query).await?;
+    let last = page.data.last().map(|run| run.key.run);
+    let mut old = Vec::new();
+    for run in &page.data {
+        if run.finished_at.is_some_and(|ended| ended < before) {
+            remove_leaves(app, run.key, boot).await?;
+            old.push(run.key);
+        }
+    }
+    *place = last.filter(|_| page.more);
+    if old.is_empty() {
+        return Ok(0);
+    }
+    app.store.forget_runs(old).await
+}
+
+/// An id before which are all that were made before this time: ids begin with their time.
+fn first_of(at: Timestamp) -> RunId {
+    RunId(Uuid::from_u128(u128::from(at.0.unsigned_abs()) << 80))
+}
+
+/// Deletes the sessions of a run's leaves, those of all attempts.
+async fn remove_leaves(app: &App, run: RunKey, boot: BootId) -> Result<(), store::Error> {
+    let mut after = 0;
+    loop {
+        let query = ReadNodes {
+            key: run,
+            prefix: None,
+            after,
+            limit: PAGE,
+        };
+        let nodes = app.store.read_nodes(query).await?;
+        for node in &nodes {
+            let earlier = node.earlier.iter().filter_map(|attempt| attempt.session_id);
+            for session in earlier.chain(node.session) {
+                let key = SessionKey {
+                    tenant: run.tenant,
+                    session,
+                };
+                app.store.delete_session(None, key, boot).await?;
+            }
+        }
+        match nodes.last() {
+            Some(last) if nodes.len() == PAGE as usize => after = last.n,
+            _ => return Ok(()),
+        }
+    }
 }

@@ -107,6 +107,7 @@ pass_on! {
     release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
     get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
     list_runs(query: ListRuns) -> Page<RunRecord>;
+    forget_runs(keys: Vec<RunKey>) -> u64;
     read_nodes(query: ReadNodes) -> Vec<NodeRecord>;
     read_run_steps(key: RunKey, after: i64, limit: u32) -> Vec<RunStep>;
     sweep_ready(at: At, query: SweepReady) -> Swept;

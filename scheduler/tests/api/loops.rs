@@ -200,3 +200,63 @@ async fn forgotten_idempotency_keys_can_be_used_again() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test]
+async fn what_is_old_is_not_found_any_more() {
+    let world = World::new().await;
+    let api = world
+        .scheduler_with(|config| {
+            config.idempotency_keep = Duration::ZERO;
+            config.send_keep = Some(Duration::ZERO);
+            config.run_keep = Some(Duration::ZERO);
+            config.retention_interval = Duration::from_millis(10);
+        })
+        .await;
+    api.until_ready().await;
+    let get = |path: String| api.call("GET", &path).send();
+    let open = api
+        .call("POST", "/v1/sends")
+        .json(&json!({ "input": "stays" }));
+    let open = open.send().await.ok(202);
+    let sent = api
+        .call("POST", "/v1/sends")
+        .json(&json!({ "input": "goes" }));
+    let sent = sent.send().await.ok(202);
+    let leaf = json!({"type": "agent", "id": "a", "spec": {"name": "a", "system_prompt": "s"}});
+    let body = json!({ "spec": { "name": "flow", "root": leaf } });
+    let run = api
+        .call("POST", "/v1/runs")
+        .json(&body)
+        .send()
+        .await
+        .ok(202);
+    let run = run["id"].as_str().expect("an id").to_owned();
+    let leaf = loop {
+        let nodes = get(format!("/v1/runs/{run}/nodes")).await.ok(200);
+        if let Some(session) = nodes["data"][0]["session_id"].as_str() {
+            break session.to_owned();
+        }
+        tokio::task::yield_now().await;
+    };
+    let path =
+        |value: &serde_json::Value| format!("/v1/sends/{}", value["id"].as_str().expect("an id"));
+    api.call("POST", &format!("{}/cancel", path(&sent)))
+        .send()
+        .await
+        .ok(200);
+    api.call("POST", &format!("/v1/runs/{run}/cancel"))
+        .send()
+        .await;
+    for gone in [
+        path(&sent),
+        format!("/v1/runs/{run}"),
+        format!("/v1/sessions/{leaf}"),
+    ] {
+        while get(gone.clone()).await.status != 404 {
+            tokio::task::yield_now().await;
+        }
+    }
+    get(path(&open)).await.ok(200);
+    let session = sent["session_id"].as_str().expect("an id");
+    get(format!("/v1/sessions/{session}")).await.ok(200);
+}

@@ -146,6 +146,9 @@ pub struct SchedulerConfig {
     /// How long sends are kept after their end; for ever when none.
     #[serde(default)]
     pub send_keep: Option<Span>,
+    /// How long runs are kept after their end, with their leaves; for ever when none.
+    #[serde(default)]
+    pub run_keep: Option<Span>,
     /// Bytes that a request's body may have.
     pub body_bytes_max: usize,
     /// Bytes that a batch's body may have.

@@ -62,8 +62,10 @@ pub struct AlarmSweep {
 pub struct RetireSends {
     /// Whose.
     pub tenant: TenantId,
-    /// How long after its end a send is kept.
+    /// How long after its end a send is kept that is not a run's.
     pub keep: Duration,
+    /// How old the last send of a page is at least, where another page follows.
+    pub young: Duration,
     /// The last send of the page before; none for the first page.
     pub after: Option<SendId>,
     /// Sends of a page.
@@ -75,6 +77,6 @@ pub struct RetireSends {
 pub struct Retired {
     /// Rows that went.
     pub rows: u64,
-    /// The page's last send, where the next page may have some that are old enough.
+    /// The page's last send, where another page follows.
     pub next: Option<SendId>,
 }

@@ -47,6 +47,19 @@ impl Run {
     }
 }
 
+/// Removes final runs; returns how many rows went.
+pub(crate) fn forget(state: &mut State, keys: &[RunKey]) -> u64 {
+    let mut rows = 0;
+    for key in keys {
+        let run = state.runs.get(key);
+        if let Some(run) = run.filter(|run| run.record.status.is_final()) {
+            rows += 1 + run.nodes.len() + run.asks.len() + run.steps.len();
+            state.runs.remove(key);
+        }
+    }
+    rows as u64
+}
+
 fn in_order<'a>(nodes: impl Iterator<Item = &'a NodeRecord>) -> Vec<NodeRecord> {
     let mut nodes: Vec<NodeRecord> = nodes.cloned().collect();
     nodes.sort_by_key(|node| node.n);

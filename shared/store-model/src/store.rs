@@ -422,6 +422,11 @@ impl Store for ModelStore {
         Ok(runs::nodes(&state, &query))
     }
 
+    async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64> {
+        let (mut state, _) = self.begin(None);
+        Ok(runs::forget(&mut state, &keys))
+    }
+
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
         let (state, _) = self.begin(None);
         Ok(runs::steps(&state, key, after, limit))

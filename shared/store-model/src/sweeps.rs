@@ -140,13 +140,17 @@ pub(crate) fn retire_sends(state: &mut State, now: Timestamp, query: RetireSends
             continue;
         };
         let send = &session.sends[&id];
-        retired.next = Some(id).filter(|_| full && is_old(send.created_at));
+        let is_young = send.created_at.after(query.young) >= now;
+        retired.next = Some(id).filter(|_| full && !is_young);
         let is_told = send.reports_to.is_none() || session.reported.contains(&id);
-        let of_run = send.run.as_ref().is_some_and(|at| {
-            let (tenant, run) = (query.tenant, at.run);
-            state.runs.contains_key(&RunKey { tenant, run })
-        });
-        if send.finished_at.is_some_and(is_old) && is_told && !of_run {
+        let may_go = match &send.run {
+            Some(at) => {
+                let (tenant, run) = (query.tenant, at.run);
+                send.finished_at.is_some() && !state.runs.contains_key(&RunKey { tenant, run })
+            }
+            None => send.finished_at.is_some_and(is_old),
+        };
+        if may_go && is_told {
             retired.rows += session.retire(id);
         }
     }

@@ -411,3 +411,18 @@ impl Fields<'_> {
         })
     }
 }
+
+/// Deletes runs that are final; returns how many rows went.
+pub(crate) async fn forget(pool: &Pool, keys: &[RunKey]) -> Result<u64> {
+    let tenants: Vec<i32> = keys.iter().map(|key| key.tenant.0).collect();
+    let runs: Vec<Uuid> = keys.iter().map(|key| key.run.0).collect();
+    let rows = fetch(pool, || {
+        sql!("runs/forget").bind(tenants.clone()).bind(runs.clone())
+    })
+    .await?;
+    let removed = rows
+        .iter()
+        .map(|row| Fields::new(row, "runs").take("removed"));
+    let removed: Vec<i64> = removed.collect::<Result<_>>()?;
+    Ok(removed.iter().sum::<i64>().unsigned_abs())
+}

@@ -338,6 +338,10 @@ impl Store for PostgresStore {
         runs::nodes(&self.pools.claimers, &query).await
     }
 
+    async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64> {
+        runs::forget(&self.pools.writers, &keys).await
+    }
+
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
         runs::steps(&self.pools.claimers, key, after, limit).await
     }

@@ -207,6 +207,7 @@ pub(crate) async fn retire_sends(
             .bind(query.tenant.0)
             .bind(after)
             .bind(i64::from(query.limit))
+            .bind(query.young.as_millis() as i64)
     })
     .await?;
     let mut retired = Retired::default();

@@ -82,6 +82,27 @@ pub(crate) async fn create_one(tx: &mut Tx, new: NewRun) -> Result<CreateRunOutc
     Ok(CreateRunOutcome::Created(Box::new(record)))
 }
 
+/// Removes runs that are final; returns how many rows went.
+pub(crate) async fn forget(tx: &mut Tx, keys: Vec<RunKey>) -> Result<u64> {
+    let mut rows = 0;
+    for key in keys {
+        let gone = remove(tx, include_str!("../sql/runs/forget.sql"), key).await?;
+        if gone == 0 {
+            continue;
+        }
+        rows += gone;
+        rows += remove(tx, include_str!("../sql/runs/forget_nodes.sql"), key).await?;
+        rows += remove(tx, include_str!("../sql/runs/forget_asks.sql"), key).await?;
+        rows += remove(tx, include_str!("../sql/runs/forget_steps.sql"), key).await?;
+    }
+    Ok(rows)
+}
+
+async fn remove(tx: &mut Tx, sql: &'static str, key: RunKey) -> Result<u64> {
+    let done = sqlx::query(sql).bind(key.tenant.0).bind(key.run.0);
+    Ok(done.execute(tx.conn()).await?.rows_affected())
+}
+
 /// Asks something of runs.
 pub(crate) async fn ask(tx: &mut Tx, items: Vec<(RunKey, RunAsk)>) -> Result<Vec<bool>> {
     let now = tx.now;

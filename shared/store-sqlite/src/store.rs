@@ -422,6 +422,11 @@ impl Store for SqliteStore {
         self.read(|conn| Box::pin(runs::nodes(conn, query))).await
     }
 
+    async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64> {
+        self.write(None, |tx| Box::pin(runs::forget(tx, keys)))
+            .await
+    }
+
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
         self.read(move |conn| Box::pin(runs::steps(conn, key, after, limit)))
             .await

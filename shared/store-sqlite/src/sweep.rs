@@ -167,12 +167,17 @@ pub(crate) async fn retention(tx: &mut Tx, keep: Duration) -> Result<u64> {
 
 /// Removes the sends of a page that are old enough, with what only they had.
 pub(crate) async fn retire_sends(tx: &mut Tx, query: RetireSends) -> Result<Retired> {
-    let keep = i64::try_from(query.keep.as_millis()).unwrap_or(i64::MAX);
+    let before = |age: Duration| {
+        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        tx.now.0.saturating_sub(age)
+    };
+    let (keep, young) = (before(query.keep), before(query.young));
     let rows = sqlx::query(include_str!("../sql/sends/page.sql"))
         .bind(query.tenant.0)
         .bind(query.after.map(|after| after.0).unwrap_or_default())
         .bind(query.limit)
-        .bind(tx.now.0.saturating_sub(keep))
+        .bind(keep)
+        .bind(young)
         .fetch_all(tx.conn())
         .await?;
     let full = rows.len() == query.limit as usize;

@@ -229,6 +229,7 @@ forward! {
     write release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
     read get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
     read list_runs(query: ListRuns) -> Page<RunRecord>;
+    write forget_runs(keys: Vec<RunKey>) -> u64;
     read read_nodes(query: ReadNodes) -> Vec<NodeRecord>;
     read read_run_steps(key: RunKey, after: i64, limit: u32) -> Vec<RunStep>;
     read sweep_ready(at: Option<Timestamp>, query: SweepReady) -> Swept;

@@ -124,6 +124,10 @@ pub(super) const KEYS: &[Key] = &[
         "scheduler.send_keep",
         span(Duration::from_hours(24), Duration::from_hours(87_600)),
     ),
+    Key::new(
+        "scheduler.run_keep",
+        span(Duration::from_hours(24), Duration::from_hours(87_600)),
+    ),
     Key::new("scheduler.body_bytes_max", integer(1_024, 1 << 30)),
     Key::new("scheduler.batch_bytes_max", integer(1_024, 1 << 30)),
     Key::new("scheduler.body_timeout", span(SECOND, HOUR)),

@@ -1,20 +1,24 @@
--- Looks at a page of sends behind $4, by id, and deletes those that ended long ago, with their steps,
--- calls and usage; counts the steps that went. Sends that were not reported yet stay, and those of
--- runs that are kept. What it deletes is final: nobody else writes it.
+-- Looks at a page of sends behind $4, by id, and deletes those that ended long ago, or whose run is
+-- gone, with their steps, calls and usage; counts the steps that went. Sends that were not reported
+-- yet stay. What it deletes is final: nobody else writes it.
 -- Index: sends_pkey, steps_pkey, tool_calls_pkey, usage_rows_pkey.
 WITH bound AS MATERIALIZED (
-    SELECT
-        coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) - $2::bigint
-            AS before
+    SELECT n.now - $2::bigint AS before, n.now - $6::bigint AS young
+    FROM (
+        SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+    ) n
 ),
 page AS MATERIALIZED (
     SELECT
-        s.tenant, s.send_id, s.created_at < b.before AS may_follow,
-        s.finished_at < b.before
+        s.tenant, s.send_id, s.created_at < b.young AS may_follow,
+        s.finished_at IS NOT NULL
             AND (s.reports_to IS NULL OR s.reported_at IS NOT NULL)
-            AND (s.run_id IS NULL OR NOT EXISTS (
-                SELECT FROM runs r WHERE r.tenant = s.tenant AND r.run_id = s.run_id
-            )) AS may_go
+            AND CASE
+                WHEN s.run_id IS NULL THEN s.finished_at < b.before
+                ELSE NOT EXISTS (
+                    SELECT FROM runs r WHERE r.tenant = s.tenant AND r.run_id = s.run_id
+                )
+            END AS may_go
     FROM sends s
     CROSS JOIN bound b
     WHERE s.tenant = $3::integer AND s.send_id > $4::uuid

@@ -314,6 +314,7 @@ macro_rules! store_cases {
                 a_bound_over_all_runs_of_a_tenant_holds,
                 a_leaf_goes_on_in_a_session_that_takes_sends,
                 a_final_run_has_no_owner_and_keeps_its_result,
+                a_final_run_can_be_forgotten,
                 the_end_of_a_run_is_the_result_of_the_call_that_waits,
                 a_busy_session_finds_the_end_of_a_run_in_its_inbox,
                 a_session_at_rest_is_woken_by_the_end_of_a_run,

@@ -15,6 +15,7 @@ fn page(keep: i64) -> RetireSends {
     RetireSends {
         tenant: TenantId::DEFAULT,
         keep: millis(keep),
+        young: millis(keep),
         after: None,
         limit: 100,
     }
@@ -149,6 +150,13 @@ pub async fn sends_of_a_run_stay_with_it(store: &dyn Store) {
     assert!(retire(store, 1_000, page(10)).await.rows > 0);
     assert!(is_there(store, 1).await, "its run is there");
     assert!(!is_there(store, 2).await, "its run is not");
+    let key = RunKey {
+        tenant: TenantId::DEFAULT,
+        run: run(1),
+    };
+    let forgotten = store.forget_runs(vec![key]).await;
+    assert_eq!(forgotten.expect("the store answers"), 0, "it is not final");
+    assert_eq!(retire(store, 1_001, page(10)).await, Retired::default());
 }
 
 pub async fn sends_are_looked_at_page_by_page(store: &dyn Store) {

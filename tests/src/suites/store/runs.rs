@@ -5,9 +5,9 @@ use mainspring_shared::inbox::Fate;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::store::{
-    AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun,
-    IdempotencyKey, ListRuns, NewRun, ReadNodes, RunReport, RunWords, SessionPatch, Store, Target,
-    Then,
+    AcceptSend, AdvanceOutcome, AdvanceRun, AuditOptions, ClaimRuns, ClaimedRuns, CreateRunOutcome,
+    DumpRun, IdempotencyKey, ListRuns, NewRun, ReadNodes, RunReport, RunWords, SessionPatch, Store,
+    Target, Then,
 };
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::usage::Usage;
@@ -505,6 +505,34 @@ pub async fn a_final_run_has_no_owner_and_keeps_its_result(store: &dyn Store) {
 }
 
 /// Run 2 belongs to session 1, whose send has asked for it.
+pub async fn a_final_run_can_be_forgotten(store: &dyn Store) {
+    let record = under_way(store, 1..2).await;
+    created(store, 5, new_run(2)).await;
+    cancel(store, 10, 1).await;
+    claim_runs(store, 11, 1).await;
+    let early = store.forget_runs(vec![run_key(1)]).await;
+    assert_eq!(early.expect("the store answers"), 0);
+    advance(store, 12, 1, ending_of_run(&record, 1, None)).await;
+    let dumped = dumped_run(store, 1).await;
+    let rows = 1 + dumped.nodes.len() + dumped.asks.len() + dumped.steps.len();
+    let keys = vec![run_key(1), run_key(2), run_key(9)];
+    let gone = store.forget_runs(keys).await;
+    assert_eq!(gone.expect("the store answers"), rows as u64);
+    let found = store.get_runs(vec![run_key(1), run_key(2)]).await;
+    let found = found.expect("the store answers");
+    assert!(found[0].is_none() && found[1].is_some());
+    let query = ReadNodes {
+        key: run_key(1),
+        prefix: None,
+        after: 0,
+        limit: 10,
+    };
+    let nodes = store.read_nodes(query).await.expect("the store answers");
+    assert_eq!(nodes, []);
+    let violations = store.audit(at(13), AuditOptions::default()).await;
+    assert_eq!(violations.expect("the store answers"), []);
+}
+
 async fn of_session_one(store: &dyn Store, call_id: Option<String>) -> RunRecord {
     let new = NewRun {
         session: Some(key(1).session),

@@ -1,0 +1,2 @@
+-- Removes the advances of a run.
+DELETE FROM run_steps WHERE tenant = $1 AND run_id = $2;
