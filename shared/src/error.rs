@@ -135,7 +135,7 @@ codes! {
     ToolCancelled = "tool.cancelled", Conflict, 409;
     /// Something more urgent came in between.
     ToolInterrupted = "tool.interrupted", Conflict, 409;
-    /// A worker died while it made the call; whether it took effect is not known.
+    /// The work broke off around the call; whether it took effect is not known.
     ToolUnknownOutcome = "tool.unknown_outcome", Conflict, 409;
     /// The call waits for nothing that could be posted.
     CallNotWaiting = "call.not_waiting", Conflict, 409;

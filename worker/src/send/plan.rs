@@ -95,8 +95,8 @@ pub(super) fn verdict(
         CallState::Started { epoch: begun } if begun != epoch && call.repeat == Repeat::Once => {
             Some(CallResult::error(
                 Code::ToolUnknownOutcome,
-                "the worker died while it made this call: whether it took effect is not known, and \
-                 it is not made again. Check before you repeat it.",
+                "the work broke off around this call: whether it took effect is not known, and it is \
+                 not made again. Check before you repeat it.",
             ))
         }
         CallState::Requested | CallState::Started { .. } => {
