@@ -30,8 +30,12 @@ use self::tree::{Slot, SlotIx};
 /// Leaves of one run under way at once unless its options say otherwise.
 pub const LIVE_MAX_DEFAULT: u32 = 64;
 
-/// How soon a run looks again whose leaves wait for those of other runs.
+/// How soon a run looks again whose leaves wait for those of other runs; twice as long after each
+/// look that started nothing.
 const CROWDED_LOOK: Duration = Duration::from_millis(250);
+
+/// Doublings of that pause: a look is an advance, and there may be many who wait.
+const CROWDED_DOUBLINGS: u32 = 4;
 
 /// Why a stored run cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +65,9 @@ pub struct Run {
     live_people: u32,
     /// What the other runs of the tenant leave to this one.
     live_max: Option<u32>,
-    /// Whether leaves could start if the other runs left more.
-    crowded: bool,
+    /// Looks in a row at which leaves could have started, had the other runs left more; none when the
+    /// last one was not such.
+    crowded: u32,
     /// Leaves of fan-outs that have no node yet, as far as the spec tells.
     unreached: u64,
     /// Leaves that have a node.
@@ -97,7 +102,7 @@ impl Run {
             live: 0,
             live_people: 0,
             live_max: None,
-            crowded: false,
+            crowded: 0,
             unreached: 0,
             reached: 0,
             n_next: 1,
@@ -249,7 +254,9 @@ impl Run {
         let first = self.due.first().map(|(at, _)| *at);
         let deadline = self.deadline().filter(|_| self.record.error.is_none());
         // Nobody says when another run has left more.
-        let look = self.crowded.then(|| self.now.after(CROWDED_LOOK));
+        let doublings = self.crowded.checked_sub(1);
+        let pause = doublings.map(|n| CROWDED_LOOK * 2_u32.pow(n.min(CROWDED_DOUBLINGS)));
+        let look = pause.map(|pause| self.now.after(pause));
         self.record.alarm_at = first.into_iter().chain(deadline).chain(look).min();
     }
 

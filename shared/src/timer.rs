@@ -16,6 +16,7 @@ use crate::agent::SendOptions;
 use crate::error::Failure;
 use crate::id::{RunId, SendId, SessionId, TenantId, TimerId};
 use crate::message::ContentPart;
+use crate::named::named;
 use crate::time::{Span, Timestamp};
 use crate::workflow::run::RunOptions;
 
@@ -29,36 +30,7 @@ pub use wakeup::wake_text;
 /// How many coming occurrences a timer shows.
 pub const NEXT_SHOWN: usize = 5;
 
-macro_rules! names {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-            utoipa::ToSchema,
-        )]
-        #[serde(rename_all = "lowercase")]
-        pub enum $name {
-            $($(#[$vdoc])* $variant,)*
-        }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The name on the wire and in the database.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-
-            /// The value with this name.
-            pub fn parse(text: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|value| value.as_str() == text)
-            }
-        }
-    };
-}
-
-names!(
+named!(
     /// Where a timer stands.
     TimerStatus {
         /// It will fire.
@@ -74,7 +46,7 @@ names!(
     }
 );
 
-names!(
+named!(
     /// What becomes of occurrences that nobody fired when they were due.
     CatchUp {
         /// They are left out.
@@ -86,7 +58,7 @@ names!(
     }
 );
 
-names!(
+named!(
     /// What becomes of an occurrence while the send of the one before still waits for its turn.
     Merge {
         /// It is merged into that send.
@@ -96,7 +68,7 @@ names!(
     }
 );
 
-names!(
+named!(
     /// What became of an occurrence.
     Fate {
         /// It was delivered: its send is accepted.

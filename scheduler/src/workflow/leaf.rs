@@ -46,6 +46,7 @@ enum Outcome {
 impl Run {
     /// Starts what may start, in the order in which it was reached.
     pub(super) fn start_leaves(&mut self) {
+        let begun = self.start.len();
         let own = self.record.options.max_concurrency;
         let own = own.unwrap_or(LIVE_MAX_DEFAULT).max(1);
         let most = own.min(self.live_max.unwrap_or(u32::MAX));
@@ -73,7 +74,12 @@ impl Run {
             }
             self.work_off();
         }
-        self.crowded = self.live >= most && self.live < own && !self.ready.is_empty();
+        let crowded = self.live >= most && self.live < own && !self.ready.is_empty();
+        self.crowded = match crowded {
+            true if self.start.len() == begun => self.crowded.saturating_add(1),
+            true => 1,
+            false => 0,
+        };
     }
 
     fn start_leaf(&mut self, slot: SlotIx, tokens: Option<u64>) {

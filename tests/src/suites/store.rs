@@ -33,6 +33,7 @@ pub mod reads;
 pub mod ready;
 pub mod retention;
 pub mod rounds;
+pub mod run_ends;
 pub mod runs;
 pub mod sessions;
 pub mod spending;
@@ -66,6 +67,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("ready", include_str!("store/ready.rs")),
     ("retention", include_str!("store/retention.rs")),
     ("rounds", include_str!("store/rounds.rs")),
+    ("run_ends", include_str!("store/run_ends.rs")),
     ("runs", include_str!("store/runs.rs")),
     ("sessions", include_str!("store/sessions.rs")),
     ("spending", include_str!("store/spending.rs")),

@@ -17,9 +17,19 @@ fn a_run_starts_what_others_leave_and_looks_again_for_the_rest() {
     assert_eq!(bed.live.len(), 2);
     let look = bed.run.record().alarm_at.expect("it looks again");
     assert_eq!(look.since(bed.now).as_millis(), 250);
+    // Looks in vain become seldom.
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        bed.feed(vec![RunEvent::Looked]);
+        let look = bed.run.record().alarm_at.expect("it looks again");
+        pauses.push(look.since(bed.now).as_millis());
+    }
+    assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 4_000, 4_000]);
     // Each that ends makes room for one more of its own.
     bed.end(0, says("done"));
     assert_eq!(bed.live.len(), 2);
+    let look = bed.run.record().alarm_at.expect("it looks again");
+    assert_eq!(look.since(bed.now).as_millis(), 250);
     // Others left more in the meantime.
     bed.run.leave_room(Some(4));
     bed.feed(vec![RunEvent::Looked]);

@@ -130,8 +130,8 @@ async fn claim(
     Ok(claimed)
 }
 
-/// Accepts the sends and creates the runs that timers ask for. Behind a refused one of a timer every later one is refused
-/// too: its session is closed, gone or full.
+/// Accepts the sends and creates the runs that timers ask for. Behind a refused one of a timer every
+/// later one is refused too: its session is closed, gone or full.
 async fn deliver(
     tx: &mut PgConnection,
     boot: BootId,

@@ -300,6 +300,14 @@ macro_rules! store_cases {
                 a_round_tells_of_queued_sends_and_signals,
                 messages_carry_the_epoch_of_their_grant,
             }
+            run_ends {
+                a_final_run_has_no_owner_and_keeps_its_result,
+                a_final_run_can_be_forgotten,
+                the_end_of_a_run_is_the_result_of_the_call_that_waits,
+                a_busy_session_finds_the_end_of_a_run_in_its_inbox,
+                a_session_at_rest_is_woken_by_the_end_of_a_run,
+                the_runs_of_a_deleted_session_are_asked_to_end,
+            }
             runs {
                 a_created_run_reads_back_and_is_due_at_once,
                 a_repeated_creation_creates_nothing,
@@ -313,12 +321,6 @@ macro_rules! store_cases {
                 an_alarm_makes_a_run_due,
                 a_bound_over_all_runs_of_a_tenant_holds,
                 a_leaf_goes_on_in_a_session_that_takes_sends,
-                a_final_run_has_no_owner_and_keeps_its_result,
-                a_final_run_can_be_forgotten,
-                the_end_of_a_run_is_the_result_of_the_call_that_waits,
-                a_busy_session_finds_the_end_of_a_run_in_its_inbox,
-                a_session_at_rest_is_woken_by_the_end_of_a_run,
-                the_runs_of_a_deleted_session_are_asked_to_end,
                 runs_are_listed_newest_first,
                 an_unowned_boot_is_nobody,
             }
