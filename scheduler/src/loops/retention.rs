@@ -26,7 +26,11 @@ const FOR_EVER: Duration = Duration::from_hours(1_000_000);
 /// Removes until a stop begins.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("retention");
-    let mut place = Place::default();
+    let mut place = Place {
+        send: None,
+        run: None,
+        leaves: true,
+    };
     loop {
         let mut wait = jittered(app, app.config.retention_interval);
         for _ in 0..ROUNDS_MAX {
@@ -56,10 +60,12 @@ pub(crate) async fn run(app: &App) {
 }
 
 /// Where the next pages begin; from the start when none.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Place {
     send: Option<SendId>,
     run: Option<RunId>,
+    /// Whether runs went whose leaves' sends may still be there: before this process, too.
+    leaves: bool,
 }
 
 impl Place {
@@ -79,9 +85,17 @@ async fn sweep(app: &App, place: &mut Place) -> Result<u64, store::Error> {
     let send_keep = config.send_keep.map(|keep| keep.max(least));
     let run_keep = config.run_keep.map(|keep| keep.max(least));
     if let Some(keep) = run_keep {
-        rows += runs(app, keep, &mut place.run).await?;
+        let removed = runs(app, keep, &mut place.run).await?;
+        place.leaves |= removed > 0;
+        rows += removed;
     }
-    if let Some(young) = send_keep.into_iter().chain(run_keep).min() {
+    // Where sends stay for ever, they are gone through only for the leaves of runs that went.
+    let wanted = send_keep.is_some() || place.leaves || place.send.is_some();
+    let young = send_keep.into_iter().chain(run_keep).min();
+    if let Some(young) = young.filter(|_| wanted) {
+        if place.send.is_none() {
+            place.leaves = false;
+        }
         let query = RetireSends {
             tenant: TenantId::DEFAULT,
             keep: send_keep.unwrap_or(FOR_EVER),
