@@ -48,6 +48,7 @@ pub(crate) async fn keep(app: &App) {
                 .min(renewal_pause(app)),
         };
         tokio::select! {
+            biased;
             () = app.clock.sleep(pause) => {}
             () = app.closing.cancelled() => {}
         }

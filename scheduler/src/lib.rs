@@ -26,4 +26,4 @@ mod run;
 
 pub use app::{OnAccepting, Parts, RenderMetrics};
 pub use config::SchedulerConfig;
-pub use run::{Error, run};
+pub use run::{Error, embedded, run};

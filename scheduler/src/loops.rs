@@ -70,6 +70,7 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
 /// Waits, but not past the begin of a stop. False when the stop has begun.
 pub(crate) async fn pause(app: &App, duration: Duration) -> bool {
     tokio::select! {
+        biased;
         () = app.clock.sleep(duration) => !app.lifecycle.is_stopping(),
         () = app.lifecycle.stopping() => false,
     }

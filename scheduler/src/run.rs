@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::serve::ListenerExt;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -44,10 +45,69 @@ pub enum Error {
 /// A database or a queue that is away is waited for, at start too: meanwhile `/readyz` and every
 /// request that needs it say so. A crash at any moment loses nothing that was answered: whoever
 /// comes next finds it in the database.
-pub async fn run(parts: Parts, listener: TcpListener, lifecycle: Lifecycle) -> Result<(), Error> {
+pub async fn run(
+    mut parts: Parts,
+    listener: TcpListener,
+    lifecycle: Lifecycle,
+) -> Result<(), Error> {
     let address = listener
         .local_addr()
         .map_err(|source| Error::Listener { source })?;
+    let on_accepting = parts.on_accepting.take();
+    let (app, loops) = begin(parts, &lifecycle);
+    tracing::info!(net.address = %address, "scheduler accepts requests");
+    if let Some(tell) = on_accepting {
+        tell(address);
+    }
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::trace!(error = %error, "small answers may be delayed");
+        }
+    });
+    let server = axum::serve(listener, api::router(app))
+        .with_graceful_shutdown(lifecycle.stopping())
+        .into_future();
+    tokio::select! {
+        biased;
+        () = lifecycle.aborting() => {}
+        // Serving ends with the stop only; failures to accept are waited out.
+        _ = server => {}
+    }
+    loops.end().await;
+    Ok(())
+}
+
+/// The same without a listener: requests are handed to the router by the caller, in this process.
+/// The loops run until the future that is returned with it ends, after `lifecycle` stops; dropping
+/// it ends them at once.
+pub fn embedded(parts: Parts, lifecycle: &Lifecycle) -> (Router, impl Future<Output = ()> + Send) {
+    let (app, loops) = begin(parts, lifecycle);
+    let stopping = lifecycle.stopping();
+    let until_stopped = async move {
+        stopping.await;
+        loops.end().await;
+    };
+    (api::router(app), until_stopped)
+}
+
+/// The background loops of a scheduler.
+struct Loops {
+    tasks: JoinSet<()>,
+    closing: CancellationToken,
+}
+
+impl Loops {
+    /// Ends them, once no request is under way.
+    async fn end(mut self) {
+        self.closing.cancel();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(CLOSING_MAX, ended).await.is_err() {
+            tracing::debug!("some loops did not end in time and are dropped");
+        }
+    }
+}
+
+fn begin(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     let (ringer, rings) = Ringer::new();
     let closing = CancellationToken::new();
     let Parts {
@@ -58,7 +118,7 @@ pub async fn run(parts: Parts, listener: TcpListener, lifecycle: Lifecycle) -> R
         entropy,
         config,
         metrics,
-        on_accepting,
+        on_accepting: _,
     } = parts;
     let app = Arc::new_cyclic(|app| App {
         reads: reads(store.clone()),
@@ -92,30 +152,7 @@ pub async fn run(parts: Parts, listener: TcpListener, lifecycle: Lifecycle) -> R
     tasks.spawn(keep(app.clone(), "retention", |app| {
         retention::run(app).boxed()
     }));
-
-    tracing::info!(net.address = %address, "scheduler accepts requests");
-    if let Some(tell) = on_accepting {
-        tell(address);
-    }
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::trace!(error = %error, "small answers may be delayed");
-        }
-    });
-    let server = axum::serve(listener, api::router(app))
-        .with_graceful_shutdown(lifecycle.stopping())
-        .into_future();
-    tokio::select! {
-        // Serving ends with the stop only; failures to accept are waited out.
-        _ = server => {}
-        () = lifecycle.aborting() => {}
-    }
-    closing.cancel();
-    let ended = async { while tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(CLOSING_MAX, ended).await.is_err() {
-        tracing::debug!("some loops did not end in time and are dropped");
-    }
-    Ok(())
+    (app, Loops { tasks, closing })
 }
 
 /// Runs a loop to its end; after a defect in it, again.

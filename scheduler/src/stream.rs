@@ -163,6 +163,7 @@ impl Reader {
             tracing::debug!(code = %problem.code(), "a stream cannot read on, trying again");
             if out.is_empty() {
                 tokio::select! {
+                    biased;
                     () = self.app.clock.sleep(RETRY) => {}
                     () = self.app.lifecycle.stopping() => self.over = true,
                 }

@@ -5,7 +5,7 @@
 //! bus is away everyone is poked every [`POLL`].
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -81,7 +81,9 @@ impl Watch {
     }
 }
 
-type Waiting<K> = HashMap<K, Vec<Arc<Notify>>>;
+/// Hashed alike in every process: a simulation that is run again pokes in the same order. The keys
+/// are drawn here, so nobody can choose ones that collide.
+type Waiting<K> = HashMap<K, Vec<Arc<Notify>>, BuildHasherDefault<DefaultHasher>>;
 
 #[derive(Debug)]
 struct Registry<K> {
@@ -170,6 +172,18 @@ pub(crate) async fn run(app: &App) {
     let mut tick = app.clock.sleep(POLL);
     loop {
         tokio::select! {
+            biased;
+            () = app.closing.cancelled() => return,
+            // Before the notices, which may never cease to come.
+            () = &mut tick => {
+                tick = app.clock.sleep(POLL);
+                if app.bus.is_available() {
+                    app.watch.poke_slice(slice);
+                    slice = (slice + 1) % SLICES;
+                } else {
+                    app.watch.poke_all();
+                }
+            }
             notice = notices.next() => match notice {
                 Some(Notice::Payload(payload)) => {
                     match serde_json::from_slice::<Vec<StepNotice>>(&payload) {
@@ -184,16 +198,6 @@ pub(crate) async fn run(app: &App) {
                     app.watch.poke_all();
                 }
             },
-            () = &mut tick => {
-                tick = app.clock.sleep(POLL);
-                if app.bus.is_available() {
-                    app.watch.poke_slice(slice);
-                    slice = (slice + 1) % SLICES;
-                } else {
-                    app.watch.poke_all();
-                }
-            }
-            () = app.closing.cancelled() => return,
         }
     }
 }

@@ -89,6 +89,7 @@ impl Boot {
         loop {
             let pause = if failing { ttl / 20 } else { ttl / 3 };
             tokio::select! {
+                biased;
                 () = done.cancelled() => break,
                 () = parts.clock.sleep(pause) => {}
             }
@@ -146,6 +147,7 @@ impl Boot {
                 break;
             }
             tokio::select! {
+                biased;
                 () = done.cancelled() => return false,
                 () = parts.clock.sleep(pause) => {}
             }

@@ -4,7 +4,7 @@
 //! of text become one. The first event after a pause leaves at once. All of it is bounded and may
 //! be dropped: the finished message says the same.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl Live {
 }
 
 fn publish(bus: &dyn Bus, batch: &mut Vec<(SessionKey, LiveEvent)>) {
-    let mut sessions: HashMap<SessionKey, Vec<LiveEvent>> = HashMap::new();
+    let mut sessions: BTreeMap<SessionKey, Vec<LiveEvent>> = BTreeMap::new();
     for (key, event) in batch.drain(..) {
         let events = sessions.entry(key).or_default();
         if !events.last_mut().is_some_and(|last| join(last, &event)) {

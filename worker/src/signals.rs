@@ -16,6 +16,7 @@ pub(crate) async fn listen(kernel: Arc<Kernel>) {
     let mut notices = kernel.parts.bus.subscribe(Topic::Signals).await;
     loop {
         let notice = tokio::select! {
+            biased;
             () = kernel.done.cancelled() => return,
             notice = notices.next() => notice,
         };

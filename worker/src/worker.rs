@@ -124,6 +124,7 @@ async fn poll(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
     loop {
         tokio::select! {
+            biased;
             () = kernel.lifecycle.stopping() => return,
             () = parts.clock.sleep(parts.config.poll_interval) => {}
         }
@@ -151,6 +152,7 @@ async fn drain(kernel: &Kernel) {
     kernel.runs.close();
     let clock = &kernel.parts.clock;
     tokio::select! {
+        biased;
         () = kernel.runs.wait() => return,
         () = kernel.lifecycle.aborting() => {}
         () = clock.sleep(kernel.parts.config.drain_timeout) => {}
@@ -159,6 +161,7 @@ async fn drain(kernel: &Kernel) {
     kernel.lifecycle.abort();
     // Each run still has one write to make; whoever does not manage is left to the lease.
     tokio::select! {
+        biased;
         () = kernel.runs.wait() => {}
         () = clock.sleep(kernel.parts.config.lease_ttl) => {}
     }

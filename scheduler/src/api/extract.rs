@@ -186,6 +186,7 @@ pub(super) async fn read_body(
         return read;
     }
     tokio::select! {
+        biased;
         read = reading => read,
         () = app.clock.sleep(app.config.body_timeout) => {
             Err(Problem::new(Code::RequestInvalid, "the body did not arrive in time"))

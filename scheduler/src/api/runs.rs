@@ -376,6 +376,7 @@ pub(super) async fn asked(
     // The ask has to be looked at before the run's status says anything.
     let mut over = app.clock.sleep(wait);
     tokio::select! {
+        biased;
         () = watching.poked() => {}
         () = &mut over => {}
     }

@@ -32,6 +32,8 @@ pub(crate) async fn run(app: &App) {
             Err(error) => health.fails(&error, app.entropy.fraction()),
         };
         tokio::select! {
+            biased;
+            () = app.lifecycle.stopping() => return,
             () = app.clock.sleep(wait) => {}
             word = armed.next() => match word {
                 // One that is due sooner than the pause ends: look again.
@@ -43,7 +45,6 @@ pub(crate) async fn run(app: &App) {
                     armed = app.bus.subscribe(Topic::Timers).await;
                 }
             },
-            () = app.lifecycle.stopping() => return,
         }
         if app.lifecycle.is_stopping() {
             return;

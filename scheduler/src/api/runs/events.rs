@@ -89,6 +89,7 @@ impl RunReader {
                     Err(error) => {
                         tracing::debug!(%error, "a stream cannot read on, trying again");
                         tokio::select! {
+                            biased;
                             () = self.app.clock.sleep(RETRY) => {}
                             () = self.app.lifecycle.stopping() => self.over = true,
                         }

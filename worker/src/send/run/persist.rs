@@ -528,6 +528,7 @@ impl Run<'_> {
         let pause = outage.next();
         let jitter = pause.mul_f64(self.kernel.parts.entropy.fraction());
         tokio::select! {
+            biased;
             () = self.reach.lost.cancelled() => false,
             () = self.kernel.parts.clock.sleep(pause / 2 + jitter / 2) => true,
         }
