@@ -47,7 +47,15 @@ pub(crate) fn entropy() -> Arc<dyn Entropy> {
 pub(crate) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn Store>, Failure> {
     let opened: store::Result<Arc<dyn Store>> = match config.backend() {
         Backend::Postgres => {
-            let opened = PostgresStore::open(&postgres(config, migrate)).await;
+            let settings = postgres(config, migrate);
+            if settings.trusts_any_server() {
+                tracing::warn!(
+                    database = %database(config),
+                    "the database's certificate and name are not verified: add \
+                     ?sslmode=verify-full to its URL"
+                );
+            }
+            let opened = PostgresStore::open(&settings).await;
             opened.map(|store| Arc::new(store) as _)
         }
         Backend::Sqlite => {
@@ -172,7 +180,16 @@ pub(crate) fn redis(
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Wires, Failure> {
     let url = config.redis_url.as_ref().map_or("", |url| url.reveal());
-    let address: Address = url.parse().map_err(usage)?;
+    let mut address: Address = url.parse().map_err(usage)?;
+    if let Some(file) = &config.redis_ca_file {
+        let pem = std::fs::read(file).map_err(|error| {
+            usage_text(
+                format!("redis_ca_file {} cannot be read: {error}", file.display()),
+                "name a PEM file with the certificate authorities of the Redis server",
+            )
+        })?;
+        address = address.trusting(pem);
+    }
     let queue = RedisQueue::open(&address, clock.clone(), entropy.clone()).map_err(usage)?;
     let bus = RedisBus::open(&address, clock.clone(), entropy.clone()).map_err(usage)?;
     let queue = Arc::new(queue);

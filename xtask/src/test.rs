@@ -48,6 +48,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if tools::variable(REDIS_URL).is_none() && redis::find().is_none() {
         missing.push("redis-server");
     }
+    if tools::program("openssl").is_none() {
+        missing.push("openssl");
+    }
     if !missing.is_empty() {
         tools::install(&missing);
     }

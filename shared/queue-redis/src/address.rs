@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
-use redis::{Client, ConnectionInfo, IntoConnectionInfo};
+use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 /// Unanswered bytes older than this mean that the other end is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -14,6 +14,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Address {
     info: ConnectionInfo,
+    /// The certificates, as PEM, of the only authorities that a server's may come from.
+    authorities: Option<Vec<u8>>,
 }
 
 /// A URL that is not one of a Redis. Does not repeat the URL, which may hold a password.
@@ -32,14 +34,32 @@ impl FromStr for Address {
         let tcp = tcp.set_user_timeout(SILENCE_MAX);
         Ok(Self {
             info: info.set_tcp_settings(tcp),
+            authorities: None,
         })
     }
 }
 
 impl Address {
+    /// Trusts the certificate authorities in `pem` alone, instead of the public ones. They only
+    /// matter to `rediss://`, where the server's certificate and name are always verified.
+    #[must_use]
+    pub fn trusting(self, pem: Vec<u8>) -> Self {
+        Self {
+            authorities: Some(pem),
+            ..self
+        }
+    }
+
     /// A client that has not connected yet.
     pub(crate) fn client(&self) -> Result<Client, AddressError> {
-        Client::open(self.info.clone()).map_err(|_| AddressError)
+        let Some(pem) = &self.authorities else {
+            return Client::open(self.info.clone()).map_err(|_| AddressError);
+        };
+        let trusted = TlsCertificates {
+            client_tls: None,
+            root_cert: Some(pem.clone()),
+        };
+        Client::build_with_tls(self.info.clone(), trusted).map_err(|_| AddressError)
     }
 }
 

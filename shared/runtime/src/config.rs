@@ -46,6 +46,10 @@ pub struct Config {
     /// The queue and the bus of live events. None with the in-process ones.
     #[serde(default)]
     pub redis_url: Option<Secret>,
+    /// A PEM file with the certificate authorities that sign the certificate of a `rediss://`
+    /// server; the public ones when none.
+    #[serde(default)]
+    pub redis_ca_file: Option<PathBuf>,
     /// Where the embedded database lives.
     pub data_dir: PathBuf,
     /// Where the scheduler serves the API, as `HOST:PORT`.

@@ -1,11 +1,12 @@
 //! What the store is opened with, and the pools that follow from it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
 use mainspring_shared::store::Result;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 
 use crate::retry::{Pool, refused};
 
@@ -54,6 +55,21 @@ impl Settings {
             statement_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_mins(2),
         }
+    }
+
+    /// Whether the server is across a network and nothing makes sure that it is the right one: the
+    /// address asks for no TLS, or for TLS without a look at the server's certificate and name.
+    /// False where the address cannot be read.
+    pub fn trusts_any_server(&self) -> bool {
+        let Ok(options) = PgConnectOptions::from_str(&self.url) else {
+            return false;
+        };
+        let host = options.get_host();
+        let here = options.get_socket().is_some()
+            || host == "localhost"
+            || host.starts_with('/')
+            || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        !here && !matches!(options.get_ssl_mode(), PgSslMode::VerifyFull)
     }
 
     /// What every connection is opened with.
@@ -142,4 +158,25 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
 
 fn millis(duration: Duration) -> String {
     duration.as_millis().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_remote_server_whose_name_is_not_verified_is_trusted_blindly() {
+        for (url, expected) in [
+            ("postgres://u@db.internal/m", true),
+            ("postgres://u@10.0.0.7/m?sslmode=require", true),
+            ("postgres://u@db.internal/m?sslmode=verify-ca", true),
+            ("postgres://u@db.internal/m?sslmode=verify-full", false),
+            ("postgres://u@localhost/m", false),
+            ("postgres://u@127.0.0.1:5433/m", false),
+            ("postgres://u@[::1]/m", false),
+            ("postgres:///m?host=/var/run/postgresql", false),
+        ] {
+            assert_eq!(Settings::new(url).trusts_any_server(), expected, "{url}");
+        }
+    }
 }

@@ -87,6 +87,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("database_claimers", integer(1, 1_000)),
     Key::new("database_readers", integer(1, 1_000)),
     Key::or("redis_url", Kind::Url(&["redis", "rediss"]), &["REDIS_URL"]),
+    Key::new("redis_ca_file", Kind::Text),
     Key::new("data_dir", Kind::Text),
     Key::new("listen", Kind::Address),
     Key::new("ops_listen", Kind::Address),
