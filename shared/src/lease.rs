@@ -12,4 +12,7 @@ pub struct Lease {
     pub token: LeaseToken,
     /// Counts grants of this session; never goes back.
     pub epoch: i64,
+    /// The number of the next write under this grant, from 0. Each write that changes anything
+    /// raises it, so that none takes effect twice: who repeats one repeats its number.
+    pub write: i64,
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::Postgres;
 use mainspring_shared::store::{
-    AcceptOutcome, AppendOutcome, AuditOptions, CancelOutcome, ClaimOutcome, CompleteOutcome,
-    IdempotencyKey, ParkOutcome, ParkUntil, Store, Then,
+    AcceptOutcome, AppendOutcome, AuditOptions, CallBegin, CancelOutcome, ClaimOutcome,
+    CompleteOutcome, IdempotencyKey, ParkOutcome, ParkUntil, Store, Then,
 };
 use mainspring_shared::{id::TenantId, send::WaitingOn};
 use mainspring_store_postgres::{PostgresStore, Settings};
@@ -118,6 +118,34 @@ async fn a_round_that_took_effect_unheard_is_stored_once() -> Result<()> {
         anyhow::bail!("the lease was held all the time");
     };
     ensure!(first_seq == 1 && counters.next_seq == 4, "{counters:?}");
+    ensure!(transcript(&world.store, 1).await.len() == 3);
+    world.audited().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_that_took_effect_unheard_are_stored_once() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    let claimed = running(&world.store).await;
+    append(
+        &world.store,
+        11,
+        asking(&claimed, 0, vec![CallBegin::Started]),
+    )
+    .await;
+    let id = call(&claimed, 0, 0);
+    let mut item = changing(&claimed, 0, vec![settling(&id, "seen")]);
+    item.messages = vec![tool_result(&id, 0, 1)];
+    item.lease.write = 1;
+    let done = world
+        .unheard(world.store.append_rounds(at(12), vec![item]))
+        .await??;
+    let done = one(done);
+    ensure!(
+        matches!(done, AppendOutcome::Appended { first_seq: 3, .. }),
+        "{done:?}"
+    );
     ensure!(transcript(&world.store, 1).await.len() == 3);
     world.audited().await
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use mainspring_shared::budget::Spent;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
@@ -14,7 +13,7 @@ use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{
     CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    Counters, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
+    ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
@@ -75,7 +74,8 @@ async fn end_panicked(kernel: &Kernel, key: SessionKey, lease: Lease) {
 }
 
 async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<CompleteOutcome> {
-    let send_id = kernel.running.control(key)?.send;
+    let control = kernel.running.control(key)?;
+    let (send_id, lease) = (control.send, control.reach.lease(lease));
     let ids = vec![(key.tenant, send_id)];
     let record = kernel.parts.store.get_sends(ids).await.ok()?.pop()??;
     let failure = Failure::new(Code::Internal, "a defect ended the run of this send");
@@ -150,6 +150,7 @@ async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken) {
             boot: life.id,
             token,
             epoch: 0,
+            write: 0,
         };
         if kernel
             .writes
@@ -194,6 +195,7 @@ async fn held(
         return;
     };
     let mut next = Some((send, counters));
+    let writes = Arc::default();
     let mut in_a_row = 0;
     while let Some((send, counters)) = next.take() {
         if belongs_elsewhere(kernel, key, &send).await {
@@ -203,8 +205,27 @@ async fn held(
         in_a_row += 1;
         let more = in_a_row < kernel.parts.config.sends_in_a_row_max;
         let then = if more { Then::Continue } else { Then::Release };
-        let turn = (send, counters, then);
-        match one(kernel, key, lease, turn, &mut window, &mut spent, lost).await {
+        let reach = Reach {
+            lost: lost.clone(),
+            cancel: CancellationToken::new(),
+            news: Arc::default(),
+            interrupt: Arc::default(),
+            writes: Arc::clone(&writes),
+        };
+        let bound = send.agent.context.last_messages;
+        let turn = Turn {
+            key,
+            lease,
+            send,
+            counters,
+            window: &mut window,
+            spent: &mut spent,
+            reach,
+            then,
+        };
+        let left = one(kernel, turn).await;
+        window.trim(bound);
+        match left {
             Left::Done(following) => next = following.map(|next| *next),
             Left::Lost => return,
         }
@@ -229,43 +250,17 @@ async fn belongs_elsewhere(kernel: &Kernel, key: SessionKey, send: &StartedSend)
 }
 
 /// Runs one send.
-async fn one(
-    kernel: &Arc<Kernel>,
-    key: SessionKey,
-    lease: Lease,
-    (send, counters, then): (StartedSend, Counters, Then),
-    window: &mut Window,
-    spent: &mut Spent,
-    lost: &CancellationToken,
-) -> Left {
-    let reach = Reach {
-        lost: lost.clone(),
-        cancel: CancellationToken::new(),
-        news: Arc::default(),
-        interrupt: Arc::default(),
-    };
+async fn one(kernel: &Arc<Kernel>, turn: Turn<'_>) -> Left {
     let control = Control {
-        send: send.record.id,
-        reach: reach.clone(),
+        send: turn.send.record.id,
+        reach: turn.reach.clone(),
     };
-    kernel.running.at(key, control);
-    let bound = send.agent.context.last_messages;
-    let turn = Turn {
-        key,
-        lease,
-        send,
-        counters,
-        window,
-        spent,
-        reach,
-        then,
-    };
-    let at = (key, turn.send.record.id);
+    kernel.running.at(turn.key, control);
+    let at = (turn.key, turn.send.record.id);
     let run = Run::new(kernel, turn);
     // Boxed, so that what a waiting send holds is counted once, not in each caller's frame.
     let left = Box::pin(run.drive()).await;
     kernel.parts.tools.left(at.0, at.1);
-    window.trim(bound);
     left
 }
 

@@ -13,6 +13,7 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
 use mainspring_shared::id::{BootId, LeaseToken, SessionId, SessionKey, TenantId};
+use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker, ToolCall};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
@@ -154,11 +155,19 @@ impl World {
             .publish(Topic::Live(claimed.key), Bytes::from(json));
     }
 
+    /// The lease as its next write carries it: whoever holds it counts what it wrote.
+    async fn lease(&self, key: SessionKey, lease: Lease) -> Lease {
+        let dump = self.store.dump().await.expect("dumps");
+        let found = dump.sessions.into_iter().find(|found| found.key == key);
+        let write = found.map_or(0, |found| found.hot.writes);
+        Lease { write, ..lease }
+    }
+
     /// Stores a round without tools in it: an answer after which the send goes on.
     pub(crate) async fn append(&self, claimed: &Claimed, round: i32, text: &str) {
         let append = AppendRound {
             key: claimed.key,
-            lease: claimed.lease,
+            lease: self.lease(claimed.key, claimed.lease).await,
             send_id: claimed.send.record.id,
             messages: written(claimed, round, text),
             calls: Vec::new(),
@@ -190,7 +199,7 @@ impl World {
         });
         let append = AppendRound {
             key: claimed.key,
-            lease: claimed.lease,
+            lease: self.lease(claimed.key, claimed.lease).await,
             send_id: claimed.send.record.id,
             messages,
             calls: vec![NewCall {
@@ -259,7 +268,8 @@ impl World {
         self.publish(claimed, step, true);
     }
 
-    async fn end(&self, item: CompleteSend) -> (SendStatus, i64) {
+    async fn end(&self, mut item: CompleteSend) -> (SendStatus, i64) {
+        item.lease = self.lease(item.key, item.lease).await;
         let mut outcomes = self
             .store
             .complete_sends(None, vec![item])
@@ -275,7 +285,7 @@ impl World {
     pub(crate) async fn park(&self, claimed: &Claimed, on: WaitingOn) {
         let park = ParkSend {
             key: claimed.key,
-            lease: claimed.lease,
+            lease: self.lease(claimed.key, claimed.lease).await,
             send_id: claimed.send.record.id,
             on,
             until: ParkUntil::Asked,

@@ -189,6 +189,8 @@ pub struct DumpHot {
     pub token: Option<LeaseToken>,
     /// The last grant's number.
     pub epoch: i64,
+    /// Writes under the last grant.
+    pub writes: i64,
     /// The `seq` of the next message.
     pub next_seq: i64,
     /// The place of the next send.

@@ -45,6 +45,7 @@ pub(crate) fn claim(
     let writer = session.grant(boot);
     session.hot.owner = Some(boot);
     session.hot.token = Some(item.token);
+    session.hot.writes = 0;
     let started = match status {
         SendStatus::Queued => session.start_head(now),
         SendStatus::Running | SendStatus::Waiting => {
@@ -62,6 +63,7 @@ pub(crate) fn claim(
             boot,
             token: item.token,
             epoch: writer.epoch,
+            write: 0,
         },
         counters: session.counters(),
         spent: session.hot.spent.unwrap_or_default(),

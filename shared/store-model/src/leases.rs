@@ -1,7 +1,9 @@
 //! Work under a lease: each step first looks whether the lease still holds.
 
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::inbox::Fate;
 use mainspring_shared::send::{SendResult, SendStatus};
-use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, CompleteOutcome, CompleteSend, Completed, ParkOutcome, ParkSend,
@@ -17,6 +19,10 @@ pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> Ap
     let Some(session) = session.filter(|session| session.obeys(item.lease)) else {
         return AppendOutcome::LeaseLost;
     };
+    if !session.admits(item.lease) {
+        return repeated(session, &item);
+    }
+    session.hot.writes += 1;
     let id = item.send_id;
     let stored = session.write_messages(id, item.messages, item.lease.epoch, now);
     session.begin_calls(id, item.calls, item.lease.epoch, now);
@@ -44,6 +50,36 @@ pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> Ap
     }
 }
 
+/// Answers what the fence kept out: a repeat of what its lease stored last is told what the first
+/// was, with the signals that it may have told of.
+fn repeated(session: &Session, item: &AppendRound) -> AppendOutcome {
+    let is_last = session.hot.writes == item.lease.write + 1;
+    let steps = session.steps.values().rev();
+    let mut steps = steps.filter(|step| {
+        (step.send_id, step.epoch) == (item.send_id, item.lease.epoch)
+            && step.kind != StepKind::Resumed
+    });
+    let Some(step) = steps.next().filter(|_| is_last) else {
+        return AppendOutcome::LeaseLost;
+    };
+    let mut counters = session.counters();
+    let waiting = session.inbox.values();
+    let waiting = waiting.filter(|found| found.fate == Fate::Pending);
+    counters.signals |= SIGNAL_RESULT;
+    for found in waiting {
+        counters.signals |= match found.mode {
+            OnBusy::Interrupt => SIGNAL_INBOX | SIGNAL_INTERRUPT,
+            OnBusy::Enqueue | OnBusy::Coalesce | OnBusy::Steer | OnBusy::Reject => SIGNAL_INBOX,
+        };
+    }
+    AppendOutcome::Appended {
+        first_seq: step.refs.first_seq.unwrap_or(counters.next_seq),
+        step: step.n,
+        at: step.at,
+        counters,
+    }
+}
+
 /// The signals that keep a send from what it is about to do, which are lowered with that; a cancel
 /// goes before them.
 fn kept_by(session: &mut Session, unless: i32) -> Option<i32> {
@@ -57,9 +93,10 @@ fn kept_by(session: &mut Session, unless: i32) -> Option<i32> {
 
 pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) -> CompleteOutcome {
     let session = state.sessions.get_mut(&item.key);
-    let Some(session) = session.filter(|session| session.obeys(item.lease)) else {
+    let Some(session) = session.filter(|session| session.admits(item.lease)) else {
         return CompleteOutcome::LeaseLost;
     };
+    session.hot.writes += 1;
     if kept_by(session, item.unless).is_some() {
         return CompleteOutcome::Undelivered;
     }
@@ -97,9 +134,10 @@ pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) ->
 
 pub(crate) fn park(state: &mut State, now: Timestamp, item: ParkSend) -> ParkOutcome {
     let session = state.sessions.get_mut(&item.key);
-    let Some(session) = session.filter(|session| session.obeys(item.lease)) else {
+    let Some(session) = session.filter(|session| session.admits(item.lease)) else {
         return ParkOutcome::LeaseLost;
     };
+    session.hot.writes += 1;
     if let Some(signals) = kept_by(session, item.unless) {
         return ParkOutcome::Woken { signals };
     }

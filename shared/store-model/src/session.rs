@@ -104,6 +104,7 @@ impl Session {
                 owner: None,
                 token: None,
                 epoch: 0,
+                writes: 0,
                 next_seq: 1,
                 next_position: 1,
                 next_step: 1,
@@ -159,9 +160,14 @@ impl Session {
             .filter(|send| send.status == SendStatus::Waiting)
     }
 
-    /// Whether a write under `lease` may happen.
+    /// Whether the lease holds.
     pub(crate) fn obeys(&self, lease: Lease) -> bool {
         self.hot.token == Some(lease.token) && self.hot.owner == Some(lease.boot)
+    }
+
+    /// Whether a write under `lease` is its next one.
+    pub(crate) fn admits(&self, lease: Lease) -> bool {
+        self.obeys(lease) && self.hot.writes == lease.write
     }
 
     /// The numbers that every statement under a lease returns.

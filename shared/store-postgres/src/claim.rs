@@ -191,6 +191,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
         boot,
         token: item.token,
         epoch: epoch.unwrap_or_default(),
+        write: 0,
     };
     let counters = Counters {
         next_seq: next_seq.unwrap_or_default(),

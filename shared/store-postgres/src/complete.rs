@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{
     CompleteOutcome, CompleteSend, Completed, Counters, ReadySession, Result, StartedSend, Then,
@@ -95,7 +94,7 @@ impl Group for Complete {
                 .as_ref()
                 .filter(|step| step.kind == StepKind::Finished);
             let Some(step) = final_step else {
-                outcomes.push(unfinished(&written, item));
+                outcomes.push(unfinished(&written));
                 continue;
             };
             let mut made = completed_as(step, item.result.status);
@@ -173,6 +172,7 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
     let mut messages = MessageColumns::default();
     let mut usage = UsageColumns::default();
     let mut unless: Vec<i32> = Vec::new();
+    let mut writes: Vec<i64> = Vec::new();
     let mut changes = ChangeColumns::default();
     let mut deliveries = DeliveryColumns::default();
     for (index, item) in items.iter().enumerate() {
@@ -190,6 +190,7 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
         messages.push(ord, &item.messages);
         usage.push(ord, &item.usage);
         unless.push(item.unless);
+        writes.push(item.lease.write);
         changes.push(ord, &item.changes);
         deliveries.push(ord, &item.deliveries);
     }
@@ -201,7 +202,7 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
     };
     let query = leases.bind(query.bind(at.map(|at| at.0)));
     let query = results.bind(totals.bind(query.bind(counts).bind(refs)));
-    let query = usage.bind(messages.bind(query.bind(releases).bind(unless)));
+    let query = usage.bind(messages.bind(query.bind(releases).bind(unless).bind(writes)));
     if alone {
         query
     } else {
@@ -241,12 +242,11 @@ impl ResultColumns {
 
 /// What follows from where a send stands that is not final after an answer was lost. None where it
 /// has to be asked for again.
-fn unfinished(written: &Written, item: &CompleteSend) -> Option<CompleteOutcome> {
-    let cancelled = written.counters.signals & SIGNAL_CANCEL != 0;
-    if !written.held {
-        Some(CompleteOutcome::LeaseLost)
-    } else if !cancelled && written.for_items & item.unless != 0 {
+fn unfinished(written: &Written) -> Option<CompleteOutcome> {
+    if written.is_last {
         Some(CompleteOutcome::Undelivered)
+    } else if !written.held {
+        Some(CompleteOutcome::LeaseLost)
     } else {
         None
     }

@@ -103,6 +103,7 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
             owner: hot.owner,
             token: hot.token,
             epoch: hot.epoch,
+            writes: hot.writes,
             next_seq: hot.next_seq,
             next_position: hot.next_position,
             next_step: hot.next_step,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
-use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_RESULT};
+use mainspring_shared::session::SIGNAL_RESULT;
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{
     Counters, ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, Result,
@@ -76,6 +76,7 @@ impl Group for Park {
         let mut reasons: Vec<&'static str> = Vec::new();
         let mut waits: Vec<Option<i64>> = Vec::new();
         let mut unless: Vec<i32> = Vec::new();
+        let mut writes: Vec<i64> = Vec::new();
         let mut totals = TotalColumns::default();
         let mut usage = UsageColumns::default();
         for (index, item) in items.iter().enumerate() {
@@ -86,12 +87,16 @@ impl Group for Park {
                 ParkUntil::Asked => None,
             });
             unless.push(item.unless);
+            writes.push(item.lease.write);
             totals.push(&item.totals);
             usage.push(ord(index), &item.usage);
         }
         let query = leases.bind(sql!("leases/park").bind(self.at.map(|at| at.0)));
         let query = query.bind(reasons).bind(waits).bind(unless);
-        let rows = usage.bind(totals.bind(query)).fetch_all(connection).await?;
+        let rows = usage
+            .bind(totals.bind(query).bind(writes))
+            .fetch_all(connection)
+            .await?;
         let lost = || Some(Answer::Done(ParkOutcome::LeaseLost));
         let mut answers: Vec<_> = items.iter().map(|_| lost()).collect();
         for row in &rows {
@@ -118,18 +123,17 @@ impl Group for Park {
         items: &[&ParkSend],
     ) -> std::result::Result<Vec<Option<Answer>>, Fault> {
         let written = read_written(connection, items.iter().map(|item| asked(item))).await?;
-        let answers = written.into_iter().zip(items).map(|(written, item)| {
+        let answers = written.into_iter().map(|written| {
             let written = written.unwrap_or_default();
-            let signals = written.counters.signals;
-            let woken = (written.for_items | SIGNAL_RESULT) & item.unless;
             let outcome = match &written.step {
+                // A grant that parked a send ends with it.
                 Some(step) if step.kind == StepKind::Waiting => {
                     ParkOutcome::Parked { step: step.n }
                 }
-                _ if !written.held => ParkOutcome::LeaseLost,
-                _ if signals & SIGNAL_CANCEL == 0 && woken != 0 => ParkOutcome::Woken {
-                    signals: signals | woken,
+                _ if written.is_last => ParkOutcome::Woken {
+                    signals: written.counters.signals | written.for_items | SIGNAL_RESULT,
                 },
+                _ if !written.held => ParkOutcome::LeaseLost,
                 _ => return None,
             };
             Some(Answer::Done(outcome))
@@ -181,6 +185,8 @@ pub(crate) async fn release(pool: &Pool, items: Vec<ReleaseSession>) -> Result<V
 pub(crate) struct Written {
     /// Whether the lease still holds.
     pub(crate) held: bool,
+    /// Whether it does, and the write was its last one.
+    pub(crate) is_last: bool,
     /// The hot row's numbers.
     pub(crate) counters: Counters,
     /// The signals that stand for what lies in the inbox.
@@ -198,6 +204,7 @@ impl Default for Written {
     fn default() -> Self {
         Self {
             held: false,
+            is_last: false,
             counters: Counters {
                 next_seq: 0,
                 pending: 0,
@@ -220,12 +227,14 @@ pub(crate) async fn read_written(
     let tokens: Vec<Uuid> = asked.iter().map(|(_, lease, _)| lease.token.0).collect();
     let sends: Vec<Uuid> = asked.iter().map(|(_, _, send)| send.0).collect();
     let epochs: Vec<i64> = asked.iter().map(|(_, lease, _)| lease.epoch).collect();
+    let boots: Vec<Uuid> = asked.iter().map(|(_, lease, _)| lease.boot.0).collect();
     let rows = sql!("leases/read_back")
         .bind(tenants)
         .bind(sessions)
         .bind(tokens)
         .bind(sends)
         .bind(epochs)
+        .bind(boots)
         .fetch_all(connection)
         .await?;
     let mut found: Vec<Option<Written>> = asked.iter().map(|_| None).collect();
@@ -245,6 +254,7 @@ fn written(
     send_id: SendId,
 ) -> Result<Written> {
     let held = fields.take("held")?;
+    let writes: i64 = fields.take("writes")?;
     let counters = Counters {
         next_seq: fields.take("next_seq")?,
         pending: fields.take("pending")?,
@@ -268,6 +278,7 @@ fn written(
     };
     Ok(Written {
         held,
+        is_last: held && writes == lease.write + 1,
         counters,
         for_items,
         is_active: active != 0,

@@ -4,20 +4,19 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::SIGNAL_RESULT;
-use mainspring_shared::step::{Step, StepKind};
-use mainspring_shared::store::{AppendOutcome, AppendRound, CallStep, Counters, Result};
+use mainspring_shared::step::StepKind;
+use mainspring_shared::store::{AppendOutcome, AppendRound, Counters, Result};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::CallRecord;
 use sqlx::PgConnection;
 
 use crate::columns::{
     CallColumns, ChangeColumns, DeliveryColumns, LeaseColumns, MessageColumns, TotalColumns,
-    UsageColumns, maybe_text, ord, ref_members, text,
+    UsageColumns, ord, ref_members,
 };
 use crate::group::{Group, drive};
 use crate::park::{Written, read_written};
 use crate::retry::{Fault, PgQuery, Pool, sql};
-use crate::rows::{Fields, calls_in_order};
+use crate::rows::Fields;
 
 pub(crate) async fn append(
     pool: &Pool,
@@ -46,11 +45,8 @@ impl Group for Append {
         items: &[&AppendRound],
     ) -> std::result::Result<Vec<Option<AppendOutcome>>, Fault> {
         let query = sql!("leases/append").bind(self.at.map(|at| at.0));
-        let rows = bind(query, items).fetch_all(connection).await?;
-        let mut outcomes: Vec<_> = items
-            .iter()
-            .map(|_| Some(AppendOutcome::LeaseLost))
-            .collect();
+        let rows = bind(query, items).fetch_all(&mut *connection).await?;
+        let mut outcomes: Vec<Option<AppendOutcome>> = items.iter().map(|_| None).collect();
         for row in &rows {
             let mut fields = Fields::new(row, "session_hot");
             let ord = fields.ord()?;
@@ -65,12 +61,13 @@ impl Group for Append {
                 },
             });
         }
+        self.repeated(connection, items, &mut outcomes).await?;
         Ok(outcomes)
     }
 
-    /// The round is stored when the send's last step under this grant is this round. The lost
-    /// answer may have told of signals that are lowered by now: those of the inbox are read from
-    /// it, and who is told of a result that is none looks once too often.
+    /// The lease tells by the number of its last write. The lost answer may have told of signals that
+    /// are lowered by now: those of the inbox are read from it, and who is told of a result that is
+    /// none looks once too often.
     async fn read_back(
         &self,
         connection: &mut PgConnection,
@@ -80,20 +77,16 @@ impl Group for Append {
             .iter()
             .map(|item| (item.key, item.lease, item.send_id));
         let written = read_written(connection, asked).await?;
-        let mut outcomes = Vec::with_capacity(items.len());
-        for (written, item) in written.into_iter().zip(items) {
+        let outcomes = written.into_iter().map(|written| {
             let Written {
                 held,
+                is_last,
                 counters,
                 for_items,
                 step,
                 ..
             } = written.unwrap_or_default();
-            let stored = match step {
-                Some(step) if is_of(connection, item, &step).await? => Some(step),
-                Some(_) | None => None,
-            };
-            outcomes.push(match stored {
+            match step.filter(|_| is_last) {
                 Some(step) => Some(AppendOutcome::Appended {
                     first_seq: step.refs.first_seq.unwrap_or(counters.next_seq),
                     step: step.n,
@@ -104,13 +97,37 @@ impl Group for Append {
                     },
                 }),
                 None => (!held).then_some(AppendOutcome::LeaseLost),
-            });
-        }
-        Ok(outcomes)
+            }
+        });
+        Ok(outcomes.collect())
     }
 
     fn unsettled(&self, _: &AppendRound) -> Result<AppendOutcome> {
         Ok(AppendOutcome::LeaseLost)
+    }
+}
+
+impl Append {
+    /// Answers those that the fence kept out: a repeat of what its lease stored last is told what the
+    /// first was.
+    async fn repeated(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&AppendRound],
+        outcomes: &mut [Option<AppendOutcome>],
+    ) -> std::result::Result<(), Fault> {
+        let kept_out: Vec<usize> = (0..items.len())
+            .filter(|index| outcomes[*index].is_none())
+            .collect();
+        if kept_out.is_empty() {
+            return Ok(());
+        }
+        let picked: Vec<_> = kept_out.iter().map(|index| items[*index]).collect();
+        let found = self.read_back(connection, &picked).await?;
+        for (index, found) in kept_out.into_iter().zip(found) {
+            outcomes[index] = Some(found.unwrap_or(AppendOutcome::LeaseLost));
+        }
+        Ok(())
     }
 }
 
@@ -120,6 +137,7 @@ fn bind(query: PgQuery, items: &[&AppendRound]) -> PgQuery {
     let mut kinds: Vec<&'static str> = Vec::new();
     let mut refs: Vec<String> = Vec::new();
     let mut totals = TotalColumns::default();
+    let mut writes: Vec<i64> = Vec::new();
     let mut messages = MessageColumns::default();
     let mut usage = UsageColumns::default();
     let mut changes = ChangeColumns::default();
@@ -132,13 +150,14 @@ fn bind(query: PgQuery, items: &[&AppendRound]) -> PgQuery {
         kinds.push(kind(item).as_str());
         refs.push(ref_members(item.messages.len(), item.round.as_ref()));
         totals.push(&item.totals);
+        writes.push(item.lease.write);
         messages.push(ord, &item.messages);
         usage.push(ord, &item.usage);
         calls.push(&mut changes, ord, &item.calls, &item.changes);
         deliveries.push(ord, &item.deliveries);
     }
     let query = leases.bind(query).bind(counts).bind(kinds).bind(refs);
-    let query = usage.bind(messages.bind(totals.bind(query)));
+    let query = usage.bind(messages.bind(totals.bind(query).bind(writes)));
     calls.bind(deliveries.bind(changes.bind(query)))
 }
 
@@ -148,81 +167,4 @@ fn kind(item: &AppendRound) -> StepKind {
     } else {
         StepKind::Calls
     }
-}
-
-/// Whether a step, the last one of the send under the grant, is what the item asked for. A round is
-/// known by its index; a step of calls only by what it wrote.
-async fn is_of(
-    connection: &mut PgConnection,
-    item: &AppendRound,
-    step: &Step,
-) -> std::result::Result<bool, Fault> {
-    let refs = &step.refs;
-    if step.kind != kind(item)
-        || refs.round != item.round
-        || refs.messages as usize != item.messages.len()
-    {
-        return Ok(false);
-    }
-    if item.round.is_some() {
-        return Ok(true);
-    }
-    match refs.first_seq {
-        Some(first_seq) => has_messages(connection, item, first_seq).await,
-        None => has_changes(connection, item).await,
-    }
-}
-
-/// Whether the transcript says what the item says from here on.
-async fn has_messages(
-    connection: &mut PgConnection,
-    item: &AppendRound,
-    first_seq: i64,
-) -> std::result::Result<bool, Fault> {
-    let rows = sql!("sessions/messages")
-        .bind(item.key.tenant.0)
-        .bind(item.key.session.0)
-        .bind(first_seq - 1)
-        .bind(item.messages.len() as i64)
-        .fetch_all(connection)
-        .await?;
-    for (row, new) in rows.iter().zip(&item.messages) {
-        let mut fields = Fields::new(row, "messages");
-        let _: i64 = fields.take("ord")?;
-        let stored = fields.message()?;
-        if stored.role != new.role
-            || stored.content != new.content
-            || stored.tool_call_id != maybe_text(new.tool_call_id.as_deref())
-        {
-            return Ok(false);
-        }
-    }
-    Ok(rows.len() == item.messages.len())
-}
-
-/// Whether every call stands where the item left it, or further on.
-async fn has_changes(
-    connection: &mut PgConnection,
-    item: &AppendRound,
-) -> std::result::Result<bool, Fault> {
-    let tenants = vec![item.key.tenant.0; item.changes.len()];
-    let ids = item.changes.iter().map(|c| text(&c.call_id).into_owned());
-    let rows = sql!("calls/get")
-        .bind(tenants)
-        .bind(ids.collect::<Vec<_>>())
-        .fetch_all(connection)
-        .await?;
-    let calls = calls_in_order(&rows, item.changes.len())?;
-    let stands = |call: &CallRecord, step: &CallStep| match step {
-        _ if call.result.is_some() => true,
-        CallStep::Started => call.started_epoch == Some(item.lease.epoch),
-        CallStep::Waits { on, .. } => call.waits_on == Some(*on),
-        CallStep::Settled(_) => false,
-    };
-    let mut pairs = calls.iter().zip(&item.changes);
-    // One that is unknown changed nothing.
-    Ok(pairs.all(|(call, change)| {
-        call.as_ref()
-            .is_none_or(|call| stands(call, &change.change))
-    }))
 }

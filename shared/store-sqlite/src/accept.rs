@@ -78,6 +78,7 @@ fn fresh(new: &NewSession) -> Session {
             pool: new.agent.pool().to_owned(),
             priority: Priority::High,
             spent: None,
+            writes: 0,
         },
         owner_lives: false,
         head: None,

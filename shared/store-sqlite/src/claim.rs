@@ -66,6 +66,7 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
         boot,
         token: item.token,
         epoch: grant.epoch,
+        write: 0,
     };
     hot.owner = Some(boot);
     hot.token = Some(item.token);

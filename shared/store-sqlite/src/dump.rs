@@ -89,6 +89,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
         pool: _,
         priority: _,
         spent,
+        writes,
     } = hot::read(&mut cells)?;
     let mut cells = cells.of("sessions");
     Ok(DumpSession {
@@ -98,6 +99,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
             owner,
             token,
             epoch,
+            writes,
             next_seq,
             next_position,
             next_step,

@@ -33,6 +33,8 @@ pub(crate) struct Hot {
     pub(crate) priority: Priority,
     /// What the session spent, as it was read; written by [`Hot::spend`] alone.
     pub(crate) spent: Option<Spent>,
+    /// Writes under the grant, as they were read: counted where the fence is.
+    pub(crate) writes: i64,
 }
 
 /// A hot row with what a step without a lease has to know besides.
@@ -101,7 +103,7 @@ pub(crate) fn priority(number: i32) -> Priority {
 }
 
 /// `tenant, session_id, owner_boot, token, epoch, next_seq, next_position, next_step, pending,
-/// signals, ready_since, lifecycle, pool, priority, spent`
+/// signals, ready_since, lifecycle, pool, priority, spent, writes`
 pub(crate) fn read(cells: &mut Cells<'_>) -> Result<Hot> {
     let key = cells.key()?;
     fields(cells, key).map_err(|fault| fault.of_row(|| key.to_string()))
@@ -123,6 +125,7 @@ fn fields(cells: &mut Cells<'_>, key: SessionKey) -> Result<Hot> {
         pool: cells.get("pool")?,
         priority: priority(cells.get("priority")?),
         spent: cells.json_opt("spent")?,
+        writes: cells.get("writes")?,
     })
 }
 

@@ -3,7 +3,7 @@
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::NewMessage;
-use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_RESULT};
 use mainspring_shared::step::{RoundRef, StepKind, StepRefs};
 use mainspring_shared::store::{AppendOutcome, AppendRound, Counters, UsageRow};
 use mainspring_shared::time::Timestamp;
@@ -55,7 +55,7 @@ pub(crate) async fn all(tx: &mut Tx, items: Vec<AppendRound>) -> Result<Vec<Appe
 async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
     let send = item.send_id;
     let Some(Held { mut hot, .. }) = held(tx, item.key, item.lease, send).await? else {
-        return Ok(AppendOutcome::LeaseLost);
+        return repeated(tx, &item).await;
     };
     let author = Author::from(item.lease);
     hot.spend(tx, &item.totals).await?;
@@ -103,7 +103,43 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
     })
 }
 
-/// The session, if the lease holds and the send runs under it.
+/// Answers what the fence kept out: a repeat of what its lease stored last is told what the first
+/// was. Signals that the first answer told of are lowered by now: those of the inbox are read from
+/// it, and who is told of a result that is none looks once too often.
+async fn repeated(tx: &mut Tx, item: &AppendRound) -> Result<AppendOutcome> {
+    let row = sqlx::query(include_str!("../sql/sessions/last_write.sql"))
+        .bind(item.key.tenant.0)
+        .bind(item.key.session.0)
+        .bind(item.lease.token.0)
+        .bind(item.lease.boot.0)
+        .bind(item.send_id.0)
+        .bind(item.lease.write)
+        .fetch_optional(tx.conn())
+        .await?;
+    let Some(row) = row else {
+        return Ok(AppendOutcome::LeaseLost);
+    };
+    let mut cells = Cells::new(&row, "steps");
+    let next_seq = cells.get("next_seq")?;
+    let pending = cells.get("pending")?;
+    let signals: i32 = cells.get("signals")?;
+    let for_items: i32 = cells.get("inbox")?;
+    let step = cells.get("n")?;
+    let at = cells.time("at")?;
+    let first_seq: Option<i64> = cells.get("refs")?;
+    Ok(AppendOutcome::Appended {
+        first_seq: first_seq.unwrap_or(next_seq),
+        step,
+        at,
+        counters: Counters {
+            next_seq,
+            pending,
+            signals: signals | for_items | SIGNAL_RESULT,
+        },
+    })
+}
+
+/// The session, if the lease holds and the send runs under it; the write is counted then.
 pub(crate) async fn held(
     tx: &mut Tx,
     key: SessionKey,
@@ -116,6 +152,7 @@ pub(crate) async fn held(
         .bind(lease.token.0)
         .bind(lease.boot.0)
         .bind(send.0)
+        .bind(lease.write)
         .fetch_optional(tx.conn())
         .await?;
     let Some(row) = row else { return Ok(None) };

@@ -31,6 +31,7 @@ pub mod posts;
 pub mod prune;
 pub mod reads;
 pub mod ready;
+pub mod repeats;
 pub mod retention;
 pub mod rounds;
 pub mod run_ends;
@@ -65,6 +66,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("prune", include_str!("store/prune.rs")),
     ("reads", include_str!("store/reads.rs")),
     ("ready", include_str!("store/ready.rs")),
+    ("repeats", include_str!("store/repeats.rs")),
     ("retention", include_str!("store/retention.rs")),
     ("rounds", include_str!("store/rounds.rs")),
     ("run_ends", include_str!("store/run_ends.rs")),

@@ -11,7 +11,7 @@ mod starting;
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -61,6 +61,18 @@ pub(crate) struct Reach {
     pub(crate) news: Arc<AtomicBool>,
     /// The inbox has something that does not wait.
     pub(crate) interrupt: Arc<Notify>,
+    /// Writes under the lease so far.
+    pub(crate) writes: Arc<AtomicI64>,
+}
+
+impl Reach {
+    /// The lease as the next write carries it.
+    pub(crate) fn lease(&self, lease: Lease) -> Lease {
+        Lease {
+            write: self.writes.load(Ordering::Relaxed),
+            ..lease
+        }
+    }
 }
 
 type Call = BoxFuture<'static, Result<Reply, NoReply>>;

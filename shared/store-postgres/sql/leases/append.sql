@@ -1,6 +1,7 @@
 -- Stores rounds, or what became of their calls, under their leases: messages, calls, usage, step,
--- sums; one statement. The token on the hot row, locked in key order, is the fence: an item without
--- a row in the answer lost its lease and changed nothing. Answers the signals as they were on that
+-- sums; one statement. The token and the number of the write on the hot row, locked in key order,
+-- are the fence: an item without a row in the answer lost its lease, or was stored before, and
+-- changed nothing. Answers the signals as they were on that
 -- locked row and lowers them but for a cancel, so that none is overlooked.
 -- A call that someone outside settled while this statement waited stays as it is: its update looks
 -- at the newest version of the row.
@@ -11,13 +12,14 @@ WITH clock AS MATERIALIZED (
 item AS MATERIALIZED (
     SELECT
         i.tenant, i.session_id, i.boot, i.token, i.send_id, i.messages, i.kind, i.refs, i.usage,
-        i.rounds, i.attempts, i.spent, i.ord
+        i.rounds, i.attempts, i.spent, i.write, i.ord
     FROM unnest(
         $2::integer[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::bigint[], $8::text[],
-        $9::text[], $10::text[], $11::integer[], $12::integer[], $13::text[]
+        $9::text[], $10::text[], $11::integer[], $12::integer[], $13::text[],
+        $14::bigint[]
     ) WITH ORDINALITY AS i (
         tenant, session_id, boot, token, send_id, messages, kind, refs, usage,
-        rounds, attempts, spent, ord
+        rounds, attempts, spent, write, ord
     )
 ),
 hot AS MATERIALIZED (
@@ -26,7 +28,7 @@ hot AS MATERIALIZED (
         i.spent, h.tenant, h.session_id, h.epoch, h.next_seq, h.next_step, h.pending, h.signals
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
-    WHERE h.token = i.token AND h.owner_boot = i.boot
+    WHERE h.token = i.token AND h.owner_boot = i.boot AND h.writes = i.write
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
 ),
@@ -42,7 +44,8 @@ told AS (
 ),
 moved AS (
     UPDATE session_hot h SET
-        next_seq = t.next_seq + t.messages, next_step = t.next_step + 1, signals = t.signals & 1,
+        next_seq = t.next_seq + t.messages, next_step = t.next_step + 1, writes = h.writes + 1,
+        signals = t.signals & 1,
         spent = coalesce(t.spent, h.spent)
     FROM told t
     WHERE h.tenant = t.tenant AND h.session_id = t.session_id
@@ -66,15 +69,15 @@ new_message AS (
         t.tenant, t.session_id, t.next_seq + m.k, t.send_id, m.role, m.content, m.tool_calls,
         m.tool_call_id, m.name, m.failed, m.round, t.next_seq + m.k - m.asked_back, t.epoch, t.now
     FROM unnest(
-        $14::bigint[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[],
-        $20::text[], $21::boolean[], $22::integer[], $23::bigint[]
+        $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::text[], $20::text[],
+        $21::text[], $22::boolean[], $23::integer[], $24::bigint[]
     ) AS m (ord, k, role, content, tool_calls, tool_call_id, name, failed, round, asked_back)
     JOIN told t ON t.ord = m.ord
 ),
 new_usage AS (
     INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
     SELECT t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now
-    FROM unnest($24::bigint[], $25::integer[], $26::integer[], $27::text[], $28::text[])
+    FROM unnest($25::bigint[], $26::integer[], $27::integer[], $28::text[], $29::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord
 ),
@@ -84,8 +87,8 @@ change AS MATERIALIZED (
         t.tenant, t.session_id, t.epoch, t.now, g.call_id, g.starts, g.waits_on, g.waited,
         g.deadline_ms, g.result
     FROM unnest(
-        $29::bigint[], $30::text[], $31::integer[], $32::text[], $33::boolean[], $34::bigint[],
-        $35::text[]
+        $30::bigint[], $31::text[], $32::integer[], $33::text[], $34::boolean[], $35::bigint[],
+        $36::text[]
     ) AS g (ord, call_id, starts, waits_on, waited, deadline_ms, result)
     JOIN told t ON t.ord = g.ord
 ),
@@ -104,7 +107,7 @@ changed AS (
 delivery AS MATERIALIZED (
     SELECT
         t.tenant, t.session_id, t.send_id, t.now, d.item_id, t.next_seq + d.message AS seq
-    FROM unnest($36::bigint[], $37::text[], $38::bigint[]) AS d (ord, item_id, message)
+    FROM unnest($37::bigint[], $38::text[], $39::bigint[]) AS d (ord, item_id, message)
     JOIN told t ON t.ord = d.ord
 ),
 delivered AS (
@@ -125,8 +128,8 @@ new_call AS (
         l.repeat, l.waits_on, l.approval, CASE WHEN l.starts > 0 THEN t.epoch END, l.starts,
         t.now + l.deadline_ms, l.result, t.now, CASE WHEN l.result IS NOT NULL THEN t.now END
     FROM unnest(
-        $39::bigint[], $40::text[], $41::integer[], $42::integer[], $43::text[], $44::text[],
-        $45::text[], $46::text[], $47::integer[], $48::text[], $49::bigint[], $50::text[]
+        $40::bigint[], $41::text[], $42::integer[], $43::integer[], $44::text[], $45::text[],
+        $46::text[], $47::text[], $48::integer[], $49::text[], $50::bigint[], $51::text[]
     ) AS l (
         ord, call_id, round, place, name, arguments, repeat, approval, starts, waits_on,
         deadline_ms, result

@@ -106,6 +106,7 @@ granted AS (
         owner_boot = $2::uuid,
         token = t.token,
         epoch = t.epoch,
+        writes = 0,
         pending = t.pending,
         active = 1,
         next_step = CASE WHEN t.active = 0 THEN t.next_step ELSE t.next_step + 1 END

@@ -8,14 +8,15 @@ item AS MATERIALIZED (
     SELECT
         i.tenant, i.session_id, i.boot, i.token, i.send_id, i.messages, i.refs, i.usage, i.rounds,
         i.attempts, i.status, i.stop_reason, i.output_text, i.output, i.error, i.releases,
-        i.unless, i.spent, i.ord
+        i.unless, i.spent, i.write, i.ord
     FROM unnest(
         $2::integer[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::bigint[], $8::text[],
         $9::text[], $10::integer[], $11::integer[], $12::text[], $13::text[], $14::text[], $15::text[],
-        $16::text[], $17::text[], $18::boolean[], $19::integer[]
+        $16::text[], $17::text[], $18::boolean[], $19::integer[], $20::bigint[]
     ) WITH ORDINALITY AS i (
         tenant, session_id, boot, token, send_id, messages, refs, usage, rounds,
-        attempts, spent, status, stop_reason, output_text, output, error, releases, unless, ord
+        attempts, spent, status, stop_reason, output_text, output, error, releases, unless,
+        write, ord
     )
 ),
 hot AS MATERIALIZED (
@@ -27,7 +28,7 @@ hot AS MATERIALIZED (
         h.signals & 1 = 0 AND h.signals & i.unless <> 0 AS undelivered
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
-    WHERE h.token = i.token AND h.owner_boot = i.boot
+    WHERE h.token = i.token AND h.owner_boot = i.boot AND h.writes = i.write
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
 ),
@@ -100,6 +101,7 @@ moved AS (
         token = CASE WHEN e.kept THEN h.token END,
         next_seq = e.next_seq + e.messages,
         next_step = e.next_step + (NOT e.undelivered)::integer,
+        writes = h.writes + 1,
         pending = CASE WHEN t.ord IS NULL THEN e.pending ELSE e.pending - 1 END,
         active = CASE WHEN t.ord IS NULL AND NOT e.undelivered THEN 0 ELSE 1 END,
         signals = e.signals,
@@ -125,15 +127,15 @@ new_message AS (
         e.tenant, e.session_id, e.next_seq + m.k, e.send_id, m.role, m.content, m.tool_calls,
         m.tool_call_id, m.name, m.failed, m.round, e.next_seq + m.k - m.asked_back, e.epoch, e.now
     FROM unnest(
-        $20::bigint[], $21::bigint[], $22::text[], $23::text[], $24::text[], $25::text[],
-        $26::text[], $27::boolean[], $28::integer[], $29::bigint[]
+        $21::bigint[], $22::bigint[], $23::text[], $24::text[], $25::text[], $26::text[],
+        $27::text[], $28::boolean[], $29::integer[], $30::bigint[]
     ) AS m (ord, k, role, content, tool_calls, tool_call_id, name, failed, round, asked_back)
     JOIN ended e ON e.ord = m.ord AND NOT e.undelivered
 ),
 new_usage AS (
     INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
     SELECT e.tenant, e.session_id, e.send_id, u.round, u.attempt, u.model, u.usage, e.now
-    FROM unnest($30::bigint[], $31::integer[], $32::integer[], $33::text[], $34::text[])
+    FROM unnest($31::bigint[], $32::integer[], $33::integer[], $34::text[], $35::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN ended e ON e.ord = u.ord AND NOT e.undelivered
 ),
@@ -143,8 +145,8 @@ change AS MATERIALIZED (
         e.tenant, e.session_id, e.epoch, e.now, g.call_id, g.starts, g.waits_on, g.waited,
         g.deadline_ms, g.result
     FROM unnest(
-        $35::bigint[], $36::text[], $37::integer[], $38::text[], $39::boolean[], $40::bigint[],
-        $41::text[]
+        $36::bigint[], $37::text[], $38::integer[], $39::text[], $40::boolean[], $41::bigint[],
+        $42::text[]
     ) AS g (ord, call_id, starts, waits_on, waited, deadline_ms, result)
     JOIN ended e ON e.ord = g.ord AND NOT e.undelivered
 ),
@@ -163,7 +165,7 @@ changed AS (
 delivery AS MATERIALIZED (
     SELECT
         e.tenant, e.session_id, e.send_id, e.now, d.item_id, e.next_seq + d.message AS seq
-    FROM unnest($42::bigint[], $43::text[], $44::bigint[]) AS d (ord, item_id, message)
+    FROM unnest($43::bigint[], $44::text[], $45::bigint[]) AS d (ord, item_id, message)
     JOIN ended e ON e.ord = d.ord AND NOT e.undelivered
 ),
 delivered AS (

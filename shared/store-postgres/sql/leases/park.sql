@@ -9,13 +9,14 @@ WITH clock AS MATERIALIZED (
 item AS MATERIALIZED (
     SELECT
         i.tenant, i.session_id, i.boot, i.token, i.send_id, i.waiting_on, i.after_ms, i.unless,
-        i.usage, i.rounds, i.attempts, i.spent, i.ord
+        i.usage, i.rounds, i.attempts, i.spent, i.write, i.ord
     FROM unnest(
         $2::integer[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::text[], $8::bigint[],
-        $9::integer[], $10::text[], $11::integer[], $12::integer[], $13::text[]
+        $9::integer[], $10::text[], $11::integer[], $12::integer[], $13::text[],
+        $14::bigint[]
     ) WITH ORDINALITY AS i (
         tenant, session_id, boot, token, send_id, waiting_on, after_ms, unless,
-        usage, rounds, attempts, spent, ord
+        usage, rounds, attempts, spent, write, ord
     )
 ),
 hot AS MATERIALIZED (
@@ -29,7 +30,7 @@ hot AS MATERIALIZED (
         END AS state
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
-    WHERE h.token = i.token AND h.owner_boot = i.boot
+    WHERE h.token = i.token AND h.owner_boot = i.boot AND h.writes = i.write
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
 ),
@@ -42,7 +43,7 @@ held AS MATERIALIZED (
     FOR NO KEY UPDATE OF s
 ),
 lowered AS (
-    UPDATE session_hot h SET signals = 0
+    UPDATE session_hot h SET signals = 0, writes = h.writes + 1
     FROM held u
     WHERE h.tenant = u.tenant AND h.session_id = u.session_id AND u.state = 'woken'
 ),
@@ -64,6 +65,7 @@ moved AS (
         owner_boot = NULL,
         token = NULL,
         next_step = t.next_step + 1,
+        writes = h.writes + 1,
         active = 2,
         ready_since = NULL,
         spent = coalesce(t.spent, h.spent)
@@ -80,7 +82,7 @@ new_step AS (
 new_usage AS (
     INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
     SELECT t.tenant, t.session_id, t.send_id, u.round, u.attempt, u.model, u.usage, t.now
-    FROM unnest($14::bigint[], $15::integer[], $16::integer[], $17::text[], $18::text[])
+    FROM unnest($15::bigint[], $16::integer[], $17::integer[], $18::text[], $19::text[])
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord
 )

@@ -1,22 +1,22 @@
 -- Reads what became of writes under leases after a commit whose answer was lost: the last step of
--- the send under that grant, whether the grant still holds, and the signals that stand for what
+-- the send under that grant, whether the grant still holds and how many writes it has seen, and the signals that stand for what
 -- lies in the inbox: the lost answer may have been the one that told of them.
 -- Index: session_hot_pkey, steps_pkey, inbox_pending.
 SELECT
-    i.ord, coalesce(h.token = i.token, FALSE) AS held, h.next_seq, h.pending, h.signals,
+    i.ord, coalesce(h.token = i.token, FALSE) AS held, h.writes, h.next_seq, h.pending, h.signals,
     (
         SELECT coalesce(bit_or(CASE n.mode WHEN 'interrupt' THEN 6 ELSE 2 END), 0)
         FROM inbox n
         WHERE n.tenant = i.tenant AND n.session_id = i.session_id AND n.fate = 'pending'
     ) AS for_items,
     h.active, h.ready_since, h.pool, h.priority, t.n, t.kind, t.at, t.refs
-FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[])
-    WITH ORDINALITY AS i (tenant, session_id, token, send_id, epoch, ord)
+FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::uuid[])
+    WITH ORDINALITY AS i (tenant, session_id, token, send_id, epoch, boot, ord)
 JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
 LEFT JOIN LATERAL (
     SELECT s.n, s.kind, s.at, s.refs FROM steps s
     WHERE s.tenant = i.tenant AND s.session_id = i.session_id
-      AND s.send_id = i.send_id AND s.epoch = i.epoch AND s.kind <> 'resumed'
+      AND s.send_id = i.send_id AND s.epoch = i.epoch AND s.boot = i.boot AND s.kind <> 'resumed'
     ORDER BY s.n DESC
     LIMIT 1
 ) t ON TRUE

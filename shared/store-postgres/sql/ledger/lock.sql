@@ -2,7 +2,8 @@
 -- Index: session_hot_pkey.
 SELECT
     h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
-    h.next_step, h.pending, h.active, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority
+    h.next_step, h.pending, h.active, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority,
+    h.writes
 FROM (
     SELECT DISTINCT i.tenant, i.session_id
     FROM unnest($1::integer[], $2::uuid[]) AS i (tenant, session_id)

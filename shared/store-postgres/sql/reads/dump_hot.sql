@@ -2,6 +2,7 @@
 SELECT
     h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
     h.next_step, h.pending, h.active, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority,
+    h.writes,
     coalesce(s.first_seq, 1) AS first_seq, s.agent_version, s.parent_session, s.parent_call,
     s.root_session, s.depth, h.spent, coalesce(r.steps, 0) AS retired_steps
 FROM session_hot h

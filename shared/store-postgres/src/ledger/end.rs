@@ -67,6 +67,9 @@ impl Ledger {
         writer: Writer,
     ) -> (i64, Option<ReadySession>) {
         let unsaid = self.end_calls(key, id);
+        if let Some(hot) = self.hot.get_mut(&key) {
+            hot.writes += 1;
+        }
         self.finish_open(key, id, SendResult::cancelled(), writer, unsaid)
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct Hot {
     pub(crate) lifecycle: Lifecycle,
     pub(crate) pool: String,
     pub(crate) priority: Priority,
+    /// Writes under the grant.
+    pub(crate) writes: i64,
 }
 
 impl Hot {
@@ -78,6 +80,7 @@ impl Hot {
             },
             pool: fields.take("pool")?,
             priority: priority_of(fields.take("priority")?),
+            writes: fields.take("writes")?,
         })
     }
 

@@ -75,6 +75,7 @@ impl Ledger {
                     .map(|hot| priority_number(hot.priority))
                     .collect::<Vec<_>>(),
             )
+            .bind(rows().map(|hot| hot.writes).collect::<Vec<_>>())
             .execute(connection)
             .await?;
         Ok(())

@@ -95,11 +95,15 @@ impl Group for End {
 
 fn end_one(ledger: &mut Ledger, item: &ParkSend) -> ParkOutcome {
     let key = item.key;
-    let lease = (Some(item.lease.boot), Some(item.lease.token));
+    let lease = (
+        Some(item.lease.boot),
+        Some(item.lease.token),
+        item.lease.write,
+    );
     let holds = ledger
         .hot
         .get(&key)
-        .is_some_and(|hot| (hot.owner, hot.token) == lease);
+        .is_some_and(|hot| (hot.owner, hot.token, hot.writes) == lease);
     let send = ledger.sends.get(&(key.tenant, item.send_id));
     if !holds || send.is_none_or(|send| send.status != SendStatus::Running) {
         return ParkOutcome::LeaseLost;

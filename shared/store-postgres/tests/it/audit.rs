@@ -29,8 +29,7 @@ async fn history(world: &World) {
     let claimed = world.claim(2, worker, key).await;
     let mut round = asking(&claimed, [CallBegin::Settled(CallResult::text("seen"))]);
     round.messages.extend(answered(&round.messages[1]));
-    let appended = world.store.append_rounds(world.at(3), vec![round]).await;
-    appended.expect("appends");
+    world.append(3, round).await;
     let mut last = answer(&claimed, Then::Continue);
     last.messages = vec![says(Role::Assistant, "done", 1)];
     last.usage[0].round = 1;

@@ -65,6 +65,7 @@ async fn broken_connections_are_replaced_unnoticed() {
             last.messages.remove(0);
             last.messages[0].round = 1;
             last.usage[0].round = 1;
+            last.lease.write = 1;
             let done = world.store.complete_sends(None, vec![last]).await;
             assert!(matches!(
                 done.expect("completes")[..],
@@ -252,6 +253,7 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
         Ok(_) | Err(Error::Refused { .. })
     ) {}
     let mut step = only_calls(&claimed);
+    step.lease.write = 1;
     step.changes.push(CallChange {
         call_id: calls[0].clone(),
         change: CallStep::Settled(CallResult::text("ours")),
@@ -260,6 +262,7 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
 
     let mut park = park_on(&claimed, WaitingOn::Tool);
     park.unless = SIGNAL_RESULT | SIGNAL_INBOX;
+    park.lease.write = 2;
     let answer_of = result(key, &calls[1], "theirs");
     let (parked, posted) = futures::future::join(
         until_answered(|| store.park_sends(None, vec![park.clone()])),
@@ -274,6 +277,8 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
         "{posted:?}"
     );
     let claimed = if matches!(parked, ParkOutcome::Woken { .. }) {
+        let mut claimed = claimed;
+        claimed.lease.write = 3;
         claimed
     } else {
         // It waits, so the answer made it ready, and whoever sweeps finds it.

@@ -8,8 +8,8 @@ use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, CompleteOutcome, DeliverItem, DeliverOutcome, Delivery,
-    IdempotencyKey, ReadInbox, SessionPatch, Store, Then,
+    AcceptOutcome, AcceptSend, AppendOutcome, CompleteOutcome, DeliverItem, DeliverOutcome,
+    Delivery, IdempotencyKey, ReadInbox, SessionPatch, Store, Then,
 };
 
 use crate::tools::{asking, ids, only_calls, outside, park_on, waits, words};
@@ -388,6 +388,7 @@ async fn no_wake_up_is_lost_between_results_and_parks() {
             let call_id = ids(&claimed, 1).remove(0);
             let mut park = park_on(&claimed, WaitingOn::Tool);
             park.unless = SIGNAL_INBOX | mainspring_shared::session::SIGNAL_RESULT;
+            park.lease.write = 1;
             let parks = world.store.park_sends(None, vec![park]);
             let posts = vec![crate::tools::result(key, &call_id, "x")];
             let posts = world.store.post_results(None, posts);
@@ -415,11 +416,11 @@ async fn no_wake_up_is_lost_between_results_and_parks() {
                 mainspring_shared::store::ParkOutcome::Woken { signals } => {
                     assert_ne!(*signals, 0);
                     // A steer alone leaves the call to wait for: it is asked again.
-                    world
-                        .store
-                        .append_rounds(None, vec![only_calls(&claimed)])
-                        .await
-                        .expect("appends");
+                    let mut again = only_calls(&claimed);
+                    again.lease.write = 2;
+                    let appended = world.store.append_rounds(None, vec![again]).await;
+                    let appended = appended.expect("appends").remove(0);
+                    assert_ne!(appended, AppendOutcome::LeaseLost);
                 }
                 other => panic!("{other:?}"),
             }

@@ -89,17 +89,14 @@ async fn a_live_lease_is_respected_and_an_expired_one_taken_and_fenced() {
         let released = world.store.release_sessions(None, vec![release]).await;
         assert_eq!(released.expect("answers"), [false]);
 
-        let appended = world
-            .store
-            .append_rounds(world.at(10_503), vec![first_round(&taken)]);
-        let appended = appended.await.expect("answers");
+        let appended = world.try_append(10_503, first_round(&taken)).await;
         assert!(matches!(
-            appended[..],
-            [AppendOutcome::Appended {
+            appended,
+            AppendOutcome::Appended {
                 first_seq: 1,
                 step: 3,
                 ..
-            }]
+            }
         ));
         assert_eq!(
             world.record(send).await.crashes,
@@ -209,11 +206,7 @@ async fn a_round_stores_messages_calls_and_references() {
             ..says(Role::Tool, "seen", 0)
         });
         let asked = round.round.clone();
-        let appended = world.store.append_rounds(world.at(3), vec![round]).await;
-        let appended = appended.expect("appends");
-        let [AppendOutcome::Appended { counters, .. }] = &appended[..] else {
-            panic!("{appended:?}");
-        };
+        let (_, counters) = world.append(3, round).await;
         assert_eq!(counters.next_seq, 4);
         let dump = world.store.dump().await.expect("dumps");
         let session = &dump.sessions[0];

@@ -118,9 +118,15 @@ pub(crate) fn approval(key: SessionKey, call_id: &str) -> PostResult {
 }
 
 impl World {
-    pub(crate) async fn try_append(&self, at: i64, item: AppendRound) -> AppendOutcome {
+    pub(crate) async fn try_append(&self, at: i64, mut item: AppendRound) -> AppendOutcome {
+        item.lease = self.numbered(item.lease);
+        let lease = item.lease;
         let appended = self.store.append_rounds(self.at(at), vec![item]).await;
-        appended.expect("appends").remove(0)
+        let outcome = appended.expect("appends").remove(0);
+        if outcome != AppendOutcome::LeaseLost {
+            self.wrote(lease);
+        }
+        outcome
     }
 
     /// Stores a round, which must succeed; returns the first `seq` and the counters.
@@ -135,9 +141,15 @@ impl World {
         }
     }
 
-    pub(crate) async fn park(&self, at: i64, item: ParkSend) -> ParkOutcome {
+    pub(crate) async fn park(&self, at: i64, mut item: ParkSend) -> ParkOutcome {
+        item.lease = self.numbered(item.lease);
+        let lease = item.lease;
         let parked = self.store.park_sends(self.at(at), vec![item]).await;
-        parked.expect("parks").remove(0)
+        let outcome = parked.expect("parks").remove(0);
+        if outcome != ParkOutcome::LeaseLost {
+            self.wrote(lease);
+        }
+        outcome
     }
 
     /// A send of a new session that waits for these calls, with the worker that claimed it.

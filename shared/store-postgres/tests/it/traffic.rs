@@ -106,6 +106,8 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                     let round = first_round(&claimed);
                     let appended = world.store.append_rounds(None, vec![round]).await;
                     appended.expect("appends");
+                    claimed.lease.write += 1;
+                    last.lease = claimed.lease;
                 }
                 if turn % 3 == 0 || began {
                     last.messages.remove(0);
@@ -121,6 +123,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                     CompleteOutcome::Completed(completed) => match completed.next {
                         Some((next, counters)) => {
                             claimed.send = next;
+                            claimed.lease.write += 1;
                             claimed.counters = counters;
                         }
                         None => break,

@@ -160,6 +160,7 @@ pub(crate) async fn with_wire(name: &str, test: impl AsyncFnOnce(&World, &Wire))
                 store,
                 settings: settings.clone(),
                 t0: t0.expect("has a clock"),
+                writes: std::sync::Mutex::default(),
             };
             test(&world, &wire).await;
             world.store.close().await;

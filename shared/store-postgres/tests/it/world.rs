@@ -1,12 +1,15 @@
 //! A database for one test, and the words that tests are written in.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
 use mainspring_shared::agent::{AgentSpec, ContextSpec, SendOptions};
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, NewMessage, Role};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
 use mainspring_shared::step::RoundRef;
@@ -38,6 +41,8 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     /// When the test began; tests give their times from here on.
     pub(crate) t0: Timestamp,
+    /// Writes by the tokens of their leases.
+    pub(crate) writes: Mutex<BTreeMap<Uuid, i64>>,
 }
 
 #[expect(
@@ -87,6 +92,7 @@ pub(crate) async fn with_world(name: &str, test: impl AsyncFnOnce(&World)) {
             store,
             settings,
             t0,
+            writes: Mutex::default(),
         };
         let ended = AssertUnwindSafe(test(&world)).catch_unwind().await;
         world.store.close().await;
@@ -173,9 +179,31 @@ impl World {
         }
     }
 
-    pub(crate) async fn try_complete(&self, at: i64, item: CompleteSend) -> CompleteOutcome {
+    /// The lease as its next write carries it: whoever holds it counts what it wrote.
+    pub(crate) fn numbered(&self, lease: Lease) -> Lease {
+        let writes = self.writes.lock().expect("no test panicked");
+        let write = writes.get(&lease.token.0).copied();
+        Lease {
+            write: write.unwrap_or(lease.write),
+            ..lease
+        }
+    }
+
+    /// Counts a write.
+    pub(crate) fn wrote(&self, lease: Lease) {
+        let mut writes = self.writes.lock().expect("no test panicked");
+        writes.insert(lease.token.0, lease.write + 1);
+    }
+
+    pub(crate) async fn try_complete(&self, at: i64, mut item: CompleteSend) -> CompleteOutcome {
+        item.lease = self.numbered(item.lease);
+        let lease = item.lease;
         let completed = self.store.complete_sends(self.at(at), vec![item]);
-        completed.await.expect("completes").remove(0)
+        let outcome = completed.await.expect("completes").remove(0);
+        if outcome != CompleteOutcome::LeaseLost {
+            self.wrote(lease);
+        }
+        outcome
     }
 
     pub(crate) async fn complete(&self, at: i64, item: CompleteSend) -> Completed {

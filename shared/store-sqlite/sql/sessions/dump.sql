@@ -1,7 +1,7 @@
 -- Every hot row, tombstones too, with what the dump shows of the cold one where there is a session.
 SELECT h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
        h.next_step, h.pending, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority,
-       h.spent,
+       h.spent, h.writes,
        coalesce(c.first_seq, 1), c.agent_version, c.parent_session, c.parent_call, c.root_session, c.depth,
        coalesce(r.steps, 0)
 FROM session_hot h

@@ -253,6 +253,8 @@ async fn a_send_does_not_end_over_an_item_that_it_was_to_deliver() {
     let mut after = store.dump().await.expect("answers");
     assert_eq!(after.sessions[0].hot.signals, 0);
     after.sessions[0].hot.signals = SIGNAL_INBOX;
+    assert_eq!(after.sessions[0].hot.writes, 1);
+    after.sessions[0].hot.writes = 0;
     assert_eq!(after, before, "nothing else was written");
     let done = complete(&store, 21, end).await;
     assert_eq!(done.status, SendStatus::Completed, "it was told once");
@@ -324,6 +326,7 @@ async fn a_send_is_not_parked_over_what_it_would_wait_for() {
     let mut after = store.dump().await.expect("answers");
     assert_eq!(after.sessions[0].hot.signals, 0);
     after.sessions[0].hot.signals = SIGNAL_INBOX;
+    after.sessions[0].hot.writes -= 1;
     assert_eq!(after, before, "nothing else was written");
     deliver(&store, 21, words(1, "b", OnBusy::Steer)).await;
     let parked = try_park(&store, 22, item).await;

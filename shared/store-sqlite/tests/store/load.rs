@@ -59,6 +59,7 @@ async fn work_all(store: Arc<SqliteStore>, n: u128, total: usize) {
             let ClaimOutcome::Claimed(claimed) = outcome else {
                 continue;
             };
+            let mut claimed = claimed;
             let mut record = claimed.send.record.clone();
             loop {
                 let end = ending(&claimed, &record, Then::Continue);
@@ -70,7 +71,10 @@ async fn work_all(store: Arc<SqliteStore>, n: u128, total: usize) {
                     panic!("nobody else may own it");
                 };
                 match done.next {
-                    Some((next, _)) => record = next.record,
+                    Some((next, _)) => {
+                        record = next.record;
+                        claimed.lease.write += 1;
+                    }
                     None => break,
                 }
             }

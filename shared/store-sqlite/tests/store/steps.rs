@@ -5,6 +5,7 @@ use std::time::Duration;
 use mainspring_shared::agent::{AgentSpec, OnBusy, SendOptions};
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::{InboxItem, ItemKind};
+use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
 use mainspring_shared::step::{RoundRef, Step};
@@ -308,7 +309,17 @@ pub(crate) async fn running(store: &SqliteStore) -> Claimed {
     claim(store, 10, 1, 1, 1).await
 }
 
-pub(crate) async fn append(store: &SqliteStore, ms: i64, item: AppendRound) -> AppendOutcome {
+/// The lease as its next write carries it: whoever holds it counts what it wrote.
+async fn numbered(store: &SqliteStore, session: SessionKey, lease: Lease) -> Lease {
+    let dump = store.dump().await.expect("answers");
+    let found = dump.sessions.into_iter().find(|s| s.key == session);
+    let held = found.filter(|found| found.hot.token == Some(lease.token));
+    let write = held.map_or(lease.write, |found| found.hot.writes);
+    Lease { write, ..lease }
+}
+
+pub(crate) async fn append(store: &SqliteStore, ms: i64, mut item: AppendRound) -> AppendOutcome {
+    item.lease = numbered(store, item.key, item.lease).await;
     one(store
         .append_rounds(at(ms), vec![item])
         .await
@@ -318,8 +329,9 @@ pub(crate) async fn append(store: &SqliteStore, ms: i64, item: AppendRound) -> A
 pub(crate) async fn try_complete(
     store: &SqliteStore,
     ms: i64,
-    item: CompleteSend,
+    mut item: CompleteSend,
 ) -> CompleteOutcome {
+    item.lease = numbered(store, item.key, item.lease).await;
     one(store
         .complete_sends(at(ms), vec![item])
         .await
@@ -357,7 +369,8 @@ pub(crate) fn parking(claimed: &Claimed, on: WaitingOn, until: ParkUntil) -> Par
     }
 }
 
-pub(crate) async fn try_park(store: &SqliteStore, ms: i64, item: ParkSend) -> ParkOutcome {
+pub(crate) async fn try_park(store: &SqliteStore, ms: i64, mut item: ParkSend) -> ParkOutcome {
+    item.lease = numbered(store, item.key, item.lease).await;
     one(store.park_sends(at(ms), vec![item]).await.expect("answers"))
 }
 

@@ -35,6 +35,7 @@ pub async fn a_claim_starts_the_head(store: &dyn Store) {
         boot: boot(1),
         token: token(77),
         epoch: 1,
+        write: 0,
     };
     assert_eq!((claimed.key, claimed.lease), (key(1), lease));
     let counters = Counters {

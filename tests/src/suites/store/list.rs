@@ -283,6 +283,15 @@ macro_rules! store_cases {
                 held_waiting_and_idle_sessions_are_not_ready,
                 sessions_of_dead_and_leaving_workers_are_found,
             }
+            repeats {
+                results_that_are_sent_again_are_stored_once,
+                a_repeat_tells_again_of_what_lies_in_the_inbox,
+                a_call_that_is_begun_again_by_the_same_step_was_begun_once,
+                an_older_write_under_the_same_lease_changes_nothing,
+                an_end_that_was_kept_back_does_not_end_by_its_repeat,
+                a_wait_that_was_woken_does_not_begin_by_its_repeat,
+                numbers_begin_anew_with_each_grant,
+            }
             retention {
                 old_sends_go_and_what_was_said_stays,
                 sends_that_are_open_or_untold_stay,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
 use mainspring_shared::step::{RoundRef, Step};
@@ -350,8 +351,19 @@ pub async fn running(store: &dyn Store) -> Claimed {
     claim(store, 10, 1, 1, 1).await
 }
 
+/// The lease as its next write carries it: whoever holds it counts what it wrote.
+pub async fn numbered(store: &dyn Store, session: SessionKey, lease: Lease) -> Lease {
+    let dump = store.dump().await.expect("the store answers");
+    let mut sessions = dump.sessions.into_iter();
+    let hot = sessions.find(|found| found.key == session).map(|s| s.hot);
+    let held = hot.filter(|hot| hot.token == Some(lease.token));
+    let write = held.map_or(lease.write, |hot| hot.writes);
+    Lease { write, ..lease }
+}
+
 /// Stores a round; returns its first seq, its step and the numbers after it.
-pub async fn append(store: &dyn Store, ms: i64, item: AppendRound) -> (i64, i64, Counters) {
+pub async fn append(store: &dyn Store, ms: i64, mut item: AppendRound) -> (i64, i64, Counters) {
+    item.lease = numbered(store, item.key, item.lease).await;
     let outcomes = store.append_rounds(at(ms), vec![item]).await;
     match one(outcomes.expect("the store answers")) {
         AppendOutcome::Appended {
@@ -376,13 +388,15 @@ pub async fn complete(store: &dyn Store, ms: i64, item: CompleteSend) -> Complet
 }
 
 /// Tries to complete a send.
-pub async fn try_complete(store: &dyn Store, ms: i64, item: CompleteSend) -> CompleteOutcome {
+pub async fn try_complete(store: &dyn Store, ms: i64, mut item: CompleteSend) -> CompleteOutcome {
+    item.lease = numbered(store, item.key, item.lease).await;
     let outcomes = store.complete_sends(at(ms), vec![item]).await;
     one(outcomes.expect("the store answers"))
 }
 
 /// Parks a send or finds it cancelled.
-pub async fn park(store: &dyn Store, ms: i64, item: ParkSend) -> ParkOutcome {
+pub async fn park(store: &dyn Store, ms: i64, mut item: ParkSend) -> ParkOutcome {
+    item.lease = numbered(store, item.key, item.lease).await;
     let outcomes = store.park_sends(at(ms), vec![item]).await;
     one(outcomes.expect("the store answers"))
 }

@@ -1,19 +1,21 @@
 //! What a run writes: rounds, ends, parks and releases, each until the database has answered.
 //!
-//! After an outage nothing is sent again blind: the send is read back first, and what turns out to
-//! be stored is left to whoever claims the session next.
+//! Each write carries its number under the lease, so that one that is sent again after an outage
+//! takes effect once. Where the answer does not say how things stand, the session is given back to
+//! whoever claims it next.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mainspring_shared::budget::{Short, Spent};
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::message::{NewMessage, Role, plain_text};
 use mainspring_shared::send::machine::{End, Event, Open};
-use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CallChange, CallStep, CompleteOutcome, CompleteSend,
-    Error as StoreError, ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, Then,
+    AppendOutcome, AppendRound, CallChange, CompleteOutcome, CompleteSend, Error as StoreError,
+    ParkOutcome, ParkSend, ParkUntil, ReadySession, ReleaseSession, Then,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -56,7 +58,7 @@ impl Run<'_> {
         let totals = self.sums(index + 1, 0);
         let item = AppendRound {
             key: self.key,
-            lease: self.lease,
+            lease: self.reach.lease(self.lease),
             send_id: self.send.record.id,
             messages,
             calls: round.calls,
@@ -160,7 +162,7 @@ impl Run<'_> {
     fn changes_only(&mut self, changes: Vec<CallChange>) -> AppendRound {
         AppendRound {
             key: self.key,
-            lease: self.lease,
+            lease: self.reach.lease(self.lease),
             send_id: self.send.record.id,
             messages: Vec::new(),
             calls: Vec::new(),
@@ -194,19 +196,11 @@ impl Run<'_> {
         }
     }
 
-    /// Stores a step that does not end the send; returns the signals that it lowered.
+    /// Stores a step that does not end the send; returns the signals that it lowered. A repeat after
+    /// an outage is told what became of the first attempt.
     async fn append(&mut self, item: AppendRound) -> Result<i32, Event> {
         let mut outage = Outage::default();
         loop {
-            if outage.began {
-                match self.stands(&item).await {
-                    Some(false) => {}
-                    None if self.pause(&mut outage).await => continue,
-                    // The commit went through, or may have: what it numbered is loaded by whoever
-                    // claims next.
-                    Some(true) | None => return Err(self.release_as_lost().await),
-                }
-            }
             match self.kernel.writes.append(item.clone()).await {
                 Ok(AppendOutcome::Appended {
                     first_seq,
@@ -214,6 +208,7 @@ impl Run<'_> {
                     counters,
                     ..
                 }) => {
+                    self.wrote();
                     self.unpaid.clear();
                     // Whatever is told is told with messages.
                     if !item.messages.is_empty() {
@@ -226,11 +221,8 @@ impl Run<'_> {
                     }
                     return Ok(counters.signals);
                 }
-                // Refused by what an earlier attempt of ours did, it may still be held.
-                Ok(AppendOutcome::LeaseLost) if outage.began => {
-                    return Err(self.release_as_lost().await);
-                }
-                Ok(AppendOutcome::LeaseLost) => return Err(Event::LeaseLost),
+                // Whatever refused it, nothing of the lease may stay behind.
+                Ok(AppendOutcome::LeaseLost) => return Err(self.release_as_lost().await),
                 Err(error) => {
                     if !self.outlast(&error, &mut outage).await {
                         return Err(self.release_as_lost().await);
@@ -240,33 +232,9 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a step whose answer was lost is stored; none when the database does not say. Changes
-    /// of calls without messages are stored again without harm: each is fenced by its call.
-    async fn stands(&mut self, item: &AppendRound) -> Option<bool> {
-        let store = &self.kernel.parts.store;
-        let ids = vec![(self.key.tenant, item.send_id)];
-        let found = store.get_sends(ids).await.ok()?.pop().flatten();
-        let Some(record) = found else {
-            return Some(false);
-        };
-        if let Some(round) = &item.round {
-            return Some(record.rounds > round.index);
-        }
-        if item.messages.is_empty() {
-            return Some(false);
-        }
-        let settles = |change: &&CallChange| matches!(change.change, CallStep::Settled(_));
-        let settled = item.changes.iter().filter(settles);
-        let ids: Vec<_> = settled
-            .map(|change| (self.key.tenant, change.call_id.clone()))
-            .collect();
-        // Where nothing tells, its messages may be in the transcript: the window here cannot be
-        // trusted any more.
-        if ids.is_empty() {
-            return Some(true);
-        }
-        let calls = store.get_calls(ids).await.ok()?;
-        Some(calls.iter().flatten().any(|call| call.result.is_some()))
+    /// Counts a write under the lease.
+    fn wrote(&self) {
+        self.reach.writes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Stores the end, and takes what the transaction took next.
@@ -278,14 +246,9 @@ impl Run<'_> {
         let mut item = self.completion(end);
         let mut outage = Outage::default();
         loop {
-            if outage.began
-                && let Some(record) = self.read_back().await
-                && record.status.is_final()
-            {
-                return self.release_as_lost().await;
-            }
             match self.kernel.writes.complete(item.clone()).await {
                 Ok(CompleteOutcome::Completed(completed)) => {
+                    self.wrote();
                     metrics::send_ended(completed.status);
                     let hooks = self.kernel.parts.hooks.clone();
                     hooks.send_ended(self.place(), completed.status).await;
@@ -304,12 +267,11 @@ impl Run<'_> {
                     return Event::Stored;
                 }
                 Ok(CompleteOutcome::Undelivered) => {
+                    self.wrote();
                     return self.goes_on(item);
                 }
-                Ok(CompleteOutcome::LeaseLost) if outage.began => {
-                    return self.release_as_lost().await;
-                }
-                Ok(CompleteOutcome::LeaseLost) => return Event::LeaseLost,
+                // An earlier attempt may have ended it and kept the lease for the next send.
+                Ok(CompleteOutcome::LeaseLost) => return self.release_as_lost().await,
                 Err(error) => {
                     if self.outlast(&error, &mut outage).await {
                         continue;
@@ -394,7 +356,7 @@ impl Run<'_> {
         let stopping = self.kernel.lifecycle.is_stopping();
         CompleteSend {
             key: self.key,
-            lease: self.lease,
+            lease: self.reach.lease(self.lease),
             send_id: self.send.record.id,
             messages,
             changes,
@@ -418,7 +380,7 @@ impl Run<'_> {
         let after = [after, self.time_left()].into_iter().flatten().min();
         let item = ParkSend {
             key: self.key,
-            lease: self.lease,
+            lease: self.reach.lease(self.lease),
             send_id: self.send.record.id,
             on,
             until: after.map_or(ParkUntil::Asked, ParkUntil::After),
@@ -449,13 +411,14 @@ impl Run<'_> {
                     return Event::Stored;
                 }
                 Ok(ParkOutcome::Woken { signals }) => {
+                    self.wrote();
                     return match self.open_after(signals).await {
                         Some(open) => Event::Woken { open },
                         None => self.release_as_lost().await,
                     };
                 }
                 // Parking gives the lease back, so a repeat after an unheard commit ends here too.
-                Ok(ParkOutcome::LeaseLost) => return Event::LeaseLost,
+                Ok(ParkOutcome::LeaseLost) => return self.release_as_lost().await,
                 Err(error) => {
                     if !self.outlast(&error, &mut outage).await {
                         return self.release_as_lost().await;
@@ -497,11 +460,6 @@ impl Run<'_> {
         self.release().await;
         self.left = Left::Lost;
         Event::LeaseLost
-    }
-
-    async fn read_back(&mut self) -> Option<SendRecord> {
-        let ids = vec![(self.key.tenant, self.send.record.id)];
-        self.kernel.parts.store.get_sends(ids).await.ok()?.pop()?
     }
 
     /// Adds what was stored to the window; false when it does not continue it.

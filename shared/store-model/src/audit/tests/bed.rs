@@ -194,7 +194,7 @@ fn work(state: &mut State, lease: Lease) {
     leases::append(state, NOW, item);
     let item = CompleteSend {
         key: KEY,
-        lease,
+        lease: Lease { write: 1, ..lease },
         send_id: send_id(1),
         messages: vec![assistant(1, &[])],
         changes: Vec::new(),

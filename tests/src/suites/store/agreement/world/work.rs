@@ -2,6 +2,7 @@
 
 use mainspring_shared::budget::{Held as SendHeld, Spent};
 use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::id::LeaseToken;
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendResult, StopReason};
@@ -159,6 +160,14 @@ impl World<'_> {
         item
     }
 
+    /// Whoever holds this grant counts a write.
+    fn wrote(&mut self, token: LeaseToken) {
+        let grants = self.held.iter_mut();
+        for grant in grants.filter(|grant| grant.lease.token == token) {
+            grant.lease.write += 1;
+        }
+    }
+
     pub(super) async fn append(&mut self, picks: Vec<Work>) -> Result<(), String> {
         let picked = self.pick(picks, |work| work.held);
         let mut items = Vec::new();
@@ -174,6 +183,7 @@ impl World<'_> {
             let grants = self.held.iter_mut();
             for grant in grants.filter(|g| g.lease.token == item.lease.token) {
                 grant.send.rounds = item.totals.rounds;
+                grant.lease.write += 1;
             }
         }
         Ok(())
@@ -237,7 +247,10 @@ impl World<'_> {
         for ((held, _), outcome) in picked.iter().zip(outcomes) {
             let next = match outcome {
                 CompleteOutcome::Completed(completed) => completed.next,
-                CompleteOutcome::Undelivered => continue,
+                CompleteOutcome::Undelivered => {
+                    self.wrote(held.lease.token);
+                    continue;
+                }
                 CompleteOutcome::LeaseLost => None,
             };
             let Some((next, _)) = next else {
@@ -247,6 +260,7 @@ impl World<'_> {
             let grants = self.held.iter_mut();
             for grant in grants.filter(|g| g.lease.token == held.lease.token) {
                 grant.send = next.record.clone();
+                grant.lease.write += 1;
             }
         }
         Ok(())
@@ -274,7 +288,9 @@ impl World<'_> {
         }
         let outcomes = both!(self, |store| store.park_sends(self.at(), items.clone()));
         for (item, outcome) in items.iter().zip(outcomes) {
-            if !matches!(outcome, ParkOutcome::Woken { .. }) {
+            if matches!(outcome, ParkOutcome::Woken { .. }) {
+                self.wrote(item.lease.token);
+            } else {
                 self.leave(item.lease.token);
             }
         }
