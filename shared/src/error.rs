@@ -177,6 +177,8 @@ codes! {
     LimitExceeded = "limit.exceeded", Limit, 429;
     /// The database is away.
     StoreUnavailable = "store.unavailable", Unavailable, 503;
+    /// The database refuses the login, the database's name or a right.
+    StoreDenied = "store.denied", Unavailable, 503;
     /// The database has no schema, or an old one.
     StoreSchemaMissing = "store.schema_missing", Unavailable, 503;
     /// The database's schema is newer than this program.

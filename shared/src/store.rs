@@ -113,6 +113,16 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The database is there, but does not let this program do its work: something that was
+    /// configured, here or there, has to change.
+    #[error("{why}")]
+    Denied {
+        /// What it refuses.
+        why: Denial,
+        /// The database's words.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Another process uses this data directory.
     #[error("{path} is in use by another process ({holder})")]
     Locked {
@@ -121,6 +131,27 @@ pub enum Error {
         /// What the lock file says of its holder.
         holder: String,
     },
+}
+
+/// What a database refuses to a program that reached it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denial {
+    /// The login: a wrong user or password, or an address that may not connect.
+    Login,
+    /// The database of this name, which does not exist.
+    Database,
+    /// A statement for which the user lacks the right.
+    Rights,
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Login => "the database refuses the login",
+            Self::Database => "the server has no database of this name",
+            Self::Rights => "the database's user lacks a right",
+        })
+    }
 }
 
 impl Error {
@@ -137,6 +168,7 @@ impl Coded for Error {
             Self::Unavailable { .. } | Self::Locked { .. } => Code::StoreUnavailable,
             Self::SchemaMissing { .. } => Code::StoreSchemaMissing,
             Self::SchemaNewer { .. } => Code::StoreSchemaNewer,
+            Self::Denied { .. } => Code::StoreDenied,
             Self::Corrupt { .. } | Self::Refused { .. } => Code::Internal,
         }
     }

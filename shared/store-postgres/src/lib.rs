@@ -37,5 +37,6 @@ mod rows;
 mod runs;
 
 pub use migrate::ddl;
+pub use retry::TooManyConnections;
 pub use settings::{SchemaPolicy, Settings};
 pub use store::PostgresStore;

@@ -1,8 +1,9 @@
 //! What the driver's errors mean, and which of them are worth another attempt.
 
+use std::fmt;
 use std::time::Duration;
 
-use mainspring_shared::store::{Error, Result};
+use mainspring_shared::store::{Denial, Error, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -71,7 +72,9 @@ impl From<Fault> for Error {
         match fault {
             Fault::Row(error) => error,
             Fault::Driver(error) => match kind(&error) {
+                Kind::Full => unavailable(TooManyConnections),
                 Kind::Conflict | Kind::Lost | Kind::Away => unavailable(error),
+                Kind::Denied(why) => denied(why, &error),
                 Kind::BadData | Kind::Refused => refused(error),
             },
         }
@@ -94,7 +97,10 @@ enum Kind {
     Conflict,
     Lost,
     Away,
+    /// The server has no connection left for anyone, or for this user.
+    Full,
     BadData,
+    Denied(Denial),
     Refused,
 }
 
@@ -113,7 +119,11 @@ fn kind(error: &sqlx::Error) -> Kind {
         // A statement's time is up; a standby that cannot write.
         "57014" | "25006" => Kind::Away,
         code if code.starts_with("08") => Kind::Lost,
-        // No memory, no disk, no connections.
+        "53300" => Kind::Full,
+        "28000" | "28P01" => Kind::Denied(Denial::Login),
+        "3D000" => Kind::Denied(Denial::Database),
+        "42501" => Kind::Denied(Denial::Rights),
+        // No memory, no disk.
         code if code.starts_with("53") => Kind::Away,
         // Data exceptions and violated constraints.
         code if code.starts_with("22") || code.starts_with("23") => Kind::BadData,
@@ -156,6 +166,30 @@ pub(crate) fn refused(error: impl std::error::Error + Send + Sync + 'static) -> 
     }
 }
 
+/// Every connection that the server allows, or allows this user, is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooManyConnections;
+
+impl fmt::Display for TooManyConnections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("every connection that the server allows is taken")
+    }
+}
+
+impl std::error::Error for TooManyConnections {}
+
+fn denied(why: Denial, error: &sqlx::Error) -> Error {
+    let said = error.as_database_error().map_or_else(
+        || error.to_string(),
+        |database| database.message().to_owned(),
+    );
+    Error::Denied {
+        why,
+        // Without the driver's words around it.
+        source: said.into(),
+    }
+}
+
 /// Counts what went wrong so far; each kind of failure is bounded by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
@@ -188,9 +222,12 @@ impl Attempts {
                 Ok(Verdict::Lost)
             }
             Kind::BadData => Ok(Verdict::BadData(refused(error))),
-            Kind::Conflict | Kind::Lost | Kind::Away | Kind::Refused => {
-                Err(Fault::Driver(error).into())
-            }
+            Kind::Conflict
+            | Kind::Lost
+            | Kind::Away
+            | Kind::Full
+            | Kind::Denied(_)
+            | Kind::Refused => Err(Fault::Driver(error).into()),
         }
     }
 

@@ -44,7 +44,7 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Reaches the database, does with the schema what the settings say, and opens the store.
     ///
-    /// Fails with `SchemaMissing`, `SchemaNewer`, `Unavailable`, or `Refused` for an address that
+    /// Fails with `SchemaMissing`, `SchemaNewer`, `Unavailable`, `Denied`, or `Refused` for an address that
     /// cannot be read or a migration that was changed after it was applied.
     pub async fn open(settings: &Settings) -> Result<Self> {
         migrate::prepare(settings).await?;

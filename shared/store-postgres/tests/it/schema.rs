@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mainspring_shared::error::Code;
+use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::store::{Error, Store};
 use mainspring_shared::tool::CallResult;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, ddl};
@@ -54,6 +54,56 @@ async fn many_processes_may_create_the_schema_at_once() {
             assert_eq!(info.schema, newest());
             assert!(info.server.starts_with("postgres "), "{}", info.server);
         }
+    })
+    .await;
+}
+
+/// What opening a store at this address comes to: the error, its code and its causes.
+async fn refused(url: &str) -> (String, Code, String) {
+    let error = PostgresStore::open(&Settings::new(url)).await;
+    let error = error.expect_err("the server refuses");
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    (error.to_string(), error.code(), cause.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_login_a_database_and_a_right_that_are_refused_have_words_of_their_own() {
+    with_database("denied", async |url| {
+        let (server, database) = url.rsplit_once('/').expect("the URL names a database");
+        let (_, host) = server.rsplit_once('@').expect("the URL names a user");
+        let login = |user: &str| format!("postgres://{user}@{host}/{database}");
+
+        let (said, code, cause) = refused(&login("nobody_of_this_name")).await;
+        assert_eq!(code, Code::StoreDenied, "{said}: {cause}");
+        assert_eq!(said, "the database refuses the login");
+
+        let (said, code, cause) = refused(&format!("{url}_elsewhere")).await;
+        assert_eq!(code, Code::StoreDenied, "{said}: {cause}");
+        assert_eq!(said, "the server has no database of this name");
+        assert_eq!(cause, format!("database \"{database}_elsewhere\" does not exist"));
+
+        let mut admin = PgConnection::connect(&url).await.expect("connects");
+        let roles = format!(
+            "REVOKE CREATE ON SCHEMA public FROM PUBLIC; \
+             CREATE ROLE {database}_poor LOGIN; CREATE ROLE {database}_crowded LOGIN CONNECTION LIMIT 0;"
+        );
+        let made = admin.execute(AssertSqlSafe(roles)).await;
+        made.expect("the roles are made");
+        let poor = refused(&login(&format!("{database}_poor"))).await;
+        let crowded = refused(&login(&format!("{database}_crowded"))).await;
+        let drop = format!("DROP ROLE {database}_poor; DROP ROLE {database}_crowded;");
+        let dropped = admin.execute(AssertSqlSafe(drop)).await;
+        dropped.expect("the roles are dropped");
+
+        let (said, code, cause) = poor;
+        assert_eq!(code, Code::StoreDenied, "{said}: {cause}");
+        assert_eq!(said, "the database's user lacks a right");
+        assert_eq!(cause, "permission denied for schema public");
+
+        // Others will give their connections back: that passes.
+        let (said, code, cause) = crowded;
+        assert_eq!(code, Code::StoreUnavailable, "{said}: {cause}");
+        assert_eq!(cause, "every connection that the server allows is taken");
     })
     .await;
 }
