@@ -12,7 +12,7 @@ use mainspring_shared::time::Clock;
 
 use crate::address::{Address, AddressError};
 use crate::hub::Hub;
-use crate::link::{Link, Sources};
+use crate::link::{Link, Sources, Voice};
 use crate::publisher::Publisher;
 
 /// Notices that wait for one listener of what every process listens to.
@@ -36,7 +36,7 @@ impl RedisBus {
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, AddressError> {
         let sources = Sources { clock, entropy };
-        let link = Arc::new(Link::open(address, sources.clone())?);
+        let link = Arc::new(Link::open(address, sources.clone(), Voice::Quiet)?);
         Ok(Self {
             hub: Hub::open(address.client()?, sources),
             publisher: Publisher::start(Arc::clone(&link)),

@@ -297,7 +297,7 @@ async fn keep(shared: Arc<Shared>, client: Client, sources: Sources) {
             shared.connected();
             let ended = serve(&shared, sink, stream).await;
             shared.disconnected();
-            tracing::warn!(reason = ended, "the pub/sub connection to redis was lost");
+            tracing::debug!(reason = ended, "the pub/sub connection to redis was lost");
             backoff.reset();
         }
         backoff.wait().await;

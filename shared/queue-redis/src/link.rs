@@ -40,6 +40,15 @@ pub(crate) struct Live {
     generation: u64,
 }
 
+/// Who speaks of it when Redis goes away and comes back: one of a process's links is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// Warns the operator.
+    Warns,
+    /// Leaves that to another one.
+    Quiet,
+}
+
 /// The way to Redis: open, or known to be closed at once.
 pub(crate) struct Link {
     shared: Arc<Shared>,
@@ -59,7 +68,11 @@ struct Shared {
 
 impl Link {
     /// Starts the keeper; does not wait for a connection.
-    pub(crate) fn open(address: &Address, sources: Sources) -> Result<Self, AddressError> {
+    pub(crate) fn open(
+        address: &Address,
+        sources: Sources,
+        voice: Voice,
+    ) -> Result<Self, AddressError> {
         let shared = Arc::new(Shared {
             client: address.client()?,
             sources,
@@ -68,7 +81,12 @@ impl Link {
             trouble: Notify::new(),
             broken: AtomicU64::new(0),
         });
-        let keeper = tokio::spawn(keep(Arc::clone(&shared)));
+        let herald = Herald {
+            address: address.to_string(),
+            voice,
+            away: false,
+        };
+        let keeper = tokio::spawn(keep(Arc::clone(&shared), herald));
         Ok(Self {
             shared,
             _keeper: AbortOnDropHandle::new(keeper),
@@ -142,18 +160,48 @@ impl fmt::Debug for Link {
     }
 }
 
-async fn keep(shared: Arc<Shared>) {
+/// Says once that Redis is away, and once that it is back.
+struct Herald {
+    address: String,
+    voice: Voice,
+    away: bool,
+}
+
+impl Herald {
+    fn away(&mut self, reason: &'static str) {
+        let address = &self.address;
+        if self.voice == Voice::Quiet || std::mem::replace(&mut self.away, true) {
+            tracing::debug!(redis.address = address, reason, "redis is away");
+            return;
+        }
+        tracing::warn!(
+            redis.address = address,
+            reason,
+            "redis is away: work is found in the database instead, and nothing is streamed live; \
+             trying on"
+        );
+    }
+
+    fn back(&mut self) {
+        if std::mem::take(&mut self.away) {
+            tracing::info!(redis.address = self.address, "redis is back");
+        }
+    }
+}
+
+async fn keep(shared: Arc<Shared>, mut herald: Herald) {
     let mut backoff = Backoff::new(shared.sources.clone(), 50, 1_000);
     let mut generation = 0;
     loop {
         let connection = match connect(&shared.client).await {
             Ok(connection) => connection,
             Err(reason) => {
-                tracing::debug!(reason, "redis cannot be reached");
+                herald.away(reason);
                 backoff.wait().await;
                 continue;
             }
         };
+        herald.back();
         generation += 1;
         let live = Live {
             connection,
@@ -162,7 +210,7 @@ async fn keep(shared: Arc<Shared>) {
         let reason = attend(&shared, live).await;
         shared.responsive.store(false, Ordering::Release);
         shared.live.send_replace(None);
-        tracing::warn!(reason, "the connection to redis was lost");
+        herald.away(reason);
         backoff.reset();
         backoff.wait().await;
     }

@@ -18,7 +18,7 @@ use crate::address::{Address, AddressError};
 use crate::counts::{Counters, Counts};
 use crate::hub::Hub;
 use crate::intake::{Intake, Pressure};
-use crate::link::{Link, Sources};
+use crate::link::{Link, Sources, Voice};
 use crate::push::OpenLane;
 use crate::worker;
 
@@ -58,7 +58,7 @@ impl RedisQueue {
         let sources = Sources { clock, entropy };
         let core = Core {
             client: address.client()?,
-            link: Link::open(address, sources.clone())?,
+            link: Link::open(address, sources.clone(), Voice::Warns)?,
             sources,
             counters: Counters::default(),
             lanes: Mutex::default(),

@@ -29,6 +29,8 @@ use crate::tracked::Tracked;
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// A life that lasted this long was a good one: the next failure starts over with short waits.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
+/// After so many lives in a row that ended early although Redis answers, something is wrong.
+const SHORT_LIVES: u32 = 5;
 /// How long ending a worker in Redis may take.
 const RETIRE_LIMIT: Duration = Duration::from_secs(1);
 /// Lives whose end Redis has not been told of. Beyond, the janitor finds them.
@@ -55,6 +57,7 @@ pub(crate) async fn supervise(
     let slots = Arc::new(Semaphore::new(handlers));
     let mut backoff = Backoff::new(core.sources.clone(), 100, 2_000);
     let mut untold: Vec<String> = Vec::new();
+    let mut short = 0;
     loop {
         let live = tokio::select! {
             biased;
@@ -74,6 +77,16 @@ pub(crate) async fn supervise(
         }
         if core.sources.clock.monotonic() >= begun + GOOD_LIFE {
             backoff.reset();
+            short = 0;
+        } else if core.link.is_available() {
+            short += 1;
+        }
+        if short == SHORT_LIVES {
+            let lane = &intake.lane;
+            tracing::warn!(
+                ?lane,
+                "jobs cannot be fetched though redis answers; trying on"
+            );
         }
         tokio::select! {
             () = stop.cancelled() => break,
@@ -159,7 +172,8 @@ async fn attend(
             let lane = &intake.lane;
             match ended {
                 Ok(Ok(())) => tracing::debug!(?lane, "a worker ended"),
-                Ok(Err(error)) => tracing::warn!(?lane, %error, "a worker ended"),
+                // A Redis that went away ends every worker, and that is said where it is seen.
+                Ok(Err(error)) => tracing::debug!(?lane, %error, "a worker ended"),
                 Err(_) => tracing::error!(?lane, "a worker panicked"),
             }
             false
