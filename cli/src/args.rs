@@ -1,6 +1,7 @@
 //! The command line.
 
 mod runs;
+mod sessions;
 mod timers;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use mainspring_shared::time::Span;
 
 pub(crate) use self::runs::{RunArgs, RunsCommand};
+pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
 
 /// Runs LLM agents as durable, distributed work.
@@ -96,6 +98,11 @@ pub(crate) enum Command {
     /// Lists, shows, follows and cancels sends
     #[command(subcommand)]
     Sends(SendsCommand),
+    /// Lists the calls that wait for an answer: questions, permissions, external tools
+    Calls {
+        /// A send, or a session: all of it and of the agents below it
+        id: String,
+    },
     /// Lists, shows, makes, pauses, resumes and cancels timers
     #[command(subcommand)]
     Timers(TimersCommand),
@@ -108,6 +115,11 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Checks configuration, database, schema, Redis, provider and clock
     Doctor(DoctorArgs),
+    /// Lists the tools that ship, with their presets and what they need
+    Tools,
+    /// Prints the manual of the settings: every key with its default
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Measures a workload, one line of JSON per measurement
     Bench(BenchArgs),
     /// Makes calls of tools for a worker, over standard input and output
@@ -157,7 +169,7 @@ pub(crate) struct SchedulerArgs {
     pub(crate) listen: Option<String>,
     /// Brings the schema up at start, or refuses to start without it [env: MAINSPRING_MIGRATE]
     /// [default: create]
-    #[arg(long, value_name = "create|verify")]
+    #[arg(long, value_name = "POLICY", value_parser = ["create", "verify"])]
     pub(crate) migrate: Option<String>,
     /// Looks for forgotten work so often [env: MAINSPRING_SWEEP_INTERVAL] [default: 1s]
     #[arg(long, value_name = "DURATION")]
@@ -204,6 +216,10 @@ pub(crate) struct RunsArgs {
     /// Serves the sessions of this pool [env: MAINSPRING_WORKER_POOL] [default: default]
     #[arg(long, value_name = "NAME")]
     pub(crate) pool: Option<String>,
+    /// Asks the models of this default provider: openai, anthropic, or demo, which needs no network
+    /// [env: MAINSPRING_LLM_PROVIDER]
+    #[arg(long, value_name = "KIND", value_parser = ["openai", "anthropic", "demo"])]
+    pub(crate) provider: Option<String>,
     /// Waits so long for answers under way when stopping [env: MAINSPRING_WORKER_DRAIN_TIMEOUT]
     /// [default: 25s]
     #[arg(long, value_name = "DURATION")]
@@ -223,7 +239,7 @@ pub(crate) struct ProcessArgs {
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
     /// How log lines look [env: MAINSPRING_LOG_FORMAT] [default: pretty]
-    #[arg(long, value_name = "pretty|json")]
+    #[arg(long, value_name = "FORMAT", value_parser = ["pretty", "json"])]
     pub(crate) log_format: Option<String>,
 }
 
@@ -245,6 +261,12 @@ pub(crate) struct AgentArgs {
     /// Tells the model this before everything else
     #[arg(long, value_name = "TEXT")]
     pub(crate) system_prompt: Option<String>,
+    /// Gives it this tool: a built-in one or a preset, see `mainspring tools`; repeatable
+    #[arg(long = "tool", value_name = "NAME")]
+    pub(crate) tools: Vec<String>,
+    /// Takes the agent from this file: a JSON object with the members of the API's `agent`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) agent: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -278,116 +300,14 @@ pub(crate) struct ChatArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum SessionsCommand {
-    /// Lists sessions, newest first
-    List {
-        /// Only those that are idle, queued, running, waiting or closed
-        #[arg(long)]
-        status: Option<String>,
-        /// Only those whose agent has this name
-        #[arg(long, value_name = "NAME")]
-        agent: Option<String>,
-        /// Only those with this metadata, NAME=TEXT
-        #[arg(long, value_name = "NAME=TEXT", value_parser = pair)]
-        metadata: Vec<(String, String)>,
-        #[command(flatten)]
-        page: PageArgs,
-    },
-    /// Makes a session
-    Create {
-        /// Gives the agent a name, to filter by
-        #[arg(long, value_name = "NAME")]
-        name: Option<String>,
-        #[command(flatten)]
-        agent: AgentArgs,
-        /// Remembers this with the session, NAME=TEXT
-        #[arg(long, value_name = "NAME=TEXT", value_parser = pair)]
-        metadata: Vec<(String, String)>,
-    },
-    /// Shows a session
-    Show {
-        /// The session
-        id: String,
-    },
-    /// Prints a session's transcript
-    Messages {
-        /// The session
-        id: String,
-        /// Begins after the message with this number
-        #[arg(long, value_name = "SEQ", default_value_t = 0)]
-        after: i64,
-        #[command(flatten)]
-        page: PageArgs,
-    },
-    /// Follows a session's events until interrupted
-    Tail {
-        /// The session
-        id: String,
-        /// Begins after this event
-        #[arg(long, value_name = "EVENT")]
-        after: Option<String>,
-    },
-    /// Makes a session with a copy of this one's transcript
-    Fork {
-        /// The session
-        id: String,
-        /// Copies up to the message with this number; by default as far as calls have results
-        #[arg(long, value_name = "SEQ")]
-        seq: Option<i64>,
-    },
-    /// Writes a session's archive: lines of JSON with a checksum
-    Export {
-        /// The session
-        id: String,
-        /// Writes it here instead of to stdout; replaced only once the archive is whole
-        file: Option<PathBuf>,
-    },
-    /// Makes a session from an archive
-    Import {
-        /// The archive; - reads it from stdin
-        file: PathBuf,
-    },
-    /// Removes old messages of a session; calls stay with their results
-    Prune {
-        /// The session
-        id: String,
-        #[command(flatten)]
-        to: PruneArgs,
-        /// Only says what would be removed
-        #[arg(long)]
-        dry_run: bool,
-    },
-    /// Lets a session take no more sends
-    Close {
-        /// The session
-        id: String,
-    },
-    /// Deletes a session with its transcript; ends what it runs
-    Delete {
-        /// The session
-        id: String,
-    },
-    /// Lets a send go on that waits for it after a worker's death
-    Resume {
-        /// The session
-        id: String,
-    },
-    /// Ends a send that waits for `resume`
-    Abort {
-        /// The session
-        id: String,
-    },
-}
-
-#[derive(Debug, Subcommand)]
 pub(crate) enum SendsCommand {
     /// Lists sends, newest first
     List {
         /// Only those of this session
         #[arg(long, value_name = "ID")]
         session: Option<String>,
-        /// Only those that are queued, running, waiting, completed, failed or cancelled
-        #[arg(long)]
+        /// Only those in this state
+        #[arg(long, value_parser = ["queued", "running", "waiting", "completed", "failed", "cancelled"])]
         status: Option<String>,
         #[command(flatten)]
         page: PageArgs,
@@ -425,17 +345,6 @@ pub(crate) enum SendsCommand {
         #[arg(long, value_name = "EVENT")]
         after: Option<String>,
     },
-}
-
-#[derive(Debug, Clone, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct PruneArgs {
-    /// Removes the messages before this number
-    #[arg(long, value_name = "SEQ")]
-    pub(crate) before: Option<i64>,
-    /// Keeps this many of the last messages
-    #[arg(long, value_name = "N")]
-    pub(crate) keep_last: Option<u32>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -491,6 +400,12 @@ pub(crate) struct DoctorArgs {
     pub(crate) probe: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Prints a configuration file with every key, its default, and what it is for
+    Default,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// The workload; without one, prints what there is
@@ -501,14 +416,6 @@ pub(crate) struct BenchArgs {
     /// Only shows that the workload works; its figures mean nothing
     #[arg(long)]
     pub(crate) short: bool,
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("takes NAME=TEXT")?;
-    if name.is_empty() {
-        return Err("takes NAME=TEXT".to_owned());
-    }
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 #[cfg(test)]

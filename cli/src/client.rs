@@ -2,7 +2,6 @@
 
 mod events;
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use mainspring_runtime::{Config, OsEntropy, SystemClock};
@@ -262,6 +261,15 @@ impl Client {
         // The cause names the address; repeating the URL would only make the line longer.
         let cause = innermost(error);
         let server = &self.server;
+        if let Some(rest) = server
+            .strip_prefix("https://")
+            .filter(|_| speaks_no_tls(error))
+        {
+            let message = format!("{server} does not speak TLS");
+            return Failure::new(Exit::Unavailable, message).next(format!(
+                "try http://{rest} with --server or MAINSPRING_SERVER"
+            ));
+        }
         if error.is_timeout() && !error.is_connect() {
             return Failure::new(
                 Exit::Unavailable,
@@ -290,18 +298,25 @@ impl Client {
                 .next("is this address a Mainspring scheduler's, of this version?");
         };
         let detail = problem["detail"].as_str().unwrap_or(code);
-        let mut message = format!("{detail} ({code})");
         let errors = problem["errors"]
             .as_array()
             .map(Vec::as_slice)
             .unwrap_or_default();
-        // A single one is what the detail says already.
-        for error in errors.iter().filter(|_| errors.len() > 1) {
+        let member = |error: &Value| {
             let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
-            // Writing to a string cannot fail.
-            let _ = write!(message, "\n  {}: {}", text("pointer"), text("detail"));
-        }
-        Failure::new(exit_of(known), message).next(next_of(known))
+            format!("{}: {}", text("pointer"), text("detail"))
+        };
+        let message = match errors {
+            // The detail says the same, but for where.
+            [only] => format!("{} ({code})", member(only)),
+            several => several
+                .iter()
+                .fold(format!("{detail} ({code})"), |message, error| {
+                    format!("{message}\n  {}", member(error))
+                }),
+        };
+        let failure = Failure::new(exit_of(known), message).next(next_of(known));
+        failure.problem(problem)
     }
 
     fn strange(&self, what: &str) -> Failure {
@@ -309,6 +324,12 @@ impl Client {
         Failure::new(Exit::Failure, message)
             .next("is this address a Mainspring scheduler's, of this version?")
     }
+}
+
+/// Whether whoever listens there answered a TLS greeting with something else.
+fn speaks_no_tls(error: &dyn std::error::Error) -> bool {
+    std::iter::successors(Some(error), |error| error.source())
+        .any(|cause| cause.to_string().contains("InvalidContentType"))
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

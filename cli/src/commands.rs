@@ -21,17 +21,21 @@ mod send;
 mod sends;
 mod serve;
 mod sessions;
+mod tail;
 mod timers;
+mod tools;
 mod worker;
+mod wrap;
 
 use std::future::Future;
 
 use mainspring_runtime::Config;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::args::{Command, Format};
+use crate::args::{Command, ConfigCommand, Format};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
+use crate::{output, settings};
 
 /// Runs a command to its end.
 pub(crate) fn run(
@@ -54,11 +58,14 @@ pub(crate) fn run(
         Command::Runs(args) => asking(runs::run(args, format, Client::new(config)?)),
         Command::Sessions(args) => asking(sessions::run(args, format, Client::new(config)?)),
         Command::Sends(args) => asking(sends::run(args, format, Client::new(config)?)),
+        Command::Calls { id } => asking(reply::list(Client::new(config)?, format, id)),
         Command::Timers(args) => asking(timers::run(args, format, Client::new(config)?)),
         Command::Workers => asking(lists::workers(format, Client::new(config)?)),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),
         Command::Doctor(args) => asking(doctor::run(args, format, config)),
+        Command::Tools => tools::run(format),
+        Command::Config(ConfigCommand::Default) => output::raw(settings::MANUAL),
         Command::Bench(args) => serving(bench::run(args)),
         Command::RunTools => asking(run_tools::run()),
         Command::Completions { shell } => completions::run(*shell),

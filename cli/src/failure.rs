@@ -5,6 +5,9 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use mainspring_shared::error::{Class, Code};
+use serde_json::{Value, json};
+
+use crate::args::Format;
 
 /// Exit codes; part of what scripts rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
     pub(crate) next: Option<String>,
+    /// What programs are told: a server's problem document, or one made here.
+    problem: Value,
 }
 
 impl Failure {
@@ -41,7 +46,24 @@ impl Failure {
             exit,
             message: message.into(),
             next: None,
+            problem: Value::Null,
         }
+    }
+
+    /// With a code of ours, for programs.
+    #[must_use]
+    pub(crate) fn code(mut self, code: Code) -> Self {
+        self.problem = json!({
+            "type": format!("/errors/{code}"), "code": code, "retryable": code.retryable(),
+        });
+        self
+    }
+
+    /// With the document that a server answered.
+    #[must_use]
+    pub(crate) fn problem(mut self, document: Value) -> Self {
+        self.problem = document;
+        self
     }
 
     /// With what to do next.
@@ -56,18 +78,44 @@ impl Failure {
         Self::new(exit, "")
     }
 
-    /// Says it on stderr.
-    pub(crate) fn report(&self) -> ExitCode {
+    /// Says it on stderr: to people as lines, to programs as one line of JSON.
+    pub(crate) fn report(&self, format: Format) -> ExitCode {
+        let text = match format {
+            Format::Table => self.lines(),
+            Format::Json | Format::Jsonl if self.message.is_empty() => String::new(),
+            Format::Json | Format::Jsonl => format!("{}\n", self.document()),
+        };
+        // Where stderr is gone, the exit code has to say it all.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        ExitCode::from(self.exit as u8)
+    }
+
+    fn lines(&self) -> String {
         let mut text = String::new();
+        // Writing to a string cannot fail.
         if !self.message.is_empty() {
             let _ = writeln!(text, "error: {}", self.message);
         }
         if let Some(next) = &self.next {
             let _ = writeln!(text, "  {next}");
         }
-        // Where stderr is gone, the exit code has to say it all.
-        let _ = std::io::stderr().write_all(text.as_bytes());
-        ExitCode::from(self.exit as u8)
+        text
+    }
+
+    /// A problem document, with how the command ends and what to do next.
+    fn document(&self) -> Value {
+        let mut document = match &self.problem {
+            Value::Object(members) => Value::Object(members.clone()),
+            _ => json!({ "type": "about:blank" }),
+        };
+        if document["detail"].is_null() {
+            document["detail"] = json!(self.message);
+        }
+        document["exit_code"] = json!(self.exit as u8);
+        if let Some(next) = &self.next {
+            document["next"] = json!(next);
+        }
+        document
     }
 }
 
@@ -76,7 +124,11 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let _ = write!(text, ": {cause}");
+        let said = cause.to_string();
+        // Drivers repeat the words of what caused theirs.
+        if !text.contains(&said) {
+            let _ = write!(text, ": {said}");
+        }
         source = cause.source();
     }
     text
@@ -109,18 +161,80 @@ pub(crate) fn exit_of(code: Code) -> Exit {
 /// What someone at a terminal does about a code: the part of its advice that is not for programs,
 /// or the command that helps.
 pub(crate) fn next_of(code: Code) -> String {
-    match code {
-        Code::SessionNotFound => "`mainspring sessions list` shows what exists".to_owned(),
-        Code::SendNotFound => "`mainspring sends list` shows what exists".to_owned(),
-        Code::StoreSchemaMissing => "run `mainspring migrate` against the same database".to_owned(),
-        code => {
-            let page = code.advice();
-            let text = page.split_once("\n\n").map_or(page, |(_, text)| text);
-            text.split("\n\n")
-                .next()
-                .unwrap_or_default()
-                .trim()
-                .replace('\n', " ")
+    let command = match code {
+        Code::SessionNotFound => "`mainspring sessions list` shows what exists",
+        Code::SendNotFound => "`mainspring sends list` shows what exists",
+        Code::TimerNotFound => "`mainspring timers list` shows what exists",
+        Code::RunNotFound => "`mainspring runs list` shows what exists",
+        Code::WorkflowNodeNotFound => "`mainspring runs nodes RUN` lists those that were reached",
+        Code::SessionClosed => "`mainspring sessions reopen ID` lets it take sends again",
+        Code::SessionNotWaiting => {
+            "no send of it waits for recovery; `mainspring sends list --session ID` shows them all"
         }
+        Code::SendNotCancellable => "it had ended; `mainspring sends show ID` has its result",
+        Code::CallNotWaiting => "`mainspring calls SESSION` lists what waits for an answer",
+        Code::TimerNotArmed => "`mainspring timers show ID` says where it stands",
+        Code::RequestInvalid => "nothing was changed; the same request will fail again",
+        Code::RequestNotFound => "is this address a Mainspring scheduler's, of this version?",
+        Code::StoreSchemaMissing => "run `mainspring migrate` against the same database",
+        Code::StoreDenied => {
+            "correct the user, password and name in the database's URL, or what the database \
+             grants to that user"
+        }
+        code => return advice(code),
+    };
+    command.to_owned()
+}
+
+/// The first paragraph of a code's page.
+fn advice(code: Code) -> String {
+    let page = code.advice();
+    let text = page.split_once("\n\n").map_or(page, |(_, text)| text);
+    let first = text.split("\n\n").next().unwrap_or_default();
+    first.trim().replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_at_a_terminal_is_sent_to_a_path_of_the_api() {
+        for code in Code::ALL {
+            let next = next_of(*code);
+            assert!(!next.contains("/v1/"), "{code}: {next}");
+            assert!(!next.is_empty() && !next.contains('\n'), "{code}: {next}");
+        }
+    }
+
+    #[test]
+    fn a_program_reads_a_failure_as_a_problem_document() {
+        let failure = Failure::new(Exit::Conflict, "no: (send.not_found)")
+            .code(Code::SendNotFound)
+            .next("look");
+        assert_eq!(
+            failure.document(),
+            json!({
+                "type": "/errors/send.not_found", "code": "send.not_found", "retryable": false,
+                "detail": "no: (send.not_found)", "exit_code": 4, "next": "look",
+            })
+        );
+        let server = json!({ "type": "/errors/x", "detail": "theirs", "status": 404 });
+        let failure = Failure::new(Exit::NotFound, "ours").problem(server);
+        assert_eq!(
+            failure.document(),
+            json!({ "type": "/errors/x", "detail": "theirs", "status": 404, "exit_code": 3 })
+        );
+    }
+
+    #[test]
+    fn what_a_cause_repeats_is_said_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("refused: wrong password at line 3")]
+        struct Outer(#[source] Inner);
+        #[derive(Debug, thiserror::Error)]
+        #[error("wrong password")]
+        struct Inner;
+        assert_eq!(causes(&Outer(Inner)), "refused: wrong password at line 3");
     }
 }

@@ -18,9 +18,10 @@ use mainspring_runtime::{Environment, Telemetry};
 fn main() -> ExitCode {
     // Every TLS client of the process asks for it; only the first call could not fail.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match run(&args::Cli::parse()) {
+    let cli = args::Cli::parse();
+    match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(cli.output),
     }
 }
 
@@ -32,7 +33,6 @@ fn run(cli: &args::Cli) -> Result<(), failure::Failure> {
     };
     settings::quieten(cli, &mut config);
     let telemetry = Telemetry::install(&config, command.role()).map_err(failure::usage)?;
-    settings::warn_of_strange_variables(&environment);
     let names_server = settings::names_server(cli, &environment, &config);
     let result = commands::run(command, cli.output, &config, names_server);
     telemetry.shut_down();

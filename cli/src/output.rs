@@ -41,6 +41,12 @@ pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Characters of a line where someone looks at stdout.
+pub(crate) fn width() -> Option<usize> {
+    let (_, columns) = console::Term::stdout().size_checked()?;
+    Some(usize::from(columns))
+}
+
 /// Text from elsewhere, safe to show: a terminal obeys control characters, so it gets none but
 /// line breaks and tabs.
 pub(crate) fn harmless(text: &str) -> String {
@@ -63,7 +69,11 @@ pub(crate) fn list(format: Format, columns: &[Column], rows: &[Value]) -> Result
             for row in rows {
                 table.add_row(columns.iter().map(|(_, path)| cell(row, path)));
             }
-            line(&trimmed(&table))
+            line(&trimmed(&table))?;
+            if rows.is_empty() {
+                note("(nothing)");
+            }
+            Ok(())
         }
     }
 }

@@ -9,11 +9,11 @@ use crate::failure::{self, Failure};
 use crate::output;
 
 /// The manual, which holds every default.
-const MANUAL: &str = include_str!("../config.default.toml");
+pub(crate) const MANUAL: &str = include_str!("../config.default.toml");
 
 /// Where the manual leaves the server and the log.
 const SERVER_DEFAULT: &str = "http://127.0.0.1:7464";
-const LOG_DEFAULT: &str = "info,apalis_core=warn,rmcp=warn,sqlx=warn";
+const LOG_DEFAULT: &str = "info,apalis_core=off,rmcp=warn,sqlx=warn";
 
 /// Loads the configuration and checks it for what the command does.
 pub(crate) fn load(cli: &Cli, environment: &Environment) -> Result<Config, Failure> {
@@ -57,8 +57,7 @@ fn wrong(problems: &[Problem]) -> Failure {
     let message = format!("the configuration has {count}:\n{}", lines.join("\n"));
     failure::usage_text(
         message,
-        "config.default.toml in the source describes every key; \
-        `--print-config` shows what is in force",
+        "`mainspring config default` describes every key; `--print-config` shows what is in force",
     )
 }
 
@@ -71,13 +70,6 @@ pub(crate) fn print(cli: &Cli, config: &Config) -> Result<(), Failure> {
         "a command is missing",
         "`mainspring --help` lists them",
     ))
-}
-
-/// Says so where a variable looks like ours but is none.
-pub(crate) fn warn_of_strange_variables(environment: &Environment) {
-    for name in environment.unknown() {
-        tracing::warn!(name, "this variable is not a setting");
-    }
 }
 
 /// Whether a server was named, rather than left at its default.
@@ -154,6 +146,7 @@ fn queue(flags: &mut Flags, args: &QueueArgs) {
 fn runs(flags: &mut Flags, args: &RunsArgs) {
     add(flags, "worker.concurrency", args.concurrency.as_ref());
     add(flags, "worker.pool", args.pool.as_ref());
+    add(flags, "llm.provider", args.provider.as_ref());
     add(flags, "worker.drain_timeout", args.drain_timeout.as_ref());
 }
 

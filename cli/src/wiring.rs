@@ -17,9 +17,9 @@ use mainspring_shared::budget::Price;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::queue::Queue;
-use mainspring_shared::store::{self, Store};
+use mainspring_shared::store::{self, Denial, Store};
 use mainspring_shared::time::Clock;
-use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings};
+use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, TooManyConnections};
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions, SqliteStore};
 use mainspring_worker::WorkerConfig;
 use mainspring_worker::hook::{Hooks, HttpPolicy};
@@ -138,7 +138,27 @@ pub(crate) fn database(config: &Config) -> String {
 /// A failure of the store, with what someone at a terminal can do about it.
 pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
     let code = error.code();
-    let message = format!("{}: {} ({code})", database(config), causes(error));
+    let said = causes(error);
+    let exit = match (error, code) {
+        (store::Error::Denied { why, .. }, _) => match why {
+            Denial::Login | Denial::Rights => Exit::Unauthorised,
+            Denial::Database => Exit::NotFound,
+        },
+        (_, Code::Internal) => Exit::Failure,
+        (_, code) => exit_of(code),
+    };
+    let message = match error {
+        // It names the place itself.
+        store::Error::Locked { .. } => format!("{said} ({code})"),
+        store::Error::Unavailable { source } if config.backend() == Backend::Sqlite => {
+            let folder = database(config);
+            let cause = causes(source.as_ref());
+            return Failure::new(exit, format!("{folder} cannot be used: {cause} ({code})"))
+                .code(code)
+                .next("a folder is needed that can be made and written to: --data-dir names it");
+        }
+        _ => format!("{}: {said} ({code})", database(config)),
+    };
     let next = match error {
         store::Error::Locked { .. } => {
             "stop that process, or use another folder with --data-dir".to_owned()
@@ -146,17 +166,20 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
         store::Error::SchemaMissing { found: 0, .. } if config.database_url.is_none() => {
             "`mainspring dev` makes one there; --data-dir or --database-url name another".to_owned()
         }
+        store::Error::Unavailable { source } if source.is::<TooManyConnections>() => {
+            "raise the server's max_connections, or lower database_writers, database_claimers and \
+             database_readers"
+                .to_owned()
+        }
         store::Error::Unavailable { .. } => {
             "is the database running, and is the address right?".to_owned()
         }
+        store::Error::Refused { .. } => {
+            "these are the database's own words; Postgres 14 or newer is needed".to_owned()
+        }
         _ => next_of(code),
     };
-    let exit = if code == Code::Internal {
-        Exit::Failure
-    } else {
-        exit_of(code)
-    };
-    Failure::new(exit, message).next(next)
+    Failure::new(exit, message).code(code).next(next)
 }
 
 fn no_mysql() -> Failure {
@@ -304,15 +327,9 @@ pub(crate) fn hooks(
     Ok(hooks)
 }
 
-/// Everything that agents may name, and how the tools that they declare are called.
-pub(crate) fn tools(
-    config: &Config,
-    clock: &Arc<dyn Clock>,
-    entropy: &Arc<dyn Entropy>,
-    background: &builtin::Background,
-) -> Result<Tools, Failure> {
+/// The MCP servers that the configuration names; none of them is started.
+pub(crate) fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Pool, Failure> {
     let secret = |secret: &mainspring_runtime::Secret| Secret::new(secret.reveal());
-    let caller = caller(config, config.tools.timeout.0, clock, entropy)?;
     let mut servers = BTreeMap::new();
     for (name, server) in &config.mcp {
         let transport = match (&server.command, &server.url) {
@@ -348,7 +365,18 @@ pub(crate) fn tools(
         };
         servers.insert(name.clone(), server);
     }
-    let pool = Pool::new(servers, clock).map_err(usage)?;
+    Pool::new(servers, clock).map_err(usage)
+}
+
+/// Everything that agents may name, and how the tools that they declare are called.
+pub(crate) fn tools(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+    background: &builtin::Background,
+) -> Result<Tools, Failure> {
+    let caller = caller(config, config.tools.timeout.0, clock, entropy)?;
+    let pool = mcp_servers(config, clock)?;
     let mut tools = Tools::new(caller, pool);
     builtin::register(
         builtin::Settings {
@@ -480,6 +508,7 @@ pub(crate) fn label(config: &Config) -> String {
 #[cfg(test)]
 mod tests {
     use mainspring_runtime::Sources;
+    use mainspring_worker::tools::BUILT_IN;
 
     use super::*;
 
@@ -525,5 +554,44 @@ mod tests {
             .insert("demo".to_owned(), config.llm.clone());
         let providers = providers(&config, &clock()).expect("two providers");
         assert_eq!(providers.names().collect::<Vec<_>>(), ["default", "demo"]);
+    }
+
+    /// The tools of a worker that is given everything.
+    async fn every_tool() -> Vec<String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = defaults();
+        config.data_dir = folder.path().to_owned();
+        config.tools.shell = ShellKind::Local;
+        let wires = local();
+        let background = builtin::Background {
+            store: store(&config, Migrate::Create).await.expect("a store"),
+            queue: wires.queue,
+            bus: wires.bus,
+            lifecycle: Lifecycle::new(),
+        };
+        let tools = tools(&config, &clock(), &entropy(), &background).expect("all tools");
+        tools.names().map(str::to_owned).collect()
+    }
+
+    #[tokio::test]
+    async fn the_list_of_tools_that_people_read_is_the_one_that_agents_have() {
+        let outside = ["ask_person", "create_workflow", "spawn_agent"];
+        let mut there = every_tool().await;
+        there.extend(outside.map(str::to_owned));
+        there.sort();
+        let mut listed: Vec<_> = BUILT_IN.iter().map(|tool| tool.name).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, there);
+    }
+
+    #[test]
+    fn the_page_about_tools_lists_all_of_them() {
+        let page = include_str!("../../docs/TOOLS.md");
+        for tool in BUILT_IN {
+            let presets: Vec<String> = tool.presets().map(|name| format!("`{name}`")).collect();
+            let presets = presets.join(" ");
+            let line = format!("| `{}` | {presets} | {} |", tool.name, tool.does);
+            assert!(page.contains(&line), "docs/TOOLS.md lacks: {line}");
+        }
     }
 }

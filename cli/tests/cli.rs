@@ -10,6 +10,8 @@ mod cluster;
 mod configuration;
 #[path = "cli/dev.rs"]
 mod dev;
+#[path = "cli/docs.rs"]
+mod docs;
 #[path = "cli/exit_codes.rs"]
 mod exit_codes;
 #[path = "cli/fake.rs"]

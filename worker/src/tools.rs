@@ -1,6 +1,7 @@
 //! The tools that ship, and the presets that name several of them.
 
 pub mod builtin;
+mod catalogue;
 pub mod http;
 pub mod mcp;
 pub mod state;
@@ -13,6 +14,8 @@ use mainspring_shared::tool::schema::Schema;
 use serde_json::json;
 
 use crate::tool::{Offer, ToolSpec};
+
+pub use catalogue::{BUILT_IN, BuiltIn, PRESETS};
 
 /// Names of tools that are done outside, which no other tool may have.
 pub(crate) const RESERVED: &[&str] = &[ASK_PERSON, SPAWN_AGENT, CREATE_WORKFLOW];

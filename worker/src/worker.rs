@@ -85,6 +85,7 @@ pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         boot,
         parts,
     });
+    introduce(&kernel.parts);
     let keeper = tokio::spawn(keep_lease(kernel.clone()));
     let listener = tokio::spawn(signals::listen(kernel.clone()));
     let poller = tokio::spawn(poll(kernel.clone()));
@@ -104,6 +105,22 @@ pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says who begins to work, and with what.
+fn introduce(parts: &Parts) {
+    let config = &parts.config;
+    let names = |names: Vec<&str>| names.join(" ");
+    tracing::info!(
+        worker.name = config.name,
+        worker.pool = config.pool,
+        concurrency = config.concurrency,
+        version = env!("CARGO_PKG_VERSION"),
+        providers = names(parts.providers.names().collect()),
+        tools = names(parts.tools.names().collect()),
+        mcp.servers = names(parts.tools.servers().collect()),
+        "a worker begins"
+    );
 }
 
 async fn keep_lease(kernel: Arc<Kernel>) {

@@ -35,8 +35,8 @@ pub(crate) enum RunsCommand {
         /// Only those of this session
         #[arg(long, value_name = "ID")]
         session: Option<String>,
-        /// Only those that are queued, running, waiting, completed, failed or cancelled
-        #[arg(long)]
+        /// Only those in this state
+        #[arg(long, value_parser = ["queued", "running", "waiting", "completed", "failed", "cancelled"])]
         status: Option<String>,
         #[command(flatten)]
         page: PageArgs,

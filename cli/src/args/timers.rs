@@ -11,8 +11,8 @@ pub(crate) enum TimersCommand {
         /// Only those of this session
         #[arg(long, value_name = "ID")]
         session: Option<String>,
-        /// Only those that are armed, paused, done, cancelled or dead
-        #[arg(long)]
+        /// Only those in this state
+        #[arg(long, value_parser = ["armed", "paused", "done", "cancelled", "dead"])]
         status: Option<String>,
         #[command(flatten)]
         page: PageArgs,
@@ -70,8 +70,8 @@ pub(crate) struct NewTimerArgs {
     /// The calendar's time zone, like Europe/Berlin; UTC unless named
     #[arg(long, value_name = "NAME")]
     pub(crate) timezone: Option<String>,
-    /// What becomes of missed occurrences: skip, once or all
-    #[arg(long, value_name = "RULE")]
+    /// What becomes of missed occurrences
+    #[arg(long, value_name = "RULE", value_parser = ["skip", "once", "all"])]
     pub(crate) catch_up: Option<String>,
     /// Occurrences that it may have
     #[arg(long, value_name = "N")]

@@ -69,6 +69,14 @@ impl Events {
         }
     }
 
+    /// Connects now: what happens from here on will be among the events.
+    pub(crate) async fn open(&mut self) -> Result<(), Failure> {
+        match self.response {
+            Some(_) => Ok(()),
+            None => self.connect().await,
+        }
+    }
+
     /// The next event; none when the server ended the stream. Reconnects where that helps.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {

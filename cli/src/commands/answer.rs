@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::wrap::Wrap;
 use crate::client::Event;
 use crate::failure::Failure;
 use crate::output;
@@ -18,6 +19,7 @@ pub(crate) struct Answer {
     shown: String,
     /// Pieces were missed: the rest comes with the whole message.
     gap: bool,
+    wrap: Wrap,
 }
 
 impl Answer {
@@ -28,7 +30,13 @@ impl Answer {
             attempt: -1,
             shown: String::new(),
             gap: false,
+            wrap: Wrap::new(if live { output::width() } else { None }),
         }
+    }
+
+    /// Whether a part of an answer is on the screen.
+    pub(crate) fn is_begun(&self) -> bool {
+        !self.shown.is_empty()
     }
 
     /// Shows what an event brings.
@@ -72,7 +80,7 @@ impl Answer {
         }
         let fresh: String = text.chars().skip(seen - offset).collect();
         self.shown.push_str(&fresh);
-        output::raw(&output::harmless(&fresh))
+        output::raw(&self.wrap.push(&output::harmless(&fresh)))
     }
 
     fn reset(&mut self, data: &Value) -> Result<(), Failure> {
@@ -90,7 +98,7 @@ impl Answer {
         if std::mem::take(&mut self.shown).is_empty() {
             Ok(())
         } else {
-            output::line("")
+            output::line(&self.wrap.finish())
         }
     }
 
@@ -101,17 +109,21 @@ impl Answer {
         self.gap = false;
         match text.strip_prefix(&shown) {
             _ if text.is_empty() && shown.is_empty() => Ok(()),
-            Some(rest) => output::line(&self.safe(rest)),
-            None => output::line(&format!("\n{}", self.safe(&text))),
+            Some(rest) => output::line(&self.last(rest)),
+            None => {
+                let begun = self.wrap.finish();
+                output::line(&format!("{begun}\n{}", self.last(&text)))
+            }
         }
     }
 
-    fn safe(&self, text: &str) -> String {
-        if self.live {
-            output::harmless(text)
-        } else {
-            text.to_owned()
+    /// The last of a message, as it goes to the screen.
+    fn last(&mut self, text: &str) -> String {
+        if !self.live {
+            return text.to_owned();
         }
+        let shown = self.wrap.push(&output::harmless(text));
+        shown + &self.wrap.finish()
     }
 }
 

@@ -19,9 +19,6 @@ pub(crate) async fn run(args: &AuditArgs, format: Format, config: &Config) -> Re
         .audit(None, options)
         .await
         .map_err(|error| wiring::store_failure(config, &error))?;
-    if violations.is_empty() {
-        return Ok(());
-    }
     match format {
         Format::Table => violations.iter().try_for_each(print)?,
         Format::Json | Format::Jsonl => {
@@ -31,6 +28,9 @@ pub(crate) async fn run(args: &AuditArgs, format: Format, config: &Config) -> Re
                 .collect();
             output::list(format, &[], &rows)?;
         }
+    }
+    if violations.is_empty() {
+        return Ok(());
     }
     let message = format!(
         "{} of {} invariants are violated",

@@ -1,82 +1,363 @@
 //! `mainspring chat`
+//!
+//! The session's events are listened to before anything is sent, so no piece of an answer is
+//! missed. While an answer comes, lines are read on: they answer what the agent asks, or wait for
+//! their turn.
 
+mod questions;
+
+use std::collections::VecDeque;
 use std::io::IsTerminal;
+use std::time::Duration;
 
+use mainspring_shared::time::Clock;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 
+use self::questions::Questions;
 use super::answer::Answer;
 use super::{follow, send};
-use crate::args::ChatArgs;
-use crate::client::{Client, Request};
+use crate::args::{ChatArgs, Format};
+use crate::client::{Client, Event, Events, Request};
 use crate::failure::{Exit, Failure};
 use crate::output;
+
+/// How often what the agent asks is looked for while its send waits.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Looks without any event after which a sign of life is given.
+const SILENT: u32 = 4;
+
+const HELP: &str = "\
+A line is sent to the agent; where it asks something, the next line answers.
+  /help     shows this
+  /session  shows the session's id
+  /quit     ends the chat, as Ctrl-D does; the session stays
+Ctrl-C ends an answer under way. A message that begins with / is written with two.";
 
 pub(crate) async fn run(args: &ChatArgs, client: Client) -> Result<(), Failure> {
     let attended = std::io::stdin().is_terminal();
     if attended {
-        output::note("Type a message and press Enter. Ctrl-C ends an answer, Ctrl-D the chat.");
+        output::note(
+            "Type a message and press Enter. Ctrl-C ends an answer, Ctrl-D the chat; /help.",
+        );
     }
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    let mut session = args.session.clone();
-    let mut result = Ok(());
-    while let Some(text) = next_line(&mut lines, attended).await? {
-        if text.trim().is_empty() {
-            continue;
-        }
-        result = say(args, &client, &mut session, &text).await;
-        match &result {
-            // Someone sits there and can decide; a script cannot.
-            Err(failure) if attended && failure.exit != Exit::NotFound => {
-                failure.report();
-                result = Ok(());
-            }
-            Err(_) => break,
-            Ok(()) => {}
-        }
-    }
-    if let Some(session) = session {
+    let mut chat = Chat {
+        choices: send::choices(&args.agent)?,
+        options: json!({}),
+        client,
+        attended,
+        lines: BufReader::new(tokio::io::stdin()).lines(),
+        typed: VecDeque::new(),
+        over: false,
+        session: None,
+    };
+    let result = chat.run(args.session.as_deref()).await;
+    if let Some((session, _)) = chat.session {
         output::note(&format!("`mainspring chat --session {session}` continues"));
     }
     result
 }
 
-/// The next line; none at the end of the input, or when someone interrupts the prompt.
-async fn next_line(
-    lines: &mut Lines<BufReader<Stdin>>,
+struct Chat {
+    client: Client,
+    /// What a new session's agent is given.
+    choices: Value,
+    /// What each send to a session that was there before is given.
+    options: Value,
+    /// Whether someone sits there.
     attended: bool,
-) -> Result<Option<String>, Failure> {
-    if attended {
-        // Not data, so not on stdout; and without a line's end, so not a note.
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), b"> ");
-    }
-    tokio::select! {
-        line = lines.next_line() => {
-            line.map_err(|error| Failure::new(Exit::Failure, format!("stdin: {error}")))
+    lines: Lines<BufReader<Stdin>>,
+    /// Lines that came while something else was answered.
+    typed: VecDeque<String>,
+    /// No more lines will come.
+    over: bool,
+    session: Option<(String, Events)>,
+}
+
+/// What happens beside a send's events.
+enum Beside {
+    Line(Option<String>),
+    Interrupt,
+    Time,
+}
+
+impl Chat {
+    async fn run(&mut self, session: Option<&str>) -> Result<(), Failure> {
+        if let Some(session) = session {
+            self.options = std::mem::take(&mut self.choices);
+            if let Some(open) = self.enter(session).await? {
+                let ended = self.follow(&open).await;
+                self.settle(ended)?;
+            }
         }
-        _ = tokio::signal::ctrl_c(), if attended => Ok(None),
+        while let Some(line) = self.next_line().await? {
+            let line = line.trim_end_matches('\r');
+            let text = match line.trim() {
+                "" => continue,
+                "/quit" | "/exit" => break,
+                "/help" => {
+                    output::note(HELP);
+                    continue;
+                }
+                "/session" => {
+                    let id = self.session.as_ref().map(|(id, _)| id.as_str());
+                    output::note(id.unwrap_or("none yet: the first message makes one"));
+                    continue;
+                }
+                word if word.starts_with('/') && !word.starts_with("//") => {
+                    output::note(&format!("there is no {word}; /help shows what there is"));
+                    continue;
+                }
+                _ => line.strip_prefix('/').unwrap_or(line),
+            };
+            let said = self.say(text).await;
+            self.settle(said)?;
+        }
+        Ok(())
+    }
+
+    /// Someone who sits there can decide after a failure; a script cannot.
+    fn settle(&self, result: Result<(), Failure>) -> Result<(), Failure> {
+        match result {
+            Err(failure) if self.attended && failure.exit != Exit::NotFound => {
+                failure.report(Format::Table);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// The next line; none at the end of the input, or when someone interrupts the prompt.
+    async fn next_line(&mut self) -> Result<Option<String>, Failure> {
+        if let Some(line) = self.typed.pop_front() {
+            return Ok(Some(line));
+        }
+        if self.over {
+            return Ok(None);
+        }
+        if self.attended {
+            // Not data, so not on stdout; and without a line's end, so not a note.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"> ");
+        }
+        tokio::select! {
+            line = self.lines.next_line() => line.map_err(|error| unreadable(&error)),
+            _ = tokio::signal::ctrl_c(), if self.attended => Ok(None),
+        }
+    }
+
+    /// Listens to a session that is there, from now on; returns its send that is not final.
+    async fn enter(&mut self, session: &str) -> Result<Option<String>, Failure> {
+        let request = Request::get("/v1/sends")
+            .query("session_id", Some(session))
+            .query("limit", Some(1));
+        let mut listed = self.client.ask(request).await?;
+        let newest = listed["data"].get_mut(0).map(Value::take);
+        let newest = newest.unwrap_or_default();
+        let mut after = None;
+        let mut open = None;
+        if follow::is_final(&newest) {
+            // What it told last is where the session stands.
+            let path = format!("/v1/sends/{}/events", follow::id(&newest));
+            let mut told = Events::new(&self.client, path, None);
+            while let Some(event) = told.next().await? {
+                after = event.id.or(after);
+            }
+        } else if newest.is_object() {
+            open = Some(follow::id(&newest).to_owned());
+        } else {
+            // A session without sends, or none at all: then that is said now.
+            let path = format!("/v1/sessions/{session}");
+            self.client.ask(Request::get(path)).await?;
+        }
+        self.listen(session, after).await?;
+        Ok(open)
+    }
+
+    async fn listen(&mut self, session: &str, after: Option<String>) -> Result<(), Failure> {
+        let path = format!("/v1/sessions/{session}/events");
+        let mut events = Events::new(&self.client, path, after);
+        events.open().await?;
+        self.session = Some((session.to_owned(), events));
+        Ok(())
+    }
+
+    /// Sends one line and shows the answer.
+    async fn say(&mut self, text: &str) -> Result<(), Failure> {
+        if self.session.is_none() {
+            let request = Request::post("/v1/sessions").body(json!({ "agent": self.choices }));
+            let made = self
+                .client
+                .ask(request.key(self.client.fresh_key()))
+                .await?;
+            self.listen(follow::id(&made), None).await?;
+        }
+        let Some((session, _)) = &self.session else {
+            return Ok(());
+        };
+        let request = send::request(text, Some(session), &self.options);
+        let accepted = self
+            .client
+            .ask(request.key(self.client.fresh_key()))
+            .await?;
+        self.follow(follow::id(&accepted)).await
+    }
+
+    /// Shows a send's events to its end, and reads on meanwhile.
+    async fn follow(&mut self, send: &str) -> Result<(), Failure> {
+        let mut under_way = UnderWay::new();
+        loop {
+            let event = {
+                let Some((session, events)) = &mut self.session else {
+                    return Ok(());
+                };
+                let next = events.next();
+                tokio::pin!(next);
+                loop {
+                    let reads = !self.over && (self.attended || under_way.asks());
+                    let meanwhile = tokio::select! {
+                        event = &mut next => break event?,
+                        meanwhile = beside(&self.client, &mut self.lines, reads, self.attended) => {
+                            meanwhile?
+                        }
+                    };
+                    match meanwhile {
+                        Beside::Line(Some(line)) if under_way.asks() => {
+                            let questions = &mut under_way.questions;
+                            questions.answer(&self.client, session, &line).await?;
+                        }
+                        Beside::Line(Some(line)) => {
+                            output::note("[is sent after this answer]");
+                            self.typed.push_back(line);
+                        }
+                        Beside::Line(None) => self.over = true,
+                        Beside::Interrupt => {
+                            let path = format!("/v1/sends/{send}/cancel");
+                            self.client.ask(Request::post(path)).await?;
+                        }
+                        Beside::Time => {
+                            under_way.look(&self.client, session, self.attended).await?;
+                        }
+                    }
+                    if self.over && under_way.asks() {
+                        return left(self.attended, send);
+                    }
+                }
+            };
+            match event {
+                None => self.reconnect().await?,
+                Some(event) if belongs(&event, send) => {
+                    under_way.event(&event)?;
+                    if event.is_final() {
+                        return follow::verdict(&event.data);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The server that told the events goes away.
+    async fn reconnect(&mut self) -> Result<(), Failure> {
+        match &mut self.session {
+            Some((_, events)) => events.reconnect().await,
+            None => Ok(()),
+        }
     }
 }
 
-/// Sends one line and shows the answer.
-async fn say(
-    args: &ChatArgs,
-    client: &Client,
-    session: &mut Option<String>,
-    text: &str,
-) -> Result<(), Failure> {
-    let request = send::request(text, session.as_deref(), &args.agent);
-    let accepted = client.ask(request.key(client.fresh_key())).await?;
-    let id = follow::id(&accepted);
-    *session = accepted["session_id"].as_str().map(str::to_owned);
-    let mut answer = Answer::new(output::is_terminal());
-    let mut watching =
-        std::pin::pin!(follow::events(client, id, None, |event| answer.event(event)));
-    let ended = tokio::select! {
-        ended = &mut watching => ended?,
-        _ = tokio::signal::ctrl_c() => {
-            client.ask(Request::post(format!("/v1/sends/{id}/cancel"))).await?;
-            watching.await?
+/// What is known of a send that is followed.
+struct UnderWay {
+    answer: Answer,
+    questions: Questions,
+    /// Whether it waits for something outside.
+    waits: bool,
+    /// Looks since its last event.
+    silent: u32,
+}
+
+impl UnderWay {
+    fn new() -> Self {
+        Self {
+            answer: Answer::new(output::is_terminal()),
+            questions: Questions::default(),
+            waits: false,
+            silent: 0,
         }
+    }
+
+    /// Whether the next line is an answer.
+    fn asks(&self) -> bool {
+        self.questions.first().is_some()
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), Failure> {
+        self.silent = 0;
+        match event.name.as_str() {
+            "send.waiting" => self.waits = true,
+            "send.resumed" => {
+                self.waits = false;
+                self.questions.clear();
+            }
+            _ => {}
+        }
+        self.answer.event(event)
+    }
+
+    /// Some time has passed: what is asked is shown, and else that the agent is at work.
+    async fn look(
+        &mut self,
+        client: &Client,
+        session: &str,
+        attended: bool,
+    ) -> Result<(), Failure> {
+        self.silent += 1;
+        if self.waits {
+            return self.questions.look(client, session).await;
+        }
+        if self.silent == SILENT && attended && !self.answer.is_begun() {
+            output::note("[works …]");
+        }
+        Ok(())
+    }
+}
+
+async fn beside(
+    client: &Client,
+    lines: &mut Lines<BufReader<Stdin>>,
+    reads: bool,
+    attended: bool,
+) -> Result<Beside, Failure> {
+    tokio::select! {
+        line = lines.next_line(), if reads => {
+            line.map(Beside::Line).map_err(|error| unreadable(&error))
+        }
+        _ = tokio::signal::ctrl_c(), if attended => Ok(Beside::Interrupt),
+        () = client.clock.sleep(LOOK) => Ok(Beside::Time),
+    }
+}
+
+/// Nobody will answer here what the agent asks.
+fn left(attended: bool, send: &str) -> Result<(), Failure> {
+    let next = format!("`mainspring sends answer {send} TEXT` answers it; the send waits");
+    if attended {
+        output::note(&next);
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Failure, "the agent asks, and the input is at its end").next(next))
+}
+
+/// Whether an event of the session is about this send.
+fn belongs(event: &Event, send: &str) -> bool {
+    let data = &event.data;
+    let of = if event.name.starts_with("send.") {
+        &data["id"]
+    } else {
+        &data["send_id"]
     };
-    follow::verdict(&ended)
+    of == send
+}
+
+fn unreadable(error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failure, format!("stdin: {error}"))
 }

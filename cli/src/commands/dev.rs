@@ -1,6 +1,6 @@
 //! `mainspring dev`: both roles in one process, on an embedded database.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use mainspring_runtime::{Backend, Config, Migrate};
@@ -43,25 +43,45 @@ pub(super) fn embedded(config: &Config) -> Config {
     config
 }
 
+/// Where the process that uses a data folder serves, for `mainspring run` in the same place.
+const ADDRESS: &str = "mainspring.url";
+
+/// Where the folder's process says that it serves.
+pub(super) fn served_at(config: &Config) -> Option<String> {
+    let said = std::fs::read_to_string(config.data_dir.join(ADDRESS)).ok()?;
+    let url = said.trim();
+    url.starts_with("http://").then(|| url.to_owned())
+}
+
 fn welcome(config: &Config) -> impl FnOnce(SocketAddr) + Send + 'static {
     let folder = wiring::database(config);
     let provider = config.llm.provider.as_str();
-    let model = config.llm.model.clone().unwrap_or_default();
+    let model = match &config.llm.model {
+        Some(model) if model == provider => String::new(),
+        Some(model) => format!("/{model}"),
+        None => ", no model: agents have to name one, or set MAINSPRING_LLM_MODEL".to_owned(),
+    };
     let program = std::env::args()
         .next()
         .unwrap_or_else(|| "mainspring".to_owned());
     let server = config.server.clone();
+    let address_file = config.data_dir.join(ADDRESS);
     move |address| {
-        let url = format!("http://{address}");
+        // Who listens everywhere is reached from here at the usual address.
+        let near = match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        let url = format!("http://{}", SocketAddr::new(near, address.port()));
+        // Without it, others are only told less exactly where to ask.
+        if let Err(error) = std::fs::write(&address_file, &url) {
+            tracing::debug!(%error, "the address is not written into the data folder");
+        }
         let at = if url == server {
             String::new()
         } else {
             format!(" --server {url}")
-        };
-        let model = if provider == model {
-            String::new()
-        } else {
-            format!("/{model}")
         };
         let text = format!(
             "Mainspring runs at {url}\n  data      {folder}\n  model     {provider}{model}\n\n\

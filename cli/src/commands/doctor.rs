@@ -1,5 +1,6 @@
 //! `mainspring doctor`: what stands in the way, one line each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use mainspring_shared::error::Coded;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::queue::Lane;
+use mainspring_shared::store::{Role, Store};
 use mainspring_shared::time::{Clock, Timestamp};
+use mainspring_shared::tool::McpTools;
 use mainspring_worker::llm::{Providers, Request};
 use serde_json::{Value, json};
 
@@ -27,15 +30,36 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What one check found.
 struct Finding {
+    status: Status,
     check: String,
     detail: String,
     /// What to do, where something is wrong.
     next: Option<String>,
 }
 
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Ok,
+    /// It works, but perhaps not as it was meant.
+    Warning,
+    Problem,
+}
+
+impl Status {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        }
+    }
+}
+
 impl Finding {
     fn good(check: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
+            status: Status::Ok,
             check: check.into(),
             detail: detail.into(),
             next: None,
@@ -43,16 +67,19 @@ impl Finding {
     }
 
     fn bad(check: impl Into<String>, detail: impl Into<String>, next: impl Into<String>) -> Self {
-        let next = Some(next.into());
         Self {
-            check: check.into(),
-            detail: detail.into(),
-            next,
+            status: Status::Problem,
+            next: Some(next.into()),
+            ..Self::good(check, detail)
         }
     }
 
-    fn status(&self) -> &'static str {
-        if self.next.is_some() { "problem" } else { "ok" }
+    /// The same, if it need not be wrong.
+    fn only_a_warning(self) -> Self {
+        Self {
+            status: Status::Warning,
+            ..self
+        }
     }
 }
 
@@ -62,6 +89,7 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
     findings.extend(database(config, clock.as_ref()).await);
     findings.extend(redis(config, &clock).await);
     findings.extend(providers(config, &clock, args.probe).await);
+    findings.extend(mcp_servers(config, &clock).await);
     let rows: Vec<Value> = findings
         .iter()
         .map(|it| {
@@ -69,8 +97,9 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
                 check,
                 detail,
                 next,
+                status,
             } = it;
-            json!({ "status": it.status(), "check": check, "detail": detail, "next": next })
+            json!({ "status": status.as_str(), "check": check, "detail": detail, "next": next })
         })
         .collect();
     match format {
@@ -81,14 +110,14 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
                 .map_or(String::new(), |next| format!("; {next}"));
             output::line(&format!(
                 "{:<8} {:<14} {}{next}",
-                it.status(),
+                it.status.as_str(),
                 it.check,
                 it.detail
             ))
         })?,
         Format::Json | Format::Jsonl => output::list(format, &[], &rows)?,
     }
-    if findings.iter().any(|it| it.next.is_some()) {
+    if findings.iter().any(|it| it.status == Status::Problem) {
         return Err(Failure::silent(Exit::Failure));
     }
     Ok(())
@@ -98,7 +127,7 @@ fn configuration(config: &Config) -> Vec<Finding> {
     // Without a database of one's own, this machine runs `dev`.
     let purpose = match config.backend() {
         Backend::Sqlite => Purpose::Dev,
-        Backend::Postgres | Backend::Mysql => Purpose::Worker,
+        Backend::Postgres | Backend::Mysql => Purpose::Scheduler,
     };
     let problems = config.validate(purpose);
     if problems.is_empty() {
@@ -127,15 +156,74 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
     let before = clock.now();
     match store.check().await {
         Err(error) => bad(wiring::store_failure(config, &error)),
-        Ok(info) => vec![
-            Finding::good(
-                "database",
-                format!("{}: {}", wiring::database(config), info.server),
-            ),
-            Finding::good("schema", format!("version {}", info.schema)),
-            skew(before, info.now, clock.now()),
-        ],
+        Ok(info) => {
+            let database = format!("{}: {}", wiring::database(config), info.server);
+            let mut findings = vec![
+                Finding::good("database", database),
+                Finding::good("schema", format!("version {}", info.schema)),
+                skew(before, info.now, clock.now()),
+            ];
+            // Beside an embedded database, its one process has its own worker.
+            if config.backend() == Backend::Postgres {
+                findings.push(workers(store.as_ref(), info.now).await);
+            }
+            findings
+        }
     }
+}
+
+/// Who is there to do the work, by pool.
+async fn workers(store: &dyn Store, now: Timestamp) -> Finding {
+    let boots = match store.list_boots(None).await {
+        Ok(boots) => boots,
+        Err(error) => return Finding::bad("workers", causes(&error), next_of(error.code())),
+    };
+    let mut pools: BTreeMap<String, usize> = BTreeMap::new();
+    for boot in boots {
+        let alive = boot.dead_at.is_none() && boot.lease_until > now;
+        if alive && boot.role == Role::Worker {
+            *pools.entry(boot.pool).or_default() += 1;
+        }
+    }
+    if pools.is_empty() {
+        let next = "`mainspring worker` starts one; what is sent until then waits";
+        return Finding::bad("workers", "none is alive", next).only_a_warning();
+    }
+    let pools = pools
+        .iter()
+        .map(|(pool, count)| format!("{count} in pool {pool}"));
+    Finding::good("workers", pools.collect::<Vec<_>>().join(", "))
+}
+
+/// Starts each MCP server as a worker here would, and lists its tools.
+async fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Finding> {
+    if config.mcp.is_empty() {
+        return Vec::new();
+    }
+    let pool = match wiring::mcp_servers(config, clock) {
+        Ok(pool) => pool,
+        Err(failure) => {
+            let next = failure.next.unwrap_or_default();
+            return vec![Finding::bad("mcp", failure.message, next)];
+        }
+    };
+    let all = config.mcp.keys().map(async |name| {
+        let wanted = McpTools {
+            server: name.clone(),
+            tools: None,
+            prefix: String::new(),
+            approval: false,
+            pool: None,
+        };
+        match pool.tools(&wanted).await {
+            Ok(tools) => Finding::good("mcp", format!("{name}: {} tools", tools.len())),
+            Err(error) => {
+                let next = format!("see [mcp.{name}]: its command or url, as this user and host");
+                Finding::bad("mcp", causes(&error), next)
+            }
+        }
+    });
+    futures::future::join_all(all).await
 }
 
 /// Compares the database's clock, read between two looks at ours.
@@ -187,6 +275,13 @@ async fn redis(config: &Config, clock: &Arc<dyn Clock>) -> Option<Finding> {
 }
 
 async fn providers(config: &Config, clock: &Arc<dyn Clock>, probe: bool) -> Vec<Finding> {
+    // A scheduler's machine needs none.
+    if config.backend() == Backend::Postgres && config.has_no_provider() {
+        let next =
+            "set OPENAI_API_KEY, ANTHROPIC_API_KEY or MAINSPRING_LLM_BASE_URL where workers run";
+        let detail = "none is configured: a worker here would not start";
+        return vec![Finding::bad("provider", detail, next).only_a_warning()];
+    }
     let wired = match wiring::providers(config, clock) {
         Ok(wired) => wired,
         Err(failure) => {
@@ -218,6 +313,15 @@ async fn provider_finding(
         Some(name) => format!("{} ({name})", provider.provider.as_str()),
         None => provider.provider.as_str().to_owned(),
     };
+    // A vendor's own endpoint takes nobody without a key.
+    if provider.needs_key() {
+        let detail = format!("{shown}: has no key");
+        return Finding::bad(
+            "provider",
+            detail,
+            "set it as the configuration's line says",
+        );
+    }
     let Some(model) = &provider.model else {
         let next = "name one: model, or MAINSPRING_LLM_MODEL for the default provider";
         let detail = format!("{shown}: agents that name no model will fail");

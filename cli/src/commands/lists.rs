@@ -1,11 +1,14 @@
 //! Lists: their pages, and the short ones whole.
 
+use std::time::Duration;
+
+use mainspring_shared::time::Span;
 use serde_json::Value;
 
 use crate::args::Format;
 use crate::client::{Client, Request};
 use crate::failure::Failure;
-use crate::output::{self, Column};
+use crate::output;
 
 /// What a server gives at most at once.
 const PAGE_MAX: usize = 200;
@@ -37,18 +40,13 @@ pub(super) async fn rows(
     }
 }
 
-async fn whole(
-    client: &Client,
-    format: Format,
-    path: &str,
-    columns: &[Column],
-) -> Result<(), Failure> {
+/// The rows of a list that comes whole.
+async fn all(client: &Client, path: &str) -> Result<Vec<Value>, Failure> {
     let mut answer = client.ask(Request::get(path)).await?;
-    let rows = match answer["data"].take() {
+    Ok(match answer["data"].take() {
         Value::Array(rows) => rows,
         _ => Vec::new(),
-    };
-    output::list(format, columns, &rows)
+    })
 }
 
 /// `mainspring workers`
@@ -62,7 +60,7 @@ pub(crate) async fn workers(format: Format, client: Client) -> Result<(), Failur
         ("ALIVE UNTIL", "lease_until"),
         ("ID", "id"),
     ];
-    whole(&client, format, "/v1/workers", &columns).await
+    output::list(format, &columns, &all(&client, "/v1/workers").await?)
 }
 
 /// `mainspring queue`
@@ -71,8 +69,23 @@ pub(crate) async fn queue(format: Format, client: Client) -> Result<(), Failure>
         ("POOL", "pool"),
         ("READY", "ready"),
         ("RUNNING", "running"),
-        ("OLDEST MS", "oldest_ready_ms"),
+        ("OLDEST", "oldest"),
         ("JOBS", "depth"),
     ];
-    whole(&client, format, "/v1/queue", &columns).await
+    let mut rows = all(&client, "/v1/queue").await?;
+    if format == Format::Table {
+        for row in &mut rows {
+            row["oldest"] = age(&row["oldest_ready_ms"]);
+        }
+    }
+    output::list(format, &columns, &rows)
+}
+
+/// How long something has waited, as people write it.
+fn age(millis: &Value) -> Value {
+    match millis.as_u64().map(Duration::from_millis) {
+        None => Value::Null,
+        Some(age) if age < Duration::from_secs(10) => Value::from(Span(age).to_string()),
+        Some(age) => Value::from(Span(Duration::from_secs(age.as_secs())).to_string()),
+    }
 }

@@ -57,6 +57,11 @@ pub(crate) fn said(text: Option<&str>, verdict: &Verdict) -> Result<Said, Failur
     Ok(text.map_or(Said::Nothing, |text| Said::Value(json!(text))))
 }
 
+/// `mainspring calls`
+pub(crate) async fn list(client: Client, format: Format, id: &str) -> Result<(), Failure> {
+    run(&client, format, id, None, Said::Nothing).await
+}
+
 /// Lists what waits, or answers it.
 pub(crate) async fn run(
     client: &Client,

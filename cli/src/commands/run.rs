@@ -35,8 +35,13 @@ pub(crate) async fn embedded(
 ) -> Result<(), Failure> {
     let spec = read(&args.spec)?;
     let mut config = super::dev::embedded(config);
+    let store = match wiring::store(&config, Migrate::Create).await {
+        Err(failure) if failure.exit == Exit::Unavailable => {
+            return beside(args, format, &mut config, &spec, failure).await;
+        }
+        other => other?,
+    };
     let base = Base::prepare()?;
-    let store = wiring::store(&config, Migrate::Create).await?;
     let listener = bind("127.0.0.1:0", "--server").await?;
     let wires = wiring::local();
     let worker = base.worker(&config, store.clone(), &wires)?;
@@ -73,6 +78,27 @@ pub(crate) async fn embedded(
                 .next("`mainspring dev` in the same place goes on with it"))
         }
     }
+}
+
+/// Where another process has the folder, and serves, the run is that one's.
+async fn beside(
+    args: &RunArgs,
+    format: Format,
+    config: &mut Config,
+    spec: &Value,
+    failure: Failure,
+) -> Result<(), Failure> {
+    let Some(url) = super::dev::served_at(config) else {
+        return Err(failure);
+    };
+    config.server.clone_from(&url);
+    let client = Client::new(config)?;
+    if client.ask(Request::get("/v1/info")).await.is_err() {
+        return Err(failure);
+    }
+    let folder = config.data_dir.display();
+    output::note(&format!("{folder} is served at {url}: running there"));
+    follow(args, format, &client, spec).await
 }
 
 fn read(path: &std::path::Path) -> Result<Value, Failure> {

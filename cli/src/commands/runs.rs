@@ -5,7 +5,7 @@ use mainspring_shared::time::Span;
 use serde_json::{Value, json};
 
 use super::lists;
-use super::sends::print_event;
+use super::tail::print_event;
 use crate::args::{Format, RunsCommand};
 use crate::client::{Client, Event, Events, Request};
 use crate::failure::{Exit, Failure, next_of};

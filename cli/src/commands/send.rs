@@ -1,9 +1,13 @@
 //! `mainspring send`
 
+use std::cell::Cell;
 use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
 
-use mainspring_shared::time::Span;
-use serde_json::{Value, json};
+use mainspring_shared::agent::DEFAULT_POOL;
+use mainspring_shared::time::{Clock, Span};
+use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::follow;
@@ -12,7 +16,11 @@ use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure, usage_text};
 use crate::output;
 
+/// How long a send may be queued before it is worth asking whether anybody is there to take it.
+const QUEUED: Duration = Duration::from_secs(2);
+
 pub(crate) async fn run(args: &SendArgs, format: Format, client: Client) -> Result<(), Failure> {
+    let start = client.clock.monotonic();
     let text = if args.text == "-" {
         stdin()?
     } else {
@@ -22,28 +30,104 @@ pub(crate) async fn run(args: &SendArgs, format: Format, client: Client) -> Resu
         .idempotency_key
         .clone()
         .unwrap_or_else(|| client.fresh_key());
-    let request = request(&text, args.session.as_deref(), &args.agent).key(key);
-    let send = client.ask(request).await?;
+    let request = request(&text, args.session.as_deref(), &choices(&args.agent)?);
+    let posting = client.ask(request.key(key.clone()));
+    let limit = args.timeout.map(|Span(limit)| limit);
+    let send = match limit {
+        None => posting.await?,
+        Some(limit) => tokio::time::timeout(limit, posting)
+            .await
+            .unwrap_or_else(|_| Err(not_accepted_in_time(limit, &key)))?,
+    };
     if !args.wait {
         return accepted(&send, format);
     }
-    let work = answer(&client, &send, format);
-    match args.timeout {
-        None => work.await,
-        Some(Span(limit)) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-            let message = format!("no answer within {}", Span(limit));
-            let next = format!(
-                "the send goes on: `mainspring sends tail {}`",
-                follow::id(&send)
-            );
-            Err(Failure::new(Exit::Unavailable, message).next(next))
-        }),
+    let left = limit.map(|limit| {
+        let gone = client.clock.monotonic().saturating_sub(start);
+        (limit, limit.saturating_sub(gone))
+    });
+    answer_within(&client, &send, format, left).await
+}
+
+fn not_accepted_in_time(limit: Duration, key: &str) -> Failure {
+    let message = format!("the server did not accept the send within {}", Span(limit));
+    Failure::new(Exit::Unavailable, message).next(format!(
+        "whether it did is not known: with --idempotency-key {key} the same command is harmless"
+    ))
+}
+
+/// Shows the answer; gives up when the time that is left is over.
+async fn answer_within(
+    client: &Client,
+    send: &Value,
+    format: Format,
+    left: Option<(Duration, Duration)>,
+) -> Result<(), Failure> {
+    let nobody = Cell::new(None);
+    let patience = left.map_or(QUEUED, |(_, left)| QUEUED.min(left / 2));
+    let work = async {
+        let looking = async {
+            client.clock.sleep(patience).await;
+            match (pool_without_worker(client, send).await, left) {
+                (Some(pool), None) => output::note(&format!(
+                    "{}; `mainspring worker` starts one",
+                    no_worker(&pool)
+                )),
+                (pool, _) => nobody.set(pool),
+            }
+        };
+        let answering = answer(client, send, format);
+        tokio::pin!(looking, answering);
+        tokio::select! {
+            result = &mut answering => return result,
+            () = &mut looking => {}
+        }
+        answering.await
+    };
+    let Some((limit, left)) = left else {
+        return work.await;
+    };
+    tokio::time::timeout(left, work).await.unwrap_or_else(|_| {
+        let id = follow::id(send);
+        let follows = format!("`mainspring sends tail {id}` follows it");
+        let message = format!("no answer within {}", Span(limit));
+        Err(match nobody.take() {
+            Some(pool) => {
+                let message = format!("{message}: {}", no_worker(&pool));
+                Failure::new(Exit::Unavailable, message).next(format!(
+                    "`mainspring worker` starts one; the send waits, {follows}"
+                ))
+            }
+            None => Failure::new(Exit::Unavailable, message)
+                .next(format!("the send goes on: {follows}")),
+        })
+    })
+}
+
+fn no_worker(pool: &str) -> String {
+    format!("no worker of pool {} is alive", output::harmless(pool))
+}
+
+/// The pool of a send that is still queued and that no live worker serves.
+async fn pool_without_worker(client: &Client, send: &Value) -> Option<String> {
+    let now = Request::get(format!("/v1/sends/{}", follow::id(send)));
+    if client.ask(now).await.ok()?["status"] != "queued" {
+        return None;
     }
+    let session = send["session_id"].as_str()?;
+    let session = client
+        .ask(Request::get(format!("/v1/sessions/{session}")))
+        .await
+        .ok()?;
+    let pool = session["agent"]["pool"].as_str().unwrap_or(DEFAULT_POOL);
+    let workers = client.ask(Request::get("/v1/workers")).await.ok()?;
+    let served = workers["data"].as_array()?.iter();
+    let mut served = served.map(|worker| &worker["pool"]);
+    (!served.any(|served| served == pool)).then(|| pool.to_owned())
 }
 
 /// The request that creates a send: in a session, or with a new one.
-pub(super) fn request(text: &str, session: Option<&str>, agent: &AgentArgs) -> Request {
-    let choices = choices(agent);
+pub(super) fn request(text: &str, session: Option<&str>, choices: &Value) -> Request {
     match session {
         Some(session) => Request::post(format!("/v1/sessions/{session}/sends"))
             .body(json!({ "input": text, "options": choices })),
@@ -52,16 +136,42 @@ pub(super) fn request(text: &str, session: Option<&str>, agent: &AgentArgs) -> R
     }
 }
 
-/// What was said about the agent; members with the same names in an agent and in options.
-pub(super) fn choices(agent: &AgentArgs) -> Value {
-    let mut members = serde_json::Map::new();
+/// What was said about the agent: what its file holds, and over it what the flags say. Members have
+/// the same names in an agent and in options.
+pub(super) fn choices(agent: &AgentArgs) -> Result<Value, Failure> {
+    let mut members = match &agent.agent {
+        Some(file) => agent_file(file)?,
+        None => Map::new(),
+    };
     for (name, value) in [
         ("model", &agent.model),
         ("system_prompt", &agent.system_prompt),
     ] {
         members.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
-    Value::Object(members)
+    if !agent.tools.is_empty() {
+        let tools = members.entry("tools").or_insert_with(|| json!([]));
+        let Value::Array(tools) = tools else {
+            return Err(usage_text(
+                "the agent's tools are no list",
+                "with --tool, leave them out of the file or make them a list",
+            ));
+        };
+        tools.extend(agent.tools.iter().map(|tool| json!(tool)));
+    }
+    Ok(Value::Object(members))
+}
+
+fn agent_file(file: &Path) -> Result<Map<String, Value>, Failure> {
+    let shown = file.display();
+    let wanted = "name a file that holds an agent as JSON, like {\"tools\": [\"core\"]}";
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| usage_text(format!("{shown}: {error}"), wanted))?;
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) => Err(usage_text(format!("{shown} holds no JSON object"), wanted)),
+        Err(error) => Err(usage_text(format!("{shown} is not JSON: {error}"), wanted)),
+    }
 }
 
 fn stdin() -> Result<String, Failure> {
@@ -76,7 +186,7 @@ fn accepted(send: &Value, format: Format) -> Result<(), Failure> {
     let id = follow::id(send);
     match format {
         Format::Table => output::line(id)?,
-        Format::Json | Format::Jsonl => output::object(format, send)?,
+        Format::Json | Format::Jsonl => return output::object(format, send),
     }
     output::note(&format!(
         "accepted; `mainspring sends tail {id}` follows it"
@@ -109,7 +219,10 @@ async fn answer(client: &Client, send: &Value, format: Format) -> Result<(), Fai
                 output::line(text)?;
             }
         }
-        Format::Json | Format::Jsonl => output::object(format, &send)?,
+        Format::Json | Format::Jsonl => {
+            output::object(format, &send)?;
+            return follow::verdict(&send);
+        }
     }
     continue_with(&send);
     follow::verdict(&send)

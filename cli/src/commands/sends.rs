@@ -2,6 +2,7 @@
 
 use mainspring_shared::time::Span;
 
+use super::tail::print_event;
 use super::{follow, lists, reply};
 use crate::args::{Format, SendsCommand};
 use crate::client::{Client, Event, Request};
@@ -64,18 +65,6 @@ pub(crate) async fn run(
             let show = |event: &Event| print_event(event, format);
             let send = follow::events(&client, id, after.clone(), show).await?;
             follow::verdict(&send)
-        }
-    }
-}
-
-/// Prints an event on a line of its own.
-pub(super) fn print_event(event: &Event, format: Format) -> Result<(), Failure> {
-    match format {
-        Format::Json | Format::Jsonl => output::line(&event.to_json().to_string()),
-        Format::Table => {
-            let id = event.id.as_deref().unwrap_or("-");
-            let data = output::harmless(&event.data.to_string());
-            output::line(&format!("{id:<8} {:<20} {data}", event.name))
         }
     }
 }

@@ -16,7 +16,6 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::failure::{Exit, Failure, causes};
-use crate::output;
 use crate::signals::Signals;
 use crate::wiring::{self, Wires};
 
@@ -30,6 +29,9 @@ const ABORT: Duration = Duration::from_secs(3);
 /// long as the processes beside it may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How often it says why it still waits.
+const REMINDER: Duration = Duration::from_secs(5);
 
 /// A role that runs until the lifecycle stops.
 pub(super) type Running = BoxFuture<'static, Result<(), Failure>>;
@@ -74,6 +76,7 @@ impl Base {
         F: Future<Output = Result<T, Failure>>,
     {
         let start = self.clock.monotonic();
+        let mut said: Option<(Duration, String)> = None;
         loop {
             let failure = match open().await {
                 Ok(opened) => return Ok(opened),
@@ -83,7 +86,13 @@ impl Base {
             if failure.exit != Exit::Unavailable || waited >= PATIENCE {
                 return Err(failure);
             }
-            tracing::warn!(reason = failure.message, "not ready to start, trying again");
+            let news = said
+                .as_ref()
+                .is_none_or(|(when, what)| *what != failure.message || waited >= *when + REMINDER);
+            if news {
+                tracing::warn!(reason = failure.message, "not ready to start, trying again");
+                said = Some((waited, failure.message.clone()));
+            }
             tokio::select! {
                 () = self.clock.sleep(PAUSE) => {}
                 () = self.signals.next() => return Err(failure),
@@ -109,7 +118,10 @@ impl Base {
             entropy: self.entropy.clone(),
             config: wiring::scheduler_config(config),
             metrics: Some(Arc::new(move || metrics.render())),
-            on_accepting: Some(Box::new(accepting)),
+            on_accepting: Some(Box::new(move |address: SocketAddr| {
+                warn_of_strangers(address);
+                accepting(address);
+            })),
         };
         let running = mainspring_scheduler::run(parts, listener, self.lifecycle.clone());
         async {
@@ -167,7 +179,7 @@ impl Base {
         while !self.lifecycle.is_stopping() {
             tokio::select! {
                 () = self.signals.next() => {
-                    output::note("stopping; a second signal ends at once");
+                    tracing::info!("stopping; a second signal ends at once");
                     self.lifecycle.stop();
                 }
                 ended = running.join_next() => {
@@ -191,6 +203,17 @@ impl Base {
             "not everything could be finished",
         )
         .next("nothing that was accepted is lost: others go on with it")))
+    }
+}
+
+/// Says so where others than this machine can connect: nobody is asked who they are.
+fn warn_of_strangers(address: SocketAddr) {
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            %address,
+            "everyone who reaches this address can use everything here: there is no \
+             authentication; listen on 127.0.0.1, or let only a proxy that asks for a key through"
+        );
     }
 }
 

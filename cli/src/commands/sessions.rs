@@ -4,7 +4,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::answer::text_of;
-use super::{archives, lists, send, sends};
+use super::tail::print_event;
+use super::{archives, lists, send};
 use crate::args::{AgentArgs, Format, PruneArgs, SessionsCommand};
 use crate::client::{Client, Events, Request};
 use crate::failure::Failure;
@@ -16,6 +17,16 @@ const COLUMNS: [Column; 5] = [
     ("AGENT", "agent.name"),
     ("MESSAGES", "messages"),
     ("CREATED", "created_at"),
+];
+
+const INBOX: [Column; 7] = [
+    ("N", "n"),
+    ("MODE", "mode"),
+    ("FATE", "fate"),
+    ("SEQ", "seq"),
+    ("CREATED", "created_at"),
+    ("SEND", "send_id"),
+    ("TEXT", "content.0.text"),
 ];
 
 pub(crate) async fn run(
@@ -61,7 +72,7 @@ pub(crate) async fn run(
             let mut events = Events::new(&client, format!("{}/events", at(id)), after.clone());
             loop {
                 match events.next().await? {
-                    Some(event) => sends::print_event(&event, format)?,
+                    Some(event) => print_event(&event, format)?,
                     // A session's stream never ends by itself: this server goes away.
                     None => events.reconnect().await?,
                 }
@@ -87,9 +98,13 @@ pub(crate) async fn run(
             let request = Request::post(path).body(pruning(to, *dry_run));
             output::object(format, &client.ask(request).await?)
         }
-        SessionsCommand::Close { id } => {
-            let request = Request::new(Method::PATCH, at(id)).body(json!({ "closed": true }));
-            output::object(format, &client.ask(request).await?)
+        SessionsCommand::Close { id } => set_closed(&client, format, at(id), true).await,
+        SessionsCommand::Reopen { id } => set_closed(&client, format, at(id), false).await,
+        SessionsCommand::Inbox { id, pending, page } => {
+            let fate = pending.then_some("pending");
+            let request = Request::get(format!("{}/inbox", at(id))).query("fate", fate);
+            let rows = lists::rows(&client, &request, page.limit).await?;
+            output::list(format, &INBOX, &rows)
         }
         SessionsCommand::Delete { id } => {
             client.ask(Request::new(Method::DELETE, at(id))).await?;
@@ -99,6 +114,16 @@ pub(crate) async fn run(
         SessionsCommand::Resume { id } => post(&client, format, at(id) + "/resume").await,
         SessionsCommand::Abort { id } => post(&client, format, at(id) + "/abort").await,
     }
+}
+
+async fn set_closed(
+    client: &Client,
+    format: Format,
+    path: String,
+    closed: bool,
+) -> Result<(), Failure> {
+    let request = Request::new(Method::PATCH, path).body(json!({ "closed": closed }));
+    output::object(format, &client.ask(request).await?)
 }
 
 async fn post(client: &Client, format: Format, path: String) -> Result<(), Failure> {
@@ -122,7 +147,7 @@ async fn create(
     agent: &AgentArgs,
     metadata: &[(String, String)],
 ) -> Result<Value, Failure> {
-    let mut agent = send::choices(agent);
+    let mut agent = send::choices(agent)?;
     if let Some(name) = name {
         agent["name"] = json!(name);
     }

@@ -73,6 +73,69 @@ fn a_wait_that_takes_too_long_is_6_and_names_the_send() {
     );
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command's own bound is what is measured"
+)]
+fn clock() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// A server that takes connections and says nothing.
+fn silent() -> (std::net::TcpListener, String) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    (listener, url)
+}
+
+#[test]
+fn the_timeout_counts_from_the_start_of_the_command() {
+    let (_listener, url) = silent();
+    let start = clock();
+    let words = [
+        "send",
+        "hi",
+        "--wait",
+        "--timeout",
+        "500ms",
+        "--idempotency-key",
+        "k1",
+    ];
+    let ended = ask(&url, &words);
+    assert_eq!(ended.code, 6, "{}", ended.stderr);
+    // Far less than the 30 s that an answer may take.
+    assert!(start.elapsed().as_secs() < 15, "{:?}", start.elapsed());
+    assert!(
+        ended.stderr.contains("--idempotency-key k1"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn a_wait_in_vain_says_that_no_worker_is_there() {
+    let queued = answer(202, "", &send("queued", &json!({})).to_string());
+    let session = json!({ "id": "ses_1", "agent": { "pool": "slow" } });
+    let workers = json!({ "data": [{ "pool": "default" }] });
+    let fake = Fake::choosing(move |line| match line {
+        "GET /v1/workers" => answer(200, "", &workers.to_string()),
+        "GET /v1/sessions/ses_1" => answer(200, "", &session.to_string()),
+        _ => queued.clone(),
+    });
+    let ended = ask(&fake.url, &["send", "hi", "--wait", "--timeout", "2s"]);
+    assert_eq!(ended.code, 6);
+    assert!(
+        ended.stderr.contains("no worker of pool slow is alive"),
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended.stderr.contains("mainspring worker"),
+        "{}",
+        ended.stderr
+    );
+}
+
 #[test]
 fn a_stream_that_is_cut_goes_on_where_it_was() {
     let queued = event("send.queued", "1.0", &send("queued", &json!({})));
@@ -99,20 +162,26 @@ fn a_stream_that_is_cut_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_conversation_reads_lines_and_keeps_its_session() {
+fn a_conversation_listens_before_it_speaks_and_keeps_its_session() {
     let accepted = answer(202, "", &send("queued", &json!({})).to_string());
-    let message = |text: &str| json!({ "role": "assistant", "round": 0, "content": [{ "type": "text", "text": text }] });
-    let answered = |text: &str| {
-        let message = event("message.completed", "2.0", &message(text));
-        stream(&(message + &event("send.completed", "2.1", &send("completed", &json!({})))))
+    let message = |text: &str| {
+        let content = json!([{ "type": "text", "text": text }]);
+        json!({ "role": "assistant", "round": 0, "send_id": ID, "content": content })
     };
-    let fake = Fake::answering([
-        accepted.clone(),
-        answered("first"),
-        accepted,
-        answered("second"),
-    ]);
-    let ended = ask_with_input(&fake.url, &["chat", "--model", "m"], "one\n\ntwo\n");
+    let answered = |text: &str, n: u32| {
+        let completed = send("completed", &json!({}));
+        event("message.completed", &format!("{n}.0"), &message(text))
+            + &event("send.completed", &format!("{n}.1"), &completed)
+    };
+    let others = json!({ "role": "assistant", "send_id": "snd_other", "content": [] });
+    let told =
+        event("message.completed", "1.0", &others) + &answered("first", 2) + &answered("second", 3);
+    let fake = Fake::choosing(move |line| match line {
+        "POST /v1/sessions" => answer(201, "", "{\"id\":\"ses_1\"}"),
+        "GET /v1/sessions/ses_1/events" => stream(&told),
+        _ => accepted.clone(),
+    });
+    let ended = ask_with_input(&fake.url, &["chat", "--model", "m"], "one\n\n//two\n");
     assert_eq!(
         (ended.code, ended.stdout.as_str()),
         (0, "first\nsecond\n"),
@@ -121,21 +190,19 @@ fn a_conversation_reads_lines_and_keeps_its_session() {
     );
     let asked = fake.asked();
     let lines: Vec<_> = asked.iter().map(|it| it.line.as_str()).collect();
-    let events = format!("GET /v1/sends/{ID}/events");
     assert_eq!(
         lines,
         [
-            "POST /v1/sends",
-            &events,
+            "POST /v1/sessions",
+            "GET /v1/sessions/ses_1/events",
             "POST /v1/sessions/ses_1/sends",
-            &events
+            "POST /v1/sessions/ses_1/sends",
         ]
     );
-    let body: Value = serde_json::from_str(&asked[0].body).expect("JSON");
-    assert_eq!(
-        body,
-        json!({ "input": "one", "session": { "agent": { "model": "m" } } })
-    );
+    let body = |n: usize| -> Value { serde_json::from_str(&asked[n].body).expect("JSON") };
+    assert_eq!(body(0), json!({ "agent": { "model": "m" } }));
+    assert_eq!(body(2), json!({ "input": "one", "options": {} }));
+    assert_eq!(body(3), json!({ "input": "/two", "options": {} }));
     assert!(
         ended.stderr.contains("chat --session ses_1"),
         "{}",

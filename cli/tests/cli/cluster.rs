@@ -73,7 +73,10 @@ impl Cluster {
     }
 
     fn worker(&self, name: &str) -> (Serving, u16) {
-        self.begin(&["worker", "--name", name], "--ops-listen")
+        self.begin(
+            &["worker", "--provider", "demo", "--name", name],
+            "--ops-listen",
+        )
     }
 
     fn audit(&self) -> (Option<i32>, String) {

@@ -71,6 +71,7 @@ fn a_role_says_what_it_lacks() {
         (&[][..], "scheduler", "--database-url"),
         (&sqlite[..], "scheduler", "mainspring dev"),
         (&postgres[..], "worker", "--redis-url"),
+        (&postgres[..], "worker", "--provider demo"),
     ] {
         let ended = run(environment, &[role]);
         assert_eq!(ended.code, 2, "{role}: {}", ended.stderr);
@@ -127,4 +128,95 @@ fn completions_are_printed_for_each_shell() {
         assert_eq!(ended.code, 0);
         assert!(ended.stdout.contains("mainspring"), "{shell}");
     }
+}
+
+#[test]
+fn a_misspelt_variable_is_refused_by_every_command() {
+    for command in [&["--print-config"][..], &["workers"], &["dev"]] {
+        let ended = run(&[("MAINSPRING_WORKR_CONCURRENCY", "3")], command);
+        assert_eq!(ended.code, 2, "{command:?}: {}", ended.stderr);
+        assert!(
+            ended
+                .stderr
+                .contains("did you mean MAINSPRING_WORKER_CONCURRENCY?"),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn the_manual_of_the_settings_comes_with_the_program_and_is_a_configuration() {
+    let printed = run(&[], &["config", "default"]);
+    assert_eq!(printed.code, 0);
+    assert!(
+        printed
+            .stdout
+            .contains("# How long a process keeps its sessions"),
+        "{}",
+        printed.stdout
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mainspring.toml");
+    std::fs::write(&file, &printed.stdout).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let ended = run(&[], &["--config", file, "--print-config"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_not_taken_for_a_database_that_is_away() {
+    let ended = run(
+        &[],
+        &["dev", "--listen", "127.0.0.1:0", "--data-dir", "/proc/nope"],
+    );
+    assert_eq!(ended.code, 6);
+    assert!(
+        ended.stderr.contains("/proc/nope cannot be used") && ended.stderr.contains("--data-dir"),
+        "{}",
+        ended.stderr
+    );
+    assert!(!ended.stderr.contains("running"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_provider_without_a_key_is_a_problem_everywhere() {
+    let environment = [("MAINSPRING_LLM_PROVIDER", "openai")];
+    let dev = run(&environment, &["dev"]);
+    assert_eq!(dev.code, 2);
+    for name in ["OPENAI_API_KEY", "MAINSPRING_LLM_API_KEY"] {
+        assert!(dev.stderr.contains(name), "{name}: {}", dev.stderr);
+    }
+    let doctor = run(&environment, &["doctor"]);
+    assert_eq!(doctor.code, 1);
+    assert!(
+        doctor.stdout.contains("problem  provider") && !doctor.stdout.contains("ok       provider"),
+        "{}",
+        doctor.stdout
+    );
+}
+
+#[test]
+fn the_doctor_starts_the_servers_of_tools() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mainspring.toml");
+    std::fs::write(&file, "[mcp.gone]\ncommand = \"/nowhere/server\"\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let ended = run(&[], &["doctor", "--config", file]);
+    assert_eq!(ended.code, 1);
+    let line = ended.stdout.lines().find(|line| line.contains(" mcp "));
+    let line = line.expect("a line about it");
+    assert!(
+        line.starts_with("problem") && line.contains("gone"),
+        "{line}"
+    );
+}
+
+#[test]
+fn words_are_completed() {
+    let bash = run(&[], &["completions", "bash"]).stdout;
+    assert!(
+        bash.contains("queued running waiting completed failed cancelled"),
+        "no words of --status"
+    );
 }

@@ -71,6 +71,14 @@ fn a_closed_session_takes_nothing_and_a_deleted_one_is_gone() {
         "closed"
     );
     assert_eq!(ask(&dev.url, &["send", "--session", id, "hi"]).code, 4);
+    assert_eq!(
+        json(&dev.url, &["sessions", "reopen", id])["status"],
+        "idle"
+    );
+    assert_eq!(
+        ask(&dev.url, &["send", "--wait", "--session", id, "hi"]).code,
+        0
+    );
     assert_eq!(ask(&dev.url, &["sessions", "delete", id]).code, 0);
     assert_eq!(ask(&dev.url, &["sessions", "show", id]).code, 3);
 }
@@ -102,6 +110,11 @@ fn a_killed_process_answers_after_its_restart_and_the_audit_agrees() {
         String::from_utf8_lossy(&audit.stdout)
     );
     assert!(audit.stdout.is_empty(), "an audit that passes says nothing");
+    let audit = mainspring()
+        .args(["audit", "-o", "json", "--data-dir"])
+        .arg(folder.path())
+        .output();
+    assert_eq!(audit.expect("runs").stdout, b"[]\n");
     dev.signal("TERM");
     assert_eq!(dev.wait(), Some(0));
 }
@@ -153,4 +166,71 @@ fn a_database_meant_for_others_is_left_alone() {
         .arg(folder.path());
     command.env("DATABASE_URL", "mysql://elsewhere/x");
     assert!(command.output().expect("runs").status.success());
+}
+
+#[test]
+fn a_conversation_shows_what_the_agent_asks_and_the_next_line_answers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(folder.path(), &[]);
+    let chat = &["chat", "--tool", "ask_person"];
+    let asks =
+        "!tool ask_person {\"question\": \"go on?\", \"options\": [\"yes please\", \"no\"]}\n";
+    let ended = ask_with_input(&dev.url, chat, &format!("{asks}1\nand then\n"));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains("[asks] go on?\n  1. yes please\n  2. no\n"),
+        "{}",
+        ended.stderr
+    );
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert!(lines[0].contains("yes please"), "{lines:?}");
+    assert_eq!(lines.last(), Some(&"and then"));
+
+    // Nothing is left to answer with: the send waits, and its command says how to answer it.
+    let ended = ask_with_input(&dev.url, chat, asks);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("mainspring sends answer snd_"),
+        "{}",
+        ended.stderr
+    );
+    let session = ended
+        .stderr
+        .split_whitespace()
+        .find(|word| word.starts_with("ses_"));
+    let session = session.expect("the session is named").trim_end_matches('`');
+    let waiting = json(&dev.url, &["calls", session]);
+    assert_eq!(waiting[0]["arguments"]["question"], "go on?");
+
+    // Whoever comes back is shown the question that is open.
+    let ended = ask_with_input(&dev.url, &["chat", "--session", session], "2\n");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("no"), "{}", ended.stdout);
+    assert!(
+        json(&dev.url, &["calls", session])
+            .as_array()
+            .is_some_and(Vec::is_empty)
+    );
+}
+
+#[test]
+fn an_agent_is_taken_from_a_file_and_its_flags() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(&folder.path().join("data"), &[]);
+    let file = folder.path().join("agent.json");
+    std::fs::write(&file, "{\"name\": \"writer\", \"tools\": [\"explore\"]}").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let words = ["--agent", file, "--tool", "write_file", "--model", "demo"];
+    let made = json(&dev.url, &[&["sessions", "create"], &words[..]].concat());
+    assert_eq!(made["agent"]["name"], "writer");
+    assert_eq!(
+        made["agent"]["tools"],
+        serde_json::json!(["explore", "write_file"])
+    );
+    let text = "!tool write_file {\"path\": \"a.txt\", \"content\": \"hi\"}";
+    let sent = ask(&dev.url, &["send", "--wait", "--tool", "core", text]);
+    assert_eq!(sent.code, 0, "{}", sent.stderr);
+    assert!(sent.stdout.contains("a.txt"), "{}", sent.stdout);
 }

@@ -1,3 +1,5 @@
+use std::io::{Read, Write};
+
 use serde_json::json;
 
 use crate::fake::{Fake, json as answer, problem};
@@ -37,6 +39,62 @@ fn each_kind_of_problem_has_its_exit_code_and_says_what_to_do_next() {
             ended.stderr
         );
     }
+}
+
+#[test]
+fn a_single_member_at_fault_is_named() {
+    let errors = json!([{ "pointer": "/input", "detail": "must not be empty" }]);
+    let body =
+        json!({ "code": "request.invalid", "detail": "must not be empty", "errors": errors });
+    let fake = Fake::answering([answer(400, "", &body.to_string())]);
+    let ended = ask(&fake.url, &["send", ""]);
+    assert_eq!(ended.code, 2);
+    assert!(
+        ended
+            .stderr
+            .starts_with("error: /input: must not be empty (request.invalid)\n"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn a_program_reads_an_error_as_one_line_of_json() {
+    let fake = Fake::answering([problem(404, "run.not_found")]);
+    for format in ["json", "jsonl"] {
+        let ended = ask(&fake.url, &["runs", "show", "run_x", "-o", format]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (3, ""));
+        let said: serde_json::Value = serde_json::from_str(&ended.stderr).expect("JSON");
+        assert_eq!(said["code"], "run.not_found");
+        assert_eq!(said["detail"], "as told");
+        assert_eq!(said["exit_code"], 3);
+        assert_eq!(said["next"], "`mainspring runs list` shows what exists");
+    }
+    let nobody = ask("http://127.0.0.1:1", &["workers", "-o", "json"]);
+    let said: serde_json::Value = serde_json::from_str(&nobody.stderr).expect("JSON");
+    assert_eq!(said["exit_code"], 6);
+}
+
+#[test]
+fn https_at_a_server_without_tls_is_said_in_words() {
+    // A server that does not wait for the end of a line that it cannot read.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let Ok(mut connection) = connection else {
+                return;
+            };
+            let mut greeting = [0; 16];
+            // Whoever asked may have gone.
+            let _ = connection.read_exact(&mut greeting);
+            let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let ended = ask(&format!("https://{address}"), &["workers"]);
+    assert_eq!(ended.code, 6);
+    let said = format!("error: https://{address} does not speak TLS\n  try http://{address}");
+    assert!(ended.stderr.starts_with(&said), "{}", ended.stderr);
 }
 
 #[test]

@@ -58,21 +58,33 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn answering(answers: impl IntoIterator<Item = String>) -> Self {
+        let mut answers: VecDeque<String> = answers.into_iter().collect();
+        Self::serving(move |_| match answers.len() {
+            1 => answers[0].clone(),
+            _ => answers.pop_front().expect("an answer"),
+        })
+    }
+
+    /// One that answers by what is asked, like `GET /v1/workers`.
+    pub(crate) fn choosing(mut answer: impl FnMut(&str) -> String + Send + 'static) -> Self {
+        Self::serving(move |asked| answer(asked.map_or("", |asked| asked.line.as_str())))
+    }
+
+    /// Gives each connection the answer to what it asked; to nothing where it broke off.
+    fn serving(mut answer: impl FnMut(Option<&Asked>) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = asked.clone();
-        let mut answers: VecDeque<String> = answers.into_iter().collect();
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 let Ok(connection) = connection else { return };
-                let answer = match answers.len() {
-                    1 => answers[0].clone(),
-                    _ => answers.pop_front().expect("an answer"),
-                };
-                if let Some(request) = serve(connection, &answer) {
-                    seen.lock().expect("unpoisoned").push(request);
-                }
+                let request = read(&connection);
+                let answer = answer(request.as_ref());
+                // Written down before it is answered, so that whoever has the answer finds it.
+                seen.lock().expect("unpoisoned").extend(request);
+                // Whoever asked may have gone.
+                let _ = (&connection).write_all(answer.as_bytes());
             }
         });
         Self { url, asked }
@@ -84,7 +96,7 @@ impl Fake {
     }
 }
 
-fn serve(stream: TcpStream, answer: &str) -> Option<Asked> {
+fn read(stream: &TcpStream) -> Option<Asked> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -111,8 +123,5 @@ fn serve(stream: TcpStream, answer: &str) -> Option<Asked> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     asked.body = String::from_utf8(body).ok()?;
-    // Written down before it is answered, so that whoever has the answer finds it.
-    let mut stream = stream;
-    stream.write_all(answer.as_bytes()).ok()?;
     Some(asked)
 }

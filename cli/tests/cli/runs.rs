@@ -105,6 +105,26 @@ fn a_run_is_followed_to_its_result_and_read_afterwards() {
 }
 
 #[test]
+fn a_run_beside_the_process_that_has_the_folder_is_run_by_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let dev = Serving::dev(&data, &[]);
+    let spec = file(folder.path(), "two.json", &two_steps("{{input}}"));
+    let mut command = mainspring();
+    command.args(["run", &spec, "--input", "tea", "--data-dir"]);
+    let ended: crate::program::Ended = command.arg(&data).output().expect("runs").into();
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (0, "again: tea\n"),
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stderr.contains(&dev.url), "{}", ended.stderr);
+    let runs = json(&dev.url, &["runs", "list"]);
+    assert_eq!(runs.as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn a_run_that_fails_or_is_cancelled_ends_the_command_so_and_is_retried() {
     let folder = tempfile::tempdir().expect("a folder");
     let dev = Serving::dev(&folder.path().join("data"), &[]);

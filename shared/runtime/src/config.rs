@@ -97,6 +97,9 @@ pub struct Config {
     /// What [`print`](Self::print) shows.
     #[serde(skip)]
     printed: String,
+    /// Whether nothing decided on the default provider.
+    #[serde(skip)]
+    provider_by_default: bool,
 }
 
 impl Config {
@@ -104,6 +107,11 @@ impl Config {
     /// what is secret.
     pub fn print(&self) -> &str {
         &self.printed
+    }
+
+    /// Whether no provider of models is configured at all, so that the built-in one would answer.
+    pub fn has_no_provider(&self) -> bool {
+        self.provider_by_default && self.providers.is_empty()
     }
 }
 

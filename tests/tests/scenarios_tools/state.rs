@@ -110,6 +110,35 @@ async fn the_model_is_shown_its_notes_when_a_send_begins() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_model_is_told_which_of_its_tools_are_not_there() {
+    let world = World::new().await;
+    let named = |names: &[&str]| AgentSpec {
+        system_prompt: Some("Be brief.".into()),
+        tools: names
+            .iter()
+            .map(|name| ToolEntry::Named((*name).into()))
+            .collect(),
+        ..AgentSpec::default()
+    };
+    let misspelt = world.session(named(&["look", "lok", "nosuchtool"])).await;
+    // A preset stands for what there is of it: here, no shell and no files.
+    let preset = world.session(named(&["look", "core"])).await;
+    let _worker = world.worker("w", world.store.clone());
+    let shown = |world: &World| {
+        let asked = world.script.ledger();
+        let system = &asked.last().expect("was asked").system;
+        system.clone().unwrap_or_default()
+    };
+    run(&world, misspelt, &json!([])).await;
+    assert_eq!(
+        shown(&world),
+        "Be brief.\n\nThese tools of yours are not available now: lok, nosuchtool."
+    );
+    run(&world, preset, &json!([])).await;
+    assert_eq!(shown(&world), "Be brief.");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_list_of_notes_refuses_or_drops_as_the_agent_says() {
     for (when_full, last) in [
         (

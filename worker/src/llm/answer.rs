@@ -109,10 +109,14 @@ pub(super) fn reply(
     usage: Option<Usage>,
     model: Option<String>,
 ) -> Reply {
-    let usage = usage.unwrap_or_else(|| Usage {
+    let cost_usd = usage.and_then(|usage| usage.cost_usd);
+    // No request is free of tokens: who says so has not counted.
+    let counted = usage.filter(|usage| usage.input_tokens > 0 || usage.output_tokens > 0);
+    let usage = counted.unwrap_or_else(|| Usage {
         input_tokens: estimate::estimate_request_tokens(request),
         output_tokens: estimate::answer_tokens(&content, &tool_calls),
         estimated: true,
+        cost_usd,
         ..Usage::default()
     });
     let model = model.unwrap_or_else(|| request.model.clone());
@@ -122,5 +126,42 @@ pub(super) fn reply(
         finish,
         usage,
         model,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_nothing_is_no_count() {
+        let request = Request {
+            model: "m".to_owned(),
+            system: Some("Be brief, whatever you are asked.".to_owned()),
+            messages: Vec::new(),
+            max_tokens: 16,
+            temperature: None,
+            tools: Vec::new(),
+            output: None,
+        };
+        let usage = |said: Usage| {
+            let content = vec![ContentPart::text("an answer of some words")];
+            reply(
+                &request,
+                content,
+                Vec::new(),
+                Finish::Stop,
+                Some(said),
+                None,
+            )
+            .usage
+        };
+        let estimated = usage(Usage::default());
+        assert!(estimated.estimated && estimated.input_tokens > 0 && estimated.output_tokens > 0);
+        let counted = Usage {
+            input_tokens: 9,
+            ..Usage::default()
+        };
+        assert_eq!(usage(counted), counted);
     }
 }

@@ -78,6 +78,12 @@ pub enum Error {
         /// What is wrong with it.
         message: String,
     },
+    /// The request names no model, and the provider's settings neither. Nothing was asked.
+    #[error("no model is named, and provider {provider} has no default")]
+    NoModel {
+        /// The provider's configured name.
+        provider: String,
+    },
     /// The provider refuses the request itself.
     #[error("the provider refuses the request: {message}")]
     InvalidRequest {
@@ -124,7 +130,7 @@ impl Coded for Error {
             Self::Refused { .. } => Code::LlmRefused,
             Self::CallFailed { .. } => Code::ToolFailed,
             Self::BadResponse { .. } => Code::LlmBadResponse,
-            Self::InvalidRequest { .. } => Code::LlmInvalidRequest,
+            Self::NoModel { .. } | Self::InvalidRequest { .. } => Code::LlmInvalidRequest,
             Self::Unavailable { .. } => Code::LlmUnavailable,
         }
     }
@@ -139,6 +145,7 @@ impl Coded for Error {
             | Self::ContextOverflow { .. }
             | Self::Refused { .. }
             | Self::CallFailed { .. }
+            | Self::NoModel { .. }
             | Self::BadResponse { .. }
             | Self::InvalidRequest { .. } => None,
         }

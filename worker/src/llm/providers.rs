@@ -183,9 +183,8 @@ impl Providers {
             rest
         };
         if model.is_empty() {
-            return Err(Error::InvalidRequest {
-                message: format!("no model is named, and provider {name} has no default"),
-            });
+            let provider = name.clone();
+            return Err(Error::NoModel { provider });
         }
         let price = self.prices.get(&format!("{name}/{model}"));
         let price = price.or_else(|| self.prices.get(model)).copied();

@@ -55,11 +55,12 @@ pub(super) fn request(
         .system_prompt
         .as_deref()
         .or(send.agent.system_prompt.as_deref());
+    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
+    let missing = offers.missing();
+    let said: Vec<&str> = prompt.into_iter().chain(missing.as_deref()).collect();
     Request {
         model,
-        system: prompt
-            .filter(|prompt| !prompt.trim().is_empty())
-            .map(str::to_owned),
+        system: (!said.is_empty()).then(|| said.join("\n\n")),
         messages,
         max_tokens: send.agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT),
         temperature: send.agent.temperature,

@@ -38,11 +38,21 @@ pub(crate) enum Place {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Offers {
     list: Arc<[Offer]>,
+    missing: Arc<[String]>,
 }
 
 impl Offers {
-    pub(crate) fn new(list: Vec<Offer>) -> Self {
-        Self { list: list.into() }
+    pub(crate) fn new(list: Vec<Offer>, missing: Vec<String>) -> Self {
+        Self {
+            list: list.into(),
+            missing: missing.into(),
+        }
+    }
+
+    /// What the agent names and the worker does not have, in words for its model.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let names = self.missing.join(", ");
+        (!names.is_empty()).then(|| format!("These tools of yours are not available now: {names}."))
     }
 
     /// The tool with this name.

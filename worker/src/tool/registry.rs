@@ -1,7 +1,7 @@
 //! The tools that a worker has, by name, and how an agent's list becomes what its model is offered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::agent::AgentSpec;
@@ -25,7 +25,12 @@ pub struct Tools {
     mcp: mcp::Pool,
     schemas: Schemas,
     jail: Option<Arc<Jail>>,
+    /// What agents asked for in vain, as far as it was logged.
+    missed: Mutex<BTreeSet<String>>,
 }
+
+/// Names of tools that are not here which are remembered as logged; others are logged each time.
+const MISSED_MAX: usize = 1_024;
 
 /// Compiled schemas of tools that agents declare, by their JSON: most sends bring the same ones.
 #[derive(Debug, Default)]
@@ -97,6 +102,7 @@ impl Tools {
             mcp,
             schemas: Schemas::default(),
             jail: None,
+            missed: Mutex::default(),
         }
     }
 
@@ -145,6 +151,11 @@ impl Tools {
         self.named.keys().map(String::as_str)
     }
 
+    /// The MCP servers whose tools agents may use.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        self.mcp.names()
+    }
+
     /// What an agent's model is offered, in the order of the agent's list; narrowed to `only`,
     /// where given. What a list names and this worker lacks is left out: a call of it is answered
     /// `tool.not_found`.
@@ -158,17 +169,37 @@ impl Tools {
         }
         for only in [agent.allow.as_deref(), only].into_iter().flatten() {
             offers.list.retain(|offer| only.contains(&offer.spec.name));
+            offers.missing.retain(|name| only.contains(name));
         }
-        Offers::new(offers.list)
+        for name in &offers.missing {
+            self.miss(name);
+        }
+        offers.missing.append(&mut offers.away);
+        Offers::new(offers.list, offers.missing)
+    }
+
+    /// Says once that an agent asks for what is not here.
+    fn miss(&self, name: &str) {
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        if missed.len() < MISSED_MAX && !missed.insert(name.to_owned()) {
+            return;
+        }
+        tracing::warn!(
+            tool.name = name,
+            "an agent names a tool that this worker does not have; its model is told"
+        );
     }
 
     /// A preset or a tool of this worker.
     fn ours(&self, offers: &mut Gathered, name: &str, approval: bool) {
         match tools::preset(name) {
             Some(names) => {
+                // A preset stands for what there is of it.
+                let missing = offers.missing.len();
                 for name in names {
                     self.named(offers, name, approval);
                 }
+                offers.missing.truncate(missing);
             }
             None => self.named(offers, name, approval),
         }
@@ -185,7 +216,7 @@ impl Tools {
                 ..offer.clone()
             });
         } else {
-            tracing::debug!(tool.name = name, "an agent names a tool that is not here");
+            offers.missing.push(name.to_owned());
         }
     }
 
@@ -216,6 +247,8 @@ impl Tools {
                 }
                 Err(error) => {
                     tracing::warn!(mcp.server = wanted.server, %error, "no tools of this server");
+                    let away = format!("those of the MCP server {}", wanted.server);
+                    offers.away.push(away);
                 }
             },
         }
@@ -244,6 +277,10 @@ pub(crate) fn outside(
 struct Gathered {
     names: BTreeSet<String>,
     list: Vec<Offer>,
+    /// What was named and is not here.
+    missing: Vec<String>,
+    /// Whose tools are not here, which is logged where it is seen.
+    away: Vec<String>,
 }
 
 impl Gathered {

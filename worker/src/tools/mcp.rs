@@ -89,6 +89,11 @@ impl Pool {
         Ok(Self { servers })
     }
 
+    /// The servers' names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.servers.keys().map(String::as_str)
+    }
+
     /// The tools of a server that an agent wants: in the order of its list, else by name. What the
     /// list names and the server lacks is left out. Starts the server if it does not run.
     pub async fn tools(&self, wanted: &McpTools) -> Result<Vec<Arc<dyn Tool>>, Error> {

@@ -5,8 +5,17 @@ use std::collections::BTreeMap;
 /// What every variable of ours begins with.
 pub(super) const PREFIX: &str = "MAINSPRING_";
 
-/// Variables of ours that are no keys: a file's path, and what the tests use.
-const NOT_KEYS: [&str; 2] = ["MAINSPRING_CONFIG", "MAINSPRING_TEST_"];
+/// The configuration file's path.
+const FILE: &str = "MAINSPRING_CONFIG";
+
+/// What variables of ours that are no keys begin with: the file's path, what a command of an agent
+/// is told, and what the tests use.
+const NOT_KEYS: [&str; 4] = [
+    FILE,
+    "MAINSPRING_CALL_ID",
+    "MAINSPRING_TEST_",
+    "MAINSPRING_FAULT_",
+];
 
 /// A snapshot of environment variables. Empty ones count as unset.
 #[derive(Clone, Default)]
@@ -35,12 +44,12 @@ impl Environment {
 
     /// The configuration file that the environment names.
     pub fn config_file(&self) -> Option<&str> {
-        self.get(NOT_KEYS[0])
+        self.get(FILE)
     }
 
-    /// Variables that look like ours but are none: warned of rather than refused, since a cluster
-    /// sets some by itself for a service called `mainspring`.
-    pub fn unknown(&self) -> Vec<&str> {
+    /// Variables that look like ours but are none. Those that a cluster sets by itself for a
+    /// service called `mainspring` are not among them.
+    pub(super) fn unknown(&self) -> Vec<&str> {
         let ours = self
             .0
             .keys()

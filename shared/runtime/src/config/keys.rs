@@ -240,6 +240,16 @@ pub(super) fn nearest(path: &str) -> Option<&'static str> {
     (distance <= 3).then_some(nearest)
 }
 
+/// The known variable that looks most like this one, when one does.
+pub(super) fn nearest_variable(name: &str) -> Option<String> {
+    let scored = KEYS.iter().map(|key| {
+        let variable = key.variable();
+        (distance(name, &variable), variable)
+    });
+    let (distance, nearest) = scored.min()?;
+    (distance <= 3).then_some(nearest)
+}
+
 /// The number of letters to insert, delete or replace (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

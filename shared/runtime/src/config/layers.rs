@@ -7,6 +7,9 @@ use toml::{Table, Value};
 
 use super::{Config, Environment, Problem, Problems, keys, print, provider};
 
+/// What values are said to come from that nobody set.
+pub(super) const DEFAULTS: &str = "the defaults";
+
 /// Where values come from, lowest first.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
@@ -32,7 +35,7 @@ impl Config {
     /// Whether the values make sense together depends on the command: see [`Config::validate`].
     pub fn load(sources: &Sources<'_>) -> Result<Self, Problems> {
         let mut layers = Layers::default();
-        layers.text("the defaults", sources.defaults);
+        layers.text(DEFAULTS, sources.defaults);
         if let Some(path) = sources.file {
             let origin = path.display().to_string();
             match std::fs::read_to_string(path) {
@@ -107,6 +110,23 @@ impl Layers {
                 self.spelled(key.path, text, &name);
             }
         }
+        // A key may be kept under any name that the configuration mentions.
+        let mentioned = |name: &str| {
+            self.values.iter().any(|(path, (value, _))| {
+                path.ends_with(".api_key_env") && value.as_str() == Some(name)
+            })
+        };
+        let strange: Vec<&str> = environment
+            .unknown()
+            .into_iter()
+            .filter(|name| !mentioned(name))
+            .collect();
+        for name in strange {
+            let hint = keys::nearest_variable(name)
+                .map_or(String::new(), |near| format!("; did you mean {near}?"));
+            let detail = format!("is not a variable of Mainspring{hint}");
+            self.problem("config.unknown_key", name, detail);
+        }
     }
 
     pub(super) fn spelled(&mut self, path: &str, text: &str, origin: &str) {
@@ -129,6 +149,8 @@ impl Layers {
 
     fn finish(mut self) -> Result<Config, Problems> {
         let printed = print::render(&self.values);
+        let provider = self.values.get("llm.provider");
+        let provider_by_default = provider.is_none_or(|(_, origin)| origin == DEFAULTS);
         let mut root = Table::new();
         for (path, (value, _)) in std::mem::take(&mut self.values) {
             let mut table = &mut root;
@@ -147,7 +169,11 @@ impl Layers {
         }
         match root.try_into::<Config>() {
             _ if !self.problems.is_empty() => Err(Problems(self.problems)),
-            Ok(config) => Ok(Config { printed, ..config }),
+            Ok(config) => Ok(Config {
+                printed,
+                provider_by_default,
+                ..config
+            }),
             Err(error) => {
                 self.problem(
                     "config.missing",

@@ -7,7 +7,7 @@ use mainspring_shared::time::Span;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::layers::Layers;
+use super::layers::{DEFAULTS, Layers};
 use super::{Environment, Secret};
 
 /// How a model is asked.
@@ -43,6 +43,15 @@ pub struct Provider {
     pub headers: BTreeMap<String, Secret>,
 }
 
+impl Provider {
+    /// Whether it lacks a key without which it cannot work: a vendor's own endpoint takes nobody
+    /// without one, others may.
+    pub fn needs_key(&self) -> bool {
+        let vendor = self.provider != ProviderKind::Demo && self.base_url.is_none();
+        vendor && self.api_key.is_none()
+    }
+}
+
 /// A provider's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,7 +75,7 @@ impl ProviderKind {
     }
 
     /// The variable in which its users keep their key.
-    const fn key_variable(self) -> Option<&'static str> {
+    pub(super) const fn key_variable(self) -> Option<&'static str> {
         match self {
             Self::Openai => Some("OPENAI_API_KEY"),
             Self::Anthropic => Some("ANTHROPIC_API_KEY"),
@@ -135,8 +144,10 @@ fn resolve_default(layers: &mut Layers, environment: &Environment) {
             .get(&variable)
             .map(|value| (value.to_owned(), variable))
     };
-    let foreign_kind = foreign("PROVIDER").map(|(value, _)| foreign_kind(&value));
-    let theirs = foreign_kind.unwrap_or(ProviderKind::Openai);
+    let foreign_kind = foreign("PROVIDER").map(|(value, from)| (foreign_kind(&value), from));
+    let theirs = foreign_kind
+        .as_ref()
+        .map_or(ProviderKind::Openai, |(kind, _)| *kind);
     // Settings of another provider would not fit.
     if named.as_deref().is_none_or(|ours| ours == theirs.as_str()) {
         for (field, name) in [
@@ -150,24 +161,30 @@ fn resolve_default(layers: &mut Layers, environment: &Environment) {
             }
         }
     }
-    let set = |layers: &Layers, field: &str| text(layers, &format!("llm.{field}")).is_some();
-    let has_key = |kind: &ProviderKind| {
-        kind.key_variable()
-            .is_some_and(|variable| environment.get(variable).is_some())
-    };
-    let kind = named
+    // An address or a key without a kind is taken for one of what most endpoints speak.
+    let implied = ["base_url", "api_key"].into_iter().find_map(|field| {
+        let (_, origin) = layers.values.get(&format!("llm.{field}"))?;
+        Some((ProviderKind::Openai, origin.clone()))
+    });
+    let usual = [ProviderKind::Openai, ProviderKind::Anthropic]
+        .into_iter()
+        .find_map(|kind| {
+            let variable = kind.key_variable()?;
+            environment
+                .get(variable)
+                .map(|_| (kind, variable.to_owned()))
+        });
+    let (kind, origin) = named
         .as_deref()
         .and_then(ProviderKind::parse)
+        .map(|kind| (kind, String::new()))
         .or(foreign_kind)
-        .or_else(|| {
-            (set(layers, "base_url") || set(layers, "api_key")).then_some(ProviderKind::Openai)
-        })
-        .or_else(|| {
-            [ProviderKind::Openai, ProviderKind::Anthropic]
-                .into_iter()
-                .find(has_key)
-        })
-        .unwrap_or(ProviderKind::Demo);
+        .or(implied)
+        .or(usual)
+        .unwrap_or((ProviderKind::Demo, DEFAULTS.to_owned()));
+    if named.is_none() {
+        layers.spelled("llm.provider", kind.as_str(), &origin);
+    }
     complete(layers, environment, "llm", kind);
 }
 
@@ -219,7 +236,6 @@ fn key_from_variable(layers: &mut Layers, environment: &Environment, prefix: &st
 /// Fills in what follows from the kind: the vendor's usual variable and model.
 fn complete(layers: &mut Layers, environment: &Environment, prefix: &str, kind: ProviderKind) {
     let path = |field: &str| format!("{prefix}.{field}");
-    layers.spelled(&path("provider"), kind.as_str(), "the environment");
     let usual = kind
         .key_variable()
         .and_then(|name| Some((environment.get(name)?, name)));
@@ -231,7 +247,7 @@ fn complete(layers: &mut Layers, environment: &Environment, prefix: &str, kind: 
         layers.spelled(&path("api_key"), key, name);
     }
     if text(layers, &path("model")).is_none() && own_endpoint {
-        layers.spelled(&path("model"), kind.model_default(), "the defaults");
+        layers.spelled(&path("model"), kind.model_default(), DEFAULTS);
     }
 }
 

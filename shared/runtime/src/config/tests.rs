@@ -293,9 +293,23 @@ fn each_purpose_says_what_it_lacks() {
     let postgres = load(&[("DATABASE_URL", "postgres://h/d")]);
     assert_eq!(
         codes(&postgres, Purpose::Worker),
-        ["config.missing redis_url"]
+        ["config.missing redis_url", "config.missing llm"]
     );
-    let sqlite = load(&[("DATABASE_URL", "sqlite://x"), ("REDIS_URL", "redis://h")]);
+    let with = |name: &str, value: &str| {
+        let mut pairs = vec![
+            ("DATABASE_URL", "postgres://h/d"),
+            ("REDIS_URL", "redis://h"),
+        ];
+        pairs.push((name, value));
+        codes(&load(&pairs), Purpose::Worker)
+    };
+    assert_eq!(with("MAINSPRING_LLM_PROVIDER", "demo"), [""; 0]);
+    assert_eq!(with("ANTHROPIC_API_KEY", "sk"), [""; 0]);
+    let sqlite = load(&[
+        ("DATABASE_URL", "sqlite://x"),
+        ("REDIS_URL", "redis://h"),
+        ("MAINSPRING_LLM_PROVIDER", "demo"),
+    ]);
     assert_eq!(
         codes(&sqlite, Purpose::Worker),
         ["config.unsupported database_url"]
@@ -327,4 +341,63 @@ fn strange_variables_of_ours_are_found_but_not_those_of_a_cluster() {
         ("OTHER", "x"),
     ]);
     assert_eq!(env.unknown(), ["MAINSPRING_LISTN"]);
+}
+
+#[test]
+fn a_misspelt_variable_is_refused_with_what_was_meant() {
+    let pairs = [
+        ("MAINSPRING_WORKR_CONCURRENCY", "3"),
+        ("MAINSPRING_NOTHING_LIKE_IT", "x"),
+        ("MAINSPRING_CALL_ID", "call_x"),
+    ];
+    let found = load_with(None, &pairs, &[]).expect_err("two problems").0;
+    let shown: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        shown,
+        [
+            "MAINSPRING_NOTHING_LIKE_IT: is not a variable of Mainspring [config.unknown_key]",
+            "MAINSPRING_WORKR_CONCURRENCY: is not a variable of Mainspring; did you mean \
+             MAINSPRING_WORKER_CONCURRENCY? [config.unknown_key]",
+        ]
+    );
+}
+
+#[test]
+fn a_key_may_be_kept_in_a_variable_of_any_name() {
+    let file = "[llm]\napi_key_env = \"MAINSPRING_MY_KEY\"\n";
+    let config = load_with(Some(file), &[("MAINSPRING_MY_KEY", "sk")], &[]).expect("good");
+    assert_eq!(config.llm.api_key, Some(Secret::new("sk")));
+}
+
+#[test]
+fn the_provider_that_is_printed_says_what_decided_on_it() {
+    let origin = |pairs: &[(&str, &str)]| {
+        let config = load(pairs);
+        let line = config
+            .print()
+            .lines()
+            .find(|line| line.starts_with("provider = "));
+        line.map(str::to_owned).unwrap_or_default()
+    };
+    assert_eq!(origin(&[]), "provider = \"demo\"  # the defaults");
+    for (name, value, kind) in [
+        ("MAINSPRING_LLM_PROVIDER", "anthropic", "anthropic"),
+        ("POWER_LOOP_PROVIDER", "claude", "anthropic"),
+        ("MAINSPRING_LLM_BASE_URL", "http://x/v1", "openai"),
+        ("MAINSPRING_LLM_API_KEY", "sk", "openai"),
+        ("ANTHROPIC_API_KEY", "sk", "anthropic"),
+    ] {
+        let expected = format!("provider = \"{kind}\"  # {name}");
+        assert_eq!(origin(&[(name, value)]), expected);
+    }
+}
+
+#[test]
+fn a_key_that_is_missing_is_asked_for_by_the_names_of_its_variables() {
+    let openai = load(&[("MAINSPRING_LLM_PROVIDER", "openai")]);
+    let problems = openai.validate(Purpose::Dev);
+    let detail = problems.first().map_or("", |problem| &problem.detail);
+    for name in ["OPENAI_API_KEY", "MAINSPRING_LLM_API_KEY"] {
+        assert!(detail.contains(name), "{name}: {detail}");
+    }
 }

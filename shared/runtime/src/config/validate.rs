@@ -2,7 +2,7 @@
 
 use mainspring_shared::budget::Price;
 
-use super::{Config, Problem, ProviderKind};
+use super::{Config, Problem};
 
 /// What a configuration is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,12 @@ impl Config {
             let detail = "must not be longer than lease_ttl";
             add("config.invalid_value", "sweep_interval", detail);
         }
+        // What answers by itself is for trying things out, never for people who expect a model.
+        if purpose == Purpose::Worker && self.has_no_provider() {
+            let detail = "a provider of models is needed: set OPENAI_API_KEY, ANTHROPIC_API_KEY or \
+                          MAINSPRING_LLM_BASE_URL; --provider demo answers without a model";
+            add("config.missing", "llm", detail);
+        }
         if matches!(purpose, Purpose::Dev | Purpose::Worker) {
             let default = std::iter::once(("llm", &self.llm));
             let named = self
@@ -101,17 +107,25 @@ impl Config {
                 .iter()
                 .map(|(name, provider)| (name.as_str(), provider));
             for (name, provider) in default.chain(named) {
-                // A vendor's own endpoint takes nobody without a key; others may.
-                let vendor = provider.provider != ProviderKind::Demo && provider.base_url.is_none();
-                if vendor && provider.api_key.is_none() {
+                if provider.needs_key() {
                     let section = if name == "llm" {
                         name
                     } else {
                         &format!("providers.{name}")
                     };
-                    let detail = "a key is needed: set api_key or api_key_env, or base_url for an \
-                                  endpoint of your own";
-                    add("config.missing", section, detail);
+                    let usual = provider.provider.key_variable().unwrap_or_default();
+                    let detail = if name == "llm" {
+                        format!(
+                            "a key is needed: set {usual} or MAINSPRING_LLM_API_KEY (or base_url, \
+                             MAINSPRING_LLM_BASE_URL, for an endpoint of your own)"
+                        )
+                    } else {
+                        format!(
+                            "a key is needed: set {usual}, or api_key or api_key_env there (or \
+                             base_url for an endpoint of your own)"
+                        )
+                    };
+                    add("config.missing", section, &detail);
                 }
             }
         }

@@ -274,6 +274,15 @@ impl Run<'_> {
     fn failed(&mut self, error: &llm::Error) -> Event {
         let code = error.code();
         metrics::model_call_failed(code);
+        tracing::warn!(
+            send.id = %self.send.record.id,
+            session.id = %self.key.session,
+            round.index = self.totals.rounds,
+            attempt = self.totals.attempts,
+            code = code.as_str(),
+            is_permanent = error.is_permanent(),
+            "a model call failed"
+        );
         let heard = self.asked.as_ref();
         let heard = heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0);
         if heard || code == Code::LlmTimeout {

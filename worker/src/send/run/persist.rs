@@ -250,6 +250,18 @@ impl Run<'_> {
                 Ok(CompleteOutcome::Completed(completed)) => {
                     self.wrote();
                     metrics::send_ended(completed.status);
+                    if let (SendStatus::Failed, Some(failure)) =
+                        (completed.status, &item.result.error)
+                    {
+                        tracing::warn!(
+                            send.id = %item.send_id,
+                            session.id = %self.key.session,
+                            code = failure.code.as_str(),
+                            stop_reason = ?item.result.stop_reason,
+                            rounds = item.totals.rounds,
+                            "a send failed"
+                        );
+                    }
                     let hooks = self.kernel.parts.hooks.clone();
                     hooks.send_ended(self.place(), completed.status).await;
                     self.report().await;

@@ -55,7 +55,9 @@ const fn v6(start: [u16; 3], length: u8) -> Ipv6Net {
 
 /// An address that must not be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("its address is in a range that is not allowed ({range})")]
+#[error(
+    "its address is in a range that is not allowed ({range}); tools.allow_private names those that are"
+)]
 pub(super) struct Refused {
     /// What the range is for.
     pub(super) range: &'static str,

@@ -1,0 +1,36 @@
+//! `mainspring tools`
+
+use mainspring_worker::tools::BUILT_IN;
+use serde_json::json;
+
+use crate::args::Format;
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+const COLUMNS: [Column; 4] = [
+    ("NAME", "name"),
+    ("PRESETS", "in"),
+    ("NEEDS", "needs"),
+    ("DOES", "does"),
+];
+
+/// Lists what ships.
+pub(crate) fn run(format: Format) -> Result<(), Failure> {
+    let rows: Vec<_> = BUILT_IN
+        .iter()
+        .map(|tool| {
+            let presets: Vec<&str> = tool.presets().collect();
+            let (name, needs, does) = (tool.name, tool.needs, tool.does);
+            match format {
+                Format::Table => {
+                    let presets = presets.join(" ");
+                    json!({ "name": name, "in": presets, "needs": needs, "does": does })
+                }
+                Format::Json | Format::Jsonl => {
+                    json!({ "name": name, "presets": presets, "needs": needs, "does": does })
+                }
+            }
+        })
+        .collect();
+    output::list(format, &COLUMNS, &rows)
+}
