@@ -13,6 +13,10 @@ pub(crate) use self::runs::{RunArgs, RunsCommand};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
 
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 failed, 2 makes no sense, 3 not found, 4 conflict, 5 not allowed,
+6 unavailable or timed out, 7 the send or run failed, 8 it was cancelled";
+
 /// Runs LLM agents as durable, distributed work.
 #[derive(Debug, Parser)]
 #[command(
@@ -21,7 +25,7 @@ pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
     propagate_version = true,
     max_term_width = 100
 )]
-#[command(arg_required_else_help = true)]
+#[command(arg_required_else_help = true, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// Reads settings from this file (TOML) [env: MAINSPRING_CONFIG]
     #[arg(
@@ -87,7 +91,8 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Talks to a session: reads lines, streams the answers
     Chat(ChatArgs),
-    /// Runs a workflow to its end: in this process, or on the server that --server names
+    /// Runs a workflow to its end: on the server that --server names or that has the data folder,
+    /// else in this process
     Run(RunArgs),
     /// Lists, shows, follows, cancels and retries runs of workflows
     #[command(subcommand)]
@@ -113,7 +118,7 @@ pub(crate) enum Command {
 
     /// Checks the database against every invariant: prints what violates one, exit code 1
     Audit(AuditArgs),
-    /// Checks configuration, database, schema, Redis, provider and clock
+    /// Checks configuration, database, schema, workers, Redis, providers, MCP servers and clock
     Doctor(DoctorArgs),
     /// Lists the tools that ship, with their presets and what they need
     Tools,

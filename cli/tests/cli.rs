@@ -16,6 +16,8 @@ mod docs;
 mod exit_codes;
 #[path = "cli/fake.rs"]
 mod fake;
+#[path = "cli/logs.rs"]
+mod logs;
 #[path = "cli/program.rs"]
 mod program;
 #[path = "cli/replies.rs"]

@@ -14,6 +14,13 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
         .patiently(|| wiring::store(config, Migrate::Verify))
         .await?;
     let wires = wiring::redis(config, &base.clock, &base.entropy)?;
+    if config.llm.model.is_none() {
+        let provider = config.llm.provider.as_str();
+        tracing::warn!(
+            provider,
+            "no default model: sends of agents that name none fail; MAINSPRING_LLM_MODEL names one"
+        );
+    }
     let mut role = base.worker(config, store.clone(), &wires)?;
     if let Some(address) = &config.ops_listen {
         let listener = bind(address, "--ops-listen").await?;

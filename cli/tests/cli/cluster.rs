@@ -174,3 +174,62 @@ fn a_schema_made_by_hand_is_accepted_and_a_violated_invariant_is_shown() {
     assert!(stdout.starts_with("session.seq_gap_free: "), "{stdout}");
     assert!(stdout.contains("\n  {"), "no row is shown: {stdout}");
 }
+
+#[test]
+fn what_a_database_refuses_is_said_at_once_and_is_no_defect() {
+    if !has_servers() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let stranger = cluster
+        .database
+        .replace("postgres@", "nobody_of_this_name@");
+    let elsewhere = format!("{}_elsewhere", cluster.database);
+    for (url, code, says) in [
+        (&stranger, 5, "the database refuses the login"),
+        (&elsewhere, 3, "the server has no database of this name"),
+    ] {
+        let mut command = mainspring();
+        command.args([
+            "scheduler",
+            "--listen",
+            "127.0.0.1:0",
+            "--database-url",
+            url,
+        ]);
+        command.args(["--redis-url", &cluster.redis.url()]);
+        let ended: crate::program::Ended = command.output().expect("runs").into();
+        assert_eq!(ended.code, code, "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains(says) && ended.stderr.contains("(store.denied)"),
+            "{}",
+            ended.stderr
+        );
+        assert!(!ended.stderr.contains("defect"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_redis_that_is_not_there_is_warned_of_once() {
+    if !has_servers() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let port = free_port().expect("a free port");
+    let mut command = cluster.command(&["scheduler", "--listen", &format!("127.0.0.1:{port}")]);
+    command.env("MAINSPRING_REDIS_URL", "redis://127.0.0.1:1");
+    command.stderr(std::fs::File::create(&log).expect("a file"));
+    let _scheduler = Serving::role(command, format!("http://127.0.0.1:{port}"));
+    serves(port);
+    let read = || std::fs::read_to_string(&log).expect("can be read");
+    eventually("the warning", || {
+        read().contains("redis is away").then_some(())
+    });
+    // An answer of the database comes between it and whatever else is said.
+    for _ in 0..3 {
+        ask(&format!("http://127.0.0.1:{port}"), &["queue"]);
+    }
+    assert_eq!(read().matches("redis is away").count(), 1, "{}", read());
+}
