@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mainspring_shared::agent::DEFAULT_POOL;
 use mainspring_shared::time::{Clock, Span};
+use mainspring_worker::tools::{BUILT_IN, PRESETS};
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
@@ -149,6 +150,12 @@ pub(super) fn choices(agent: &AgentArgs) -> Result<Value, Failure> {
     ] {
         members.extend(value.as_ref().map(|value| (name.to_owned(), json!(value))));
     }
+    for name in agent.tools.iter().filter(|name| !ships(name)) {
+        output::note(&format!(
+            "note: {name} is no built-in tool or preset (`mainspring tools` lists them): it is there \
+             only where the workers have one of that name"
+        ));
+    }
     if !agent.tools.is_empty() {
         let tools = members.entry("tools").or_insert_with(|| json!([]));
         let Value::Array(tools) = tools else {
@@ -160,6 +167,11 @@ pub(super) fn choices(agent: &AgentArgs) -> Result<Value, Failure> {
         tools.extend(agent.tools.iter().map(|tool| json!(tool)));
     }
     Ok(Value::Object(members))
+}
+
+/// Whether a tool or a preset of this name ships.
+fn ships(name: &str) -> bool {
+    PRESETS.contains(&name) || BUILT_IN.iter().any(|tool| tool.name == name)
 }
 
 fn agent_file(file: &Path) -> Result<Map<String, Value>, Failure> {

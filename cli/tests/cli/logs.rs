@@ -88,7 +88,13 @@ fn a_worker_a_failed_call_a_failed_send_and_a_stop_have_a_line_each() {
         "nosuchtool",
         "!fail 401 a secret plan",
     ];
-    assert_eq!(ask(&dev.url, &words).code, 7);
+    let sent = ask(&dev.url, &words);
+    assert_eq!(sent.code, 7);
+    assert!(
+        sent.stderr.contains("nosuchtool is no built-in tool"),
+        "{}",
+        sent.stderr
+    );
     let call = dev.find("a model call failed");
     assert_eq!(
         (&call["code"], &call["attempt"]),
