@@ -54,7 +54,8 @@ pub use runs::{
     ListRuns, NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, left_to_run, passes_bound,
 };
 pub use sends::{
-    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, RefuseReason, Target,
+    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, KeyOutcome, RefuseReason,
+    Target,
 };
 pub use sessions::{
     CreateOutcome, DeleteOutcome, ImportSession, NewSession, PruneOutcome, PruneSession, PruneTo,
@@ -280,6 +281,10 @@ pub trait Store: Send + Sync + fmt::Debug {
         boot: BootId,
         items: Vec<AcceptSend>,
     ) -> Result<Vec<AcceptOutcome>>;
+
+    /// Takes an idempotency key for a request that makes many things, each with a key of its own,
+    /// before any of them is made: from now on no other request under this key makes anything.
+    async fn take_key(&self, at: Option<Timestamp>, key: IdempotencyKey) -> Result<KeyOutcome>;
 
     /// Asks sends to end. A queued one ends here; a waiting one ends here under a grant of `boot`;
     /// a running one gets a durable signal that its worker obeys.

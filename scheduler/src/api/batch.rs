@@ -1,4 +1,8 @@
 //! Many things made in one request. Each is made or refused on its own, in order.
+//!
+//! A key for the whole request is taken before anything is made, whatever becomes of the items:
+//! another body under it makes nothing. Each item has a key of its own, derived from it, so that a
+//! repeat makes what a crash or a refusal left out and nothing twice.
 
 pub(super) mod sends;
 
@@ -9,8 +13,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use mainspring_shared::error::Code;
-use mainspring_shared::store::IdempotencyKey;
+use mainspring_shared::store::{IdempotencyKey, KeyOutcome};
 use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -157,8 +160,13 @@ pub(super) async fn create<B: Batch>(
         }
     }
     let _room = B::room(&app, items.len())?;
-    let outcomes = store::<B>(&app, items, whole.is_some()).await?;
-    let replayed = fill::<B>(&app, &mut results, outcomes).await;
+    let known = match whole {
+        Some((key, hash)) => take_key::<B>(&app, key, hash).await?,
+        None => false,
+    };
+    let outcomes = B::store(&app, items).await;
+    let made = outcomes.iter().any(|one| matches!(one, Ok(Made::Now(_))));
+    let repeated = fill::<B>(&app, &mut results, outcomes).await;
     let results = results
         .into_iter()
         .map(|result| result.unwrap_or_else(|| Told::from(Err(Problem::internal()))));
@@ -166,7 +174,7 @@ pub(super) async fn create<B: Batch>(
         results: results.collect(),
     };
     let mut response = respond::json(StatusCode::OK, &results)?;
-    if replayed && whole.is_some() {
+    if whole.is_some() && (repeated || known && !made) {
         respond::mark_replayed(&mut response);
     }
     Ok(response)
@@ -195,28 +203,16 @@ fn item<B: Batch>(
     B::item(app, Checks::at(at), asked, key)
 }
 
-/// Stores the items in order. With a key for the whole batch the first goes ahead alone: when it
-/// says that the key was used for another batch, nothing of this one is stored.
-async fn store<B: Batch>(
-    app: &Arc<App>,
-    mut items: Vec<B::Item>,
-    probe: bool,
-) -> Result<Vec<Outcome<B>>, Problem> {
-    let mut outcomes = Vec::with_capacity(items.len());
-    if probe && !items.is_empty() {
-        let rest = items.split_off(1);
-        outcomes = B::store(app, items).await;
-        if let [Err(problem)] = outcomes.as_slice()
-            && problem.code() == Code::IdempotencyMismatch
-        {
-            return Err(problem.clone());
-        }
-        items = rest;
+/// Takes the key of the whole batch. True when the same batch had it already.
+async fn take_key<B: Batch>(app: &App, key: &str, hash: [u8; 32]) -> Result<bool, Problem> {
+    // Apart from the keys that items bring.
+    let route = format!("{} (whole)", B::ROUTE);
+    let key = idempotency::key(&route, key, hash);
+    match app.store.take_key(None, key).await? {
+        KeyOutcome::Taken => Ok(false),
+        KeyOutcome::Known => Ok(true),
+        KeyOutcome::Mismatch => Err(Problem::mismatch()),
     }
-    if !items.is_empty() {
-        outcomes.extend(B::store(app, items).await);
-    }
-    Ok(outcomes)
 }
 
 /// Puts the outcomes where nothing stands yet. Returns whether any item had been made before.

@@ -22,18 +22,103 @@ use super::problem::Problem;
 use super::respond::{self, List};
 use super::sends::watched;
 use crate::accept::signal;
-use crate::app::App;
+use crate::app::{App, each};
 
 /// Undelivered items that one session may have: a conversation, not a feed.
 const ITEMS_MAX: i64 = 1_000;
 
-/// A send, and the item that it absorbed.
-#[derive(Debug, Serialize)]
-struct Absorbed {
+/// A send as it was accepted, or the one that took the words in.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+#[schema(as = AcceptedSend)]
+pub(super) struct AcceptedSend {
     #[serde(flatten)]
     send: SendView,
-    /// Null when the item is told by an earlier answer.
+    /// The item in the session's inbox, where the words went to a send under way (`on_busy`). Not
+    /// there when an earlier request had brought them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     inbox_item: Option<InboxItem>,
+}
+
+impl From<SendView> for AcceptedSend {
+    fn from(send: SendView) -> Self {
+        Self {
+            send,
+            inbox_item: None,
+        }
+    }
+}
+
+/// Where the words of a send went instead of becoming one of their own.
+#[derive(Clone)]
+pub(super) enum Joined {
+    /// To this send, as this item.
+    Now(SendId, Box<InboxItem>),
+    /// To this send, when the request came first.
+    Before(SendId),
+}
+
+/// The words of a send as an item for whatever is under way, where its sender asks for that.
+pub(super) fn delivery(item: &AcceptSend) -> Option<DeliverItem> {
+    let (Target::Existing(key), mode) = (&item.target, item.options.on_busy) else {
+        return None;
+    };
+    match mode {
+        OnBusy::Enqueue | OnBusy::Reject => return None,
+        OnBusy::Coalesce | OnBusy::Steer | OnBusy::Interrupt => {}
+    }
+    Some(DeliverItem {
+        key: *key,
+        item_id: format!("itm_{}", item.id.0.simple()),
+        kind: ItemKind::Message,
+        mode,
+        content: item.input.clone(),
+        idempotency: item.idempotency.clone(),
+        items_max: ITEMS_MAX,
+    })
+}
+
+/// Brings words to what is under way, and tells whom it concerns; none where nothing is, and the
+/// words are to be accepted as a send of their own.
+pub(super) async fn deliver(
+    app: &App,
+    items: Vec<DeliverItem>,
+) -> Vec<Result<Option<Joined>, Problem>> {
+    let boot = match app.boot_id() {
+        Ok(boot) => boot,
+        Err(problem) => return vec![Err(problem); items.len()],
+    };
+    let whose: Vec<_> = items.iter().map(|item| (item.key, item.mode)).collect();
+    let outcomes = each(items, |items| app.store.deliver_items(None, boot, items)).await;
+    let told = outcomes
+        .into_iter()
+        .zip(whose)
+        .map(|(outcome, (key, mode))| match outcome? {
+            // Only what is no message is kept.
+            DeliverOutcome::Idle | DeliverOutcome::Kept(_) => Ok(None),
+            DeliverOutcome::Accepted {
+                send_id,
+                item,
+                ring,
+                owner,
+            } => {
+                app.ringer.ring(ring);
+                if owner.is_some() {
+                    let interrupt = i32::from(mode == OnBusy::Interrupt) * SIGNAL_INTERRUPT;
+                    signal(app, key, SIGNAL_INBOX | interrupt);
+                }
+                Ok(Some(Joined::Now(send_id, item)))
+            }
+            DeliverOutcome::Replayed(send_id) => Ok(Some(Joined::Before(send_id))),
+            DeliverOutcome::Mismatch => Err(Problem::mismatch()),
+            DeliverOutcome::Full => Err(Problem::new(
+                Code::LimitExceeded,
+                format!("the session has {ITEMS_MAX} undelivered items already"),
+            )),
+            DeliverOutcome::NotFound => Err(Problem::session_not_found()),
+            DeliverOutcome::Closed => Err(Problem::from(RefuseReason::SessionClosed)),
+        });
+    told.collect()
 }
 
 /// Brings the words of a send to the send that is under way, where its sender asks for that; none
@@ -43,54 +128,33 @@ pub(super) async fn to_busy(
     item: &AcceptSend,
     wait: Option<Duration>,
 ) -> Result<Option<Response>, Problem> {
-    let (Target::Existing(key), mode) = (&item.target, item.options.on_busy) else {
+    let Some(delivery) = delivery(item) else {
         return Ok(None);
     };
-    match mode {
-        OnBusy::Enqueue | OnBusy::Reject => return Ok(None),
-        OnBusy::Coalesce | OnBusy::Steer | OnBusy::Interrupt => {}
-    }
-    let delivery = DeliverItem {
-        key: *key,
-        item_id: format!("itm_{}", item.id.0.simple()),
-        kind: ItemKind::Message,
-        mode,
-        content: item.input.clone(),
-        idempotency: item.idempotency.clone(),
-        items_max: ITEMS_MAX,
-    };
-    let boot = app.boot_id()?;
-    let mut outcomes = app.store.deliver_items(None, boot, vec![delivery]).await?;
-    match outcomes.pop().ok_or_else(Problem::internal)? {
-        // Only what is no message is kept.
-        DeliverOutcome::Idle | DeliverOutcome::Kept(_) => Ok(None),
-        DeliverOutcome::Accepted {
-            send_id,
-            item,
-            ring,
-            owner,
-        } => {
-            app.ringer.ring(ring);
-            if owner.is_some() {
-                let interrupt = i32::from(mode == OnBusy::Interrupt) * SIGNAL_INTERRUPT;
-                signal(app, *key, SIGNAL_INBOX | interrupt);
-            }
-            let send = absorbing(app, key.tenant, send_id, wait).await?;
+    let tenant = delivery.key.tenant;
+    let mut told = deliver(app, vec![delivery]).await;
+    match told.pop().ok_or_else(Problem::internal)?? {
+        None => Ok(None),
+        Some(Joined::Now(send_id, item)) => {
+            let send = absorbing(app, tenant, send_id, wait).await?;
             answer(send, Some(*item), wait.is_some()).map(Some)
         }
-        DeliverOutcome::Replayed(send_id) => {
-            let send = absorbing(app, key.tenant, send_id, wait).await?;
+        Some(Joined::Before(send_id)) => {
+            let send = absorbing(app, tenant, send_id, wait).await?;
             let mut response = answer(send, None, wait.is_some())?;
             respond::mark_replayed(&mut response);
             Ok(Some(response))
         }
-        DeliverOutcome::Mismatch => Err(Problem::mismatch()),
-        DeliverOutcome::Full => Err(Problem::new(
-            Code::LimitExceeded,
-            format!("the session has {ITEMS_MAX} undelivered items already"),
-        )),
-        DeliverOutcome::NotFound => Err(Problem::session_not_found()),
-        DeliverOutcome::Closed => Err(Problem::from(RefuseReason::SessionClosed)),
+    }
+}
+
+impl AcceptedSend {
+    /// A send that took words in.
+    pub(super) fn joined(send: SendRecord, item: InboxItem) -> Self {
+        Self {
+            send: SendView::from(send),
+            inbox_item: Some(item),
+        }
     }
 }
 
@@ -118,7 +182,7 @@ fn answer(
         StatusCode::ACCEPTED
     };
     let path = format!("/v1/sends/{}", send.id);
-    let absorbed = Absorbed {
+    let absorbed = AcceptedSend {
         send: SendView::from(send),
         inbox_item,
     };

@@ -100,6 +100,14 @@ pub(super) fn build(
     let options = checks.options(body.options);
     let session = body.session.unwrap_or_default();
     let fields = session.agent.is_some() || session.metadata.is_some();
+    if let (Some(one), Some(other)) = (&body.session_id, &session.session_id)
+        && one != other
+    {
+        checks.refuse(
+            "/session/session_id",
+            "is another session than session_id names",
+        );
+    }
     let target = if let Some(text) = body.session_id.or(session.session_id) {
         if fields {
             checks.refuse("/session", "creates a session and excludes session_id");

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{World, nothing};
+use crate::client::Answer;
+use crate::world::{Scheduler, World, nothing};
 
 fn results(json: &Value) -> &Vec<Value> {
     json["results"].as_array().expect("results")
@@ -150,4 +151,141 @@ async fn a_whole_batch_with_a_key_is_accepted_once() {
     post(&longer).await.problem(422, "idempotency.mismatch");
     let claimed = world.claim(&id).await;
     assert_eq!(claimed.counters.pending, 299);
+}
+
+async fn keyed(api: &Scheduler, path: &str, body: &Value) -> Answer {
+    let call = api.call("POST", path).header("idempotency-key", "k");
+    call.json(body).send().await
+}
+
+#[tokio::test]
+async fn another_batch_under_a_key_makes_nothing_even_when_items_of_the_first_were_refused() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let id = api.session().await;
+    let made = async |path: &str| api.get(path).await.ok(200)["data"].as_array().map(Vec::len);
+    let timer = |input: &str| json!({ "session_id": id, "after": "1h", "input": input });
+    let send = |input: &str| json!({ "session_id": id, "input": input });
+    let lost = nothing("ses_");
+    for (path, member, listed, item, bad) in [
+        (
+            "/v1/sends:batch",
+            "sends",
+            "/v1/sends",
+            &send as &dyn Fn(&str) -> Value,
+            json!({ "session_id": lost, "input": "bad" }),
+        ),
+        (
+            "/v1/timers:batch",
+            "timers",
+            "/v1/timers",
+            &timer,
+            json!({ "session_id": lost, "after": "1h", "input": "bad" }),
+        ),
+    ] {
+        let body = json!({ member: [bad, item("good")] });
+        let first = keyed(&api, path, &body).await;
+        assert_eq!(first.header("idempotency-replayed"), None);
+        let first = first.ok(200);
+        assert_eq!(results(&first)[0]["status"], 404, "{first}");
+        assert_eq!(made(listed).await, Some(1));
+        let other = json!({ member: [item("other0"), item("other1")] });
+        keyed(&api, path, &other)
+            .await
+            .problem(422, "idempotency.mismatch");
+        assert_eq!(made(listed).await, Some(1), "{path}");
+        // The first batch is answered as before.
+        let again = keyed(&api, path, &body).await;
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+        assert_eq!(again.ok(200), first);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_made_nothing_takes_its_key_all_the_same() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let id = api.session().await;
+    let refused = json!({ "sends": [{ "session_id": nothing("ses_"), "input": "bad" }] });
+    for nothing in [json!({ "sends": [] }), refused] {
+        let key = nothing.to_string().len().to_string();
+        let post = |body: &Value| {
+            let call = api.call("POST", "/v1/sends:batch");
+            call.header("idempotency-key", &key).json(body).send()
+        };
+        let first = post(&nothing).await;
+        assert_eq!(first.header("idempotency-replayed"), None);
+        let again = post(&nothing).await;
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+        assert_eq!(first.ok(200), again.ok(200));
+        let other = json!({ "sends": [{ "session_id": id, "input": "hi" }] });
+        post(&other).await.problem(422, "idempotency.mismatch");
+    }
+    assert_eq!(api.get("/v1/sends").await.ok(200)["data"], json!([]));
+}
+
+#[tokio::test]
+async fn a_key_of_an_item_is_another_key_than_that_of_a_batch() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let item = json!({ "sends": [{ "input": "one", "idempotency_key": "k" }] });
+    api.post("/v1/sends:batch", &item).await.ok(200);
+    let body = json!({ "sends": [{ "input": "two" }] });
+    let other = keyed(&api, "/v1/sends:batch", &body).await.ok(200);
+    assert_eq!(results(&other)[0]["status"], 202);
+}
+
+#[tokio::test]
+async fn items_go_to_what_is_under_way_where_they_ask_for_it() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let (busy, idle) = (api.session().await, api.session().await);
+    let running = api.send(&busy, "first").await;
+    world.claim(&busy).await;
+    let item = |session: &str, input: &str, on_busy: &str| {
+        let options = json!({ "on_busy": on_busy });
+        json!({ "session_id": session, "input": input, "options": options })
+    };
+    let body = json!({ "sends": [
+        item(&busy, "steer", "steer"),
+        item(&busy, "interrupt", "interrupt"),
+        item(&busy, "reject", "reject"),
+        item(&busy, "queued", "enqueue"),
+        // Joins the send before it.
+        item(&busy, "and more", "coalesce"),
+        // Nothing is under way: a send of its own, which the next one joins.
+        item(&idle, "alone", "coalesce"),
+        item(&idle, "joined", "coalesce"),
+        item(&nothing("ses_"), "nowhere", "steer"),
+    ]});
+    let first = keyed(&api, "/v1/sends:batch", &body).await.ok(200);
+    let statuses: Vec<_> = results(&first)
+        .iter()
+        .map(|r| r["status"].as_u64().unwrap_or_default())
+        .collect();
+    assert_eq!(statuses, [202, 202, 409, 202, 202, 202, 202, 404]);
+    let result = |n: usize| &results(&first)[n]["send"];
+    for n in [0, 1] {
+        assert_eq!(result(n)["id"], json!(running));
+        assert_eq!(result(n)["inbox_item"]["fate"], "pending", "{}", result(n));
+    }
+    assert_eq!(result(4)["id"], result(3)["id"]);
+    assert_eq!(result(6)["id"], result(5)["id"]);
+    assert!(result(3).get("inbox_item").is_none());
+    let inbox = api.get(&format!("/v1/sessions/{busy}/inbox")).await.ok(200);
+    let told = inbox["data"].as_array().expect("items");
+    let fates: Vec<_> = told.iter().map(|item| item["fate"].as_str()).collect();
+    assert_eq!(fates.len(), 3, "{inbox}");
+    assert_eq!(&fates[..2], [Some("pending"), Some("pending")]);
+
+    // A repeat brings nothing twice.
+    keyed(&api, "/v1/sends:batch", &body).await.ok(200);
+    let inbox = api.get(&format!("/v1/sessions/{busy}/inbox")).await.ok(200);
+    assert_eq!(inbox["data"].as_array().map(Vec::len), Some(3));
+    assert_eq!(
+        api.get("/v1/sends").await.ok(200)["data"]
+            .as_array()
+            .map(Vec::len),
+        Some(3)
+    );
 }

@@ -17,12 +17,12 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
-    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends,
-    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
-    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
-    WriteList,
+    Fired, IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns,
+    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome,
+    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
+    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
+    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -86,6 +86,7 @@ pass_on! {
     update_session(at: At, key: SessionKey, patch: SessionPatch) -> UpdateOutcome;
     delete_session(at: At, key: SessionKey, boot: BootId) -> DeleteOutcome;
     accept_sends(at: At, boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;
+    take_key(at: At, key: IdempotencyKey) -> KeyOutcome;
     cancel_sends(at: At, boot: BootId, items: Vec<(TenantId, SendId)>) -> Vec<CancelOutcome>;
     resume_recovery(at: At, boot: BootId, key: SessionKey) -> Option<SendId>;
     deliver_items(at: At, boot: BootId, items: Vec<DeliverItem>) -> Vec<DeliverOutcome>;

@@ -218,3 +218,16 @@ async fn an_unknown_send_is_not_found_in_whatever_form() {
         refused.problem(404, "session.not_found");
     }
 }
+
+#[tokio::test]
+async fn a_send_goes_to_one_session_however_often_it_is_named() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let (one, two) = (api.session().await, api.session().await);
+    let body = |inner: &str| json!({ "session": { "session_id": inner }, "session_id": one, "input": "x" });
+    let refused = api.post("/v1/sends", &body(&two)).await;
+    let refused = refused.problem(400, "request.invalid");
+    assert_eq!(refused["errors"][0]["pointer"], "/session/session_id");
+    let sent = api.post("/v1/sends", &body(&one)).await.ok(202);
+    assert_eq!(sent["session_id"], one);
+}

@@ -42,6 +42,17 @@ pub struct IdempotencyKey {
     pub body_hash: [u8; 32],
 }
 
+/// What a key says of a request that makes many things.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOutcome {
+    /// It was free, and is this request's from now on.
+    Taken,
+    /// This request took it before.
+    Known,
+    /// Another request took it.
+    Mismatch,
+}
+
 /// A send to accept. Deadline, delay and priority are in `options`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AcceptSend {

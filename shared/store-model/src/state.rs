@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendRecord;
-use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey};
+use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 use uuid::Uuid;
@@ -100,6 +100,18 @@ impl State {
                 created_at: now,
             };
             self.requests.insert(slot(key), request);
+        }
+    }
+
+    /// Takes a key for a request that makes nothing under it by itself.
+    pub(crate) fn take_key(&mut self, key: &IdempotencyKey, now: Timestamp) -> KeyOutcome {
+        match self.seen(Some(key)) {
+            Seen::Never => {
+                self.remember(Some(key), Uuid::nil(), now);
+                KeyOutcome::Taken
+            }
+            Seen::Before(_) => KeyOutcome::Known,
+            Seen::Mismatch => KeyOutcome::Mismatch,
         }
     }
 

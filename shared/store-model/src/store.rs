@@ -17,11 +17,12 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
-    IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
-    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
-    PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes,
-    ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats,
-    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns, ListSends,
+    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
+    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
+    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    WriteList,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -178,6 +179,11 @@ impl Store for ModelStore {
             .into_iter()
             .map(|item| sends::accept(&mut state, now, boot, item));
         Ok(outcomes.collect())
+    }
+
+    async fn take_key(&self, at: Option<Timestamp>, key: IdempotencyKey) -> Result<KeyOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(state.take_key(&key, now))
     }
 
     async fn cancel_sends(

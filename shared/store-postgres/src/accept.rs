@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, Error, IdempotencyKey, ReadySession, RefuseReason, Result,
-    Target,
+    AcceptOutcome, AcceptSend, Accepted, Error, IdempotencyKey, KeyOutcome, ReadySession,
+    RefuseReason, Result, Target,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::columns::{KeyColumns, LeafColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
-use crate::retry::{Fault, PgQuery, Pool, sql};
+use crate::retry::{Fault, PgQuery, Pool, fetch, sql};
 use crate::rows::{Fields, priority_number};
 
 pub(crate) async fn accept(
@@ -301,6 +301,36 @@ async fn find_keys(
         });
     }
     Ok(outcomes)
+}
+
+/// Takes a key for a request that makes nothing under it by itself. Run twice, it answers `Known`.
+pub(crate) async fn take_key(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    key: &IdempotencyKey,
+) -> Result<KeyOutcome> {
+    let rows = fetch(pool, || {
+        sql!("ledger/take_key")
+            .bind(at.map(|at| at.0))
+            .bind(key.tenant.0)
+            .bind(text(&key.route).into_owned())
+            .bind(text(&key.key).into_owned())
+            .bind(key.body_hash.to_vec())
+            .bind(Uuid::nil())
+    });
+    let rows = rows.await?;
+    let mut outcome = KeyOutcome::Mismatch;
+    for row in &rows {
+        let mut fields = Fields::new(row, "idempotency_keys");
+        let hash: &[u8] = fields.take("body_hash")?;
+        let taken: bool = fields.take("taken")?;
+        outcome = match hash == key.body_hash {
+            true if taken => KeyOutcome::Taken,
+            true => KeyOutcome::Known,
+            false => KeyOutcome::Mismatch,
+        };
+    }
+    Ok(outcome)
 }
 
 /// What an idempotency key stands for.

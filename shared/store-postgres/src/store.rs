@@ -16,11 +16,12 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
-    IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
-    ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend, PostOutcome,
-    PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes,
-    ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats,
-    ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns, ListSends,
+    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
+    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
+    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
+    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
+    WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -166,6 +167,10 @@ impl Store for PostgresStore {
         items: Vec<AcceptSend>,
     ) -> Result<Vec<AcceptOutcome>> {
         accept::accept(&self.pools.writers, at, boot, items).await
+    }
+
+    async fn take_key(&self, at: Option<Timestamp>, key: IdempotencyKey) -> Result<KeyOutcome> {
+        accept::take_key(&self.pools.writers, at, &key).await
     }
 
     async fn cancel_sends(

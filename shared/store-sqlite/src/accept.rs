@@ -4,7 +4,8 @@ use mainspring_shared::agent::{OnBusy, Priority};
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, IdempotencyKey, NewSession, RefuseReason, Target,
+    AcceptOutcome, AcceptSend, Accepted, IdempotencyKey, KeyOutcome, NewSession, RefuseReason,
+    Target,
 };
 use uuid::Uuid;
 
@@ -186,6 +187,18 @@ pub(crate) async fn seen(tx: &mut Tx, key: &IdempotencyKey) -> Result<Seen> {
         None => Seen::Never,
         Some((hash, resource)) if hash == key.body_hash => Seen::Before(resource),
         Some(_) => Seen::OtherBody,
+    })
+}
+
+/// Takes a key for a request that makes nothing under it by itself.
+pub(crate) async fn take_key(tx: &mut Tx, key: IdempotencyKey) -> Result<KeyOutcome> {
+    Ok(match seen(tx, &key).await? {
+        Seen::Never => {
+            remember(tx, &key, Uuid::nil()).await?;
+            KeyOutcome::Taken
+        }
+        Seen::Before(_) => KeyOutcome::Known,
+        Seen::OtherBody => KeyOutcome::Mismatch,
     })
 }
 

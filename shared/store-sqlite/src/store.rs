@@ -16,12 +16,12 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
-    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends,
-    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
-    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
-    WriteList,
+    Fired, IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns,
+    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome,
+    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
+    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
+    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -228,6 +228,11 @@ impl Store for SqliteStore {
         items: Vec<AcceptSend>,
     ) -> Result<Vec<AcceptOutcome>> {
         self.write(at, move |tx| Box::pin(accept::all(tx, boot, items)))
+            .await
+    }
+
+    async fn take_key(&self, at: Option<Timestamp>, key: IdempotencyKey) -> Result<KeyOutcome> {
+        self.write(at, move |tx| Box::pin(accept::take_key(tx, key)))
             .await
     }
 

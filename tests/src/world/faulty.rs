@@ -17,12 +17,12 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
-    Fired, IdempotencyKey, ImportSession, ListOccurrences, ListOutcome, ListRuns, ListSends,
-    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
-    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
-    WriteList,
+    Fired, IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns,
+    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome,
+    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
+    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
+    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -200,6 +200,7 @@ forward! {
     write accept_sends(
         at: Option<Timestamp>, boot: BootId, items: Vec<AcceptSend>
     ) -> Vec<AcceptOutcome>;
+    write take_key(at: Option<Timestamp>, key: IdempotencyKey) -> KeyOutcome;
     write cancel_sends(
         at: Option<Timestamp>, boot: BootId, items: Vec<(TenantId, SendId)>
     ) -> Vec<CancelOutcome>;

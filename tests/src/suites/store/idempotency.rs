@@ -3,7 +3,7 @@
 use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, CreateOutcome, IdempotencyKey, NewSession, RefuseReason,
+    AcceptOutcome, AcceptSend, CreateOutcome, IdempotencyKey, KeyOutcome, NewSession, RefuseReason,
     SessionPatch, Store, Target,
 };
 
@@ -153,6 +153,24 @@ pub async fn creates_of_one_call_see_each_others_keys(store: &dyn Store) {
     assert_eq!(outcomes[1], CreateOutcome::Replayed(key(1).session));
     assert!(matches!(outcomes[2], CreateOutcome::Created(_)));
     assert_eq!(outcomes[3], CreateOutcome::Mismatch);
+}
+
+pub async fn a_key_is_taken_once_and_by_one_request(store: &dyn Store) {
+    let take = |ms, key| async move { store.take_key(at(ms), key).await.expect("it answers") };
+    assert_eq!(take(0, request("a", 1)).await, KeyOutcome::Taken);
+    assert_eq!(take(1, request("a", 1)).await, KeyOutcome::Known);
+    assert_eq!(take(2, request("a", 2)).await, KeyOutcome::Mismatch);
+    assert_eq!(take(3, request("a", 1)).await, KeyOutcome::Known);
+    assert_eq!(take(4, request("b", 2)).await, KeyOutcome::Taken);
+    let foreign = IdempotencyKey {
+        tenant: TenantId(2),
+        ..request("a", 3)
+    };
+    assert_eq!(take(5, foreign).await, KeyOutcome::Taken);
+    // It is forgotten like any other.
+    let gone = store.sweep_retention(at(10_000), millis(9_999)).await;
+    assert_eq!(gone.expect("the store answers"), 1);
+    assert_eq!(take(10_000, request("a", 2)).await, KeyOutcome::Taken);
 }
 
 pub async fn retention_frees_old_keys_only(store: &dyn Store) {

@@ -190,6 +190,7 @@ macro_rules! store_cases {
                 a_repeat_does_not_make_its_session_busy,
                 a_repeated_create_makes_no_second_session,
                 creates_of_one_call_see_each_others_keys,
+                a_key_is_taken_once_and_by_one_request,
                 retention_frees_old_keys_only,
             }
             inbox {
