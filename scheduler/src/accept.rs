@@ -28,7 +28,7 @@ pub(crate) type Accepting = Result<AcceptOutcome, Problem>;
 pub(crate) struct Accept {
     group: Group<AcceptSend, Accepting>,
     room: Arc<Semaphore>,
-    batches: Arc<Semaphore>,
+    batches: Semaphore,
 }
 
 impl Accept {
@@ -46,7 +46,7 @@ impl Accept {
         Self {
             group,
             room: Arc::new(Semaphore::new(accepting_max)),
-            batches: Arc::new(Semaphore::new(BATCH_LANES)),
+            batches: Semaphore::new(BATCH_LANES),
         }
     }
 
@@ -68,24 +68,19 @@ impl Accept {
     }
 }
 
-/// Accepts many sends of one caller, in order, in transactions of at most `batch_group_max`. Goes
-/// on to its end even if the caller goes away.
-pub(crate) async fn many(app: &Arc<App>, mut items: Vec<AcceptSend>) -> Vec<Accepting> {
-    let count = items.len();
-    let app = app.clone();
-    let work = tokio::spawn(async move {
-        let mut outcomes = Vec::with_capacity(count);
-        while !items.is_empty() {
-            let rest = items.split_off(items.len().min(app.config.batch_group_max.max(1)));
-            let group = std::mem::replace(&mut items, rest);
-            let lane = app.accept.batches.clone().acquire_owned().await;
-            outcomes.extend(commit(&app, group).await);
-            drop(lane);
-        }
-        outcomes
-    });
-    work.await
-        .unwrap_or_else(|_| vec![Err(Problem::internal()); count])
+/// Accepts many sends of one caller, in order, in transactions of at most `batch_group_max`.
+pub(crate) async fn many(app: &App, mut items: Vec<AcceptSend>) -> Vec<Accepting> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    while !items.is_empty() {
+        let rest = items.split_off(items.len().min(app.config.batch_group_max.max(1)));
+        let group = std::mem::replace(&mut items, rest);
+        let Ok(_lane) = app.accept.batches.acquire().await else {
+            outcomes.extend(vec![Err(Problem::stopping()); group.len()]);
+            continue;
+        };
+        outcomes.extend(commit(app, group).await);
+    }
+    outcomes
 }
 
 /// One transaction, and after it the rings and the notices that it calls for.

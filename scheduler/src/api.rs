@@ -2,6 +2,7 @@
 
 mod archive;
 mod batch;
+mod browsers;
 mod calls;
 mod copies;
 mod deliver;

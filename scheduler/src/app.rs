@@ -86,6 +86,8 @@ pub(crate) struct App {
     pub(crate) reads: Group<(TenantId, SendId), Result<Option<SendRecord>, Problem>>,
     /// Requests under way.
     pub(crate) requests: Arc<Semaphore>,
+    /// Bytes of the bodies that are held.
+    pub(crate) bodies: Arc<Semaphore>,
     /// Requests that wait or stream.
     pub(crate) waiters: Arc<Semaphore>,
 }

@@ -33,6 +33,23 @@ pub struct SchedulerConfig {
     /// How long runs are kept after their end, at least as long as idempotency keys, with the sessions
     /// of their leaves; for ever when none.
     pub run_keep: Option<Duration>,
+    /// Names of this server beyond those that no stranger can own (addresses, names without a dot
+    /// or of a private end): what clients call it. One with a dot at its begin stands for all names
+    /// that end so, `*` for every name.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose web pages may use this server, such as `https://app.example.com`; `*` for all.
+    pub allowed_origins: Vec<String>,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// How long a connection may take to bring the head of a request, from when it was made or from
+    /// its last answer: an idle one is closed then.
+    pub head_timeout: Duration,
+    /// Bytes that a request's head may have.
+    pub head_bytes_max: usize,
+    /// How long a client may take nothing of its answer.
+    pub write_timeout: Duration,
+    /// Bytes that the bodies of all requests under way may have together.
+    pub bodies_bytes_max: usize,
     /// Bytes that a request's body may have.
     pub body_bytes_max: usize,
     /// Bytes that a batch's body may have.
@@ -76,6 +93,13 @@ impl Default for SchedulerConfig {
             idempotency_keep: Duration::from_hours(48),
             send_keep: None,
             run_keep: None,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            connections_max: 20_480,
+            head_timeout: Duration::from_secs(75),
+            head_bytes_max: 32 << 10,
+            write_timeout: Duration::from_secs(30),
+            bodies_bytes_max: 128 << 20,
             body_bytes_max: 4 << 20,
             batch_bytes_max: 32 << 20,
             body_timeout: Duration::from_secs(30),

@@ -3,6 +3,7 @@
 // What comes in.
 mod accept;
 mod api;
+mod connections;
 mod ring;
 
 // Who waits for what.

@@ -1,12 +1,10 @@
 //! One scheduler, from start to stop.
 
-use std::future::IntoFuture;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::serve::ListenerExt;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mainspring_runtime::Lifecycle;
@@ -19,6 +17,7 @@ use crate::accept::Accept;
 use crate::api;
 use crate::app::{App, Parts, creations, reads};
 use crate::boot::{self, Boot};
+use crate::connections;
 use crate::loops::{alarms, retention, runs, sweep, timers};
 use crate::ring::{self, Ringer};
 use crate::watch::{self, Watch};
@@ -59,19 +58,14 @@ pub async fn run(
     if let Some(tell) = on_accepting {
         tell(address);
     }
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::trace!(error = %error, "small answers may be delayed");
-        }
-    });
-    let server = axum::serve(listener, api::router(app))
-        .with_graceful_shutdown(lifecycle.stopping())
-        .into_future();
+    let router = api::router(app.clone());
+    let (config, clock) = (&app.config, app.clock.as_ref());
+    let server = connections::serve(listener, router, config, clock, &lifecycle);
     tokio::select! {
         biased;
         () = lifecycle.aborting() => {}
         // Serving ends with the stop only; failures to accept are waited out.
-        _ = server => {}
+        () = server => {}
     }
     loops.end().await;
     Ok(())
@@ -126,6 +120,7 @@ fn begin(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         accept: Accept::new(app.clone(), config.accepting_max),
         requests: Arc::new(Semaphore::new(config.requests_max)),
         waiters: Arc::new(Semaphore::new(config.waiters_max)),
+        bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
         watch: Watch::default(),
         boot: Boot::default(),
         run_news: Notify::new(),

@@ -115,6 +115,12 @@ codes! {
     RequestInvalid = "request.invalid", Invalid, 400;
     /// The body is larger than the limit.
     RequestTooLarge = "request.too_large", Invalid, 413;
+    /// The body is of a kind that this path does not read, or does not say of which.
+    RequestUnsupportedMediaType = "request.unsupported_media_type", Invalid, 415;
+    /// The request calls the server by a name that is not its own.
+    RequestHostNotAllowed = "request.host_not_allowed", Invalid, 421;
+    /// A web page of another origin sent the request.
+    RequestOriginNotAllowed = "request.origin_not_allowed", Invalid, 403;
     /// The path exists, but not with this method.
     RequestMethodNotAllowed = "request.method_not_allowed", Invalid, 405;
     /// Nothing is at this path.

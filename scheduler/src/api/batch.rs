@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::extract::{Params, json_body, parse};
+use super::extract::{Params, Weight, json_body, parse};
 use super::idempotency;
 use super::problem::Problem;
 use super::respond;
@@ -34,6 +34,9 @@ pub(super) enum Made<I, V> {
     /// It had been made before, for the same key.
     Before(I),
 }
+
+/// Room for the items on their way, and the weight of their body.
+pub(super) type Held = (Option<OwnedSemaphorePermit>, Weight);
 
 /// What became of one item when it was stored.
 type Outcome<B> = Result<Made<<B as Batch>::Id, <B as Batch>::View>, Problem>;
@@ -113,10 +116,11 @@ pub(super) trait Batch: 'static {
     /// Room for so many on their way into the database, as long as it is held.
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Problem>;
 
-    /// Stores items, in order.
+    /// Stores items, in order. What is held is held until then, even if the caller goes away.
     fn store(
         app: &Arc<App>,
         items: Vec<Self::Item>,
+        held: Held,
     ) -> impl Future<Output = Vec<Outcome<Self>>> + Send
     where
         Self: Sized;
@@ -137,7 +141,7 @@ pub(super) async fn create<B: Batch>(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let batch_key = idempotency::header(&headers)?;
-    let json = json_body(&app, &headers, body, app.config.batch_bytes_max).await?;
+    let mut json = json_body(&app, &headers, body, app.config.batch_bytes_max).await?;
     let raw = B::items(&json)?;
     let count_max = app.config.batch_sends_max;
     if raw.len() > count_max {
@@ -159,12 +163,15 @@ pub(super) async fn create<B: Batch>(
             Err(problem) => results.push(Some(Told::from(Err(problem)))),
         }
     }
-    let _room = B::room(&app, items.len())?;
+    let room = B::room(&app, items.len())?;
     let known = match whole {
         Some((key, hash)) => take_key::<B>(&app, key, hash).await?,
         None => false,
     };
-    let outcomes = B::store(&app, items).await;
+    drop(raw);
+    let held = (room, json.weight());
+    drop(json);
+    let outcomes = B::store(&app, items, held).await;
     let made = outcomes.iter().any(|one| matches!(one, Ok(Made::Now(_))));
     let repeated = fill::<B>(&app, &mut results, outcomes).await;
     let results = results

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::archive::{self, Lists, Writer};
-use super::extract::{Params, SessionPath, json_body, parse, read_body};
+use super::extract::{Params, SessionPath, expect_kind, json_body, parse, read_body};
 use super::gate::Place;
 use super::idempotency;
 use super::problem::Problem;
@@ -164,10 +164,15 @@ pub(super) async fn import(
     body: Body,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    expect_lines(&headers)?;
+    let are_lines =
+        |essence: &str| [LINES, "application/ndjson", "application/jsonl"].contains(&essence);
+    if headers.contains_key(CONTENT_TYPE) {
+        expect_kind(&headers, &[], are_lines, LINES)?;
+    }
     let bytes = read_body(&app, &headers, body, app.config.batch_bytes_max).await?;
+    expect_kind(&headers, &bytes, are_lines, LINES)?;
     let key = idempotency::header(&headers)?;
-    let hash = || Sha256::digest(&bytes).into();
+    let hash = || Sha256::digest(&*bytes).into();
     let key = key.map(|key| idempotency::key("POST /v1/sessions:import", key, hash()));
     let archive = archive::read(&bytes)?;
     // A root without sends: nothing of it acts before someone sends to it.
@@ -178,20 +183,6 @@ pub(super) async fn import(
         parent: None,
     };
     store(&app, session, archive.messages, archive.lists, key).await
-}
-
-/// Refuses a body that says it is something other than lines of JSON.
-fn expect_lines(headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(given) = headers.get(CONTENT_TYPE) else {
-        return Ok(());
-    };
-    let text = given.to_str().unwrap_or_default().to_ascii_lowercase();
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    if [LINES, "application/ndjson", "application/jsonl"].contains(&essence) {
-        return Ok(());
-    }
-    let detail = format!("the body must be {LINES}");
-    Err(Problem::invalid("#content-type", detail))
 }
 
 /// `GET /v1/sessions/{id}/export`

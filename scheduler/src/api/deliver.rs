@@ -17,7 +17,7 @@ use mainspring_shared::store::{
 };
 use serde::Serialize;
 
-use super::extract::{Params, SessionPath, parameter};
+use super::extract::{Params, SessionPath, Whole, parameter};
 use super::problem::Problem;
 use super::respond::{self, List};
 use super::sends::watched;
@@ -121,29 +121,33 @@ pub(super) async fn deliver(
     told.collect()
 }
 
-/// Brings the words of a send to the send that is under way, where its sender asks for that; none
-/// when the words are to be accepted as a send of their own.
+/// Brings the words of a send to the send that is under way, where its sender asks for that; gives
+/// the body back when the words are to be accepted as a send of their own.
 pub(super) async fn to_busy(
     app: &App,
     item: &AcceptSend,
+    body: Whole,
     wait: Option<Duration>,
-) -> Result<Option<Response>, Problem> {
+) -> Result<Result<Response, Whole>, Problem> {
     let Some(delivery) = delivery(item) else {
-        return Ok(None);
+        return Ok(Err(body));
     };
     let tenant = delivery.key.tenant;
     let mut told = deliver(app, vec![delivery]).await;
-    match told.pop().ok_or_else(Problem::internal)?? {
-        None => Ok(None),
-        Some(Joined::Now(send_id, item)) => {
+    let Some(joined) = told.pop().ok_or_else(Problem::internal)?? else {
+        return Ok(Err(body));
+    };
+    drop(body);
+    match joined {
+        Joined::Now(send_id, item) => {
             let send = absorbing(app, tenant, send_id, wait).await?;
-            answer(send, Some(*item), wait.is_some()).map(Some)
+            answer(send, Some(*item), wait.is_some()).map(Ok)
         }
-        Some(Joined::Before(send_id)) => {
+        Joined::Before(send_id) => {
             let send = absorbing(app, tenant, send_id, wait).await?;
             let mut response = answer(send, None, wait.is_some())?;
             respond::mark_replayed(&mut response);
-            Ok(Some(response))
+            Ok(Ok(response))
         }
     }
 }

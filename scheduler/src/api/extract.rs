@@ -1,6 +1,7 @@
 //! What requests are made of: paths, queries and bodies, each refused with a problem that says
 //! where it is wrong.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
@@ -14,6 +15,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::time::Span;
 use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::problem::Problem;
 use crate::app::App;
@@ -166,13 +168,38 @@ pub(super) fn parameter(name: &str, detail: &str) -> Problem {
     )
 }
 
+/// A whole body. As long as it is held, it counts among the bytes that all bodies may have.
+#[derive(Debug)]
+pub(super) struct Whole {
+    bytes: Bytes,
+    weight: Weight,
+}
+
+/// A body's part of the bytes that all bodies may have.
+pub(crate) type Weight = Option<OwnedSemaphorePermit>;
+
+impl Whole {
+    /// What it weighs, for what outlives the bytes.
+    pub(super) fn weight(&mut self) -> Weight {
+        self.weight.take()
+    }
+}
+
+impl Deref for Whole {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Reads a whole body, at most `bytes_max` long.
 pub(super) async fn read_body(
     app: &App,
     headers: &HeaderMap,
     body: Body,
     bytes_max: usize,
-) -> Result<Bytes, Problem> {
+) -> Result<Whole, Problem> {
     let said = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
@@ -180,7 +207,7 @@ pub(super) async fn read_body(
         return Err(Problem::too_large(bytes_max));
     }
     let mut stream = body.into_data_stream();
-    let mut reading = Box::pin(collect(&mut stream, bytes_max));
+    let mut reading = Box::pin(collect(app, &mut stream, bytes_max));
     // Most bodies have arrived with their heads: no timer for those.
     if let Some(read) = reading.as_mut().now_or_never() {
         return read;
@@ -194,17 +221,29 @@ pub(super) async fn read_body(
     }
 }
 
-async fn collect(stream: &mut BodyDataStream, bytes_max: usize) -> Result<Bytes, Problem> {
+async fn collect(
+    app: &App,
+    stream: &mut BodyDataStream,
+    bytes_max: usize,
+) -> Result<Whole, Problem> {
     let broken = |_| Problem::new(Code::RequestInvalid, "the body could not be read");
     let Some(first) = stream.next().await.transpose().map_err(broken)? else {
-        return Ok(Bytes::new());
+        return Ok(Whole {
+            bytes: Bytes::new(),
+            weight: None,
+        });
     };
+    // What was announced weighs nothing: whoever wants the room has to fill it.
+    let mut weight = weigh(app, first.len())?;
     let mut whole: Option<BytesMut> = None;
     let mut length = first.len();
     while length <= bytes_max {
         let Some(chunk) = stream.next().await.transpose().map_err(broken)? else {
-            return Ok(whole.map_or(first, BytesMut::freeze));
+            let bytes = whole.map_or(first, BytesMut::freeze);
+            let weight = Some(weight);
+            return Ok(Whole { bytes, weight });
         };
+        weight.merge(weigh(app, chunk.len())?);
         length += chunk.len();
         whole
             .get_or_insert_with(|| BytesMut::from(&first[..]))
@@ -213,28 +252,44 @@ async fn collect(stream: &mut BodyDataStream, bytes_max: usize) -> Result<Bytes,
     Err(Problem::too_large(bytes_max))
 }
 
-/// Refuses a body that says it is something other than JSON.
-pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
+fn weigh(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let room = app.bodies.clone().try_acquire_many_owned(bytes);
+    room.map_err(|_| Problem::too_much("bytes"))
+}
+
+/// Refuses a body that is not of one of these kinds. One that says nothing of itself is refused as
+/// well: browsers let any page send such a body.
+pub(super) fn expect_kind(
+    headers: &HeaderMap,
+    body: &[u8],
+    fits: impl Fn(&str) -> bool,
+    name: &str,
+) -> Result<(), Problem> {
     let Some(given) = headers.get(CONTENT_TYPE) else {
-        return Ok(());
+        if body.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        return Err(Problem::media_type(format!(
+            "Content-Type is missing: the body must be {name}"
+        )));
     };
-    let essence = given
-        .to_str()
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim();
-    let lower = essence.to_ascii_lowercase();
-    if lower == "application/json"
-        || (lower.starts_with("application/") && lower.ends_with("+json"))
-    {
-        return Ok(());
+    let text = given.to_str().unwrap_or_default().to_ascii_lowercase();
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    if fits(essence) {
+        Ok(())
+    } else {
+        Err(Problem::media_type(format!("the body must be {name}")))
     }
-    Err(Problem::invalid(
-        "#content-type",
-        "the body must be application/json",
-    ))
+}
+
+/// Refuses a body that is not JSON.
+fn expect_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
+    let is_json = |essence: &str| {
+        essence == "application/json"
+            || (essence.starts_with("application/") && essence.ends_with("+json"))
+    };
+    expect_kind(headers, body, is_json, "application/json")
 }
 
 /// Reads a JSON body.
@@ -243,9 +298,14 @@ pub(super) async fn json_body(
     headers: &HeaderMap,
     body: Body,
     bytes_max: usize,
-) -> Result<Bytes, Problem> {
-    expect_json(headers)?;
-    read_body(app, headers, body, bytes_max).await
+) -> Result<Whole, Problem> {
+    // What says that it is something else is not read at all.
+    if headers.contains_key(CONTENT_TYPE) {
+        expect_json(headers, &[])?;
+    }
+    let whole = read_body(app, headers, body, bytes_max).await?;
+    expect_json(headers, &whole)?;
+    Ok(whole)
 }
 
 /// A body without members.
@@ -255,12 +315,12 @@ struct Nothing {}
 
 /// Refuses a body that says anything: for requests that have nothing to say.
 pub(super) async fn no_body(app: &App, headers: &HeaderMap, body: Body) -> Result<(), Problem> {
-    let bytes = read_body(app, headers, body, app.config.body_bytes_max).await?;
-    let text = bytes.trim_ascii();
-    if text.is_empty() {
+    let whole = read_body(app, headers, body, app.config.body_bytes_max).await?;
+    if whole.trim_ascii().is_empty() {
         return Ok(());
     }
-    parse::<Nothing>(text, "").map(drop)
+    expect_json(headers, &whole)?;
+    parse::<Nothing>(&whole, "").map(drop)
 }
 
 /// Parses a JSON object. What is wrong is named by a pointer that begins with `at`.

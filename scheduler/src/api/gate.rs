@@ -1,10 +1,11 @@
-//! What every request passes: a bound on how many are under way, a name, a span, and a net under
-//! panics.
+//! What every request passes: a look at where it comes from, a bound on how many are under way, a
+//! name, a span, and a net under panics.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,7 @@ use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
+use super::browsers::{self, Visit};
 use super::problem::Problem;
 use crate::app::App;
 use crate::metrics::{REQUEST_SECONDS, REQUESTS, WAITERS};
@@ -44,8 +46,16 @@ pub(super) async fn pass(
         http.route = path,
         request.id = id.to_str().unwrap_or_default(),
     );
-    let mut response = match enter(&app, &mut request) {
-        Err(problem) => problem.into_response(),
+    let (cors, entered) = match browsers::receive(&app.config, &request) {
+        Err(problem) => (None, Err(problem.into_response())),
+        Ok(Visit::Asked(answer)) => (None, Err(*answer)),
+        Ok(Visit::Welcome(cors)) => {
+            let entered = enter(&app, &mut request);
+            (cors, entered.map_err(IntoResponse::into_response))
+        }
+    };
+    let mut response = match entered {
+        Err(response) => response,
         Ok(place) => {
             let served = AssertUnwindSafe(next.run(request))
                 .catch_unwind()
@@ -58,7 +68,13 @@ pub(super) async fn pass(
             response
         }
     };
-    response.headers_mut().insert(REQUEST_ID, id);
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    // A browser shows what someone else wrote as what it says it is.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(cors) = cors {
+        cors.mark(headers);
+    }
     let took = app.clock.monotonic().saturating_sub(started);
     let status = response.status();
     tracing::debug!(http.route = path, http.status = status.as_u16(), "answered");

@@ -131,10 +131,22 @@ impl Problem {
         )
     }
 
+    pub(crate) fn media_type(detail: String) -> Self {
+        let mut problem = Self::new(Code::RequestUnsupportedMediaType, detail.clone());
+        let pointer = "#content-type".to_owned();
+        problem.errors.push(FieldError { pointer, detail });
+        problem
+    }
+
     /// Too much of `kind` is under way.
     pub(crate) fn too_much(kind: &'static str) -> Self {
         metrics::counter!(OVERLOADED, "kind" => kind).increment(1);
-        Self::new(Code::LimitExceeded, "too many requests are under way")
+        let detail = match kind {
+            "bytes" => "the bodies of the requests under way have too many bytes together",
+            "connection" => "there are too many connections",
+            _ => "too many requests are under way",
+        };
+        Self::new(Code::LimitExceeded, detail)
     }
 
     pub(crate) fn not_registered() -> Self {

@@ -21,7 +21,7 @@ use mainspring_shared::workflow::view::RunView;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::extract::{Params, json_body, no_body, parameter, parse, read_body, session_id};
+use super::extract::{Params, json_body, no_body, parameter, parse, session_id};
 use super::problem::Problem;
 use super::respond::{self, List};
 use super::validate::Checks;
@@ -141,6 +141,8 @@ pub(super) async fn create(
     };
     let waiting = wait.map(|wait| (app.watch.run(new.key), wait));
     let mut outcomes = app.store.create_runs(None, vec![new]).await?;
+    // Whoever waits holds nothing.
+    drop(json);
     match outcomes.pop().ok_or_else(Problem::internal)? {
         CreateRunOutcome::Created(record) => {
             nudge(&app, record.key);
@@ -296,7 +298,7 @@ async fn optional<T: serde::de::DeserializeOwned + Default>(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<T, Problem> {
-    let bytes = read_body(app, headers, body, app.config.body_bytes_max).await?;
+    let bytes = json_body(app, headers, body, app.config.body_bytes_max).await?;
     if bytes.trim_ascii().is_empty() {
         return Ok(T::default());
     }

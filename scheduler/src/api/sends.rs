@@ -18,7 +18,7 @@ use mainspring_shared::store::{
 use mainspring_shared::usage::Usage;
 
 use super::extract::{
-    Params, SendPath, SessionPath, json_body, no_body, parameter, parse, session_id,
+    Params, SendPath, SessionPath, Whole, json_body, no_body, parameter, parse, session_id,
 };
 use super::problem::Problem;
 use super::respond::{self, List};
@@ -64,6 +64,7 @@ pub(super) async fn create_in_session(
             idempotency,
             queued_max: app.config.queued_max,
         },
+        json,
         wait,
     )
     .await
@@ -86,7 +87,7 @@ pub(super) async fn create(
     }
     let key = idempotency::of_request(&headers, "POST /v1/sends", &json)?;
     let item = build(&app, checks, body, key)?;
-    accept(&app, item, wait).await
+    accept(&app, item, json, wait).await
 }
 
 /// A send as its body asks for it.
@@ -138,15 +139,23 @@ pub(super) fn build(
     })
 }
 
-/// Accepts a send and waits for it if asked to.
-async fn accept(app: &App, item: AcceptSend, wait: Option<Duration>) -> Result<Response, Problem> {
-    if let Some(response) = deliver::to_busy(app, &item, wait).await? {
-        return Ok(response);
-    }
+/// Accepts a send and waits for it if asked to; its body is held until it is stored.
+async fn accept(
+    app: &App,
+    item: AcceptSend,
+    body: Whole,
+    wait: Option<Duration>,
+) -> Result<Response, Problem> {
+    let body = match deliver::to_busy(app, &item, body, wait).await? {
+        Ok(response) => return Ok(response),
+        Err(body) => body,
+    };
     let (key, id) = (item.target.key(), item.id);
     // Whoever waits is in place before the send exists, so that its end cannot be missed.
     let waiting = wait.map(|wait| (app.watch.send(id), wait));
-    match app.accept.one(item).await? {
+    let outcome = app.accept.one(item).await?;
+    drop(body);
+    match outcome {
         AcceptOutcome::Accepted(accepted) => {
             let fresh = accepted_view(key, id, &accepted);
             let Some((watching, wait)) = waiting else {

@@ -99,7 +99,10 @@ async fn a_batch_has_its_bound_and_may_be_empty() {
             .problem(400, "request.invalid");
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{body}");
     }
-    let call = api.call("POST", "/v1/sends:batch").body("{\"sends\":[{]}");
+    let call = api
+        .call("POST", "/v1/sends:batch")
+        .header("content-type", "application/json")
+        .body("{\"sends\":[{]}");
     call.send().await.problem(400, "request.invalid");
 }
 

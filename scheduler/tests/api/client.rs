@@ -79,6 +79,12 @@ impl Call {
         }
     }
 
+    /// Calls the server by another name.
+    pub(crate) fn named(mut self, host: &str) -> Self {
+        self.head = self.head.replace("host: test", &format!("host: {host}"));
+        self
+    }
+
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.head = format!("{}{name}: {value}\r\n", self.head);
         self

@@ -427,7 +427,7 @@ async fn an_import_has_bounds_and_a_kind() {
     call.body(archive)
         .send()
         .await
-        .problem(400, "request.invalid");
+        .problem(415, "request.unsupported_media_type");
 }
 
 #[tokio::test]

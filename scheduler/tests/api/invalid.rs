@@ -232,12 +232,12 @@ async fn other_kinds_of_content_are_refused() {
         if good {
             answer.ok(202);
         } else {
-            answer.problem(400, "request.invalid");
+            answer.problem(415, "request.unsupported_media_type");
         }
     }
-    // Without a word about it the body is taken for what the API speaks.
     let call = api.call("POST", "/v1/sends").body(r#"{"input":"hi"}"#);
-    call.send().await.ok(202);
+    let refused = call.send().await;
+    refused.problem(415, "request.unsupported_media_type");
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@ mod world;
 
 mod batch;
 mod bounds;
+mod browsers;
 mod calls;
+mod connections;
 mod copies;
 mod events;
 mod failing_runs;

@@ -161,6 +161,20 @@ pub struct SchedulerConfig {
     /// How long runs are kept after their end, with their leaves; for ever when none.
     #[serde(default)]
     pub run_keep: Option<Span>,
+    /// Names that clients call this server by, beyond those that no stranger can own.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose web pages may use this server.
+    pub allowed_origins: Vec<String>,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// How long a connection may take to bring the head of a request.
+    pub head_timeout: Span,
+    /// Bytes that a request's head may have.
+    pub head_bytes_max: usize,
+    /// How long a client may take nothing of its answer.
+    pub write_timeout: Span,
+    /// Bytes that the bodies of all requests under way may have together.
+    pub bodies_bytes_max: usize,
     /// Bytes that a request's body may have.
     pub body_bytes_max: usize,
     /// Bytes that a batch's body may have.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Batch, Made, items};
+use super::{Batch, Held, Made, items};
 use crate::accept::many;
 use crate::api::deliver::{AcceptedSend, Joined, deliver, delivery};
 use crate::api::problem::{Problem, ProblemDocument};
@@ -92,12 +92,20 @@ impl Batch for Sends {
     async fn store(
         app: &Arc<App>,
         items: Vec<AcceptSend>,
+        held: Held,
     ) -> Vec<Result<Made<SendId, AcceptedSend>, Problem>> {
-        let mut outcomes = Vec::with_capacity(items.len());
-        for part in parts(items) {
-            outcomes.extend(store_part(app, part).await);
-        }
-        outcomes
+        let count = items.len();
+        let app = app.clone();
+        let work = tokio::spawn(async move {
+            let mut outcomes = Vec::with_capacity(count);
+            for part in parts(items) {
+                outcomes.extend(store_part(&app, part).await);
+            }
+            drop(held);
+            outcomes
+        });
+        let lost = || (0..count).map(|_| Err(Problem::internal())).collect();
+        work.await.unwrap_or_else(|_| lost())
     }
 
     async fn read(app: &App, ids: Vec<SendId>) -> Vec<Result<AcceptedSend, Problem>> {

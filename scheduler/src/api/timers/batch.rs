@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::super::batch::{Batch, Made, items};
+use super::super::batch::{Batch, Held, Made, items};
 use super::super::problem::{Problem, ProblemDocument};
 use super::super::validate::Checks;
 use super::{TimerBody, not_found, tell};
@@ -102,6 +102,7 @@ impl Batch for Timers {
     async fn store(
         app: &Arc<App>,
         items: Vec<Self::Item>,
+        held: Held,
     ) -> Vec<Result<Made<TimerId, TimerView>, Problem>> {
         let outcomes = each(items, |items| app.store.create_timers(None, items)).await;
         let armed: Vec<_> = outcomes
@@ -111,6 +112,7 @@ impl Batch for Timers {
                 Ok(_) | Err(_) => None,
             })
             .collect();
+        drop(held);
         tell(app, &armed);
         let outcomes = outcomes.into_iter().map(|outcome| match outcome? {
             CreateTimerOutcome::Created(record) => Ok(Made::Now(TimerView::from(*record))),
