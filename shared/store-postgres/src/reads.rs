@@ -113,6 +113,10 @@ pub(crate) async fn list_sends(pool: &Pool, query: &ListSends) -> Result<Page<Se
             .bind(query.status.map(SendStatus::as_str))
             .bind(query.before.map(|id| id.0))
             .bind(i64::from(query.limit) + 1)
+            .bind(!matches!(
+                query.status,
+                Some(SendStatus::Failed | SendStatus::Cancelled)
+            ))
             .persistent(false)
     })
     .await?;

@@ -32,14 +32,17 @@ pub struct Settings {
     pub writers: u32,
     /// Connections for claims, renewals and reads by key.
     pub claimers: u32,
-    /// Connections for lists, counts and the audit.
+    /// Connections for lists and counts. The audit has one of its own.
     pub readers: u32,
     /// How long a step waits for a connection. Within it, a restart of the server goes unnoticed.
     pub acquire_timeout: Duration,
     /// How long the server works on one statement of a step.
     pub statement_timeout: Duration,
-    /// How long the server works on one list, count or audit query.
+    /// How long the server works on one list or count: who asks for too much waits no longer, and
+    /// keeps others from theirs no longer.
     pub read_timeout: Duration,
+    /// How long it works on one query of the audit.
+    pub audit_timeout: Duration,
 }
 
 impl Settings {
@@ -53,7 +56,8 @@ impl Settings {
             readers: 2,
             acquire_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(10),
-            read_timeout: Duration::from_mins(2),
+            read_timeout: Duration::from_secs(5),
+            audit_timeout: Duration::from_mins(2),
         }
     }
 
@@ -104,6 +108,8 @@ pub(crate) struct Pools {
     pub(crate) claimers: Pool,
     /// Read-only, with plans made for the question at hand.
     pub(crate) readers: Pool,
+    /// The same, for questions about everything there is.
+    pub(crate) auditors: Pool,
 }
 
 /// Every table lookup of the steps is by key. Generic plans save planning them again, and these
@@ -127,11 +133,16 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
         .server()?
         .options(KEYED)
         .options([("statement_timeout", millis(settings.statement_timeout))]);
-    let readers = settings.server()?.options([
-        ("plan_cache_mode", "force_custom_plan".to_owned()),
-        ("default_transaction_read_only", "on".to_owned()),
-        ("statement_timeout", millis(settings.read_timeout)),
+    let planned = settings.server()?.options([
+        ("plan_cache_mode", "force_custom_plan"),
+        ("default_transaction_read_only", "on"),
     ]);
+    let within = |timeout| {
+        let timeout = [("statement_timeout", millis(timeout))];
+        planned.clone().options(timeout)
+    };
+    let readers = within(settings.read_timeout);
+    let auditors = within(settings.audit_timeout);
     let pool = |connections: u32, timeout: Duration, options| {
         let pool = PgPoolOptions::new()
             .max_connections(connections.max(1))
@@ -153,6 +164,7 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
             keyed.options([("synchronous_commit", "off")]),
         ),
         readers: pool(settings.readers, settings.read_timeout, readers),
+        auditors: pool(1, settings.audit_timeout, auditors),
     })
 }
 

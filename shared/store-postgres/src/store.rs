@@ -60,6 +60,7 @@ impl PostgresStore {
         self.pools.writers.connections.close().await;
         self.pools.claimers.connections.close().await;
         self.pools.readers.connections.close().await;
+        self.pools.auditors.connections.close().await;
     }
 }
 
@@ -422,10 +423,10 @@ impl Store for PostgresStore {
     }
 
     async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>> {
-        audit::audit(&self.pools.readers, at, options).await
+        audit::audit(&self.pools.auditors, at, options).await
     }
 
     async fn dump(&self) -> Result<Dump> {
-        dump::dump(&self.pools.readers).await
+        dump::dump(&self.pools.auditors).await
     }
 }

@@ -2,7 +2,7 @@
 
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::message::Message;
-use mainspring_shared::send::SendRecord;
+use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
@@ -139,18 +139,17 @@ pub(crate) async fn list_sends(
     conn: &mut SqliteConnection,
     query: ListSends,
 ) -> Result<Page<SendRecord>> {
-    let sql = match query.session {
-        Some(_) => include_str!("../sql/sends/list_of_session.sql"),
-        None => include_str!("../sql/sends/list.sql"),
+    let sql = match (query.session, query.status) {
+        (Some(_), _) => include_str!("../sql/sends/list_of_session.sql"),
+        (None, Some(SendStatus::Failed | SendStatus::Cancelled)) => {
+            include_str!("../sql/sends/list_not_completed.sql")
+        }
+        (None, _) => include_str!("../sql/sends/list.sql"),
     };
     let rows = sqlx::query(sql)
         .bind(query.tenant.0)
         .bind(query.before.map(|id| id.0))
-        .bind(
-            query
-                .status
-                .map(mainspring_shared::send::SendStatus::as_str),
-        )
+        .bind(query.status.map(SendStatus::as_str))
         .bind(i64::from(query.limit) + 1)
         .bind(query.session.map(|id| id.0))
         .fetch_all(conn)

@@ -1,5 +1,5 @@
 -- Reads a page of a tenant's sessions, newest first.
--- Index: sessions_pkey backwards, or sessions_metadata; then the keys of what is joined.
+-- Index: sessions_pkey or sessions_agent backwards, or sessions_metadata; then the keys of what is joined.
 SELECT
     l.tenant, l.session_id, l.spec, l.agent_version, l.metadata, l.messages, l.first_seq, l.parent_session,
     l.parent_call, l.root_session, l.depth, l.created_at, l.updated_at, l.status

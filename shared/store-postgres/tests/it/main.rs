@@ -11,6 +11,7 @@ mod children;
 mod faults;
 mod inbox;
 mod leases;
+mod lists;
 mod lost;
 mod schema;
 mod sessions;
