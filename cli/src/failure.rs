@@ -172,7 +172,6 @@ pub(crate) fn next_of(code: Code) -> String {
             "no send of it waits for recovery; `mainspring sends list --session ID` shows them all"
         }
         Code::SendNotCancellable => "it had ended; `mainspring sends show ID` has its result",
-        Code::CallNotWaiting => "`mainspring calls SESSION` lists what waits for an answer",
         Code::TimerNotArmed => "`mainspring timers show ID` says where it stands",
         Code::RequestInvalid => "nothing was changed; the same request will fail again",
         Code::RequestNotFound => "is this address a Mainspring scheduler's, of this version?",

@@ -143,9 +143,7 @@ codes! {
     ToolInterrupted = "tool.interrupted", Conflict, 409;
     /// The work broke off around the call; whether it took effect is not known.
     ToolUnknownOutcome = "tool.unknown_outcome", Conflict, 409;
-    /// The call waits for nothing that could be posted.
-    CallNotWaiting = "call.not_waiting", Conflict, 409;
-    /// Another worker owns the session now.
+    /// Another worker owns the session now. Reserved: a worker that loses its lease says nothing.
     LeaseLost = "lease.lost", Conflict, 409;
     /// The model did not answer in time.
     LlmTimeout = "llm.timeout", Unavailable, 504;
@@ -175,9 +173,9 @@ codes! {
     OutputInvalidJson = "output.invalid_json", Invalid, 422;
     /// The model's answer does not fit the schema.
     OutputSchemaMismatch = "output.schema_mismatch", Invalid, 422;
-    /// The request carries no key.
+    /// The request carries no key. Reserved: there are no keys yet.
     AuthMissing = "auth.missing", Invalid, 401;
-    /// The key does not allow this.
+    /// The key does not allow this. Reserved like the one before.
     AuthForbidden = "auth.forbidden", Invalid, 403;
     /// Too much is already waiting.
     LimitExceeded = "limit.exceeded", Limit, 429;

@@ -21,7 +21,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::archive::{self, Lists, Writer};
-use super::extract::{Params, SessionPath, expect_kind, json_body, parse, read_body};
+use super::extract::{
+    Params, SessionPath, Weight, expect_kind, json_body, parse, read_body, weigh,
+};
 use super::gate::Place;
 use super::idempotency;
 use super::problem::Problem;
@@ -80,7 +82,7 @@ pub(super) async fn fork(
         checks.refuse("/seq", &format!("must be from {before} to {there}"));
     }
     checks.finish()?;
-    let mut messages = transcript(&app, key, before, body.seq.unwrap_or(there)).await?;
+    let (mut messages, weight) = transcript(&app, key, before, body.seq.unwrap_or(there)).await?;
     let settled = settled_len(&messages);
     if body.seq.is_some() && settled < messages.len() {
         let seq = before + messages.len() as i64;
@@ -98,7 +100,9 @@ pub(super) async fn fork(
         parent: None,
     };
     let lists = lists(&app, key).await?;
-    store(&app, session, messages, lists, idempotency).await
+    let answer = store(&app, session, messages, lists, idempotency).await;
+    drop(weight);
+    answer
 }
 
 /// What a session has to do, and its notes.
@@ -113,19 +117,21 @@ async fn lists(app: &App, key: SessionKey) -> Result<Lists, Problem> {
     })
 }
 
-/// The messages of a session behind `before` up to `last`, which are all there.
+/// The messages of a session behind `before` up to `last`, which are all there, and their part of the
+/// bytes that all bodies may have: a transcript may be longer than any body.
 async fn transcript(
     app: &App,
     key: SessionKey,
     before: i64,
     last: i64,
-) -> Result<Vec<Message>, Problem> {
+) -> Result<(Vec<Message>, Weight), Problem> {
     let mut messages: Vec<Message> = Vec::new();
+    let mut weight = weigh(app, 0)?;
     loop {
         let after = before + messages.len() as i64;
         let limit = PAGE.min(u32::try_from(last - after).unwrap_or(PAGE));
         if limit == 0 {
-            return Ok(messages);
+            return Ok((messages, Some(weight)));
         }
         let page = app.store.read_messages(ReadMessages { key, after, limit });
         let page = page.await?;
@@ -133,6 +139,12 @@ async fn transcript(
             // It was deleted, or pruned, meanwhile.
             return Err(Problem::session_not_found());
         }
+        let bytes = serde_json::to_vec(&page).map_or(0, |json| json.len());
+        if weight.num_permits() + bytes > app.config.bodies_bytes_max {
+            // There can never be room for it.
+            return Err(Problem::too_large(app.config.bodies_bytes_max));
+        }
+        weight.merge(weigh(app, bytes)?);
         messages.extend(page);
     }
 }

@@ -14,7 +14,7 @@ use futures::{FutureExt, StreamExt};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::time::Span;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::problem::Problem;
@@ -200,6 +200,8 @@ pub(super) async fn read_body(
     body: Body,
     bytes_max: usize,
 ) -> Result<Whole, Problem> {
+    // One that can never have room is too large.
+    let bytes_max = bytes_max.min(app.config.bodies_bytes_max);
     let said = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
@@ -252,7 +254,8 @@ async fn collect(
     Err(Problem::too_large(bytes_max))
 }
 
-fn weigh(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+/// A part of the bytes that all bodies may have.
+pub(super) fn weigh(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     let room = app.bodies.clone().try_acquire_many_owned(bytes);
     room.map_err(|_| Problem::too_much("bytes"))
@@ -349,11 +352,19 @@ fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Problem {
     }
     let inner = error.into_inner();
     let text = inner.to_string();
-    if inner.is_syntax() || inner.is_eof() {
+    let unread = inner.is_syntax() || inner.is_eof();
+    if unread && serde_json::from_slice::<IgnoredAny>(json).is_err() {
         return Problem::new(
             Code::RequestInvalid,
             format!("the body is not JSON: {text}"),
         );
+    }
+    if text.starts_with("recursion limit exceeded") {
+        return Problem::too_deep(at);
+    }
+    // The reader of a word that finds something else calls that no value at all.
+    if unread && text.starts_with("expected value") {
+        return Problem::invalid(pointer, "has a value of another type");
     }
     // The fault is told by its place in the document, not by line and column.
     let said = text

@@ -16,6 +16,9 @@ use serde::{Serialize, Serializer};
 use crate::loops::causes;
 use crate::metrics::OVERLOADED;
 
+/// What is said of bodies that nest too deeply.
+const TOO_DEEP: &str = "nests too deeply: at most 127 levels";
+
 /// What is wrong with one member of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub(crate) struct FieldError {
@@ -54,9 +57,26 @@ impl Problem {
     /// `request.invalid` with one member at fault.
     pub(crate) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let (pointer, detail) = (pointer.into(), detail.into());
-        let mut problem = Self::new(Code::RequestInvalid, detail.clone());
-        problem.errors.push(FieldError { pointer, detail });
-        problem
+        Self::invalid_members(vec![FieldError { pointer, detail }])
+    }
+
+    /// A body that nests deeper than bodies are read.
+    pub(crate) fn too_deep(at: &str) -> Self {
+        Self::invalid(at, TOO_DEEP)
+    }
+
+    /// The same, where it is a workflow's spec that is too deep.
+    pub(crate) fn of_spec(mut self, at: &str) -> Self {
+        if let [error] = self.errors.as_slice()
+            && error.detail == TOO_DEEP
+        {
+            let pointer = at.to_owned();
+            let detail =
+                "nests too deeply: at most 64 levels of nodes, fewer where their members nest"
+                    .to_owned();
+            self = Self::with_members(Code::SpecInvalid, vec![FieldError { pointer, detail }]);
+        }
+        self
     }
 
     /// `request.invalid` with every member at fault; there is at least one.
@@ -67,6 +87,8 @@ impl Problem {
     /// A problem of several members; there is at least one.
     pub(crate) fn with_members(code: Code, errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
+            // What is no member of the body names itself.
+            [one] if one.pointer.starts_with('/') => format!("{}: {}", one.pointer, one.detail),
             [one] => one.detail.clone(),
             many => format!("{} members are invalid", many.len()),
         };

@@ -115,7 +115,7 @@ pub(super) async fn create(
     let wait = params.wait(app.config.wait_max)?;
     params.finish()?;
     let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: NewRunBody = parse(&json, "")?;
+    let body: NewRunBody = parse(&json, "").map_err(|problem| problem.of_spec("/spec"))?;
     let spec = workflows::check(&body.spec, "/spec")?;
     let session = body.session_id.as_deref().map(session_id).transpose()?;
     let depth = match session {

@@ -73,7 +73,7 @@ pub(super) async fn check_spec(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let whole: Value = parse(&json, "")?;
+    let whole: Value = parse(&json, "").map_err(|problem| problem.of_spec(""))?;
     // A spec may also come as it is: none has a member of this name.
     let bare = whole
         .as_object()

@@ -122,11 +122,11 @@ async fn a_stream_that_nobody_reads_gives_its_place_back() {
     let path = format!("/v1/sessions/{session}/events");
     let head = format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n");
     let stream = saying(&api, head.as_bytes()).await;
-    let busy = async { while api.get(&format!("/v1/sends?wait=1s")).await.status != 429 {} };
+    let busy = async { while api.get("/v1/sends?wait=1s").await.status != 429 {} };
     timeout(PATIENCE, busy)
         .await
         .expect("the stream has the place");
-    let free = async { while api.get(&format!("/v1/sends?wait=1s")).await.status == 429 {} };
+    let free = async { while api.get("/v1/sends?wait=1s").await.status == 429 {} };
     timeout(PATIENCE, free)
         .await
         .expect("the place is free again");
@@ -173,10 +173,10 @@ async fn bodies_are_bounded_together() {
     slow.write_all(last).await.expect("writes");
     assert!(rest(slow).await.starts_with("HTTP/1.1 202"));
     api.post("/v1/sends", &sized(8_000)).await.ok(202);
-    // One body may have more than all together: it is refused, whenever it comes.
+    // What can never have room is told so.
     let large = json!({ "sends": [sized(14_000), sized(14_000)] });
     let refused = api.post("/v1/sends:batch", &large).await;
-    refused.problem(429, "limit.exceeded");
+    refused.problem(413, "request.too_large");
 }
 
 #[tokio::test]

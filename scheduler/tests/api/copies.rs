@@ -564,3 +564,27 @@ async fn a_repeated_copy_is_the_same_session() {
     let list = api.get("/v1/sessions").await.ok(200);
     assert_eq!(list["data"].as_array().map(Vec::len), Some(3));
 }
+
+#[tokio::test]
+async fn a_fork_finds_room_like_a_body() {
+    let world = World::new().await;
+    let api = world
+        .scheduler_with(|config| config.bodies_bytes_max = 20_000)
+        .await;
+    api.until_ready().await;
+    let id = api.session().await;
+    let path = format!("/v1/sessions/{id}/fork");
+    let body = json!({ "input": "x".repeat(15_000) });
+    for n in 0..2 {
+        let sends = format!("/v1/sessions/{id}/sends");
+        api.post(&sends, &body).await.ok(202);
+        world.complete(&world.claim(&id).await, 0, "done").await;
+        let forked = api.post(&path, &json!({})).await;
+        match n {
+            0 => drop(forked.ok(201)),
+            _ => drop(forked.problem(413, "request.too_large")),
+        }
+    }
+    // It gave its room back.
+    api.post("/v1/sends", &body).await.ok(202);
+}

@@ -11,7 +11,7 @@ const BODIES: &[(&str, &str, Option<&str>)] = &[
     (SENDS, "{", None),
     (SENDS, "null", Some("")),
     (SENDS, "[]", Some("")),
-    (SENDS, r#"{"input":"\ud800"}"#, None),
+    (SENDS, r#"{"input":"\ud800"}"#, Some("/input")),
     (SENDS, "{\"input\":\"\u{1}\"}", None),
     (SENDS, r#"{"input":"a\u0000"}"#, Some("/input")),
     (SENDS, r#"{"input":[{"type":"image","source":{"type":"base64","media_type":"image/bmp","data":"AAAA"}}]}"#, Some("/input/0/source/media_type")),
@@ -38,7 +38,10 @@ const BODIES: &[(&str, &str, Option<&str>)] = &[
     ("/v1/sends", r#"{"input":"hi","session":{"agent":{"tools":[{"type":"mcp","server":"a","pool":"x"},{"type":"mcp","server":"b","pool":"y"}]}}}"#, Some("/session/agent/tools/1/pool")),
     ("/v1/sends", r#"{"input":"hi","session":{"agent":{"pool":"x","tools":[{"type":"mcp","server":"a","pool":"y"}]}}}"#, Some("/session/agent/pool")),
     ("/v1/sends", r#"{"input":"hi","session":{"agent":{"temperature":3}}}"#, Some("/session/agent/temperature")),
-    ("/v1/sessions", r#"{"agent":{"temperature":1e999}}"#, None),
+    ("/v1/sessions", r#"{"agent":{"temperature":1e999}}"#, Some("/agent/temperature")),
+    ("/v1/sessions", r#"{"agent":{"recovery":-2.7}}"#, Some("/agent/recovery")),
+    ("/v1/timers", r#"{"catch_up":-2.7}"#, Some("/catch_up")),
+    ("/v1/timers", r#"{"catch_up":["all"]}"#, Some("/catch_up")),
     ("/v1/sessions", r#"{"agent":{"temperature":-0.1}}"#, Some("/agent/temperature")),
     ("/v1/sessions", r#"{"agent":{"max_rounds":0}}"#, Some("/agent/max_rounds")),
     ("/v1/sessions", r#"{"agent":{"max_rounds":1.5}}"#, Some("/agent/max_rounds")),
@@ -84,7 +87,7 @@ async fn bodies_that_make_no_sense_are_refused() {
     let generated = [
         (SENDS, deep.as_str(), Some("/metadata")),
         ("/v1/sessions", large.as_str(), Some("/metadata")),
-        ("/v1/sessions", deep_known.as_str(), None),
+        ("/v1/sessions", deep_known.as_str(), Some("")),
     ];
     for (path, body, pointer) in BODIES.iter().copied().chain(generated) {
         let path = if path == SENDS { sends.as_str() } else { path };
@@ -104,6 +107,51 @@ async fn bodies_that_make_no_sense_are_refused() {
         .send()
         .await
         .problem(400, "request.invalid");
+}
+
+#[tokio::test]
+async fn a_single_fault_is_named_with_its_place() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let refused = api.post("/v1/sends", &json!({ "input": "" })).await;
+    let problem = refused.problem(400, "request.invalid");
+    assert_eq!(problem["detail"], "/input: must not be empty");
+    assert_eq!(problem["errors"][0]["detail"], "must not be empty");
+}
+
+#[tokio::test]
+async fn a_spec_that_nests_too_deeply_is_told_so() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let leaf = r#"{"type":"agent","id":"a","spec":{},"input":"x"}"#;
+    let nested = |levels: usize| {
+        let open = r#"{"type":"sequence","steps":["#.repeat(levels);
+        format!(
+            r#"{{"name":"deep","root":{open}{leaf}{}}}"#,
+            "]}".repeat(levels)
+        )
+    };
+    for levels in [63, 70, 5_000] {
+        for (path, body, at) in [
+            (
+                "/v1/runs",
+                format!(r#"{{"spec":{}}}"#, nested(levels)),
+                "/spec",
+            ),
+            ("/v1/workflows:validate", nested(levels), ""),
+        ] {
+            let call = api
+                .call("POST", path)
+                .header("content-type", "application/json");
+            let refused = call.body(body).send().await;
+            let problem = refused.problem(422, "spec.invalid");
+            let pointer = problem["errors"][0]["pointer"].as_str();
+            assert!(
+                pointer.is_some_and(|p| p.starts_with(at)),
+                "{levels} {problem}"
+            );
+        }
+    }
 }
 
 #[tokio::test]
