@@ -68,6 +68,7 @@ impl ItemKind {
     utoipa::ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
+#[schema(as = InboxFate)]
 pub enum Fate {
     /// It waits to be delivered, at the latest with the session's next send.
     Pending,

@@ -1,5 +1,6 @@
-//! The project's own chores: `cargo xtask test | lint | deps | ci`.
+//! The project's own chores: `cargo xtask test | lint | deps | clients | ci`.
 
+mod clients;
 mod deps;
 mod lint;
 mod postgres;
@@ -20,7 +21,9 @@ Usage: cargo xtask COMMAND
                                    its package manager gives; ARGS go to `cargo test`
   lint                             formatting, clippy, documentation and the rules of `deps`
   deps                             which crate may know which
-  ci                               lint, then test --require-all";
+  clients                          generates a Python and a TypeScript client of the API's description
+                                   and runs a program on each; installs the generators in target/
+  ci                               lint, test --require-all, clients";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,12 +32,15 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test_options(rest).and_then(|options| test::run(&options)),
         ["lint"] => lint::run(),
         ["deps"] => deps::run(),
-        ["ci"] => lint::run().and_then(|()| {
-            test::run(&test::Options {
-                require_all: true,
-                cargo_arguments: Vec::new(),
+        ["clients"] => clients::check(),
+        ["ci"] => lint::run()
+            .and_then(|()| {
+                test::run(&test::Options {
+                    require_all: true,
+                    cargo_arguments: Vec::new(),
+                })
             })
-        }),
+            .and_then(|()| clients::check()),
         ["--help" | "-h" | "help"] => {
             tools::say(USAGE);
             Ok(())

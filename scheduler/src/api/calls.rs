@@ -53,12 +53,17 @@ pub(super) struct ResultBody {
     #[schema(schema_with = input_schema)]
     content: Option<Input>,
     /// What went wrong, for the model.
+    #[serde(default, deserialize_with = "present")]
     error: Option<String>,
 }
 
-/// A member that is there, even if it is null.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+/// A member that is there: null is a value like others, where it is one at all.
+fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
 }
 
 /// Permission, or its refusal.

@@ -14,9 +14,10 @@ pub(super) fn input_schema() -> utoipa::openapi::schema::Schema {
     use utoipa::openapi::Ref;
     use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
 
-    let text = ObjectBuilder::new().schema_type(Type::String).build();
-    let part = Ref::from_schema_name("ContentPart");
-    let list = ArrayBuilder::new().items(part).build();
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    let text = text.min_length(Some(1)).build();
+    let part = Ref::from_schema_name("InputPart");
+    let list = ArrayBuilder::new().items(part).min_items(Some(1)).build();
     Schema::OneOf(OneOfBuilder::new().item(text).item(list).build())
 }
 

@@ -22,8 +22,6 @@ pub(super) async fn list(
     let expected = "must be a message's seq";
     let after = params.parsed::<i64>("after", expected)?;
     let cursor = params.parsed::<i64>("cursor", expected)?;
-    // Nothing is folded away yet, so both answers are the same.
-    params.parsed::<bool>("folded", "must be true or false")?;
     params.finish()?;
     let after = cursor.or(after).unwrap_or(0);
     if after < 0 {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::extract::{Params, SessionPath, json_body, parse};
 use super::problem::Problem;
 use super::respond;
-use super::validate::Checks;
+use super::validate::{COUNT_MAX, Checks};
 use crate::app::App;
 
 /// What to remove: one of the first two.
@@ -54,8 +54,11 @@ pub(super) async fn prune(
     if body.before_seq.is_some_and(|seq| seq < 1) {
         checks.refuse("/before_seq", "must be 1 or more");
     }
-    if body.keep_last == Some(0) {
-        checks.refuse("/keep_last", "must be 1 or more");
+    if body
+        .keep_last
+        .is_some_and(|kept| !(1..=COUNT_MAX).contains(&kept))
+    {
+        checks.refuse("/keep_last", &format!("must be from 1 to {COUNT_MAX}"));
     }
     let to = match (body.before_seq, body.keep_last) {
         (Some(seq), None) => PruneTo::Before(seq),

@@ -32,6 +32,12 @@ const MAX_ROUNDS_MAX: u32 = 10_000;
 /// Tokens that one answer may be allowed: more than any model gives.
 const MAX_TOKENS_MAX: u32 = 10_000_000;
 
+/// Tokens that a budget may name: what every reader of JSON can tell apart.
+pub(super) const TOKENS_MAX: u64 = (1 << 53) - 1;
+
+/// Numbers that are counted in 32 bits.
+pub(super) const COUNT_MAX: u32 = i32::MAX as u32;
+
 /// A session to create.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -373,6 +379,16 @@ impl Checks {
         for (name, detail) in budget.iter().flat_map(|budget| budget.faults()) {
             let slash = if name.is_empty() { "" } else { "/" };
             self.refuse(&format!("{member}{slash}{name}"), detail);
+        }
+        let tokens = budget.and_then(|budget| budget.tokens);
+        if tokens.is_some_and(|tokens| tokens > TOKENS_MAX) {
+            let detail = format!("must be at most {TOKENS_MAX}");
+            self.refuse(&format!("{member}/tokens"), &detail);
+        }
+        let rounds = budget.and_then(|budget| budget.rounds);
+        if rounds.is_some_and(|rounds| rounds > COUNT_MAX) {
+            let detail = format!("must be at most {COUNT_MAX}");
+            self.refuse(&format!("{member}/rounds"), &detail);
         }
     }
 

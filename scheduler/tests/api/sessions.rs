@@ -169,10 +169,11 @@ async fn a_transcript_is_read_by_seq() {
     assert_eq!(seqs, (1..=6).map(Some).collect::<Vec<_>>());
     assert_eq!(all["data"][0]["role"], "user");
     assert_eq!(all["data"][5]["content"][0]["text"], "answer 2");
-    let page = api
-        .get(&format!("{path}?after=1&limit=2&folded=true"))
-        .await
-        .ok(200);
+    // Nothing is folded yet, and nobody is told otherwise.
+    let folded = api.get(&format!("{path}?folded=true")).await;
+    let refused = folded.problem(400, "request.invalid");
+    assert_eq!(refused["errors"][0]["pointer"], "?folded");
+    let page = api.get(&format!("{path}?after=1&limit=2")).await.ok(200);
     assert_eq!(page["data"][0]["seq"], 2);
     assert_eq!(page["next_cursor"], "3");
     let rest = api.get(&format!("{path}?cursor=3")).await.ok(200);

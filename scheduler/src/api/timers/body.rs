@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::super::input::{Input, input_schema};
 use super::super::problem::Problem;
 use super::super::runs::RunBody;
-use super::super::validate::{Checks, Options, object};
+use super::super::validate::{COUNT_MAX, Checks, Options, object};
 use crate::app::App;
 
 /// The longest that an occurrence may be put off.
@@ -141,8 +141,12 @@ impl TimerBody {
 
     fn rule(&self, checks: &mut Checks) -> TimerRule {
         let schedule = self.schedule(checks);
-        if self.max_occurrences == Some(0) {
-            checks.refuse("/max_occurrences", "must be at least 1");
+        let most = self.max_occurrences;
+        if most.is_some_and(|most| !(1..=COUNT_MAX).contains(&most)) {
+            checks.refuse(
+                "/max_occurrences",
+                &format!("must be from 1 to {COUNT_MAX}"),
+            );
         }
         let jitter = self.jitter.filter(|jitter| !jitter.0.is_zero());
         if jitter.is_some_and(|jitter| jitter.0 > JITTER_MAX) {

@@ -1,0 +1,118 @@
+//! What event streams hold.
+
+use serde_json::{Map, Value, json};
+
+use super::named;
+use super::refine::id;
+
+/// An event's id.
+pub(super) const EVENT_ID: &str = "^[0-9]{1,18}\\.[0-9]{1,9}$";
+
+/// Events of sends, with what their data are.
+const OF_SENDS: &[(&str, &str)] = &[
+    ("send.queued", "StepEvent"),
+    ("send.started", "LiveEvent"),
+    ("send.waiting", "StepEvent"),
+    ("send.resumed", "StepEvent"),
+    ("round.started", "RoundEvent"),
+    ("round.completed", "RoundEvent"),
+    ("message.delta", "DeltaEvent"),
+    ("reasoning.delta", "DeltaEvent"),
+    ("message.reset", "ResetEvent"),
+    ("message.completed", "Message"),
+    ("tool_call.started", "CallEvent"),
+    ("tool_call.completed", "CallEvent"),
+    ("tool_call.failed", "CallEvent"),
+    ("send.completed", "SendView"),
+    ("send.failed", "SendView"),
+    ("send.cancelled", "SendView"),
+];
+
+/// Adds the schemas of streams.
+pub(super) fn add(schemas: &mut Map<String, Value>) {
+    let send = || json!({ "type": "string", "pattern": id("snd"), "description": "Its send." });
+    let number = |says: &str| json!({ "type": "integer", "description": says });
+    let text = |says: &str| json!({ "type": "string", "description": says });
+    let data = |says: &str, required: &[&str], properties: Value| {
+        let required: Vec<&str> = required.iter().copied().chain(["send_id"]).collect();
+        json!({
+            "type": "object", "description": says, "required": required,
+            "properties": properties, "additionalProperties": true,
+        })
+    };
+    let time = json!({ "type": "string", "format": "date-time", "description": "When." });
+    let any = json!({ "description": "Any JSON." });
+    let of = |name: &str, schema: Value| (name.to_owned(), schema);
+    schemas.extend([
+        of("LiveEvent", data("A worker took the send.", &[], json!({ "send_id": send() }))),
+        of("StepEvent", data("Where a send stands.", &["id", "status", "at"], json!({
+            "send_id": send(), "id": send(), "status": named("SendStatus"), "at": time,
+            "waiting_on": text("What it waits for; with `send.waiting`."),
+            "reason": text("Why it goes on; with `send.resumed`."),
+        }))),
+        of("RoundEvent", data("A call of the model.", &["round", "model"], json!({
+            "send_id": send(), "round": number("Its number within the send, from 0."),
+            "model": text("The model."), "usage": named("Usage"),
+        }))),
+        of("DeltaEvent", data(
+            "A piece of an answer. Pieces of an older attempt are void.",
+            &["round", "attempt", "offset", "text"],
+            json!({
+                "send_id": send(), "round": number("The round."), "attempt": number("The attempt within it."),
+                "offset": number("Characters of this attempt before this piece."), "text": text("The piece."),
+            }),
+        )),
+        of("ResetEvent", data("A new attempt begins.", &["round", "attempt"], json!({
+            "send_id": send(), "round": number("The round."), "attempt": number("The new attempt."),
+            "reason": text("Why."),
+        }))),
+        of("CallEvent", data("A tool call.", &["id", "name"], json!({
+            "send_id": send(), "id": text("The call."), "name": text("The tool."),
+            "arguments": any,
+            "result": { "type": "array", "items": named("ContentPart"), "description": "What the model is shown of it." },
+        }))),
+    ]);
+    let names: Vec<&str> = OF_SENDS.iter().map(|(name, _)| *name).collect();
+    let mut kinds: Vec<&str> = OF_SENDS.iter().map(|(_, kind)| *kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let kinds: Vec<Value> = kinds.into_iter().map(named).collect();
+    let table = OF_SENDS
+        .iter()
+        .map(|(name, kind)| format!("`{name}` {kind}"));
+    let says = format!(
+        "An event of a stream. Those with an `id` are durable: a reader resumes at it. Data, as JSON: {}.",
+        table.collect::<Vec<_>>().join(", ")
+    );
+    schemas.insert(
+        "SendEvent".to_owned(),
+        event(&says, &json!({ "enum": names }), &kinds),
+    );
+    let says = "An event of a run's stream. `node.STATE` holds a node, `run.STATUS` and `run.progress` \
+        the run's status, counts and result. Every one is durable.";
+    let form = json!({ "pattern": "^(node|run)\\.[a-z]+$" });
+    let run = event(
+        says,
+        &form,
+        &[json!({ "type": "object", "additionalProperties": true })],
+    );
+    schemas.insert("RunEvent".to_owned(), run);
+}
+
+fn event(says: &str, names: &Value, kinds: &[Value]) -> Value {
+    let mut name = json!({ "type": "string", "description": "Its type." });
+    if let (Some(name), Some(names)) = (name.as_object_mut(), names.as_object()) {
+        name.extend(names.clone());
+    }
+    json!({
+        "type": "object", "description": says, "required": ["event", "data"],
+        "properties": {
+            "id": { "type": "string", "pattern": EVENT_ID, "description": "Where a reader resumes." },
+            "event": name,
+            "data": {
+                "type": "string", "description": "Its data.",
+                "contentMediaType": "application/json", "contentSchema": { "anyOf": kinds },
+            },
+        },
+    })
+}

@@ -1,0 +1,122 @@
+//! Parameters of paths, queries and heads.
+
+use serde_json::{Value, json};
+
+use super::events::EVENT_ID;
+use super::named;
+use super::operations::Operation;
+use super::refine::{DURATION, KEY, POOL, id};
+
+/// What a path's ids are called.
+fn prefix(path: &str) -> Option<&'static str> {
+    match path.split('/').nth(2)? {
+        "sessions" => Some("ses"),
+        "sends" => Some("snd"),
+        "timers" => Some("tmr"),
+        "runs" => Some("run"),
+        _ => None,
+    }
+}
+
+/// A parameter in a path.
+pub(super) fn in_path(path: &str, name: &str) -> Value {
+    let schema = match (name, prefix(path)) {
+        ("id", Some(prefix)) => json!({ "type": "string", "pattern": id(prefix) }),
+        ("pool", _) => json!({ "type": "string", "pattern": POOL }),
+        _ => json!({ "type": "string", "minLength": 1 }),
+    };
+    json!({ "name": name, "in": "path", "required": true, "schema": schema })
+}
+
+/// A parameter of a query or a head.
+pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
+    let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
+    let path = operation.path;
+    let is_list_of_ids = path.matches('/').count() == 2;
+    let status = || match prefix(path) {
+        Some("ses") => named("SessionStatus"),
+        Some("tmr") => named("TimerStatus"),
+        Some("run") => named("RunStatus"),
+        _ => named("SendStatus"),
+    };
+    let (place, says, schema) = match name {
+        "limit" => (
+            "query",
+            "Items of a page.",
+            json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }),
+        ),
+        "cursor" => (
+            "query",
+            "The `next_cursor` of the page before.",
+            match prefix(path).filter(|_| is_list_of_ids) {
+                Some(prefix) => text(&id(prefix)),
+                None => text("^[0-9]{1,18}$"),
+            },
+        ),
+        "wait" => (
+            "query",
+            "How long to wait for the end, such as `30s`.",
+            text(DURATION),
+        ),
+        "status" => ("query", "Only those with this status.", status()),
+        "fate" => (
+            "query",
+            "`pending`: only what was not delivered yet.",
+            json!({ "type": "string", "enum": ["pending"] }),
+        ),
+        "agent" => (
+            "query",
+            "Only those whose agent has this name.",
+            json!({ "type": "string" }),
+        ),
+        "metadata" => (
+            "query",
+            "`metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose metadata say so.",
+            json!({
+                "type": "object", "propertyNames": { "minLength": 1 },
+                "additionalProperties": { "type": "string" },
+            }),
+        ),
+        "session_id" => (
+            "query",
+            "Only those of this session.",
+            match prefix(path) {
+                Some("tmr") => text(&id("ses")),
+                _ => json!({ "type": "string" }),
+            },
+        ),
+        "after" if path.ends_with("/messages") => (
+            "query",
+            "Only what comes behind this `seq`.",
+            json!({ "type": "integer", "minimum": 0 }),
+        ),
+        "after" => (
+            "query",
+            "Only what comes behind the event with this id.",
+            text(EVENT_ID),
+        ),
+        "prefix" => (
+            "query",
+            "Only nodes whose paths begin so.",
+            json!({ "type": "string" }),
+        ),
+        "Last-Event-ID" => (
+            "header",
+            "The last event that the reader has; wins over `after`.",
+            text(EVENT_ID),
+        ),
+        _ => (
+            "header",
+            "1 to 255 visible ASCII characters that make a repeat harmless.",
+            text(KEY),
+        ),
+    };
+    let mut parameter = json!({
+        "name": name, "in": place, "required": false, "description": says, "schema": schema,
+    });
+    if name == "metadata" {
+        parameter["style"] = json!("deepObject");
+        parameter["explode"] = json!(true);
+    }
+    parameter
+}
