@@ -126,6 +126,8 @@ pub(crate) struct Run<'a> {
     decided: BTreeMap<usize, CallResult>,
     /// When results that came are stored although others still run.
     flush: Option<Duration>,
+    /// Signals that a step lowered, and about which nothing was done yet.
+    heard: i32,
     /// Why the last model call or tool failed.
     failure: Option<Failure>,
     /// Why the attempt that begins is not the round's first.
@@ -232,6 +234,7 @@ impl<'a> Run<'a> {
             calls: Calls::default(),
             decided: BTreeMap::new(),
             flush: None,
+            heard: 0,
             failure: None,
             reset: send.resumed.then_some("takeover"),
             left: Left::Lost,

@@ -70,6 +70,8 @@ impl Run<'_> {
         };
         match self.append(item).await {
             Ok(signals) => {
+                // What was answered before was asked by a round that is over.
+                self.heard = signals & SIGNAL_INTERRUPT;
                 if !answered {
                     self.records = round.records;
                 }
@@ -150,11 +152,13 @@ impl Run<'_> {
     pub(super) async fn store_changes(&mut self, changes: Vec<CallChange>) -> Option<Event> {
         let item = self.changes_only(changes);
         match self.append(item).await {
-            Ok(signals) if signals & SIGNAL_CANCEL != 0 => {
-                self.reach.cancel.cancel();
+            Ok(signals) => {
+                if signals & SIGNAL_CANCEL != 0 {
+                    self.reach.cancel.cancel();
+                }
+                self.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
                 None
             }
-            Ok(_) => None,
             Err(event) => Some(event),
         }
     }
@@ -176,6 +180,7 @@ impl Run<'_> {
 
     /// What the open round needs after a step that lowered these signals.
     async fn open_after(&mut self, signals: i32) -> Option<Open> {
+        let signals = signals | std::mem::take(&mut self.heard);
         self.lowered(signals);
         if signals & SIGNAL_RESULT != 0
             && let Some(round) = self.records.first().map(|record| record.round)
@@ -407,6 +412,13 @@ impl Run<'_> {
             usage: self.unpaid.clone(),
             totals: self.sums_so_far(),
         };
+        // What a step between lowered, the store does not know any more.
+        if self.heard & item.unless != 0 {
+            return match self.open_after(0).await {
+                Some(open) => Event::Woken { open },
+                None => self.release_as_lost().await,
+            };
+        }
         let mut outage = Outage::default();
         loop {
             match self.kernel.writes.park(item.clone()).await {
