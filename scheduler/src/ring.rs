@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mainspring_runtime::buggify;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Activation, Lane, Queue};
 use mainspring_shared::store::ReadySession;
@@ -43,7 +44,7 @@ impl Ringer {
     /// Leaves rings to be pushed. Never waits.
     pub(crate) fn ring(&self, sessions: impl IntoIterator<Item = ReadySession>) {
         for session in sessions {
-            if self.waiting.try_send(session).is_err() {
+            if buggify("ring.full") || self.waiting.try_send(session).is_err() {
                 metrics::counter!(RINGS_DROPPED).increment(1);
             }
         }

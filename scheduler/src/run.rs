@@ -74,11 +74,10 @@ pub async fn run(
 /// The same without a listener: requests are handed to the router by the caller, in this process.
 /// The loops run until the future that is returned with it ends, after `lifecycle` stops; dropping
 /// it ends them at once.
-pub fn embedded(parts: Parts, lifecycle: &Lifecycle) -> (Router, impl Future<Output = ()> + Send) {
-    let (app, loops) = begin(parts, lifecycle);
-    let stopping = lifecycle.stopping();
+pub fn embedded(parts: Parts, lifecycle: Lifecycle) -> (Router, impl Future<Output = ()> + Send) {
+    let (app, loops) = begin(parts, &lifecycle);
     let until_stopped = async move {
-        stopping.await;
+        lifecycle.stopping().await;
         loops.end().await;
     };
     (api::router(app), until_stopped)

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use mainspring_runtime::buggify;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::queue::{Activation, Disposition, Handler};
 use tokio::sync::OwnedSemaphorePermit;
@@ -129,7 +130,7 @@ pub(crate) fn admit_free(kernel: &Arc<Kernel>, keys: impl Iterator<Item = Sessio
 }
 
 fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit) {
-    if !kernel.running.enter(key) {
+    if buggify("admit.lost") || !kernel.running.enter(key) {
         return;
     }
     let kernel = kernel.clone();

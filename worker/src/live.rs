@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use mainspring_runtime::buggify;
 use mainspring_shared::bus::{Bus, Topic};
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::id::SessionKey;
@@ -44,6 +45,9 @@ impl Live {
 
     /// Sends an event, or drops it when too many wait.
     pub(crate) fn send(&self, key: SessionKey, event: LiveEvent) {
+        if buggify("live.full") {
+            return;
+        }
         // A full buffer is the bound doing its work.
         let _ = self.events.try_send((key, event));
     }

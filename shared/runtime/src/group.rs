@@ -10,6 +10,8 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::buggify;
+
 /// Items that one transaction may carry.
 pub const GROUP_MAX: usize = 128;
 
@@ -61,6 +63,7 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
                         // answered, comes along. With nobody about to this takes no time.
                         tokio::task::yield_now().await;
                         while batch.len() < GROUP_MAX
+                            && !buggify("group.small")
                             && let Ok(more) = inbox.try_recv()
                         {
                             batch.push(more);
@@ -72,6 +75,9 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
                         tracing::error!(items = callers.len(), "a group's function panicked");
                         continue;
                     };
+                    if buggify("group.unanswered") {
+                        continue;
+                    }
                     for (answer, caller) in answers.into_iter().zip(callers) {
                         // A caller that went away no longer needs its answer.
                         let _ = caller.send(answer);

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod buggify;
 mod clock;
 mod config;
 mod entropy;
@@ -8,6 +9,7 @@ mod lifecycle;
 mod metrics;
 mod telemetry;
 
+pub use buggify::{buggify, set_buggify};
 pub use clock::SystemClock;
 pub use config::{
     Backend, Config, Environment, HooksConfig, LogFormat, McpServer, Migrate, Problem, Problems,
