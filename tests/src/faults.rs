@@ -14,7 +14,7 @@ mod harm;
 mod load;
 mod proxy;
 mod stand;
-mod stream;
+pub(crate) mod stream;
 mod verdict;
 
 use std::sync::OnceLock;

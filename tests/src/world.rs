@@ -5,10 +5,10 @@
 //! else can run, so that lease expiry and parked retries cost nothing.
 
 mod essence;
-mod faulty;
+pub(crate) mod faulty;
 mod runs;
 mod script;
-mod tools;
+pub(crate) mod tools;
 mod wires;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test | lint | deps | clients | ci`.
+//! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | clients | ci`.
 
 mod clients;
 mod deps;
@@ -7,6 +7,7 @@ mod postgres;
 mod process;
 mod redis;
 mod server;
+mod simulate;
 mod test;
 mod tools;
 
@@ -19,28 +20,31 @@ Usage: cargo xtask COMMAND
                                    those of MAINSPRING_TEST_POSTGRES_URL and MAINSPRING_TEST_REDIS_URL,
                                    else servers of its own, started from what the machine has or what
                                    its package manager gives; ARGS go to `cargo test`
+  simulate [--seeds N] [--from SEED] [--store model|sqlite] [--threads N] [--trace] [--whole]
+                                   simulated worlds with faults, one per seed, in virtual time; a seed
+                                   that fails is made smaller unless --whole asks for all of it, and
+                                   --trace tells its course
+  soak --hours H [--mix KIND,…] [--seed N] [--chapter SECONDS] [--report FILE]
+                                   harm of every kind to real processes under load; the report has a
+                                   line per chapter, and a soak with the same one goes on behind it
   lint                             formatting, clippy, documentation and the rules of `deps`
   deps                             which crate may know which
   clients                          generates a Python and a TypeScript client of the API's description
                                    and runs a program on each; installs the generators in target/
-  ci                               lint, test --require-all, clients";
+  ci                               lint, test --require-all, clients, 300 simulated worlds and a short
+                                   soak";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["test", rest @ ..] => test_options(rest).and_then(|options| test::run(&options)),
+        ["simulate", rest @ ..] => simulate::run(rest),
+        ["soak", rest @ ..] => simulate::soak(rest),
         ["lint"] => lint::run(),
         ["deps"] => deps::run(),
         ["clients"] => clients::check(),
-        ["ci"] => lint::run()
-            .and_then(|()| {
-                test::run(&test::Options {
-                    require_all: true,
-                    cargo_arguments: Vec::new(),
-                })
-            })
-            .and_then(|()| clients::check()),
+        ["ci"] => ci(),
         ["--help" | "-h" | "help"] => {
             tools::say(USAGE);
             Ok(())
@@ -54,6 +58,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Everything that has to hold before a change lands.
+fn ci() -> anyhow::Result<()> {
+    lint::run()?;
+    test::run(&test::Options {
+        require_all: true,
+        cargo_arguments: Vec::new(),
+    })?;
+    clients::check()?;
+    simulate::run(&["--seeds", "300"])?;
+    let report = tempfile::NamedTempFile::new()?;
+    let report = report.path().to_string_lossy().into_owned();
+    simulate::soak(&["--hours", "0.02", "--chapter", "72", "--report", &report])
 }
 
 fn test_options(words: &[&str]) -> anyhow::Result<test::Options> {

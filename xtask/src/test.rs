@@ -51,8 +51,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if tools::program("openssl").is_none() {
         missing.push("openssl");
     }
+    if options.require_all && tools::program("npm").is_none() {
+        missing.push("npm");
+    }
     if !missing.is_empty() {
         tools::install(&missing);
+    }
+    if options.require_all && tools::program("npm").is_none() {
+        bail!("npm cannot be found or installed, and --require-all asks for it");
     }
     let postgres = obtain(POSTGRES_URL, "Postgres", postgres::find, postgres::start)?;
     let redis = obtain(REDIS_URL, "Redis", redis::find, redis::start)?;
@@ -87,8 +93,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if missing.is_empty() {
         command.env("REQUIRE_STORES", "all");
     }
-    // Tests with a package of npm are asked for where there is an npm; what it cannot fetch is missed.
-    if options.require_all && tools::program("npm").is_some() {
+    // Nothing is skipped then: a package that npm cannot fetch fails its tests, too.
+    if options.require_all {
         command.env("REQUIRE_NPM", "1");
     }
     let result = process::run(&mut command);

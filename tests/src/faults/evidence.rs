@@ -255,22 +255,30 @@ fn calls(evidence: &Evidence, found: &mut Vec<String>) {
         by_mark.entry(mark).or_default().push(call);
     }
     let mut excused = 0;
+    let mut once: Vec<Fault> = evidence.faults.clone();
+    once.retain(|fault| fault.effect == Effect::One);
     for told in &evidence.told {
         let calls = by_mark.remove(told.key.as_str()).unwrap_or_default();
-        let mut excuses = excuses(&evidence.faults);
+        let mut mine_alone = excuses(&evidence.faults);
         for round in 0..told.rounds() {
             let mine: Vec<&Entry> = calls.iter().filter(|c| c.round == round).copied().collect();
             if mine.is_empty() {
                 found.push(format!("{} went past the model in round {round}", told.key));
             }
-            let had = excuses.len();
-            for (first, again) in without_reason(&mine, &mut excuses) {
+            let had = mine_alone.len();
+            for pair in unexcused(&mine, &mut mine_alone) {
+                // What excuses one send excuses no other.
+                if let Some(fault) = once.iter().position(|fault| lies_between(fault, pair)) {
+                    once.remove(fault);
+                    continue;
+                }
+                let (first, again) = (pair[0].at, pair[1].at);
                 found.push(format!(
                     "{} was asked at {first} and without reason again at {again}",
                     told.key
                 ));
             }
-            excused += had - excuses.len();
+            excused += had - mine_alone.len();
         }
         if calls.iter().any(|call| call.round >= told.rounds()) {
             found.push(format!("{} was asked for a round too many", told.key));
@@ -300,6 +308,12 @@ pub(super) fn without_reason(
     calls: &[&Entry],
     excuses: &mut Vec<Fault>,
 ) -> Vec<(Timestamp, Timestamp)> {
+    let found = unexcused(calls, excuses).into_iter();
+    found.map(|pair| (pair[0].at, pair[1].at)).collect()
+}
+
+/// The same pairs, as they are.
+fn unexcused<'a, 'c>(calls: &'a [&'c Entry], excuses: &mut Vec<Fault>) -> Vec<&'a [&'c Entry]> {
     let mut found = Vec::new();
     for pair in calls.windows(2) {
         if was_spoiled(pair[0]) {
@@ -307,7 +321,7 @@ pub(super) fn without_reason(
         }
         match excuses.iter().position(|fault| lies_between(fault, pair)) {
             Some(fault) => drop(excuses.remove(fault)),
-            None => found.push((pair[0].at, pair[1].at)),
+            None => found.push(pair),
         }
     }
     found
@@ -317,7 +331,7 @@ pub(super) fn without_reason(
 /// first in front.
 pub(super) fn excuses(faults: &[Fault]) -> Vec<Fault> {
     let times = |fault: &Fault| match fault.effect {
-        Effect::None => 0,
+        Effect::None | Effect::One => 0,
         Effect::Repeats => 1,
         Effect::Sleeps => 2,
     };
@@ -340,7 +354,7 @@ fn lies_between(fault: &Fault, calls: &[&Entry]) -> bool {
         .map_or(i64::MAX, |to| to.0.saturating_add(SLACK_MS));
     let over = match fault.effect {
         Effect::Sleeps => over.saturating_add(WAKING_MS),
-        Effect::None | Effect::Repeats => over,
+        Effect::None | Effect::One | Effect::Repeats => over,
     };
     fault.from <= calls[1].at && over >= calls[0].at.0
 }

@@ -12,6 +12,8 @@ use super::now;
 pub enum Effect {
     /// Nothing at all: no answer may be lost by it.
     None,
+    /// One answer of one send may be lost before it is stored, and asked for again.
+    One,
     /// One answer per send under way may be lost before it is stored, and asked for again.
     Repeats,
     /// The same, and the process that went to sleep may finish a step when it wakes up: it asks

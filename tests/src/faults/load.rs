@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
 use super::evidence::{Ended, Told};
-use super::stream::Events;
+use super::stream;
 use super::{any_of, dose, monotonic, now, pause};
+use crate::history::{self, Book, Seen};
 
 /// How many sessions a client sends to before it waits for the answers.
 const SESSIONS_AT_ONCE: usize = 3;
@@ -51,8 +52,8 @@ impl Default for Shape {
     }
 }
 
-/// What a reader saw of a session: the ids of durable events, in the order of their arrival.
-pub(super) type Seen = Arc<Mutex<Vec<String>>>;
+/// What a reader saw of a session, in the order of its arrival.
+pub(super) type Events = Arc<Mutex<Vec<Seen>>>;
 
 /// Clients at work.
 #[derive(Debug)]
@@ -60,9 +61,11 @@ pub struct Load {
     stop: CancellationToken,
     clients: JoinSet<Result<Vec<Told>>>,
     watchers: JoinSet<()>,
-    pub(super) seen: BTreeMap<String, Seen>,
+    pub(super) seen: BTreeMap<String, Events>,
     pub(super) sessions: Vec<String>,
     done: Arc<Mutex<usize>>,
+    /// What clients asked and were told.
+    pub(super) book: Book,
 }
 
 impl Load {
@@ -80,6 +83,7 @@ impl Load {
         }
         let stop = CancellationToken::new();
         let done = Arc::new(Mutex::new(0));
+        let book = Book::default();
         let mut clients = JoinSet::new();
         for number in 0..shape.clients {
             let client = Client {
@@ -89,6 +93,7 @@ impl Load {
                 burst: shape.burst,
                 stop: stop.clone(),
                 done: done.clone(),
+                book: book.clone(),
                 told: Vec::new(),
             };
             clients.spawn(client.run());
@@ -96,7 +101,7 @@ impl Load {
         let mut watchers = JoinSet::new();
         let mut seen = BTreeMap::new();
         for session in sessions.iter().take(shape.watched) {
-            let ids = Seen::default();
+            let ids = Events::default();
             seen.insert(session.clone(), ids.clone());
             watchers.spawn(watch(urls.clone(), session.clone(), ids));
         }
@@ -107,6 +112,7 @@ impl Load {
             seen,
             sessions,
             done,
+            book,
         })
     }
 
@@ -131,7 +137,7 @@ impl Load {
         for (session, ids) in &self.seen {
             let wanted = steps.get(session).copied().unwrap_or_default();
             loop {
-                let last = ids.lock().ok().and_then(|ids| ids.last().cloned());
+                let last = ids.lock().ok().and_then(|seen| last_id(&seen));
                 let last = last.as_deref().and_then(|id| id.split_once('.'));
                 let reached: i64 = last.map_or(0, |(n, _)| n.parse().unwrap_or_default());
                 if reached >= wanted {
@@ -156,6 +162,7 @@ struct Client {
     burst: usize,
     stop: CancellationToken,
     done: Arc<Mutex<usize>>,
+    book: Book,
     told: Vec<Told>,
 }
 
@@ -188,11 +195,19 @@ impl Client {
         let body = json!({ "input": words });
         let path = format!("/v1/sessions/{session}/sends");
         let query = if wait { "?wait=2s" } else { "" };
+        let begun = self.book.moment();
         let answer = self
             .caller
             .post(&format!("{path}{query}"), &body, &marker)
             .await?;
         let send = accepted(&answer)?;
+        let op = history::Op::Send {
+            key: marker.clone(),
+            session: session.to_owned(),
+            in_order: true,
+        };
+        let heard = history::Told::Yes(send.clone());
+        self.book.note(self.number, begun, op, heard);
         let mut told = Told {
             client: self.number,
             key: marker,
@@ -219,7 +234,13 @@ impl Client {
         let limit = monotonic() + dose() + END;
         while self.told[n].ended.is_none() {
             let path = format!("/v1/sends/{}?wait=10s", self.told[n].ids[0]);
+            let begun = self.book.moment();
             let send = self.caller.get(&path).await?;
+            let op = history::Op::Read {
+                send: self.told[n].ids[0].clone(),
+            };
+            let heard = history::Told::Yes(send.clone());
+            self.book.note(self.number, begun, op, heard);
             if is_final(&send) {
                 self.told[n].ended = Some(Ended { at: now(), send });
                 self.count();
@@ -235,17 +256,28 @@ impl Client {
     }
 }
 
+/// The id of the last durable event.
+fn last_id(seen: &[Seen]) -> Option<String> {
+    seen.iter().rev().find_map(|event| event.id.clone())
+}
+
 /// Follows a session through everything, from replica to replica, as a browser would.
-async fn watch(urls: Vec<String>, session: String, seen: Seen) {
+async fn watch(urls: Vec<String>, session: String, seen: Events) {
     let path = format!("/v1/sessions/{session}/events");
     let mut at = 0;
     loop {
-        let last = seen.lock().ok().and_then(|ids| ids.last().cloned());
-        if let Ok(mut events) = Events::open(&urls[at % urls.len()], &path, last.as_deref()).await {
+        let last = seen.lock().ok().and_then(|seen| last_id(&seen));
+        if let Ok(mut events) =
+            stream::Events::open(&urls[at % urls.len()], &path, last.as_deref()).await
+        {
             // The end of a stream and a broken connection are the same here: go on elsewhere.
             while let Ok(Some(event)) = events.next().await {
-                if let (Some(id), Ok(mut ids)) = (event.id, seen.lock()) {
-                    ids.push(id);
+                if let Ok(mut seen) = seen.lock() {
+                    seen.push(Seen {
+                        id: event.id,
+                        name: event.name,
+                        data: event.data,
+                    });
                 }
             }
         }

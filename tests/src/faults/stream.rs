@@ -63,7 +63,7 @@ impl Events {
 }
 
 /// The event of a frame; none of a comment.
-fn parse(frame: &str) -> Result<Option<Event>> {
+pub(crate) fn parse(frame: &str) -> Result<Option<Event>> {
     let mut event = Event {
         id: None,
         name: String::new(),

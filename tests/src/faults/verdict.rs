@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::caller::Caller;
-use super::evidence::{Evidence, Told, violations};
+use super::evidence::{self, Evidence, violations};
 use super::load::{Load, accepted, text};
 use super::stand::{Stand, say};
+use crate::history::{self, History, Op, Reading, Told};
 
 /// Differences that are shown.
 const SHOWN: usize = 20;
@@ -41,7 +42,8 @@ pub async fn settle(name: &str, stand: &mut Stand, mut load: Load) -> Result<Rep
     let steps = steps(stand)?;
     load.watched(&steps).await?;
     let evidence = gather(stand, &load, told, steps, &mut caller).await?;
-    let found = violations(&evidence);
+    let mut found = violations(&evidence);
+    found.extend(history::violations(&heard(&load, &evidence)));
     let report = Report {
         sends: evidence.told.len(),
         calls: evidence.calls.len(),
@@ -64,7 +66,7 @@ pub async fn settle(name: &str, stand: &mut Stand, mut load: Load) -> Result<Rep
 async fn gather(
     stand: &Stand,
     load: &Load,
-    told: Vec<Told>,
+    told: Vec<evidence::Told>,
     steps: BTreeMap<String, i64>,
     caller: &mut Caller,
 ) -> Result<Evidence> {
@@ -86,12 +88,40 @@ async fn gather(
         evidence.transcripts.insert(session.clone(), messages);
     }
     for (session, seen) in &load.seen {
-        let ids = seen.lock().map(|ids| ids.clone()).unwrap_or_default();
-        let ids: Result<Vec<_>> = ids.iter().map(|id| place(id)).collect();
+        let seen = seen.lock().map(|seen| seen.clone()).unwrap_or_default();
+        let ids = seen.iter().filter_map(|event| event.id.as_deref());
+        let ids: Result<Vec<_>> = ids.map(place).collect();
         evidence.watched.insert(session.clone(), ids?);
     }
     evidence.told = told;
     Ok(evidence)
+}
+
+/// The same as clients noted it while it happened, with what everything reads in the end.
+fn heard(load: &Load, evidence: &Evidence) -> History {
+    let book = &load.book;
+    for (send, read) in &evidence.read_again {
+        let op = Op::Read { send: send.clone() };
+        let begun = book.moment();
+        book.note(usize::MAX, begun, op, Told::Yes(read.clone()));
+    }
+    for (session, messages) in &evidence.transcripts {
+        let op = Op::Transcript {
+            session: session.clone(),
+        };
+        let begun = book.moment();
+        let messages = Told::Yes(Value::Array(messages.clone()));
+        book.note(usize::MAX, begun, op, messages);
+    }
+    let readings = load.seen.iter().map(|(session, seen)| Reading {
+        session: session.clone(),
+        events: seen.lock().map(|seen| seen.clone()).unwrap_or_default(),
+        whole: true,
+    });
+    History {
+        entries: book.entries(),
+        readings: readings.collect(),
+    }
 }
 
 fn place(id: &str) -> Result<(i64, i64)> {

@@ -169,18 +169,10 @@ impl Faulty {
     }
 }
 
-macro_rules! forward {
-    ($($kind:ident $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
-        #[async_trait]
-        impl Store for Faulty {
-            $(async fn $name(&self, $($arg: $type),*) -> Result<$out> {
-                self.$kind(stringify!($name), self.inner.$name($($arg),*)).await
-            })*
-        }
-    };
-}
-
-forward! {
+/// The port's methods, for whoever puts something in front of all of them: whether each reads or
+/// writes, and its signature.
+macro_rules! store_methods {
+    ($apply:ident) => { $apply! {
     read now() -> Timestamp;
     read check() -> ServerInfo;
     read register_boot(at: Option<Timestamp>, boot: NewBoot) -> ();
@@ -263,4 +255,19 @@ forward! {
     read scaling(at: Option<Timestamp>, pool: &str) -> ScalingStats;
     read audit(at: Option<Timestamp>, options: AuditOptions) -> Vec<Violation>;
     read dump() -> Dump;
+}};
 }
+pub(crate) use store_methods;
+
+macro_rules! forward {
+    ($($kind:ident $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
+        #[async_trait]
+        impl Store for Faulty {
+            $(async fn $name(&self, $($arg: $type),*) -> Result<$out> {
+                self.$kind(stringify!($name), self.inner.$name($($arg),*)).await
+            })*
+        }
+    };
+}
+
+store_methods!(forward);

@@ -125,6 +125,15 @@ impl Tool for Fake {
 /// `slow` is safe and stops when it is interrupted.
 pub(super) fn tools(store: &Arc<ModelStore>, clock: &Arc<dyn Clock>, acts: &Arc<Acts>) -> Tools {
     let mut tools = Tools::default();
+    for tool in fakes(clock, acts) {
+        tools.insert(tool).expect("a new name");
+    }
+    state::register(store.clone(), clock.clone(), &mut tools).expect("new names");
+    tools
+}
+
+/// The tools that do nothing but remember.
+pub(crate) fn fakes(clock: &Arc<dyn Clock>, acts: &Arc<Acts>) -> Vec<Arc<dyn Tool>> {
     let alone = Traits {
         concurrency: Concurrency::Exclusive,
         ..Traits::new(Repeat::Safe)
@@ -140,15 +149,14 @@ pub(super) fn tools(store: &Arc<ModelStore>, clock: &Arc<dyn Clock>, acts: &Arc<
         ("alone", alone),
         ("slow", slow),
     ];
-    for (name, traits) in kinds {
-        let tool = Fake {
+    let fakes = kinds.into_iter().map(|(name, traits)| {
+        let fake = Fake {
             name,
             traits,
             clock: clock.clone(),
             acts: acts.clone(),
         };
-        tools.insert(Arc::new(tool)).expect("a new name");
-    }
-    state::register(store.clone(), clock.clone(), &mut tools).expect("new names");
-    tools
+        Arc::new(fake) as Arc<dyn Tool>
+    });
+    fakes.collect()
 }

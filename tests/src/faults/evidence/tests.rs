@@ -245,6 +245,22 @@ fn one_fault_excuses_one_repeated_call_of_a_send() {
 }
 
 #[test]
+fn what_excuses_one_send_excuses_no_other() {
+    let both_again = |e: &mut Evidence| {
+        e.calls.insert(1, call(1, 10_900));
+        e.calls.insert(3, call(2, 20_900));
+    };
+    let mut evidence = truth();
+    both_again(&mut evidence);
+    evidence.faults.push(fault(Effect::One, 10_300, 20_500));
+    let found = violations(&evidence);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("key2 was asked"), "{found:?}");
+    evidence.faults.push(fault(Effect::One, 20_300, 20_500));
+    assert_eq!(violations(&evidence), Vec::<String>::new());
+}
+
+#[test]
 fn a_call_after_the_end_needs_a_sleeper() {
     let late = |e: &mut Evidence| {
         e.calls.insert(1, call(1, 12_000));

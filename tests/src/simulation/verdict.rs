@@ -1,0 +1,206 @@
+//! The end of a world: when it has come to rest, and whether everything is as it has to be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mainspring_shared::error::Code;
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::store::{AuditOptions, Dump};
+use mainspring_shared::timer::TimerStatus;
+
+use super::clients::{Known, locked};
+use super::plan::{Fault, Harm};
+use super::system::Core;
+use crate::history::{History, Op, Told, violations};
+
+/// How long after the last trouble and the last request everything has to be over, in virtual
+/// milliseconds.
+const REST_MS: u64 = 300_000;
+
+/// What is not over yet.
+fn open(dump: &Dump) -> Vec<String> {
+    let mut open = Vec::new();
+    for session in &dump.sessions {
+        for send in &session.sends {
+            if !send.status.is_final() {
+                let (status, on) = (send.status, send.waiting_on);
+                open.push(format!("{} is {status:?}, {on:?}", send.id));
+            }
+        }
+        for call in session.calls.iter().filter(|call| call.result.is_none()) {
+            open.push(format!("{call:?}"));
+        }
+        let hot = &session.hot;
+        if hot.owner.is_some() || hot.ready_since.is_some() || hot.pending != 0 {
+            open.push(format!("{} is at work: {hot:?}", session.key.session));
+        }
+    }
+    for run in &dump.runs {
+        if !run.run.status.is_final() {
+            open.push(format!("{:?} is {:?}", run.run.key, run.run.status));
+        }
+    }
+    for (timer, _) in &dump.timers {
+        if matches!(timer.state.status, TimerStatus::Armed) {
+            open.push(format!("{} is armed", timer.id));
+        }
+    }
+    open
+}
+
+/// Waits until everything is over; what is not, when its time is.
+pub(super) async fn rest(core: &Core, since_ms: u64) -> Result<(), String> {
+    loop {
+        let dump = core.read(core.store.dump()).await;
+        let open = open(&dump);
+        if open.is_empty() {
+            return Ok(());
+        }
+        if core.time.ms() > since_ms.max(core.over_ms()) + REST_MS {
+            return Err(format!("it does not come to rest: {open:#?}"));
+        }
+        core.time.sleep(1_000).await;
+    }
+}
+
+/// Everything that is not as it has to be.
+pub(super) async fn judged(known: &Known) -> Vec<String> {
+    let core = &known.core;
+    let mut found = Vec::new();
+    let options = AuditOptions::default();
+    let audited = core.made(core.store.audit(Some(core.now()), options)).await;
+    match audited {
+        Ok(violations) => found.extend(violations.iter().map(|one| format!("audit: {one:?}"))),
+        Err(error) => found.push(format!("the audit fails: {error}")),
+    }
+    let dump = core.read(core.store.dump()).await;
+    found.extend(open(&dump));
+    fates(known, &dump, &mut found);
+    ledgers(known, &dump, &mut found);
+    let history = History {
+        entries: known.book.entries(),
+        readings: locked(&known.readings).clone(),
+    };
+    found.extend(violations(&history));
+    found.append(&mut locked(&known.strange));
+    found
+}
+
+/// What was accepted is there, and nothing else; what failed had a reason.
+fn fates(known: &Known, dump: &Dump, found: &mut Vec<String>) {
+    let plan = &known.core.plan;
+    let is_unlucky = |fault: &Fault| {
+        matches!(
+            fault,
+            Fault::Call {
+                harm: Harm::Refused(_) | Harm::Unreadable(_),
+                ..
+            }
+        )
+    };
+    let unlucky = plan.faults.iter().any(is_unlucky);
+    let mut sends = BTreeMap::new();
+    for session in &dump.sessions {
+        for send in &session.sends {
+            sends.insert(send.id.to_string(), send);
+            let code = send.error.as_ref().map(|error| error.code);
+            let expected = match code {
+                None | Some(Code::SendDeadline) => true,
+                Some(Code::Internal) => unlucky,
+                Some(_) => false,
+            };
+            if !expected {
+                found.push(format!("{} failed: {:?}", send.id, send.error));
+            }
+            if send.status == SendStatus::Cancelled && plan_without_ends(known) {
+                found.push(format!("nobody cancelled {}", send.id));
+            }
+        }
+    }
+    let mut accepted = BTreeSet::new();
+    for entry in known.book.entries() {
+        let (Op::Send { key, .. }, Told::Yes(send)) = (&entry.op, &entry.told) else {
+            continue;
+        };
+        let id = send["id"].as_str().unwrap_or_default();
+        accepted.insert(id.to_owned());
+        if !sends.contains_key(id) {
+            found.push(format!("{key} was accepted as {id}, which is not stored"));
+        }
+    }
+    let timers = dump.timers.iter().flat_map(|(_, fired)| fired);
+    accepted.extend(timers.filter_map(|one| Some(one.send_id?.to_string())));
+    for (id, send) in sends {
+        let mine = send.reports_to.is_none() && send.run.is_none();
+        if mine && !accepted.contains(&id) {
+            found.push(format!("{id} is stored, and nobody was told of it"));
+        }
+    }
+}
+
+/// Whether nothing in the plan ends a send before its time.
+fn plan_without_ends(known: &Known) -> bool {
+    use super::plan::What;
+
+    let ends = |what: &What| matches!(what, What::Cancel(_) | What::CancelRun(_));
+    let early = |what: &What| {
+        matches!(
+            what,
+            What::Send {
+                deadline_ms: Some(_),
+                ..
+            }
+        )
+    };
+    let mut ops = known.core.plan.ops.iter();
+    !ops.any(|op| ends(&op.what) || early(&op.what))
+}
+
+/// The model and the tools were asked for what someone said, in the way that everyone takes; what
+/// may be done once was.
+fn ledgers(known: &Known, dump: &Dump, found: &mut Vec<String>) {
+    let marks = locked(&known.marks).clone();
+    let asked = known.core.ledger.all();
+    for asked in &asked {
+        // What a child is told is in the words of its parent.
+        let child = asked.mark.starts_with('c');
+        // An agent is told of the end of one that it did not wait for.
+        let told = asked.mark == "The";
+        if !child && !told && !marks.contains(&asked.mark) {
+            found.push(format!("the model was asked for {:?}", asked.mark));
+        }
+        if let Some(fault) = &asked.fault {
+            found.push(format!(
+                "at {} the model was asked badly: {fault}",
+                asked.at_ms
+            ));
+        }
+    }
+    let calls = dump.sessions.iter().flat_map(|session| &session.calls);
+    let calls: BTreeMap<&str, _> = calls.map(|call| (call.call_id.as_str(), call)).collect();
+    let mut times: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    for act in known.core.acts.all() {
+        if !calls.contains_key(act.call_id.as_str()) {
+            found.push(format!("{act:?} is in nobody's transcript"));
+        }
+        *times.entry((act.tool, act.call_id)).or_default() += 1;
+    }
+    let sound = known.core.plan.faults.is_empty();
+    for ((tool, call), times) in times {
+        if times > 1 && (tool == "act" || sound) {
+            found.push(format!("{tool} acted {times} times for {call}"));
+        }
+    }
+    for call in calls.values() {
+        if call.result.is_none() {
+            found.push(format!("{} has no result", call.call_id));
+        }
+    }
+    if sound {
+        let rounds = dump.sessions.iter().flat_map(|session| &session.messages);
+        let said = rounds.filter(|m| m.role == mainspring_shared::message::Role::Assistant);
+        // Failed, interrupted and cancelled calls have no message.
+        if asked.len() < said.count() {
+            found.push(format!("the model was asked only {} times", asked.len()));
+        }
+    }
+}
