@@ -106,6 +106,7 @@ fn postgres(config: &Config, migrate: Migrate) -> Settings {
         },
         writers: config.database_writers,
         claimers: config.database_claimers,
+        streamers: config.database_streamers,
         readers: config.database_readers,
         ..Settings::new(url)
     }
@@ -167,8 +168,8 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
             "`mainspring dev` makes one there; --data-dir or --database-url name another".to_owned()
         }
         store::Error::Unavailable { source } if source.is::<TooManyConnections>() => {
-            "raise the server's max_connections, or lower database_writers, database_claimers and \
-             database_readers"
+            "raise the server's max_connections, or lower database_writers, database_claimers, \
+             database_streamers and database_readers"
                 .to_owned()
         }
         store::Error::Unavailable { .. } => {

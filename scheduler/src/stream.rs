@@ -5,6 +5,7 @@
 //! and since it needs only the database to resume, it works on any replica.
 
 mod frame;
+mod heard;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use mainspring_shared::bus::{Notice, Topic};
+use mainspring_shared::bus::{Notice, Topic, WATCHED};
 use mainspring_shared::event::{EventId, LiveEvent, LiveKind, expand};
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::Message;
@@ -21,6 +22,7 @@ use mainspring_shared::send::{SendRecord, SendView};
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::ReadMessages;
 
+use self::heard::{Heard, Verdict};
 use crate::api::problem::Problem;
 use crate::app::App;
 use crate::watch::Watching;
@@ -39,6 +41,9 @@ const HELD_MAX: usize = 1_024;
 
 /// Sends whose progress is remembered; a session has one that runs, the others are late echoes.
 const REMEMBERED: usize = 16;
+
+/// How long pieces wait for those before them.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Pause after a failed read.
 const RETRY: Duration = Duration::from_millis(500);
@@ -76,6 +81,9 @@ pub(crate) struct Reader {
     poke: Watching<SessionKey>,
     live: Option<BoxStream<'static, Notice>>,
     held: VecDeque<LiveEvent>,
+    heard: Heard,
+    /// Until when pieces wait for those before them, which were asked for.
+    patient_until: Duration,
     next_beat: Duration,
 }
 
@@ -90,6 +98,11 @@ impl Reader {
         poke: Watching<SessionKey>,
     ) -> Self {
         let live = app.bus.subscribe(Topic::Live(key)).await;
+        let is_final = matches!(scope, Scope::Send { is_final: true, .. });
+        if !is_final {
+            ask_for_all(&app, key);
+        }
+        let patient_until = app.clock.monotonic() + PATIENCE;
         let next_beat = app.clock.monotonic() + app.config.heartbeat;
         let seen_step = seen.map_or(0, |seen| seen.n - 1);
         Self {
@@ -106,6 +119,8 @@ impl Reader {
             poke,
             live: Some(live),
             held: VecDeque::new(),
+            heard: Heard::default(),
+            patient_until,
             next_beat,
         }
     }
@@ -132,6 +147,10 @@ impl Reader {
     /// Waits for something to do. Returns a comment when it is time for one.
     async fn listen(&mut self) -> Option<Bytes> {
         let rest = self.next_beat.saturating_sub(self.app.clock.monotonic());
+        // Pieces that are held now wait for those before them.
+        let patience = self
+            .patient_until
+            .saturating_sub(self.app.clock.monotonic());
         let heard = async {
             match &mut self.live {
                 Some(live) => live.next().await,
@@ -144,9 +163,14 @@ impl Reader {
             () = self.poke.poked() => self.unread = true,
             notice = heard => match notice {
                 Some(Notice::Payload(payload)) => self.hold(&payload),
-                Some(Notice::Gap) => self.unread = true,
+                Some(Notice::Gap) => {
+                    self.unread = true;
+                    self.patient_until = self.app.clock.monotonic() + PATIENCE;
+                    ask_for_all(&self.app, self.key);
+                }
                 None => self.live = None,
             },
+            () = self.app.clock.sleep(patience), if !self.held.is_empty() => {}
             () = self.app.clock.sleep(rest) => {
                 self.next_beat = self.app.clock.monotonic() + self.app.config.heartbeat;
                 return Some(frame::COMMENT);
@@ -300,16 +324,40 @@ impl Reader {
     /// Renders the live events that are news.
     fn release_held(&mut self) -> Option<Bytes> {
         let mut out = Vec::new();
-        for event in self.held.drain(..) {
-            if self.progress.is_news(&event) {
-                frame::live(&mut out, &event);
+        let patient = self.app.clock.monotonic() < self.patient_until;
+        let mut events = std::mem::take(&mut self.held);
+        loop {
+            let count = events.len();
+            let before = out.len();
+            for event in std::mem::take(&mut events) {
+                if !self.progress.is_news(&event) {
+                    continue;
+                }
+                match self.heard.judge(event, patient) {
+                    Verdict::Pass(event) => frame::live(&mut out, &event),
+                    Verdict::Drop => {}
+                    Verdict::Gap(event) => events.push_back(event),
+                }
+            }
+            // What was missing may have come behind what waited for it.
+            if events.is_empty() || events.len() == count || out.len() == before {
+                break;
             }
         }
+        self.held = events;
         if out.is_empty() {
             None
         } else {
             Some(Bytes::from(out))
         }
+    }
+}
+
+/// Asks the worker that has the session for all that was streamed so far.
+fn ask_for_all(app: &App, key: SessionKey) {
+    match serde_json::to_vec(&[(key, WATCHED)]) {
+        Ok(json) => app.bus.publish(Topic::Signals, Bytes::from(json)),
+        Err(error) => tracing::error!(%error, "a signal cannot be written as JSON"),
     }
 }
 

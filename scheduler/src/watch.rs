@@ -2,7 +2,7 @@
 //! requests and streams that look at one send or one session.
 //!
 //! A poke says "look again", never what happened. Lost notices cost at most two seconds; while the
-//! bus is away everyone is poked every [`POLL`].
+//! bus is away everyone is poked every [`POLL`], those who follow a session only when it has moved.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
@@ -20,6 +20,9 @@ use crate::app::App;
 
 /// How often everyone looks at the database while the bus is away.
 const POLL: Duration = Duration::from_millis(250);
+
+/// Sessions that one query asks about.
+const PAGE: usize = 4_096;
 
 /// Slices of the safety net: each poll interval one of them is poked, so that the looks of many
 /// waiters are spread evenly over two seconds.
@@ -74,6 +77,35 @@ impl Watch {
         self.runs.poke_where(|_| true);
     }
 
+    /// Looks for all who follow sessions which of these have moved, and pokes these and everyone who
+    /// waits for something else.
+    async fn poll(&self, app: &App, moved: &mut HashMap<SessionKey, i64>) {
+        self.sends.poke_where(|_| true);
+        self.runs.poke_where(|_| true);
+        let keys = self.sessions.keys();
+        moved.retain(|key, _| self.sessions.lock().contains_key(key));
+        for page in keys.chunks(PAGE) {
+            let read = app.store.last_steps(page.to_vec());
+            let read = tokio::select! {
+                read = read => read,
+                () = app.clock.sleep(POLL * 8) => return,
+            };
+            match read {
+                Ok(steps) => {
+                    for (key, step) in page.iter().zip(steps) {
+                        if moved.insert(*key, step) != Some(step) {
+                            self.sessions.poke(key);
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "it is not known which sessions have moved");
+                    return;
+                }
+            }
+        }
+    }
+
     fn poke_slice(&self, slice: u64) {
         self.sends.poke_where(|hash| hash % SLICES == slice);
         self.sessions.poke_where(|hash| hash % SLICES == slice);
@@ -107,6 +139,10 @@ impl<K: Eq + Hash + Copy> Registry<K> {
             key,
             poke,
         }
+    }
+
+    fn keys(&self) -> Vec<K> {
+        self.lock().keys().copied().collect()
     }
 
     fn poke(&self, key: &K) {
@@ -169,6 +205,7 @@ pub(crate) async fn run(app: &App) {
     // What was committed before the subscription stood may have been missed.
     app.watch.poke_all();
     let mut slice = 0;
+    let mut moved = HashMap::new();
     let mut tick = app.clock.sleep(POLL);
     loop {
         tokio::select! {
@@ -176,13 +213,14 @@ pub(crate) async fn run(app: &App) {
             () = app.closing.cancelled() => return,
             // Before the notices, which may never cease to come.
             () = &mut tick => {
-                tick = app.clock.sleep(POLL);
                 if app.bus.is_available() {
+                    moved.clear();
                     app.watch.poke_slice(slice);
                     slice = (slice + 1) % SLICES;
                 } else {
-                    app.watch.poke_all();
+                    app.watch.poll(app, &mut moved).await;
                 }
+                tick = app.clock.sleep(POLL);
             }
             notice = notices.next() => match notice {
                 Some(Notice::Payload(payload)) => {

@@ -145,6 +145,17 @@ pub struct Spending {
     /// What is set aside for children that have not reported.
     #[serde(default, skip_serializing_if = "Held::is_empty")]
     pub held: Held,
+    /// Model calls begun in the present round that the sums know of.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub counted: i32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(n: &i32) -> bool {
+    *n == 0
 }
 
 /// Limits, or what is left of them; what is absent is not limited.

@@ -15,7 +15,8 @@ pub enum Topic {
     /// Steps that were committed: a JSON list of [`StepNotice`]. Every scheduler listens.
     Steps,
     /// Signals that were raised or leases that were taken away: a JSON list of [`SessionKey`] and
-    /// the raised bits, 0 where the database has to be asked. Every worker listens.
+    /// the raised bits, 0 where the database has to be asked, [`WATCHED`] where a reader came. Every
+    /// worker listens.
     Signals,
     /// Runs that have news, or that were advanced: a JSON list of [`RunNotice`]. Every scheduler
     /// listens.
@@ -25,6 +26,10 @@ pub enum Topic {
     /// Live events of one session: a JSON list of `LiveEvent`s. Whoever streams it listens.
     Live(SessionKey),
 }
+
+/// A bit of notices on [`Topic::Signals`] alone: a reader of the session's live events came late, and
+/// its worker is to tell what was streamed so far.
+pub const WATCHED: i32 = 1 << 30;
 
 /// A step that was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

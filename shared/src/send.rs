@@ -164,6 +164,8 @@ pub struct SendRecord {
     pub rounds: i32,
     /// Model calls begun in its present round, as of the last durable step.
     pub attempts: i32,
+    /// Those of them whose cost is in the sums; the others may have been made by workers that died.
+    pub counted: i32,
     /// Takeovers from a dead worker since its last durable step.
     pub crashes: i32,
     /// Whether someone asked to end it.

@@ -41,8 +41,8 @@ pub use calls::{
 };
 pub use leases::{
     AppendOutcome, AppendRound, BootRecord, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
-    CompleteSend, Completed, Counters, NewBoot, ParkOutcome, ParkSend, ParkUntil, ReleaseSession,
-    Renewal, Role, SendTotals, StartedSend, Then, UsageRow,
+    CompleteSend, Completed, Counters, NewBoot, Owned, ParkOutcome, ParkSend, ParkUntil,
+    ReleaseSession, Renewal, Resumed, Role, SendTotals, StartedSend, Then, UsageRow,
 };
 pub use lists::{DumpList, ListOutcome, WriteList};
 pub use reads::{
@@ -208,8 +208,18 @@ pub trait Store: Send + Sync + fmt::Debug {
         in_flight: u32,
     ) -> Result<Renewal>;
 
-    /// Ends a boot at once; what it still owned can be claimed.
+    /// Ends a boot at once and gives back what it still owned, as its own process asks for it: no
+    /// crash is counted, but each send that ran counts a model call that may have been begun.
     async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()>;
+
+    /// Sessions that a boot owns and that have work, in the order of [`Store::sweep_ready`], with the
+    /// token of each grant: a page behind `after`, and where the next one begins, if there is one.
+    async fn owned_sessions(
+        &self,
+        boot: BootId,
+        after: Option<(Timestamp, SessionKey)>,
+        limit: u32,
+    ) -> Result<Owned>;
 
     /// The boots that are alive, and those that ended within the last ten minutes.
     async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>>;
@@ -371,8 +381,9 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Takes the lease of each session that has work and no live owner, starts its head send and
     /// returns it with its agent and the part of the window that the caller's cache lacks. Taking
-    /// from an expired boot marks that boot dead and counts a crash on a running send. The commit
-    /// may be asynchronous.
+    /// from an expired boot marks that boot dead and counts a crash on a running send, and a model
+    /// call that the dead worker may have begun. A boot that is dead itself gets nothing. The commit
+    /// may be asynchronous unless a send goes on: that is a step, which readers see at once.
     async fn claim_sessions(
         &self,
         at: Option<Timestamp>,
@@ -499,6 +510,9 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Sends, newest first.
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>>;
+
+    /// The numbers of sessions' last steps; 0 where unknown.
+    async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>>;
 
     /// The calls of a round, by their places.
     async fn read_round(

@@ -19,6 +19,7 @@ use async_trait::async_trait;
 use mainspring_runtime::Lifecycle;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::entropy::Entropy;
+use mainspring_shared::event::LiveKind;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::message::ContentPart;
@@ -142,6 +143,13 @@ pub struct World {
 impl World {
     /// A system without workers. Its sweeps run.
     pub async fn new() -> Self {
+        Self::with_tools(|_, _, _| {}).await
+    }
+
+    /// The same, with further tools.
+    pub async fn with_tools(
+        more: impl FnOnce(&mut Tools, &Arc<ModelStore>, &Arc<dyn Clock>),
+    ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SimulatedClock {
             start: tokio::time::Instant::now(),
         });
@@ -152,6 +160,7 @@ impl World {
         let mut tools = tools::tools(&store, &clock, &acts);
         let held: (Arc<dyn Store>, Arc<dyn Entropy>) = (store.clone(), entropy.clone());
         register_wakeups(&held.0, &held.1, &mut tools).expect("no name is taken");
+        more(&mut tools, &store, &clock);
         let world = Self {
             tools: Arc::new(tools),
             hooks: Hooks::default(),
@@ -266,8 +275,26 @@ impl World {
         self.send_with(key, text, SendOptions::default()).await
     }
 
+    /// Accepts a send without ringing.
+    pub async fn accept(&self, key: SessionKey, text: &str) -> SendId {
+        self.accepted(key, text, SendOptions::default()).await.0
+    }
+
     /// Accepts a send with options and rings.
     pub async fn send_with(&self, key: SessionKey, text: &str, options: SendOptions) -> SendId {
+        let (id, ring) = self.accepted(key, text, options).await;
+        if let Some(ready) = ring {
+            self.ring(ready).await;
+        }
+        id
+    }
+
+    async fn accepted(
+        &self,
+        key: SessionKey,
+        text: &str,
+        options: SendOptions,
+    ) -> (SendId, Option<ReadySession>) {
         let id = SendId(self.entropy.ordered_id());
         let item = AcceptSend {
             id,
@@ -281,14 +308,9 @@ impl World {
         };
         let outcome = self.store.accept_sends(None, self.boot, vec![item]).await;
         match outcome.expect("never fails").pop() {
-            Some(AcceptOutcome::Accepted(accepted)) => {
-                if let Some(ready) = accepted.ring {
-                    self.ring(ready).await;
-                }
-            }
+            Some(AcceptOutcome::Accepted(accepted)) => (id, accepted.ring),
             other => panic!("not accepted: {other:?}"),
         }
-        id
     }
 
     /// Asks a send to end, as a scheduler does.
@@ -380,6 +402,16 @@ impl World {
                 }],
             )
             .await;
+    }
+
+    /// What was streamed of a session, in order.
+    pub fn live(&self, key: SessionKey) -> Vec<LiveKind> {
+        self.bus.live(key)
+    }
+
+    /// Tells every worker of signals of a session.
+    pub fn signal(&self, key: SessionKey, signals: i32) {
+        self.bus.signal(key, signals);
     }
 
     /// The send as it is.

@@ -179,6 +179,16 @@ async fn a_worker_dies(
     }
     ensure!(format!("echo: {words}").starts_with(&text), "{text}");
     let last = last.context("the send was queued with an id")?;
+    // Who comes now, to another scheduler, is told the answer from its beginning.
+    let mut late = Events::open(&urls[1], &path, None).await?;
+    let told = loop {
+        let event = late.next().await?.context("the stream goes on")?;
+        if event.name == "message.delta" {
+            break event;
+        }
+    };
+    ensure!(told.data["offset"] == 0, "{told:?}");
+    drop(late);
     let victim = stand.busy_worker().await?;
     stand.kill_worker(victim);
     drop(events);
@@ -190,11 +200,13 @@ async fn a_worker_dies(
         match event.name.as_str() {
             "message.reset" => {
                 ensure!(event.data["reason"] == "takeover", "{event:?}");
+                ensure!(event.data["attempt"] == 2, "{event:?}");
                 text = Some(String::new());
             }
             // What came before the reset, if anything still did, is void.
             "message.delta" => {
                 if let Some(text) = &mut text {
+                    ensure!(event.data["attempt"] == 2, "{event:?}");
                     grow(text, &event)?;
                 }
             }
@@ -224,6 +236,7 @@ async fn a_worker_dies(
     );
     let send = caller.get(&format!("/v1/sends/{id}")).await?;
     ensure!(send["usage"]["output_tokens"].as_u64() > Some(0), "{send}");
+    ensure!(send["attempts"] == 2, "{send}");
     stand.replace_worker(victim)?;
     stand.all_ready()
 }

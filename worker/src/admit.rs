@@ -73,7 +73,7 @@ impl Running {
     }
 
     /// Whether a session is entered.
-    fn contains(&self, key: SessionKey) -> bool {
+    pub(crate) fn contains(&self, key: SessionKey) -> bool {
         self.lock().contains_key(&key)
     }
 

@@ -15,6 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Parts;
 
+/// The longest pause before the database is asked again for a new life: short, since others may take
+/// for dead what is not given back.
+const RETRY_MAX: Duration = Duration::from_millis(400);
+
 /// The present life of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Life {
@@ -35,6 +39,8 @@ struct State {
     life: Option<Life>,
     /// The database's clock less this machine's, in milliseconds.
     clock_offset_ms: i64,
+    /// When sessions may be taken from boots whose lease ran out; none while the database is away.
+    orphans_from: Option<Duration>,
 }
 
 impl Boot {
@@ -43,6 +49,7 @@ impl Boot {
             state: Mutex::new(State {
                 life: None,
                 clock_offset_ms: 0,
+                orphans_from: Some(Duration::ZERO),
             }),
         }
     }
@@ -66,7 +73,9 @@ impl Boot {
     pub(crate) async fn begin(&self, parts: &Parts) -> mainspring_shared::store::Result<()> {
         let id = BootId(parts.entropy.random_id());
         register(parts, id).await?;
-        self.compare_clocks(parts).await;
+        if let Ok(now) = parts.store.now().await {
+            self.lock().clock_offset_ms = now.0 - parts.clock.now().0;
+        }
         self.lock().life = Some(Life {
             id,
             lost: CancellationToken::new(),
@@ -88,39 +97,50 @@ impl Boot {
         let mut failing = false;
         loop {
             let pause = if failing { ttl / 20 } else { ttl / 3 };
-            tokio::select! {
+            let in_time = tokio::select! {
                 biased;
                 () = done.cancelled() => break,
-                () = parts.clock.sleep(pause) => {}
-            }
+                () = passed(parts, fence_at) => false,
+                () = parts.clock.sleep(pause) => true,
+            };
             let Some(life) = self.current() else { break };
             let sent_at = parts.clock.monotonic();
-            let left = fence_at.saturating_sub(sent_at);
-            let renewal = parts.store.renew_boot(None, life.id, ttl, in_flight());
-            let answer = tokio::time::timeout(left, renewal).await;
-            match answer {
-                Ok(Ok(Renewal::Renewed { signals })) => {
+            let renewal = async {
+                if !in_time {
+                    return None;
+                }
+                let renewal = parts.store.renew_boot(None, life.id, ttl, in_flight());
+                tokio::select! {
+                    biased;
+                    () = passed(parts, fence_at) => None,
+                    answer = renewal => Some(answer),
+                }
+            };
+            match renewal.await {
+                Some(Ok(Renewal::Renewed { at, signals })) => {
+                    self.lock().clock_offset_ms = at.0 - parts.clock.now().0;
                     if std::mem::take(&mut failing) {
                         tracing::info!(boot.id = %life.id, "lease renewed again");
+                        self.settles(parts);
                     }
                     fence_at = sent_at + usable(ttl);
                     signalled(signals);
-                    self.compare_clocks(parts).await;
                     continue;
                 }
-                Ok(Ok(Renewal::Dead)) => {
+                Some(Ok(Renewal::Dead)) => {
                     tracing::warn!(boot.id = %life.id, "declared dead; dropping every run");
                 }
-                Ok(Err(error)) => {
+                Some(Err(error)) => {
                     if !std::mem::replace(&mut failing, true) {
                         tracing::warn!(boot.id = %life.id, %error, "lease not renewed; trying on");
                     }
+                    self.lock().orphans_from = None;
                     if parts.clock.monotonic() < fence_at {
                         continue;
                     }
                     tracing::warn!(boot.id = %life.id, "lease in doubt; dropping every run");
                 }
-                Err(_) => {
+                None => {
                     tracing::warn!(boot.id = %life.id, "lease in doubt; dropping every run");
                 }
             }
@@ -133,15 +153,34 @@ impl Boot {
         self.end(parts).await;
     }
 
+    /// Whether sessions may be taken from boots whose lease ran out. Not while the database is away
+    /// or has just come back: its owners may live, and are about to give back what they dropped, by
+    /// which no death is counted.
+    pub(crate) fn takes_orphans(&self, parts: &Parts) -> bool {
+        let from = self.lock().orphans_from;
+        from.is_some_and(|from| from <= parts.clock.monotonic())
+    }
+
+    /// The database is back: whoever lost its lease meanwhile comes first.
+    fn settles(&self, parts: &Parts) {
+        let from = parts.clock.monotonic() + parts.config.lease_ttl / 10;
+        self.lock().orphans_from = Some(from);
+    }
+
     /// Drops a life and begins another, however long the database stays away. False when `done`
     /// came first.
     async fn replace(&self, parts: &Parts, old: &Life, done: &CancellationToken) -> bool {
-        self.lock().life = None;
+        {
+            let mut state = self.lock();
+            state.life = None;
+            state.orphans_from = None;
+        }
         old.lost.cancel();
         let id = BootId(parts.entropy.random_id());
         let mut pause = Duration::from_millis(100);
         loop {
-            // What the old life held is free for others the moment the database hears of it.
+            // What the old life held is free for others the moment the database hears of it, and
+            // nobody has died.
             let ended = parts.store.stop_boot(None, old.id).await;
             if ended.is_ok() && register(parts, id).await.is_ok() {
                 break;
@@ -151,8 +190,9 @@ impl Boot {
                 () = done.cancelled() => return false,
                 () = parts.clock.sleep(pause) => {}
             }
-            pause = (pause * 2).min(Duration::from_secs(2));
+            pause = (pause * 2).min(RETRY_MAX);
         }
+        self.settles(parts);
         tracing::info!(boot.id = %id, boot.before = %old.id, "going on under a new boot id");
         self.lock().life = Some(Life {
             id,
@@ -171,11 +211,20 @@ impl Boot {
             }
         }
     }
+}
 
-    async fn compare_clocks(&self, parts: &Parts) {
-        if let Ok(now) = parts.store.now().await {
-            self.lock().clock_offset_ms = now.0 - parts.clock.now().0;
+/// Resolves once the process's time is past this. Looked at again and again, since timers stand still
+/// while the machine is suspended, and the lease does not.
+async fn passed(parts: &Parts, time: Duration) {
+    loop {
+        let left = time.saturating_sub(parts.clock.monotonic());
+        if left.is_zero() {
+            return;
         }
+        parts
+            .clock
+            .sleep(left.min(parts.config.lease_ttl / 20))
+            .await;
     }
 }
 

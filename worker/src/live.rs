@@ -43,6 +43,13 @@ impl Live {
         Self { events }
     }
 
+    /// A sending end, and where what it sends arrives.
+    #[cfg(test)]
+    pub(crate) fn ends(waiting_max: usize) -> (Self, mpsc::Receiver<(SessionKey, LiveEvent)>) {
+        let (events, inbox) = mpsc::channel(waiting_max);
+        (Self { events }, inbox)
+    }
+
     /// Sends an event, or drops it when too many wait.
     pub(crate) fn send(&self, key: SessionKey, event: LiveEvent) {
         if buggify("live.full") {
@@ -80,7 +87,9 @@ fn join(last: &mut LiveEvent, next: &LiveEvent) -> bool {
     else {
         return false;
     };
-    if (last.round, last.attempt) != (next.round, next.attempt) {
+    // What was told from the beginning again does not continue what came before it.
+    let end = last.offset + last.text.chars().count() as u64;
+    if (last.round, last.attempt, end) != (next.round, next.attempt, next.offset) {
         return false;
     }
     last.text.push_str(&next.text);
@@ -114,5 +123,7 @@ mod tests {
         assert!(join(&mut first, &delta(1, 2, "cd")));
         assert_eq!(first, delta(1, 0, "abcd"));
         assert!(!join(&mut first, &delta(2, 0, "x")));
+        assert!(!join(&mut first, &delta(1, 0, "abcd")), "told again");
+        assert!(join(&mut first, &delta(1, 4, "e")));
     }
 }

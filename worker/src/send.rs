@@ -16,3 +16,4 @@ mod settle;
 mod unsaid;
 
 pub(crate) use run::{Left, Reach, Run, Turn};
+pub(crate) use unsaid::Unsaid;

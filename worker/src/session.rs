@@ -1,7 +1,7 @@
 //! One activation of one session: claim it, run its sends while it is warm, give it back.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -13,18 +13,19 @@ use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::session::window::Window;
 use mainspring_shared::store::{
     CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
+    ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
 
 use crate::admit::Control;
-use crate::send::{Left, Reach, Run, Turn};
+use crate::said::Said;
+use crate::send::{Left, Reach, Run, Turn, Unsaid};
+use crate::suspects::SUSPECT_FROM;
 use crate::{Kernel, metrics, writes};
 
-/// Deaths of workers under a send from which on it runs alone among its like: whatever kills the
-/// process must not take other suspects along.
-const SUSPECT_FROM: i32 = 2;
+/// Items of the inbox that the end of a broken run tells.
+const ITEMS_MAX: u32 = 64;
 
 /// Runs what the session has to do, if it can be had.
 pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
@@ -35,8 +36,25 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
         token,
         cached_next_seq: cached.as_ref().map_or(0, Window::next_seq),
         cached_from_seq: cached.as_ref().map_or(0, Window::from_seq),
+        crashes_below: SUSPECT_FROM,
+        orphans: kernel.boot.takes_orphans(&kernel.parts),
     };
-    let (claimed, life) = match kernel.writes.claim(claim).await {
+    let mut suspect = None;
+    let mut answer = kernel.writes.claim(claim.clone()).await;
+    if matches!(answer, Ok((ClaimOutcome::Suspect, _)))
+        && let Some(admitted) = kernel.suspects.admit()
+    {
+        let crashes_below = admitted.crashes_below;
+        suspect = Some(admitted);
+        answer = kernel
+            .writes
+            .claim(ClaimSession {
+                crashes_below,
+                ..claim
+            })
+            .await;
+    }
+    let (claimed, life) = match answer {
         Ok((ClaimOutcome::Claimed(claimed), Some(life))) => (*claimed, life),
         Ok(_) => {
             if let Some(window) = cached {
@@ -46,16 +64,39 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
         }
         Err(error) => {
             tracing::debug!(session.id = %key.session, %error, "not claimed; the sweep tries on");
-            disown(kernel, key, token).await;
+            disown(kernel, key, token, false).await;
             return;
         }
     };
+    let crashes = claimed.send.record.crashes;
+    let suspect = suspect.filter(|_| crashes >= SUSPECT_FROM);
+    if let Some(suspect) = &suspect {
+        suspect.begin(crashes);
+    }
+    if life.lost.is_cancelled() {
+        // The life ended while the claim was under way: what it gave back does not hold this.
+        give_back(kernel, key, claimed.lease).await;
+        return;
+    }
     // The life's end ends the run; so does the loss of this one session.
     let lost = life.lost.child_token();
     let lease = claimed.lease;
     let held = AssertUnwindSafe(held(kernel, claimed, cached, &lost)).catch_unwind();
     if held.await.is_err() {
         end_panicked(kernel, key, lease).await;
+    }
+    drop(suspect);
+}
+
+/// Gives back what was granted to a life that is over. Whoever takes it otherwise counts a death.
+async fn give_back(kernel: &Kernel, key: SessionKey, lease: Lease) {
+    let release = ReleaseSession {
+        key,
+        lease,
+        lost: false,
+    };
+    if let Err(error) = kernel.writes.release(release).await {
+        tracing::debug!(session.id = %key.session, %error, "left to its lease");
     }
 }
 
@@ -69,7 +110,7 @@ async fn end_panicked(kernel: &Kernel, key: SessionKey, lease: Lease) {
             writes::ring(&kernel.parts, ready);
         }
     } else {
-        disown(kernel, key, lease.token).await;
+        disown(kernel, key, lease.token, true).await;
     }
 }
 
@@ -79,28 +120,55 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
     let ids = vec![(key.tenant, send_id)];
     let record = kernel.parts.store.get_sends(ids).await.ok()?.pop()??;
     let failure = Failure::new(Code::Internal, "a defect ended the run of this send");
-    let (mut changes, mut messages) = (Vec::new(), Vec::new());
+    let mut unsaid = Unsaid::default();
     if record.rounds == 0 {
-        messages.push(NewMessage::user(record.input, 0));
+        unsaid.input(NewMessage::user(record.input, 0));
     } else {
-        (changes, messages) = unanswered(kernel, key, send_id).await?;
+        let (changes, answers) = unanswered(kernel, key, send_id).await?;
+        unsaid.answers(answers, changes);
     }
+    // Their signal may have been lowered: nobody would look for them again.
+    let query = ReadInbox {
+        key,
+        pending: true,
+        after: 0,
+        limit: ITEMS_MAX,
+    };
+    let items = kernel.parts.store.read_inbox(query).await.ok()?;
+    unsaid.items(items, send_id, record.rounds);
+    let Unsaid {
+        messages,
+        changes,
+        deliveries,
+        ..
+    } = unsaid;
+    let (rows, session) = {
+        let owed = &control.reach.owed;
+        owed.lock().unwrap_or_else(PoisonError::into_inner).settle()
+    };
+    let mut usage = record.usage;
+    for row in &rows {
+        usage.add(&row.usage);
+    }
+    let attempts = rows.iter().map(|row| row.attempt).max();
+    let attempts = attempts.unwrap_or_default().max(record.attempts);
     let item = CompleteSend {
         key,
         lease,
         send_id,
         messages,
         changes,
-        deliveries: Vec::new(),
+        deliveries,
         unless: 0,
-        usage: Vec::new(),
+        usage: rows,
         round: None,
         totals: SendTotals {
-            usage: record.usage,
+            usage,
             held: record.held,
-            session: None,
+            session,
             rounds: record.rounds,
-            attempts: record.attempts,
+            attempts,
+            counted: record.counted,
         },
         result: SendResult::failed(StopReason::Internal, failure),
         // The next send is for a run whose state is not in doubt.
@@ -142,7 +210,7 @@ async fn unanswered(
 
 /// Gives back what this process holds, or may hold by a claim whose answer it never heard. Tries for
 /// as long as the life lasts: its renewals would keep a session that nobody here works on.
-async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken) {
+async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: bool) {
     let mut pause = Duration::from_millis(50);
     // A life that ends gives everything back by itself.
     while let Some(life) = kernel.boot.current() {
@@ -154,7 +222,7 @@ async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken) {
         };
         if kernel
             .writes
-            .release(ReleaseSession { key, lease })
+            .release(ReleaseSession { key, lease, lost })
             .await
             .is_ok()
         {
@@ -180,15 +248,6 @@ async fn held(
         mut spent,
         window,
     } = claimed;
-    let suspect = if send.record.crashes >= SUSPECT_FROM {
-        let Ok(permit) = kernel.suspects.clone().try_acquire_owned() else {
-            release(kernel, key, lease, lost).await;
-            return;
-        };
-        Some(permit)
-    } else {
-        None
-    };
     let Some(mut window) = assemble(cached, window, counters.next_seq) else {
         tracing::error!(session.id = %key.session, "the transcript has a gap; session released");
         release(kernel, key, lease, lost).await;
@@ -211,6 +270,8 @@ async fn held(
             news: Arc::default(),
             interrupt: Arc::default(),
             writes: Arc::clone(&writes),
+            owed: Arc::default(),
+            said: Arc::new(Said::new(key, send.record.id, kernel.live.clone())),
         };
         let bound = send.agent.context.last_messages;
         let turn = Turn {
@@ -230,7 +291,6 @@ async fn held(
             Left::Lost => return,
         }
     }
-    drop(suspect);
     kernel.cache.put(key, window);
 }
 
@@ -282,6 +342,6 @@ fn assemble(
 /// Gives a session back as it is: it stays ready for the sweep and for others.
 async fn release(kernel: &Kernel, key: SessionKey, lease: Lease, lost: &CancellationToken) {
     if !lost.is_cancelled() {
-        disown(kernel, key, lease.token).await;
+        disown(kernel, key, lease.token, false).await;
     }
 }

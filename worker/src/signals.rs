@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use mainspring_shared::bus::{Notice, RunNotice, Topic};
+use mainspring_shared::bus::{Notice, RunNotice, Topic, WATCHED};
 use mainspring_shared::id::{RunKey, SessionKey};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT};
 
@@ -25,6 +25,9 @@ pub(crate) async fn listen(kernel: Arc<Kernel>) {
                 let raised: Vec<(SessionKey, i32)> =
                     serde_json::from_slice(&json).unwrap_or_default();
                 for (key, signals) in raised {
+                    if signals & WATCHED != 0 {
+                        tell(&kernel, key);
+                    }
                     if signals != 0 {
                         obey(&kernel, &[(key, signals)]);
                     } else {
@@ -54,6 +57,21 @@ pub(crate) fn obey(kernel: &Kernel, signals: &[(SessionKey, i32)]) {
         if signals & SIGNAL_INTERRUPT != 0 {
             control.reach.interrupt.notify_one();
         }
+    }
+}
+
+/// Tells a reader that came late what was said so far.
+fn tell(kernel: &Arc<Kernel>, key: SessionKey) {
+    let Some(control) = kernel.running.control(key) else {
+        return;
+    };
+    let said = control.reach.said;
+    let clock = kernel.parts.clock.clone();
+    if let Some(wait) = said.asked(clock.monotonic()) {
+        tokio::spawn(async move {
+            clock.sleep(wait).await;
+            said.tell(clock.monotonic());
+        });
     }
 }
 

@@ -19,9 +19,10 @@ use crate::config::WorkerConfig;
 use crate::hook::Hooks;
 use crate::live::Live;
 use crate::llm::Providers;
+use crate::suspects::Suspects;
 use crate::tool::Tools;
 use crate::writes::Writes;
-use crate::{metrics, signals};
+use crate::{metrics, signals, strays};
 
 /// What a worker is made of.
 #[derive(Debug, Clone)]
@@ -57,8 +58,8 @@ pub(crate) struct Kernel {
     pub(crate) running: Running,
     /// One permit per send in flight.
     pub(crate) slots: Arc<Semaphore>,
-    /// The one permit for sends under which workers died.
-    pub(crate) suspects: Arc<Semaphore>,
+    /// Sends under which workers died.
+    pub(crate) suspects: Arc<Suspects>,
     pub(crate) runs: TaskTracker,
     pub(crate) lifecycle: Lifecycle,
     /// Cancelled when the last run has ended.
@@ -78,7 +79,11 @@ pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
         cache: Cache::new(parts.config.cache_bytes_max),
         running: Running::default(),
         slots: Arc::new(Semaphore::new(parts.config.concurrency as usize)),
-        suspects: Arc::new(Semaphore::new(1)),
+        suspects: Arc::new(Suspects::new(
+            parts.clock.clone(),
+            parts.config.lease_ttl,
+            parts.config.crashes_max,
+        )),
         runs: TaskTracker::new(),
         lifecycle: lifecycle.child(),
         done: CancellationToken::new(),
@@ -89,6 +94,7 @@ pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let keeper = tokio::spawn(keep_lease(kernel.clone()));
     let listener = tokio::spawn(signals::listen(kernel.clone()));
     let poller = tokio::spawn(poll(kernel.clone()));
+    let watcher = tokio::spawn(strays::watch(kernel.clone()));
     let stop = Box::pin(kernel.lifecycle.stopping());
     let admission = Arc::new(Admission(kernel.clone()));
     kernel
@@ -99,7 +105,7 @@ pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     kernel.lifecycle.stopping().await;
     drain(&kernel).await;
     kernel.done.cancel();
-    for task in [keeper, listener, poller] {
+    for task in [keeper, listener, poller, watcher] {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task of the worker ended badly");
         }

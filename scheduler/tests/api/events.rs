@@ -1,8 +1,18 @@
 //! Event streams: every durable event once and in order, wherever and whenever a reader begins.
 
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use mainspring_runtime::SystemClock;
+use mainspring_shared::bus::{Bus, Notice, Topic, WATCHED};
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::time::Clock as _;
+use mainspring_store_model::ModelStore;
 use serde_json::json;
 
 use crate::client::Event;
+use crate::faulty::Faulty;
 use crate::world::World;
 
 fn names(events: &[Event]) -> Vec<&str> {
@@ -243,5 +253,122 @@ async fn a_long_history_arrives_whole_and_in_order() {
         let answer = events.next().await.expect("an answer");
         assert_eq!(answer.data["content"][0]["text"], format!("answer {n}"));
         assert_eq!(events.names(2).await, WHOLE[3..]);
+    }
+}
+
+/// What a worker does that is asked for all that it has streamed.
+async fn tells_all(world: &World, claimed: mainspring_shared::store::Claimed, said: &'static str) {
+    let mut signals = world.bus.subscribe(Topic::Signals).await;
+    let bus = world.bus.clone();
+    tokio::spawn(async move {
+        while let Some(notice) = signals.next().await {
+            let Notice::Payload(json) = notice else {
+                continue;
+            };
+            let raised: Vec<(SessionKey, i32)> = serde_json::from_slice(&json).expect("JSON");
+            if raised
+                .iter()
+                .any(|(key, bits)| *key == claimed.key && bits & WATCHED != 0)
+            {
+                crate::world::stream(bus.as_ref(), &claimed, 0, 0, said);
+            }
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_late_reader_is_told_the_open_answer_from_its_beginning() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let id = api.session().await;
+    let send = api.send(&id, "hi").await;
+    let claimed = world.claim(&id).await;
+    let path = format!("/v1/sends/{send}/events");
+    let mut early = api.events(&path).await;
+    assert_eq!(early.names(1).await, ["send.queued"]);
+    world.delta(&claimed, 0, 0, "hello");
+    assert_eq!(early.next().await.expect("a delta").data["text"], "hello");
+    tells_all(&world, claimed.clone(), "hello").await;
+    let mut late = api.events(&path).await;
+    assert_eq!(late.names(1).await, ["send.queued"]);
+    let told = late.next().await.expect("what was streamed before");
+    assert_eq!(
+        (&told.data["offset"], &told.data["text"]),
+        (&json!(0), &json!("hello"))
+    );
+    // Both go on from there, and neither is told anything twice.
+    world.delta(&claimed, 0, 5, " world");
+    for events in [&mut early, &mut late] {
+        let next = events.next().await.expect("a delta");
+        assert_eq!(
+            (&next.data["offset"], &next.data["text"]),
+            (&json!(5), &json!(" world"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn pieces_whose_beginning_nobody_tells_are_passed_on_in_the_end() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let id = api.session().await;
+    let send = api.send(&id, "hi").await;
+    let claimed = world.claim(&id).await;
+    let mut late = api.events(&format!("/v1/sends/{send}/events")).await;
+    assert_eq!(late.names(1).await, ["send.queued"]);
+    world.delta(&claimed, 0, 5, " world");
+    let next = late.next().await.expect("a delta");
+    assert_eq!(
+        (&next.data["offset"], &next.data["text"]),
+        (&json!(5), &json!(" world"))
+    );
+}
+
+/// While the bus is away, readers of sessions at rest cost one query for all of them at a time.
+#[tokio::test]
+async fn many_quiet_streams_are_looked_after_by_one_query() {
+    let clock = Arc::new(SystemClock::new());
+    let store = Arc::new(ModelStore::open(clock.clone()));
+    let counting = Arc::new(Faulty::over(store));
+    let world = World::over(counting.clone(), Arc::new(Deaf)).await;
+    let api = world.ready().await;
+    let mut streams = Vec::new();
+    let mut sessions = Vec::new();
+    for _ in 0..40 {
+        let id = api.session().await;
+        api.send(&id, "hi").await;
+        let mut events = api.events(&format!("/v1/sessions/{id}/events")).await;
+        assert_eq!(events.names(1).await, ["send.queued"]);
+        streams.push(events);
+        sessions.push(id);
+    }
+    clock.sleep(std::time::Duration::from_millis(600)).await;
+    let (reads, looks) = (counting.calls("read_steps"), counting.calls("last_steps"));
+    clock.sleep(std::time::Duration::from_millis(1_500)).await;
+    assert_eq!(counting.calls("read_steps"), reads);
+    let looks = counting.calls("last_steps") - looks;
+    assert!((2..=7).contains(&looks), "{looks}");
+    // Whoever moves is looked at.
+    world
+        .complete_silently(&world.claim(&sessions[7]).await, 0, "hello")
+        .await;
+    assert_eq!(streams[7].names(4).await, WHOLE[1..]);
+    assert!(counting.calls("read_steps") - reads <= 4);
+}
+
+/// A bus that is away.
+#[derive(Debug)]
+struct Deaf;
+
+#[async_trait::async_trait]
+impl Bus for Deaf {
+    fn publish(&self, _: Topic, _: bytes::Bytes) {}
+
+    async fn subscribe(&self, _: Topic) -> BoxStream<'static, Notice> {
+        futures::stream::pending().boxed()
+    }
+
+    fn is_available(&self) -> bool {
+        false
     }
 }

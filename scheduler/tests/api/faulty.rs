@@ -1,7 +1,8 @@
 //! A store whose database can be taken away.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,11 +19,11 @@ use mainspring_shared::store::{
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
     Fired, IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns,
-    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome,
-    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
-    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
-    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation, WriteList,
+    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Owned, Page,
+    ParkOutcome, ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result,
+    RetireSends, Retired, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
+    Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -34,6 +35,7 @@ use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     away: AtomicBool,
+    calls: Mutex<BTreeMap<&'static str, usize>>,
 }
 
 impl Faulty {
@@ -41,6 +43,7 @@ impl Faulty {
         Self {
             inner,
             away: AtomicBool::new(false),
+            calls: Mutex::default(),
         }
     }
 
@@ -48,7 +51,19 @@ impl Faulty {
         self.away.store(away, Ordering::SeqCst);
     }
 
-    fn inner(&self) -> Result<&dyn Store> {
+    /// How often a method was called.
+    pub(crate) fn calls(&self, name: &str) -> usize {
+        let calls = self.calls.lock().expect("nobody panics under it");
+        calls.get(name).copied().unwrap_or(0)
+    }
+
+    fn inner(&self, name: &'static str) -> Result<&dyn Store> {
+        *self
+            .calls
+            .lock()
+            .expect("nobody panics under it")
+            .entry(name)
+            .or_default() += 1;
         if self.away.load(Ordering::SeqCst) {
             return Err(Error::Unavailable {
                 source: "the cable is out".into(),
@@ -65,7 +80,7 @@ macro_rules! pass_on {
         #[async_trait]
         impl Store for Faulty {
             $(async fn $name(&self, $($arg: $kind),*) -> Result<$out> {
-                self.inner()?.$name($($arg),*).await
+                self.inner(stringify!($name))?.$name($($arg),*).await
             })*
         }
     };
@@ -77,6 +92,10 @@ pass_on! {
     register_boot(at: At, boot: NewBoot) -> ();
     renew_boot(at: At, boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
     stop_boot(at: At, boot: BootId) -> ();
+    owned_sessions(
+        boot: BootId, after: Option<(Timestamp, SessionKey)>, limit: u32
+    ) -> Owned;
+    last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
     list_boots(at: At) -> Vec<BootRecord>;
     create_sessions(at: At, items: Vec<(NewSession, Option<IdempotencyKey>)>) -> Vec<CreateOutcome>;
     import_session(at: At, item: ImportSession) -> CreateOutcome;

@@ -126,6 +126,8 @@ impl World {
             token: LeaseToken(self.entropy.random_id()),
             cached_next_seq: 0,
             cached_from_seq: 0,
+            crashes_below: i32::MAX,
+            orphans: true,
         };
         let mut outcomes = self
             .store
@@ -140,19 +142,7 @@ impl World {
 
     /// Publishes a live delta.
     pub(crate) fn delta(&self, claimed: &Claimed, round: i32, offset: u64, text: &str) {
-        let delta = Delta {
-            round,
-            attempt: 1,
-            offset,
-            text: text.to_owned(),
-        };
-        let event = LiveEvent {
-            send_id: claimed.send.record.id,
-            kind: LiveKind::MessageDelta(delta),
-        };
-        let json = serde_json::to_vec(&[event]).expect("json");
-        self.bus
-            .publish(Topic::Live(claimed.key), Bytes::from(json));
+        stream(self.bus.as_ref(), claimed, round, offset, text);
     }
 
     /// The lease as its next write carries it: whoever holds it counts what it wrote.
@@ -315,6 +305,22 @@ impl World {
         let json = serde_json::to_vec(&[notice]).expect("json");
         self.bus.publish(Topic::Steps, Bytes::from(json));
     }
+}
+
+/// Publishes a live delta.
+pub(crate) fn stream(bus: &dyn Bus, claimed: &Claimed, round: i32, offset: u64, text: &str) {
+    let delta = Delta {
+        round,
+        attempt: 1,
+        offset,
+        text: text.to_owned(),
+    };
+    let event = LiveEvent {
+        send_id: claimed.send.record.id,
+        kind: LiveKind::MessageDelta(delta),
+    };
+    let json = serde_json::to_vec(&[event]).expect("json");
+    bus.publish(Topic::Live(claimed.key), Bytes::from(json));
 }
 
 fn written(claimed: &Claimed, round: i32, text: &str) -> Vec<NewMessage> {

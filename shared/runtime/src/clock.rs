@@ -1,26 +1,39 @@
 //! The true clock.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use mainspring_shared::time::{Clock, Timestamp};
 
-/// The operating system's clocks.
+/// The operating system's clocks. Its monotonic time goes on while the machine is suspended, where
+/// the system has such a clock: a lease does, too.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
-    start: Instant,
+    start: Duration,
+}
+
+#[cfg(target_os = "linux")]
+fn uptime() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let secs = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(not(target_os = "linux"))]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one source of monotonic time"
+)]
+fn uptime() -> Duration {
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
+    START.elapsed()
 }
 
 impl SystemClock {
     /// A clock whose monotonic reading starts now.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one source of monotonic time"
-    )]
     pub fn new() -> Self {
-        Self {
-            start: Instant::now(),
-        }
+        Self { start: uptime() }
     }
 }
 
@@ -44,7 +57,7 @@ impl Clock for SystemClock {
     }
 
     fn monotonic(&self) -> Duration {
-        self.start.elapsed()
+        uptime().saturating_sub(self.start)
     }
 
     #[expect(

@@ -39,8 +39,10 @@ pub struct Config {
     pub database_url: Option<Secret>,
     /// Connections to Postgres for what commits synchronously.
     pub database_writers: u32,
-    /// Connections to Postgres for claims, renewals and reads by key.
+    /// Connections to Postgres for claims, sweeps and reads by key.
     pub database_claimers: u32,
+    /// Connections to Postgres for streams of events.
+    pub database_streamers: u32,
     /// Connections for lists, counts and the audit.
     pub database_readers: u32,
     /// The queue and the bus of live events. None with the in-process ones.

@@ -26,6 +26,9 @@ pub struct Rules {
     pub retry: retry::Policy,
     /// Waits longer than this park the send instead of holding the worker's memory.
     pub hold_max: Duration,
+    /// Model calls of the present round that earlier workers may have begun and never told of: they
+    /// are no failures, and no interruptions.
+    pub lost: u32,
     /// What happens to a round that a dead worker left open.
     pub recovery: Recovery,
 }

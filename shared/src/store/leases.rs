@@ -85,11 +85,22 @@ pub struct BootRecord {
 pub enum Renewal {
     /// The lease goes on.
     Renewed {
+        /// When, by the database's clock.
+        at: Timestamp,
         /// Sessions of this boot with signals raised, and which.
         signals: Vec<(SessionKey, i32)>,
     },
     /// The boot was declared dead: everything it held may belong to others.
     Dead,
+}
+
+/// A page of what a boot owns.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Owned {
+    /// The sessions, with the tokens of their grants.
+    pub sessions: Vec<(SessionKey, LeaseToken)>,
+    /// Where the next page begins; none at the end.
+    pub next: Option<(Timestamp, SessionKey)>,
 }
 
 /// A session to claim.
@@ -104,6 +115,10 @@ pub struct ClaimSession {
     /// The first `seq` that the cache holds: one at which a window once began, so never that of an
     /// answer whose question the cache lacks.
     pub cached_from_seq: i64,
+    /// A send under which so many workers died, the one it is taken from included, is left alone.
+    pub crashes_below: i32,
+    /// Whether a session is taken from a boot whose lease ran out.
+    pub orphans: bool,
 }
 
 /// What became of a claim.
@@ -111,8 +126,12 @@ pub struct ClaimSession {
 pub enum ClaimOutcome {
     /// The caller holds the session.
     Claimed(Box<Claimed>),
-    /// A live boot holds it.
+    /// A live boot holds it; or one whose lease ran out does, and it was not to be taken from such a
+    /// one; or the claiming boot is dead itself.
     Busy,
+    /// Too many workers died under its send for this claim. It has no owner, the deaths are counted,
+    /// and there is no step.
+    Suspect,
     /// It has nothing to do, or does not exist.
     Idle,
 }
@@ -153,8 +172,63 @@ pub struct StartedSend {
     pub record: SendRecord,
     /// The agent's version that it is pinned to.
     pub agent: AgentSpec,
-    /// True when an earlier worker had begun it.
-    pub resumed: bool,
+    /// Why it goes on; none when it begins.
+    pub resumed: Option<Resumed>,
+}
+
+/// Why a send goes on that an earlier worker had begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resumed {
+    /// Its worker died.
+    Takeover,
+    /// Its worker gave it back.
+    Handover,
+    /// The wait for its next attempt is over.
+    Retry,
+    /// Someone let it go on after a death.
+    Recovery,
+    /// What it waited for has come.
+    Result,
+}
+
+impl Resumed {
+    /// Every reason.
+    pub const ALL: [Self; 5] = [
+        Self::Takeover,
+        Self::Handover,
+        Self::Retry,
+        Self::Recovery,
+        Self::Result,
+    ];
+
+    /// The name in the database and on streams.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Takeover => "takeover",
+            Self::Handover => "handover",
+            Self::Retry => "retry",
+            Self::Recovery => "resume",
+            Self::Result => "result",
+        }
+    }
+
+    /// The reason with this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+
+    /// Why a send that waited for this goes on.
+    pub const fn from_wait(on: WaitingOn) -> Self {
+        match on {
+            WaitingOn::Retry => Self::Retry,
+            WaitingOn::Recovery => Self::Recovery,
+            WaitingOn::Tool
+            | WaitingOn::Human
+            | WaitingOn::Agent
+            | WaitingOn::Run
+            | WaitingOn::Timer => Self::Result,
+        }
+    }
 }
 
 /// One model response that is paid for.
@@ -209,6 +283,8 @@ pub struct SendTotals {
     pub rounds: i32,
     /// Model calls begun in the present round; 0 once the round is stored.
     pub attempts: i32,
+    /// Those of them that the sums know of.
+    pub counted: i32,
 }
 
 impl SendTotals {
@@ -217,6 +293,7 @@ impl SendTotals {
         Spending {
             usage: self.usage,
             held: self.held.clone(),
+            counted: self.counted,
         }
     }
 }
@@ -368,4 +445,7 @@ pub struct ReleaseSession {
     pub key: SessionKey,
     /// The grant.
     pub lease: Lease,
+    /// Whether a model call may have been begun that no step knows of: then the send that runs
+    /// counts one more.
+    pub lost: bool,
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mainspring_shared::id::BootId;
-use mainspring_shared::store::{BootRecord, NewBoot, Renewal};
+use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::store::{BootRecord, NewBoot, Owned, Renewal};
 use mainspring_shared::time::Timestamp;
 
 use crate::state::State;
@@ -47,6 +47,7 @@ pub(crate) fn renew(
         .values()
         .filter(|session| session.hot.owner == Some(boot) && session.hot.signals != 0);
     Renewal::Renewed {
+        at: now,
         signals: signalled.map(|s| (s.key, s.hot.signals)).collect(),
     }
 }
@@ -57,6 +58,38 @@ pub(crate) fn stop(state: &mut State, now: Timestamp, boot: BootId) {
     {
         record.dead_at = Some(now);
         record.lease_until = now;
+    }
+    for session in state.sessions.values_mut() {
+        if session.hot.owner == Some(boot) && session.hot.ready_since.is_some() {
+            session.hot.owner = None;
+            session.hot.token = None;
+            session.count_lost();
+        }
+    }
+}
+
+/// A page of ready sessions; those of them that the boot owns.
+pub(crate) fn owned(
+    state: &State,
+    boot: BootId,
+    after: Option<(Timestamp, SessionKey)>,
+    limit: u32,
+) -> Owned {
+    let sessions = state.sessions.values();
+    let mut ready: Vec<_> = sessions
+        .filter_map(|session| Some((session.hot.ready_since?, session)))
+        .filter(|(since, session)| after.is_none_or(|after| (*since, session.key) > after))
+        .collect();
+    ready.sort_by_key(|(since, session)| (*since, session.key));
+    ready.truncate(limit as usize);
+    let full = ready.len() == limit as usize;
+    let last = ready.last().map(|(since, session)| (*since, session.key));
+    let mine = ready.iter().filter(|(_, s)| s.hot.owner == Some(boot));
+    Owned {
+        sessions: mine
+            .filter_map(|(_, s)| Some((s.key, s.hot.token?)))
+            .collect(),
+        next: last.filter(|_| full),
     }
 }
 

@@ -4,10 +4,10 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{BootId, SendId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{Message, Role};
-use mainspring_shared::send::{SendStatus, WaitingOn};
+use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::step::{StepKind, StepRefs};
-use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, StartedSend};
+use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, Resumed, StartedSend};
 use mainspring_shared::time::Timestamp;
 
 use crate::boots;
@@ -26,7 +26,12 @@ pub(crate) fn claim(
     if session.hot.lifecycle == Lifecycle::Deleted || session.hot.ready_since.is_none() {
         return ClaimOutcome::Idle;
     }
-    if state.is_held(session, now) {
+    let is_dead = state
+        .boots
+        .get(&boot)
+        .is_some_and(|boot| boot.dead_at.is_some());
+    let is_orphan = session.hot.owner.is_some();
+    if state.is_held(session, now) || (is_orphan && !item.orphans) || is_dead {
         return ClaimOutcome::Busy;
     }
     let orphaned_by = session.hot.owner;
@@ -36,12 +41,24 @@ pub(crate) fn claim(
     let Some(session) = state.sessions.get_mut(&item.key) else {
         return ClaimOutcome::Idle;
     };
-    let Some((head, status)) = session.head().map(|send| (send.id, send.status)) else {
+    let head = session.head();
+    let Some((head, status, crashes)) = head.map(|send| (send.id, send.status, send.crashes))
+    else {
         session.hot.owner = None;
         session.hot.token = None;
         session.hot.ready_since = None;
         return ClaimOutcome::Idle;
     };
+    let orphaned = is_orphan && status == SendStatus::Running;
+    if crashes + i32::from(orphaned) >= item.crashes_below {
+        session.hot.owner = None;
+        session.hot.token = None;
+        if let Some(send) = session.sends.get_mut(&head).filter(|_| orphaned) {
+            send.crashes += 1;
+            send.attempts += 1;
+        }
+        return ClaimOutcome::Suspect;
+    }
     let writer = session.grant(boot);
     session.hot.owner = Some(boot);
     session.hot.token = Some(item.token);
@@ -49,7 +66,7 @@ pub(crate) fn claim(
     let started = match status {
         SendStatus::Queued => session.start_head(now),
         SendStatus::Running | SendStatus::Waiting => {
-            take_over(session, head, orphaned_by.is_some(), writer, now)
+            take_over(session, head, orphaned, writer, now)
         }
         // The head is open.
         SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => None,
@@ -86,28 +103,22 @@ fn take_over(
         Some(on) => {
             send.status = SendStatus::Running;
             send.alarm_at = send.deadline_at;
-            match on {
-                WaitingOn::Retry => "retry",
-                WaitingOn::Recovery => "resume",
-                WaitingOn::Tool
-                | WaitingOn::Human
-                | WaitingOn::Agent
-                | WaitingOn::Run
-                | WaitingOn::Timer => "result",
-            }
+            Resumed::from_wait(on)
         }
         None if orphaned => {
             send.crashes += 1;
-            "takeover"
+            send.attempts += 1;
+            Resumed::Takeover
         }
-        None => "handover",
+        None if send.crashes > 0 => Resumed::Takeover,
+        None => Resumed::Handover,
     };
     let refs = StepRefs {
-        reason: Some(reason.to_owned()),
+        reason: Some(reason.as_str().to_owned()),
         ..StepRefs::default()
     };
     session.write_step(id, StepKind::Resumed, writer, now, refs);
-    session.started(id, true)
+    session.started(id, Some(reason))
 }
 
 /// The messages of the active window that the claimer's cache lacks.

@@ -24,13 +24,17 @@ pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> Ap
     }
     session.hot.writes += 1;
     let id = item.send_id;
+    // That more model calls were begun is no progress.
+    let begun = session.sends.get(&id).is_some_and(|send| {
+        send.rounds == item.totals.rounds && send.attempts < item.totals.attempts
+    });
     let stored = session.write_messages(id, item.messages, item.lease.epoch, now);
     session.begin_calls(id, item.calls, item.lease.epoch, now);
     session.change_calls(item.changes, item.lease.epoch, now);
     session.deliver(id, &item.deliveries, stored.first_seq, now);
     session.write_usage(id, item.usage);
     session.write_totals(id, item.totals);
-    if let Some(send) = session.sends.get_mut(&id) {
+    if let Some(send) = session.sends.get_mut(&id).filter(|_| !begun) {
         send.crashes = 0;
     }
     let kind = if item.round.is_some() {
@@ -181,5 +185,8 @@ pub(crate) fn release(state: &mut State, item: ReleaseSession) -> bool {
     };
     session.hot.owner = None;
     session.hot.token = None;
+    if item.lost {
+        session.count_lost();
+    }
     true
 }

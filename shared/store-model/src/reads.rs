@@ -58,6 +58,11 @@ pub(crate) fn page<T>(found: impl Iterator<Item = T>, limit: u32) -> Page<T> {
     Page { data, more }
 }
 
+pub(crate) fn last_steps(state: &State, keys: &[SessionKey]) -> Vec<i64> {
+    let last = |key| state.sessions.get(key).map_or(0, |s| s.hot.next_step - 1);
+    keys.iter().map(last).collect()
+}
+
 pub(crate) fn round(state: &State, key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord> {
     let session = state.sessions.get(&key);
     session.map_or_else(Vec::new, |session| session.round(send, round))

@@ -91,6 +91,7 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
         held: Held::default(),
         rounds: 0,
         attempts: 0,
+        counted: 0,
         crashes: 0,
         cancel_requested: false,
         reports_to: item.reports_to,

@@ -11,8 +11,8 @@ use mainspring_shared::send::{SendRecord, SendResult, SendStatus};
 use mainspring_shared::session::{Lifecycle, SIGNAL_INBOX};
 use mainspring_shared::step::{RoundRef, Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    Counters, DumpHot, DumpSession, NewSession, Parent, ReadySession, SendTotals, StartedSend,
-    UsageRow,
+    Counters, DumpHot, DumpSession, NewSession, Parent, ReadySession, Resumed, SendTotals,
+    StartedSend, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -250,6 +250,7 @@ impl Session {
             send.held = totals.held;
             send.rounds = totals.rounds;
             send.attempts = totals.attempts;
+            send.counted = totals.counted;
         }
         self.hot.spent = totals.session.or(self.hot.spent);
     }
@@ -315,11 +316,19 @@ impl Session {
         send.agent_version = send.agent_version.or(Some(current));
         send.alarm_at = send.deadline_at;
         self.hot.pending -= 1;
-        self.started(id, false)
+        self.started(id, None)
+    }
+
+    /// The running send counts a model call that may have been begun.
+    pub(crate) fn count_lost(&mut self) {
+        let running = |send: &&mut SendRecord| send.status == SendStatus::Running;
+        if let Some(send) = self.sends.values_mut().find(running) {
+            send.attempts += 1;
+        }
     }
 
     /// A running send as its worker gets it.
-    pub(crate) fn started(&self, id: SendId, resumed: bool) -> Option<StartedSend> {
+    pub(crate) fn started(&self, id: SendId, resumed: Option<Resumed>) -> Option<StartedSend> {
         let record = self.sends.get(&id)?.clone();
         let agents = &self.cold.as_ref()?.agents;
         let agent = agents.get(&record.agent_version?)?.clone();

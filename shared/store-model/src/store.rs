@@ -18,11 +18,11 @@ use mainspring_shared::store::{
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
     IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns, ListSends,
-    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
-    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
-    WriteList,
+    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Owned, Page, ParkOutcome,
+    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
+    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
+    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation, WriteList,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -101,6 +101,16 @@ impl Store for ModelStore {
         let (mut state, now) = self.begin(at);
         boots::stop(&mut state, now, boot);
         Ok(())
+    }
+
+    async fn owned_sessions(
+        &self,
+        boot: BootId,
+        after: Option<(Timestamp, SessionKey)>,
+        limit: u32,
+    ) -> Result<Owned> {
+        let (state, _) = self.begin(None);
+        Ok(boots::owned(&state, boot, after, limit))
     }
 
     async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
@@ -479,6 +489,11 @@ impl Store for ModelStore {
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
         let (state, _) = self.begin(None);
         Ok(reads::sends(&state, &query))
+    }
+
+    async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::last_steps(&state, &keys))
     }
 
     async fn read_round(

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use mainspring_shared::id::BootId;
-use mainspring_shared::store::{BootRecord, NewBoot, Renewal, Result};
+use mainspring_shared::id::{BootId, LeaseToken, SessionKey};
+use mainspring_shared::store::{BootRecord, NewBoot, Owned, Renewal, Result};
 use mainspring_shared::time::Timestamp;
+use uuid::Uuid;
 
 use crate::claim::Doubtful;
 use crate::columns::text;
@@ -50,18 +51,54 @@ pub(crate) async fn renew(
     })
     .await?;
     let mut signals = Vec::new();
+    let mut renewed_at = None;
     for row in &rows {
         let mut fields = Fields::new(row, "session_hot");
         let renewed: bool = fields.take("renewed")?;
         if !renewed {
             return Ok(Renewal::Dead);
         }
+        renewed_at = Some(fields.time("now")?);
         signals.extend(fields.maybe_signals()?);
     }
     if let Err(error) = doubtful.give_back(pool).await {
         tracing::warn!(%error, "doubtful grants were not given back");
     }
-    Ok(Renewal::Renewed { signals })
+    // Always one row or more.
+    Ok(renewed_at.map_or(Renewal::Dead, |at| Renewal::Renewed { at, signals }))
+}
+
+pub(crate) async fn owned(
+    pool: &Pool,
+    boot: BootId,
+    after: Option<(Timestamp, SessionKey)>,
+    limit: u32,
+) -> Result<Owned> {
+    let after = after.map_or((i64::MIN, i32::MIN, Uuid::nil()), |(at, key)| {
+        (at.0, key.tenant.0, key.session.0)
+    });
+    let rows = fetch(pool, || {
+        sql!("boots/owned")
+            .bind(boot.0)
+            .bind(after.0)
+            .bind(after.1)
+            .bind(after.2)
+            .bind(i64::from(limit))
+    })
+    .await?;
+    let mut owned = Owned::default();
+    let full = rows.len() == limit as usize;
+    for row in &rows {
+        let mut fields = Fields::new(row, "session_hot");
+        let key = fields.key()?;
+        let ready_since = fields.time("ready_since")?;
+        let token: Option<Uuid> = fields.take("token")?;
+        owned
+            .sessions
+            .extend(token.map(|token| (key, LeaseToken(token))));
+        owned.next = Some((ready_since, key)).filter(|_| full);
+    }
+    Ok(owned)
 }
 
 pub(crate) async fn stop(pool: &Pool, at: Option<Timestamp>, boot: BootId) -> Result<()> {

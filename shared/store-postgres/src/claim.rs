@@ -7,7 +7,7 @@ use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::Message;
 use mainspring_shared::store::{
-    ClaimOutcome, ClaimSession, Claimed, Counters, Result, StartedSend,
+    ClaimOutcome, ClaimSession, Claimed, Counters, Result, Resumed, StartedSend,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
@@ -46,6 +46,7 @@ impl Doubtful {
                 .bind(tenants.clone())
                 .bind(sessions.clone())
                 .bind(tokens.clone())
+                .bind(vec![false; tokens.len()])
         })
         .await;
         if given.is_err() {
@@ -92,12 +93,16 @@ impl Group for Claim {
     ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
         let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
         let tokens: Vec<Uuid> = items.iter().map(|item| item.token.0).collect();
+        let crashes_below: Vec<i32> = items.iter().map(|item| item.crashes_below).collect();
+        let orphans: Vec<bool> = items.iter().map(|item| item.orphans).collect();
         let rows = sql!("leases/claim")
             .bind(self.at.map(|at| at.0))
             .bind(self.boot.0)
             .bind(tenants)
             .bind(sessions)
             .bind(tokens)
+            .bind(crashes_below)
+            .bind(orphans)
             .fetch_all(&mut *connection)
             .await?;
         self.outcomes(connection, items, &rows).await
@@ -149,6 +154,7 @@ impl Claim {
                     Some(ClaimOutcome::Claimed(claimed))
                 }
                 Said::Busy => Some(ClaimOutcome::Busy),
+                Said::Suspect => Some(ClaimOutcome::Suspect),
                 Said::Idle => Some(ClaimOutcome::Idle),
                 Said::Stale => None,
             };
@@ -166,6 +172,7 @@ impl Claim {
 enum Said {
     Granted(Box<Claimed>),
     Busy,
+    Suspect,
     Idle,
     Stale,
 }
@@ -173,7 +180,7 @@ enum Said {
 fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Said> {
     let record = fields.maybe_send()?;
     let agent = fields.maybe_agent()?;
-    let was_begun: Option<bool> = fields.take("was_begun")?;
+    let resumed = fields.maybe_name("resumed", Resumed::parse)?;
     let next_seq: Option<i64> = fields.take("next_seq")?;
     let pending: Option<i64> = fields.take("pending")?;
     let signals: Option<i32> = fields.take("signals")?;
@@ -183,6 +190,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
     let Some(record) = record else {
         return Ok(match state {
             "busy" => Said::Busy,
+            "suspect" => Said::Suspect,
             "stale" => Said::Stale,
             _ => Said::Idle,
         });
@@ -198,7 +206,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
         pending: pending.unwrap_or_default(),
         signals: signals.unwrap_or_default(),
     };
-    let send = started(fields, record, agent, was_begun.unwrap_or_default())?;
+    let send = started(fields, record, agent, resumed)?;
     Ok(Said::Granted(Box::new(Claimed {
         key: item.key,
         lease,
@@ -214,7 +222,7 @@ pub(crate) fn started(
     fields: &Fields<'_>,
     record: mainspring_shared::send::SendRecord,
     agent: Option<mainspring_shared::agent::AgentSpec>,
-    resumed: bool,
+    resumed: Option<Resumed>,
 ) -> Result<StartedSend> {
     let agent = agent.ok_or_else(|| {
         let detail = "no agent has this version".to_owned();

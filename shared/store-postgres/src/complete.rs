@@ -292,7 +292,7 @@ fn next(fields: &mut Fields<'_>) -> Result<Option<(StartedSend, Counters)>> {
         pending: pending.unwrap_or_default(),
         signals: signals.unwrap_or_default(),
     };
-    Ok(Some((started(fields, record, agent, false)?, counters)))
+    Ok(Some((started(fields, record, agent, None)?, counters)))
 }
 
 /// A completed item as its final step tells it.
@@ -327,7 +327,7 @@ async fn running(
     fields.ord()?;
     let record = fields.send()?;
     let agent = fields.maybe_agent()?;
-    let send = started(&fields, record, agent, false)?;
+    let send = started(&fields, record, agent, None)?;
     Ok(Some((send, written.counters)))
 }
 

@@ -18,7 +18,7 @@ use crate::columns::{metadata, text};
 use crate::ledger::RoundKey;
 use crate::migrate::compare;
 use crate::retry::{Pool, fetch, sql};
-use crate::rows::{Fields, calls_in_order, send_columns, sends_in_order};
+use crate::rows::{Fields, calls_in_order, key_columns, send_columns, sends_in_order};
 
 pub(crate) async fn now(pool: &Pool) -> Result<Timestamp> {
     Ok(server(pool, 0).await?.now)
@@ -150,6 +150,23 @@ pub(crate) async fn messages(pool: &Pool, query: ReadMessages) -> Result<Vec<Mes
         fields.message()
     });
     messages.collect()
+}
+
+pub(crate) async fn last_steps(pool: &Pool, keys: &[SessionKey]) -> Result<Vec<i64>> {
+    let (tenants, sessions) = key_columns(keys.iter().copied());
+    let rows = fetch(pool, || {
+        sql!("sessions/last_steps")
+            .bind(tenants.clone())
+            .bind(sessions.clone())
+    })
+    .await?;
+    let mut last = vec![0; keys.len()];
+    for row in &rows {
+        let mut fields = Fields::new(row, "session_hot");
+        let ord = fields.ord()?;
+        last[ord] = fields.take("last_step")?;
+    }
+    Ok(last)
 }
 
 pub(crate) async fn steps(

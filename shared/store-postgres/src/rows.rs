@@ -106,7 +106,7 @@ impl<'r> Fields<'r> {
         parse(text).ok_or_else(|| self.corrupt(column, format!("{text:?} is unknown")))
     }
 
-    fn maybe_name<T>(
+    pub(crate) fn maybe_name<T>(
         &mut self,
         column: &'static str,
         parse: impl Fn(&str) -> Option<T>,
@@ -153,6 +153,7 @@ impl<'r> Fields<'r> {
         self.key = id.to_string();
         let session = SessionId(self.take("session_id")?);
         let spending: Spending;
+        let counted;
         Ok(SendRecord {
             id,
             key: SessionKey { tenant, session },
@@ -170,9 +171,13 @@ impl<'r> Fields<'r> {
                 spending = self.maybe_json("usage")?.unwrap_or_default();
                 spending.usage
             },
-            held: spending.held,
+            held: {
+                counted = spending.counted;
+                spending.held
+            },
             rounds: self.take("rounds")?,
             attempts: self.take("attempts")?,
+            counted,
             crashes: self.take("crashes")?,
             cancel_requested: self.take("cancel_requested")?,
             reports_to: self.take("reports_to")?,

@@ -30,8 +30,10 @@ pub struct Settings {
     pub schema: SchemaPolicy,
     /// Connections for what commits synchronously.
     pub writers: u32,
-    /// Connections for claims, renewals and reads by key.
+    /// Connections for claims, sweeps and reads by key.
     pub claimers: u32,
+    /// Connections for what streams of events read.
+    pub streamers: u32,
     /// Connections for lists and counts. The audit has one of its own.
     pub readers: u32,
     /// How long a step waits for a connection. Within it, a restart of the server goes unnoticed.
@@ -53,6 +55,7 @@ impl Settings {
             schema: SchemaPolicy::default(),
             writers: 8,
             claimers: 4,
+            streamers: 2,
             readers: 2,
             acquire_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(10),
@@ -94,6 +97,7 @@ impl fmt::Debug for Settings {
             .field("schema", &self.schema)
             .field("writers", &self.writers)
             .field("claimers", &self.claimers)
+            .field("streamers", &self.streamers)
             .field("readers", &self.readers)
             .finish_non_exhaustive()
     }
@@ -106,6 +110,11 @@ pub(crate) struct Pools {
     pub(crate) writers: Pool,
     /// Commits are on disk soon after they are answered.
     pub(crate) claimers: Pool,
+    /// The same, for renewals alone: whatever else is slow or waits for a connection, a process keeps
+    /// its lease.
+    pub(crate) renewers: Pool,
+    /// The same, for streams of events, of which there may be many.
+    pub(crate) streamers: Pool,
     /// Read-only, with plans made for the question at hand.
     pub(crate) readers: Pool,
     /// The same, for questions about everything there is.
@@ -156,13 +165,12 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
         }
     };
     let timeout = settings.statement_timeout;
+    let relaxed = keyed.clone().options([("synchronous_commit", "off")]);
     Ok(Pools {
-        writers: pool(settings.writers, timeout, keyed.clone()),
-        claimers: pool(
-            settings.claimers,
-            timeout,
-            keyed.options([("synchronous_commit", "off")]),
-        ),
+        writers: pool(settings.writers, timeout, keyed),
+        claimers: pool(settings.claimers, timeout, relaxed.clone()),
+        renewers: pool(1, timeout, relaxed.clone()),
+        streamers: pool(settings.streamers, timeout, relaxed),
         readers: pool(settings.readers, settings.read_timeout, readers),
         auditors: pool(1, settings.audit_timeout, auditors),
     })

@@ -17,11 +17,11 @@ use mainspring_shared::store::{
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
     IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns, ListSends,
-    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome, ParkSend,
-    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep,
-    ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation,
-    WriteList,
+    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Owned, Page, ParkOutcome,
+    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
+    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
+    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
+    Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -59,6 +59,8 @@ impl PostgresStore {
     pub async fn close(&self) {
         self.pools.writers.connections.close().await;
         self.pools.claimers.connections.close().await;
+        self.pools.renewers.connections.close().await;
+        self.pools.streamers.connections.close().await;
         self.pools.readers.connections.close().await;
         self.pools.auditors.connections.close().await;
     }
@@ -92,7 +94,7 @@ impl Store for PostgresStore {
         in_flight: u32,
     ) -> Result<Renewal> {
         boots::renew(
-            &self.pools.claimers,
+            &self.pools.renewers,
             &self.doubtful,
             at,
             boot,
@@ -104,6 +106,15 @@ impl Store for PostgresStore {
 
     async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()> {
         boots::stop(&self.pools.writers, at, boot).await
+    }
+
+    async fn owned_sessions(
+        &self,
+        boot: BootId,
+        after: Option<(Timestamp, SessionKey)>,
+        limit: u32,
+    ) -> Result<Owned> {
+        boots::owned(&self.pools.claimers, boot, after, limit).await
     }
 
     async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
@@ -349,7 +360,7 @@ impl Store for PostgresStore {
     }
 
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
-        runs::steps(&self.pools.claimers, key, after, limit).await
+        runs::steps(&self.pools.streamers, key, after, limit).await
     }
 
     async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {
@@ -385,6 +396,10 @@ impl Store for PostgresStore {
         reads::list_sends(&self.pools.readers, &query).await
     }
 
+    async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>> {
+        reads::last_steps(&self.pools.streamers, &keys).await
+    }
+
     async fn read_round(
         &self,
         key: SessionKey,
@@ -407,11 +422,11 @@ impl Store for PostgresStore {
     }
 
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
-        reads::messages(&self.pools.claimers, query).await
+        reads::messages(&self.pools.streamers, query).await
     }
 
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
-        reads::steps(&self.pools.claimers, key, after, limit).await
+        reads::steps(&self.pools.streamers, key, after, limit).await
     }
 
     async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>> {

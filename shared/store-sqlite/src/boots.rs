@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SessionKey};
-use mainspring_shared::store::{BootRecord, NewBoot, Renewal};
+use mainspring_shared::store::{BootRecord, NewBoot, Owned, Renewal};
 use mainspring_shared::time::Timestamp;
 use sqlx::SqliteConnection;
 
@@ -56,15 +56,56 @@ pub(crate) async fn renew(
         Ok((cells.key()?, cells.get("signals")?))
     });
     let signals = signals.collect::<Result<Vec<(SessionKey, i32)>>>()?;
-    Ok(Renewal::Renewed { signals })
+    Ok(Renewal::Renewed { at: now, signals })
 }
 
-/// Ends a boot, unless it has ended.
+/// Ends a boot, unless it has ended, and gives back what it still owns.
 pub(crate) async fn stop(tx: &mut Tx, boot: BootId) -> Result<()> {
     let now = tx.now;
+    sqlx::query(include_str!("../sql/boots/give_back.sql"))
+        .bind(boot.0)
+        .execute(tx.conn())
+        .await?;
     sqlx::query(include_str!("../sql/boots/stop.sql"))
         .bind(boot.0)
         .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// A page of what a boot owns.
+pub(crate) async fn owned(
+    conn: &mut SqliteConnection,
+    boot: BootId,
+    after: Option<(Timestamp, SessionKey)>,
+    limit: u32,
+) -> Result<Owned> {
+    let rows = sqlx::query(include_str!("../sql/boots/owned.sql"))
+        .bind(boot.0)
+        .bind(after.map_or(i64::MIN, |(since, _)| since.0))
+        .bind(after.map_or(i32::MIN, |(_, key)| key.tenant.0))
+        .bind(after.map(|(_, key)| key.session.0).unwrap_or_default())
+        .bind(limit)
+        .fetch_all(conn)
+        .await?;
+    let mut owned = Owned::default();
+    let full = rows.len() == limit as usize;
+    for row in &rows {
+        let mut cells = Cells::new(row, "session_hot");
+        let key = cells.key()?;
+        let ready_since = Timestamp(cells.get("ready_since")?);
+        let token = cells.token_opt("token")?;
+        owned.sessions.extend(token.map(|token| (key, token)));
+        owned.next = Some((ready_since, key)).filter(|_| full);
+    }
+    Ok(owned)
+}
+
+/// Makes sure that what was committed so far outlasts a power cut.
+pub(crate) async fn touch(tx: &mut Tx, boot: BootId) -> Result<()> {
+    sqlx::query(include_str!("../sql/boots/touch.sql"))
+        .bind(boot.0)
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -5,9 +5,9 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::Message;
-use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
+use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::step::{StepKind, StepRefs};
-use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, StartedSend};
+use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, Resumed, StartedSend};
 
 use crate::fault::Result;
 use crate::hot::{self, Hot, NewStep, Session};
@@ -43,24 +43,41 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
     let Session {
         mut hot,
         owner_lives,
+        head: status,
         ..
     } = session;
     if hot.ready_since.is_none() {
         return Ok(ClaimOutcome::Idle);
     }
-    if owner_lives {
+    if owner_lives || (hot.owner.is_some() && !item.orphans) || is_dead(tx, boot).await? {
         return Ok(ClaimOutcome::Busy);
     }
-    let dead = hot.owner.take();
-    hot.token = None;
-    if let Some(dead) = dead {
+    // A queued send has lost nobody, whoever held its session.
+    let orphaned = hot.owner.is_some() && status == Some(SendStatus::Running);
+    if let Some(dead) = hot.owner {
         declare_dead(tx, dead).await?;
     }
     let Some(head) = head(tx, item.key).await? else {
+        hot.owner = None;
+        hot.token = None;
         hot.ready_since = None;
         hot.save(tx).await?;
         return Ok(ClaimOutcome::Idle);
     };
+    if head.record.crashes + i32::from(orphaned) >= item.crashes_below {
+        if hot.owner.take().is_some() {
+            hot.token = None;
+            hot.save(tx).await?;
+        }
+        if orphaned {
+            sqlx::query(include_str!("../sql/sends/died.sql"))
+                .bind(item.key.tenant.0)
+                .bind(head.record.id.0)
+                .execute(tx.conn())
+                .await?;
+        }
+        return Ok(ClaimOutcome::Suspect);
+    }
     let grant = hot.grant(boot);
     let lease = Lease {
         boot,
@@ -70,7 +87,7 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
     };
     hot.owner = Some(boot);
     hot.token = Some(item.token);
-    let send = go(tx, &mut hot, lease, head, dead.is_some()).await?;
+    let send = go(tx, &mut hot, lease, head, orphaned).await?;
     let window = window(tx, &hot, &send.agent, &item).await?;
     Ok(ClaimOutcome::Claimed(Box::new(Claimed {
         key: item.key,
@@ -80,6 +97,15 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
         spent: hot.spent.unwrap_or_default(),
         window,
     })))
+}
+
+/// Whether a boot was declared dead, or ended.
+async fn is_dead(tx: &mut Tx, boot: BootId) -> Result<bool> {
+    let dead = sqlx::query_scalar(include_str!("../sql/boots/is_dead.sql"))
+        .bind(boot.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(dead.unwrap_or(false))
 }
 
 /// Marks the boot that a session was taken from as dead, so that it cannot renew.
@@ -155,7 +181,7 @@ async fn start(tx: &mut Tx, hot: &mut Hot, head: Head) -> Result<StartedSend> {
     Ok(StartedSend {
         record,
         agent,
-        resumed: false,
+        resumed: None,
     })
 }
 
@@ -174,25 +200,19 @@ async fn resume(
     let reason = match record.waiting_on.take() {
         Some(on) => {
             record.alarm_at = record.deadline_at;
-            match on {
-                WaitingOn::Retry => "retry",
-                WaitingOn::Recovery => "resume",
-                WaitingOn::Tool
-                | WaitingOn::Human
-                | WaitingOn::Agent
-                | WaitingOn::Run
-                | WaitingOn::Timer => "result",
-            }
+            Resumed::from_wait(on)
         }
         None if taken_over => {
             record.crashes += 1;
-            "takeover"
+            record.attempts += 1;
+            Resumed::Takeover
         }
-        None => "handover",
+        None if record.crashes > 0 => Resumed::Takeover,
+        None => Resumed::Handover,
     };
     record.status = SendStatus::Running;
     let refs = StepRefs {
-        reason: Some(reason.to_owned()),
+        reason: Some(reason.as_str().to_owned()),
         ..StepRefs::default()
     };
     let step = NewStep {
@@ -210,12 +230,13 @@ async fn resume(
     query
         .bind(record.crashes)
         .bind(record.alarm_at.map(|at| at.0))
+        .bind(record.attempts)
         .execute(tx.conn())
         .await?;
     Ok(StartedSend {
         record,
         agent,
-        resumed: true,
+        resumed: Some(reason),
     })
 }
 

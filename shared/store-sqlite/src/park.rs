@@ -96,7 +96,16 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
 /// Gives leases back; true where the lease was still held.
 pub(crate) async fn release(tx: &mut Tx, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
     let mut released = Vec::with_capacity(items.len());
-    for ReleaseSession { key, lease } in items {
+    for ReleaseSession { key, lease, lost } in items {
+        if lost {
+            sqlx::query(include_str!("../sql/sessions/lost.sql"))
+                .bind(key.tenant.0)
+                .bind(key.session.0)
+                .bind(lease.token.0)
+                .bind(lease.boot.0)
+                .execute(tx.conn())
+                .await?;
+        }
         let done = sqlx::query(include_str!("../sql/sessions/release.sql"))
             .bind(key.tenant.0)
             .bind(key.session.0)

@@ -30,6 +30,23 @@ pub(crate) async fn check(conn: &mut SqliteConnection) -> Result<ServerInfo> {
     })
 }
 
+/// The numbers of sessions' last steps.
+pub(crate) async fn last_steps(
+    conn: &mut SqliteConnection,
+    keys: Vec<SessionKey>,
+) -> Result<Vec<i64>> {
+    let mut last = Vec::with_capacity(keys.len());
+    for key in keys {
+        let step: Option<i64> = sqlx::query_scalar(include_str!("../sql/sessions/last_step.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .fetch_optional(&mut *conn)
+            .await?;
+        last.push(step.unwrap_or(0));
+    }
+    Ok(last)
+}
+
 /// Sends by id.
 pub(crate) async fn sends(
     conn: &mut SqliteConnection,

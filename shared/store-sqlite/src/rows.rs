@@ -165,6 +165,7 @@ fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
 
 fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<SendRecord> {
     let spending: Spending;
+    let counted;
     Ok(SendRecord {
         id,
         key,
@@ -182,9 +183,13 @@ fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<Sen
             spending = cells.json_opt("usage")?.unwrap_or_default();
             spending.usage
         },
-        held: spending.held,
+        held: {
+            counted = spending.counted;
+            spending.held
+        },
         rounds: cells.get("rounds")?,
         attempts: cells.get("attempts")?,
+        counted,
         crashes: cells.get("crashes")?,
         cancel_requested: cells.get("cancel_requested")?,
         reports_to: cells.get("reports_to")?,

@@ -17,11 +17,11 @@ use mainspring_shared::store::{
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
     Fired, IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns,
-    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome,
-    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
-    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
-    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation, WriteList,
+    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Owned, Page,
+    ParkOutcome, ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result,
+    RetireSends, Retired, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
+    Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -156,6 +156,16 @@ impl Store for SqliteStore {
 
     async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()> {
         self.write(at, move |tx| Box::pin(boots::stop(tx, boot)))
+            .await
+    }
+
+    async fn owned_sessions(
+        &self,
+        boot: BootId,
+        after: Option<(Timestamp, SessionKey)>,
+        limit: u32,
+    ) -> Result<Owned> {
+        self.read(move |conn| Box::pin(boots::owned(conn, boot, after, limit)))
             .await
     }
 
@@ -335,11 +345,24 @@ impl Store for SqliteStore {
         boot: BootId,
         items: Vec<ClaimSession>,
     ) -> Result<Vec<ClaimOutcome>> {
-        self.writer
+        let outcomes = self
+            .writer
             .run(Commit::Relaxed, at, move |tx| {
                 Box::pin(claim::all(tx, boot, items))
             })
-            .await
+            .await?;
+        // A send that goes on is a step, which readers see: it has to outlast a power cut.
+        let goes_on = outcomes.iter().any(|outcome| match outcome {
+            ClaimOutcome::Claimed(claimed) => claimed.send.resumed.is_some(),
+            ClaimOutcome::Busy | ClaimOutcome::Suspect | ClaimOutcome::Idle => false,
+        });
+        if goes_on {
+            let kept = self.write(at, move |tx| Box::pin(boots::touch(tx, boot)));
+            if let Err(error) = kept.await {
+                tracing::warn!(%error, "a claim is not known to outlast a power cut");
+            }
+        }
+        Ok(outcomes)
     }
 
     async fn append_rounds(
@@ -473,6 +496,11 @@ impl Store for SqliteStore {
 
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
         self.read(|conn| Box::pin(reads::list_sends(conn, query)))
+            .await
+    }
+
+    async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>> {
+        self.read(move |conn| Box::pin(reads::last_steps(conn, keys)))
             .await
     }
 

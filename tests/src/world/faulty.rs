@@ -1,10 +1,13 @@
 //! A store that fails at a chosen position.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
@@ -18,11 +21,11 @@ use mainspring_shared::store::{
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
     Fired, IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns,
-    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Page, ParkOutcome,
-    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
-    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
-    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation, WriteList,
+    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Owned, Page,
+    ParkOutcome, ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result,
+    RetireSends, Retired, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
+    Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -70,13 +73,22 @@ pub struct FaultPlan {
 const OUTAGE_WRITES: usize = 3;
 
 /// A store that counts the writes of one process and fails one of them.
-#[derive(Debug)]
 pub struct Faulty {
     inner: Arc<dyn Store>,
     plan: FaultPlan,
     writes: AtomicUsize,
     struck: OnceLock<&'static str>,
     paused: watch::Sender<bool>,
+    away: AtomicBool,
+    then: Mutex<Option<(&'static str, BoxFuture<'static, ()>)>>,
+}
+
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faulty")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Faulty {
@@ -88,6 +100,8 @@ impl Faulty {
             writes: AtomicUsize::new(0),
             struck: OnceLock::new(),
             paused: watch::Sender::new(false),
+            away: AtomicBool::new(false),
+            then: Mutex::default(),
         }
     }
 
@@ -121,6 +135,16 @@ impl Faulty {
         self.paused.send_replace(false);
     }
 
+    /// Takes the database away from this process, or gives it back.
+    pub fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    /// What others do right after the next write of this name, before its caller hears of it.
+    pub fn then(&self, name: &'static str, what: impl Future<Output = ()> + Send + 'static) {
+        *self.then.lock().expect("nobody panics under it") = Some((name, what.boxed()));
+    }
+
     async fn alive(&self) {
         // The sender lives as long as this store: waiting cannot fail.
         let _ = self.paused.subscribe().wait_for(|paused| !paused).await;
@@ -132,8 +156,19 @@ impl Faulty {
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         self.alive().await;
-        let unavailable = || Error::Unavailable {
-            source: "the connection was cut by the test".into(),
+        if self.away.load(Ordering::SeqCst) {
+            return Err(unavailable());
+        }
+        let call = async {
+            let answer = call.await;
+            let then = {
+                let mut then = self.then.lock().expect("nobody panics under it");
+                then.take_if(|(after, _)| *after == name && answer.is_ok())
+            };
+            if let Some((_, then)) = then {
+                then.await;
+            }
+            answer
         };
         let write = self.writes.fetch_add(1, Ordering::SeqCst);
         let Some(after) = write.checked_sub(self.plan.at) else {
@@ -165,7 +200,16 @@ impl Faulty {
 
     async fn read<T>(&self, _: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
         self.alive().await;
+        if self.away.load(Ordering::SeqCst) {
+            return Err(unavailable());
+        }
         call.await
+    }
+}
+
+fn unavailable() -> Error {
+    Error::Unavailable {
+        source: "the connection was cut by the test".into(),
     }
 }
 
@@ -178,6 +222,10 @@ macro_rules! store_methods {
     read register_boot(at: Option<Timestamp>, boot: NewBoot) -> ();
     read renew_boot(at: Option<Timestamp>, boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
     read stop_boot(at: Option<Timestamp>, boot: BootId) -> ();
+    read owned_sessions(
+        boot: BootId, after: Option<(Timestamp, SessionKey)>, limit: u32
+    ) -> Owned;
+    read last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
     read list_boots(at: Option<Timestamp>) -> Vec<BootRecord>;
     write create_sessions(
         at: Option<Timestamp>, items: Vec<(NewSession, Option<IdempotencyKey>)>

@@ -24,7 +24,9 @@ pub struct Asked {
 }
 
 /// The model. What it does is written in the user's text: `tools N` asks for tools in its first N
-/// rounds, `sleep MS` thinks so long, `fail N` fails the first N calls of this text, `fail-late N`
+/// rounds, `sleep MS` thinks so long, `stream COUNTxMS` says so many
+/// pieces with such pauses, `break N` breaks off in the middle of its first N answers, `crash` is a defect
+/// in the middle of one, `fail N` fails the first N calls of this text, `fail-late N`
 /// asks to be called again a minute later, `plan ROUNDS` makes the calls of a JSON list of rounds, each a
 /// list of `[tool, arguments]` (a tool `panic` is a defect there), `empty` says nothing, `refuse` declines, `panic` is a
 /// provider with a defect, `answers LIST` gives the answers of a JSON list one after the other, each a
@@ -33,13 +35,39 @@ pub struct Asked {
 pub struct Script {
     clock: Arc<dyn Clock>,
     ledger: Mutex<Vec<Asked>>,
+    given_up: Arc<Mutex<Vec<(String, Duration)>>>,
+}
+
+/// A call that is under way.
+struct Under {
+    user: String,
+    clock: Arc<dyn Clock>,
+    given_up: Option<Arc<Mutex<Vec<(String, Duration)>>>>,
+}
+
+impl Drop for Under {
+    fn drop(&mut self) {
+        if let Some(given_up) = &self.given_up {
+            let at = self.clock.monotonic();
+            let mut given_up = given_up.lock().expect("nobody panics under it");
+            given_up.push((std::mem::take(&mut self.user), at));
+        }
+    }
 }
 
 impl Script {
+    /// When calls with this user text were given up in the middle.
+    pub fn given_up(&self, user: &str) -> Vec<Duration> {
+        let given_up = self.given_up.lock().expect("nobody panics under it");
+        let mine = given_up.iter().filter(|(of, _)| of == user);
+        mine.map(|(_, at)| *at).collect()
+    }
+
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
             ledger: Mutex::default(),
+            given_up: Arc::default(),
         }
     }
 
@@ -151,7 +179,47 @@ impl Model for Script {
         let (verb, argument) = user.split_once(' ').unwrap_or((user.as_str(), ""));
         let number: u64 = argument.parse().unwrap_or(0);
         match verb {
-            "sleep" => self.clock.sleep(Duration::from_millis(number)).await,
+            "sleep" => {
+                let mut under = Under {
+                    user: user.clone(),
+                    clock: self.clock.clone(),
+                    given_up: Some(self.given_up.clone()),
+                };
+                self.clock.sleep(Duration::from_millis(number)).await;
+                under.given_up = None;
+            }
+            "stream" => {
+                let (count, ms) = argument.split_once('x').expect("COUNTxMS");
+                let (count, ms): (u32, u64) = (
+                    count.parse().expect("a count"),
+                    ms.parse().expect("milliseconds"),
+                );
+                let mut text = String::new();
+                for n in 0..count {
+                    let piece = format!("{n} ");
+                    on_chunk(Chunk::Text(&piece));
+                    text.push_str(&piece);
+                    self.clock.sleep(Duration::from_millis(ms)).await;
+                }
+                return Ok(reply(&text, Vec::new(), Finish::Stop));
+            }
+            "break" if self.calls(&user) <= number as usize => {
+                on_chunk(Chunk::Text("half of an answer"));
+                self.clock.sleep(Duration::from_secs(1)).await;
+                return Err(Error::Unavailable {
+                    message: "scripted".into(),
+                    retry_after: None,
+                });
+            }
+            "break" => {
+                on_chunk(Chunk::Text("another half"));
+                self.clock.sleep(Duration::from_secs(60)).await;
+            }
+            "crash" => {
+                on_chunk(Chunk::Text("some words of an answer"));
+                self.clock.sleep(Duration::from_secs(5)).await;
+                panic!("scripted");
+            }
             "fail" if self.calls(&user) <= number as usize => {
                 return Err(Error::Unavailable {
                     message: "scripted".into(),

@@ -9,6 +9,7 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use mainspring_shared::bus::{Bus, Notice, Topic};
+use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
 use tokio::sync::{Mutex, broadcast, mpsc};
@@ -74,16 +75,18 @@ impl Queue for Wire {
     }
 }
 
-/// A bus on which only signals matter.
+/// A bus that carries signals, and remembers what was streamed.
 #[derive(Debug, Clone)]
 pub struct WireBus {
     signals: broadcast::Sender<Bytes>,
+    live: Arc<std::sync::Mutex<Vec<(SessionKey, LiveEvent)>>>,
 }
 
 impl Default for WireBus {
     fn default() -> Self {
         Self {
             signals: broadcast::channel(64).0,
+            live: Arc::default(),
         }
     }
 }
@@ -97,9 +100,24 @@ impl WireBus {
     }
 }
 
+impl WireBus {
+    /// What was streamed of a session, in order.
+    pub fn live(&self, key: SessionKey) -> Vec<LiveKind> {
+        let live = self.live.lock().expect("nobody panics under it");
+        let mine = live.iter().filter(|(of, _)| *of == key);
+        mine.map(|(_, event)| event.kind.clone()).collect()
+    }
+}
+
 #[async_trait]
 impl Bus for WireBus {
-    fn publish(&self, _: Topic, _: Bytes) {}
+    fn publish(&self, topic: Topic, payload: Bytes) {
+        if let Topic::Live(key) = topic {
+            let events: Vec<LiveEvent> = serde_json::from_slice(&payload).expect("they are JSON");
+            let mut live = self.live.lock().expect("nobody panics under it");
+            live.extend(events.into_iter().map(|event| (key, event)));
+        }
+    }
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
         if topic != Topic::Signals {

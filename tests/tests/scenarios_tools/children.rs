@@ -9,8 +9,9 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::Role::{self, User};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::send::{SendStatus, WaitingOn};
+use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{CallAnswer, PostOutcome, Store as _};
-use mainspring_shared::tool::{CallResult, ToolEntry};
+use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 use serde_json::json;
 
@@ -210,5 +211,89 @@ async fn a_childs_cost_is_counted_once_though_its_parent_waits_for_the_model() {
     assert_eq!(record.output_text.as_deref(), Some("echo: fail-late 2"));
     // Two rounds of its own and one of the child's.
     assert_eq!(record.usage.input_tokens, 30);
+    world.audit().await;
+}
+
+/// How often the session's sends were taken up again.
+async fn resumptions(world: &World, key: SessionKey) -> usize {
+    let dump = world.dump().await;
+    let session = dump.sessions.iter().find(|session| session.key == key);
+    let steps = &session.expect("it exists").steps;
+    let resumed = steps.iter().filter(|step| step.kind == StepKind::Resumed);
+    resumed.count()
+}
+
+/// Keys guard what they made against a repeat for a time; a person may take longer to answer.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_the_keys_are_gone_ends_a_send_with_a_child_in_the_background() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let calls = json!([[
+        ["spawn_agent", {"task": "sleep 2000", "background": true}],
+        ["ask_person", {"question": "go on?"}],
+    ]]);
+    let id = world.send(key, &plan(&calls)).await;
+    until(&world, id, WaitingOn::Human).await;
+    world.pass(Duration::from_secs(60)).await;
+    let kept = Duration::from_secs(10);
+    assert!(
+        world
+            .store
+            .sweep_retention(None, kept)
+            .await
+            .expect("never fails")
+            > 0
+    );
+    let answer = CallAnswer::Result(CallResult::text("yes"));
+    world.post(key, &call_id(id, 0, 1), answer).await;
+    world.pass(Duration::from_secs(5)).await;
+    let record = world.record(id).await;
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    assert_eq!(resumptions(&world, key).await, 1);
+    assert_eq!(world.dump().await.sessions.len(), 2);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_that_is_older_than_its_keys_makes_its_child_and_its_run_once() {
+    let world = World::new().await;
+    let mut agent = agent();
+    for name in ["spawn_agent", "create_workflow"] {
+        agent.tools.push(ToolEntry::Named(name.into()));
+    }
+    let key = world.session(agent).await;
+    let _worker = world.worker("w", world.store.clone());
+    let spec = json!({"name": "one", "root": {"type": "agent", "id": "only", "input": "hello",
+        "spec": {"name": "a", "system_prompt": "work"}}});
+    let calls = json!([[
+        ["spawn_agent", {"task": "sleep 600000"}],
+        ["create_workflow", {"spec": spec}],
+        ["create_workflow", {"spec": spec, "detached": true}],
+        // Its time is up after a minute: the send is taken up although the others go on.
+        ["brief", {}],
+    ]]);
+    let id = world.send(key, &plan(&calls)).await;
+    until(&world, id, WaitingOn::Tool).await;
+    world.pass(Duration::from_secs(30)).await;
+    let kept = Duration::from_secs(10);
+    assert!(
+        world
+            .store
+            .sweep_retention(None, kept)
+            .await
+            .expect("never fails")
+            > 0
+    );
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(resumptions(&world, key).await, 1);
+    let record = world.record(id).await;
+    assert_eq!(record.waiting_on, Some(WaitingOn::Agent), "{record:#?}");
+    let dump = world.dump().await;
+    assert_eq!((dump.sessions.len(), dump.runs.len()), (2, 2));
+    let session = &dump.sessions[0];
+    let over = session.calls.iter().filter(|call| call.result.is_some());
+    let mut over: Vec<_> = over.map(|call| call.name.as_str()).collect();
+    over.sort_unstable();
+    assert_eq!(over, ["brief", "create_workflow"]);
     world.audit().await;
 }

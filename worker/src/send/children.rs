@@ -6,7 +6,7 @@
 use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SendId, SessionId, SessionKey};
+use mainspring_shared::id::{RunId, SendId, SessionId, SessionKey};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{
     AcceptSend, IdempotencyKey, NewSession, Parent, StartedSend, Target,
@@ -72,8 +72,13 @@ pub(super) fn send_id(call: &CallRecord) -> SendId {
     SendId(derived(call, "send"))
 }
 
+/// The run that a call starts.
+pub(super) fn run_id(call: &CallRecord) -> RunId {
+    RunId(derived(call, "run"))
+}
+
 /// An id made of a call's: its time is that of the asking send, so that lists keep their order.
-pub(super) fn derived(call: &CallRecord, what: &str) -> Uuid {
+fn derived(call: &CallRecord, what: &str) -> Uuid {
     let hash = Sha256::digest(format!("{what} {}", call.call_id));
     let mut bytes = *call.send_id.0.as_bytes();
     for (byte, drawn) in bytes.iter_mut().skip(6).zip(hash.iter()) {

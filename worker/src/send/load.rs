@@ -31,8 +31,14 @@ pub(super) fn rules(send: &StartedSend, config: &WorkerConfig) -> Rules {
         attempts_max: config.attempts_max,
         retry: config.retry,
         hold_max: config.hold_max,
+        lost: lost(send),
         recovery: send.agent.recovery,
     }
+}
+
+/// Model calls of the present round that earlier workers may have begun and never told of.
+pub(super) fn lost(send: &StartedSend) -> u32 {
+    u32::try_from(send.record.attempts - send.record.counted).unwrap_or(0)
 }
 
 /// The request of the next round. `unsaid` are messages that the transcript does not have yet; the

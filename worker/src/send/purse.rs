@@ -10,6 +10,7 @@ use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::usage::Usage;
 
+use super::load;
 use crate::llm::{Request, estimate_message_tokens, estimate_request_tokens};
 
 /// The caps that hold for a send, and what its session has spent besides it.
@@ -22,7 +23,8 @@ pub(super) struct Purse {
     wall: Option<Duration>,
     /// Messages whose size the provider has told, and their tokens.
     measured: Option<(usize, u64)>,
-    /// Calls under which workers died since the last durable step: each may have been answered.
+    /// Calls that workers may have begun which died or lost the session: each may have been
+    /// answered.
     lost: u32,
 }
 
@@ -38,13 +40,19 @@ impl Purse {
             others: spent.minus(own_spending(totals)),
             wall: walls.into_iter().flatten().map(|wall| wall.0).min(),
             measured: None,
-            lost: send.record.crashes.unsigned_abs(),
+            lost: load::lost(send),
         }
     }
 
     /// Whether nothing but time is limited.
     fn is_unlimited(&self) -> bool {
         self.send.is_none() && self.session.is_none()
+    }
+
+    /// Of so many calls begun in the present round, those that the sums know of.
+    pub(super) fn counted(&self, attempts: i32) -> i32 {
+        let lost = i32::try_from(self.lost).unwrap_or(i32::MAX);
+        attempts.saturating_sub(lost).max(0)
     }
 
     /// When the send's time is up.

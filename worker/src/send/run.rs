@@ -8,10 +8,10 @@ mod persist;
 mod recalling;
 mod starting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -25,11 +25,12 @@ use mainspring_shared::message::{NewMessage, Role};
 use mainspring_shared::send::machine::{Command, Event, Open, Rules, State, transition};
 use mainspring_shared::session::window::Window;
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX};
-use mainspring_shared::store::{Counters, SendTotals, StartedSend, Then, UsageRow};
+use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then, UsageRow};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, CallResult};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::calls::{Calls, Over};
 use super::output::Output;
@@ -39,6 +40,7 @@ use super::{load, plan};
 use crate::Kernel;
 use crate::hook::{At, Refusal};
 use crate::llm::{self, Reply, Request};
+use crate::said::Said;
 use crate::tool::Offers;
 
 /// How a run left its session.
@@ -63,6 +65,10 @@ pub(crate) struct Reach {
     pub(crate) interrupt: Arc<Notify>,
     /// Writes under the lease so far.
     pub(crate) writes: Arc<AtomicI64>,
+    /// What the model has said of the answer that is under way.
+    pub(crate) said: Arc<Said>,
+    /// What was spent and is not stored yet, for whoever ends the send when its run cannot.
+    pub(crate) owed: Arc<Mutex<Owed>>,
 }
 
 impl Reach {
@@ -72,6 +78,42 @@ impl Reach {
             write: self.writes.load(Ordering::Relaxed),
             ..lease
         }
+    }
+}
+
+/// What a run owes the send's sums.
+#[derive(Debug, Default)]
+pub(crate) struct Owed {
+    /// Responses that no transaction has stored yet.
+    pub(crate) rows: Vec<UsageRow>,
+    /// The model call that is under way: what it costs so far.
+    pub(crate) asked: Option<Pending>,
+    /// What the session has spent with the rows, where that is counted.
+    pub(crate) session: Option<Spent>,
+}
+
+/// A model call that is under way.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// Without what was streamed.
+    row: UsageRow,
+    price: Option<Price>,
+    streamed: Arc<AtomicU64>,
+}
+
+impl Owed {
+    /// All that is owed, the call that is under way as far as it came.
+    pub(crate) fn settle(&mut self) -> (Vec<UsageRow>, Option<Spent>) {
+        let mut rows = std::mem::take(&mut self.rows);
+        let mut session = self.session.take();
+        if let Some(pending) = self.asked.take() {
+            let mut row = pending.row;
+            row.usage.output_tokens = paying::streamed_tokens(&pending.streamed);
+            row.usage.cost_usd = pending.price.map(|price| price.of(&row.usage));
+            session = session.map(|session| session.plus(Spent::of(&row.usage, 0)));
+            rows.push(row);
+        }
+        (rows, session)
     }
 }
 
@@ -121,6 +163,10 @@ pub(crate) struct Run<'a> {
     records: Vec<CallRecord>,
     /// Places of calls that changed since they were stored.
     fresh: Vec<usize>,
+    /// Children and runs that the open round's calls made in an earlier life.
+    made: BTreeSet<Uuid>,
+    /// Whether results from outside came since the calls' rows were read.
+    results: bool,
     calls: Calls,
     /// What hooks decided about calls of the last answer, by their places.
     decided: BTreeMap<usize, CallResult>,
@@ -132,8 +178,23 @@ pub(crate) struct Run<'a> {
     failure: Option<Failure>,
     /// Why the attempt that begins is not the round's first.
     reset: Option<&'static str>,
+    /// Model calls begun in the present round, as of the last step.
+    stored_attempts: i32,
+    /// What was streamed of the present round.
+    streamed: Option<Streamed>,
     left: Left,
     seen: Seen,
+}
+
+/// What readers were told of a round.
+#[derive(Debug)]
+struct Streamed {
+    round: i32,
+    /// The attempt that they were told of. One that streamed nothing leaves its number to the next:
+    /// whoever takes over after a death knows of those alone whose cost was stored.
+    attempt: i32,
+    /// Whether anything was streamed under it.
+    heard: Arc<AtomicBool>,
 }
 
 /// A model call that was begun.
@@ -194,6 +255,7 @@ impl<'a> Run<'a> {
             held: record.held.clone(),
             rounds: record.rounds,
             attempts: record.attempts,
+            counted: record.counted,
             session: None,
         };
         let mut unsaid = Unsaid::default();
@@ -217,7 +279,7 @@ impl<'a> Run<'a> {
             // Whoever had the send before may have lowered the signal and died.
             inbox: if signals & SIGNAL_INBOX != 0 {
                 Inbox::Raised
-            } else if send.resumed {
+            } else if send.resumed.is_some() {
                 Inbox::Lowered
             } else {
                 Inbox::Known
@@ -231,12 +293,16 @@ impl<'a> Run<'a> {
             reply: None,
             records: Vec::new(),
             fresh: Vec::new(),
+            made: BTreeSet::new(),
+            results: false,
             calls: Calls::default(),
             decided: BTreeMap::new(),
             flush: None,
             heard: 0,
             failure: None,
-            reset: send.resumed.then_some("takeover"),
+            reset: send.resumed.map(Resumed::as_str),
+            stored_attempts: send.record.attempts,
+            streamed: None,
             left: Left::Lost,
             seen: Seen::default(),
             send,
@@ -313,6 +379,9 @@ impl<'a> Run<'a> {
         if !self.read_round(round).await {
             return Err(self.release_as_lost().await);
         }
+        if !self.find_made().await {
+            return Err(self.release_as_lost().await);
+        }
         if let Some(event) = self.spawn_children().await {
             return Err(event);
         }
@@ -330,7 +399,7 @@ impl<'a> Run<'a> {
             }
             Command::Wait(wait) => {
                 self.wait = Some(wait);
-                None
+                self.note_spending().await
             }
             Command::StoreRound => Some(self.store_round().await),
             Command::RunCalls => self.run_calls().await,
@@ -457,6 +526,14 @@ impl<'a> Run<'a> {
             self.tell_results();
         }
         open
+    }
+
+    fn owed(&self) -> MutexGuard<'_, Owed> {
+        // Nothing between two statements under this lock can panic, so it is never half changed.
+        self.reach
+            .owed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn live(&self, kind: LiveKind) {

@@ -10,23 +10,23 @@ use mainspring_shared::store::{CallChange, Delivery};
 
 /// Messages that the next step under the lease stores first, and what they settle.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Unsaid {
-    pub(super) messages: Vec<NewMessage>,
-    pub(super) changes: Vec<CallChange>,
-    pub(super) deliveries: Vec<Delivery>,
+pub(crate) struct Unsaid {
+    pub(crate) messages: Vec<NewMessage>,
+    pub(crate) changes: Vec<CallChange>,
+    pub(crate) deliveries: Vec<Delivery>,
     /// Messages that stand before the input.
     pub(super) earlier: usize,
 }
 
 impl Unsaid {
     /// Adds the input of the send.
-    pub(super) fn input(&mut self, input: NewMessage) {
+    pub(crate) fn input(&mut self, input: NewMessage) {
         self.messages.push(input);
     }
 
     /// Adds the answers to a round's calls, which come before everything else, and the changes of
     /// rows that are stored with them.
-    pub(super) fn answers(&mut self, answers: Vec<NewMessage>, changes: Vec<CallChange>) {
+    pub(crate) fn answers(&mut self, answers: Vec<NewMessage>, changes: Vec<CallChange>) {
         let before = answers.len() as u32;
         for delivery in &mut self.deliveries {
             delivery.message += before;
@@ -37,7 +37,7 @@ impl Unsaid {
 
     /// Adds items of the inbox that are not here yet, behind everything else; but what came before
     /// this send was accepted is told before its input.
-    pub(super) fn items(&mut self, items: Vec<InboxItem>, send: SendId, round: i32) {
+    pub(crate) fn items(&mut self, items: Vec<InboxItem>, send: SendId, round: i32) {
         for item in self.new_of(items) {
             let earlier = round == 0 && item.send_id != Some(send);
             let at = if earlier {

@@ -85,6 +85,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::or("database_url", DATABASE, &["DATABASE_URL"]),
     Key::new("database_writers", integer(1, 1_000)),
     Key::new("database_claimers", integer(1, 1_000)),
+    Key::new("database_streamers", integer(1, 1_000)),
     Key::new("database_readers", integer(1, 1_000)),
     Key::or("redis_url", Kind::Url(&["redis", "rediss"]), &["REDIS_URL"]),
     Key::new("redis_ca_file", Kind::Text),

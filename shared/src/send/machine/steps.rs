@@ -183,7 +183,7 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
             let wait = if permanent {
                 None
             } else {
-                rules.retry.wait(attempt, retry_after, fraction)
+                rules.retry.wait(own(attempt, rules), retry_after, fraction)
             };
             match wait {
                 None => end(round, End::Failed(reason_of(code), code)),
@@ -195,7 +195,9 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
         }
         Event::CancelRaised => abort_and_end(round, End::Cancelled),
         Event::DeadlinePassed => abort_and_end(round, DEADLINE),
-        Event::Interrupted if attempt >= rules.attempts_max => abort_and_end(round, ATTEMPT_LIMIT),
+        Event::Interrupted if own(attempt, rules) >= rules.attempts_max => {
+            abort_and_end(round, ATTEMPT_LIMIT)
+        }
         // What the model was about to say is void: it is asked anew with what came.
         Event::Interrupted => {
             let attempt = attempt + 1;
@@ -228,6 +230,11 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
     }
 }
 
+/// Attempts that were seen to end.
+fn own(attempt: u32, rules: &Rules) -> u32 {
+    attempt.saturating_sub(rules.lost)
+}
+
 fn reason_of(code: Code) -> StopReason {
     if code == Code::BudgetExceeded {
         StopReason::Budget
@@ -240,7 +247,9 @@ fn reason_of(code: Code) -> StopReason {
 
 fn backing_off(round: u32, attempt: u32, event: Event, rules: &Rules) -> Option<Step> {
     match event {
-        Event::Interrupted if attempt >= rules.attempts_max => end(round, ATTEMPT_LIMIT),
+        Event::Interrupted if own(attempt, rules) >= rules.attempts_max => {
+            end(round, ATTEMPT_LIMIT)
+        }
         // Whoever interrupts wants the model asked now.
         Event::BackoffOver | Event::Interrupted => ask(round, attempt + 1),
         Event::CancelRaised => end(round, End::Cancelled),

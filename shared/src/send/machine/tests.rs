@@ -15,6 +15,7 @@ const RULES: Rules = Rules {
         retry_after_max: Duration::from_mins(10),
     },
     hold_max: Duration::from_secs(5),
+    lost: 0,
     recovery: Recovery::Auto,
 };
 
@@ -430,4 +431,25 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn calls_lost_with_other_workers_are_no_failures() {
+    let rules = Rules { lost: 3, ..RULES };
+    let state = State::Asking {
+        round: 0,
+        attempt: 4,
+        draining: false,
+    };
+    let failed = Event::Failed {
+        code: Code::LlmUnavailable,
+        permanent: false,
+        retry_after: None,
+        fraction: 0.5,
+    };
+    let wait = |rules: &Rules| transition(&state, failed, rules).expect("legal").commands;
+    // As after the first failure.
+    let first = RULES.retry.wait(1, None, 0.5).expect("there are more");
+    assert_eq!(wait(&rules), [Command::Wait(first)]);
+    assert_ne!(wait(&RULES), [Command::Wait(first)]);
 }

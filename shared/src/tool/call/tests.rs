@@ -31,6 +31,7 @@ fn ended(status: SendStatus, stop_reason: StopReason) -> SendRecord {
         usage: Usage::default(),
         rounds: 1,
         attempts: 0,
+        counted: 0,
         crashes: 0,
         cancel_requested: false,
         reports_to: Some("call_1".to_owned()),

@@ -7,9 +7,9 @@ WITH renewed AS (
             + $3::bigint,
         in_flight = $4::integer
     WHERE b.boot_id = $2::uuid AND b.dead_at IS NULL
-    RETURNING b.boot_id
+    RETURNING b.boot_id, b.lease_until - $3::bigint AS now
 )
-SELECT r.boot_id IS NOT NULL AS renewed, h.tenant, h.session_id, h.signals
+SELECT r.boot_id IS NOT NULL AS renewed, r.now, h.tenant, h.session_id, h.signals
 FROM (VALUES (TRUE)) AS always (one)
 LEFT JOIN renewed r ON TRUE
 LEFT JOIN session_hot h ON h.owner_boot = $2::uuid AND h.signals <> 0

@@ -34,7 +34,9 @@ hot AS MATERIALIZED (
 ),
 told AS (
     UPDATE sends s SET
-        usage = h.usage, rounds = h.rounds, attempts = h.attempts, crashes = 0
+        usage = h.usage, rounds = h.rounds, attempts = h.attempts,
+        -- That more model calls were begun is no progress.
+        crashes = CASE WHEN h.rounds = s.rounds AND h.attempts > s.attempts THEN s.crashes ELSE 0 END
     FROM hot h CROSS JOIN clock c
     WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
       AND s.status = 'running'

@@ -1,6 +1,7 @@
 -- Takes the leases of a group of sessions and starts their head sends: one statement, committed
--- asynchronously. Answers one row per item: `state` is granted, busy, idle, or stale, which means
--- that someone else changed the session meanwhile and a new snapshot has to look again.
+-- asynchronously unless a send goes on, which is a step. Answers one row per item: `state` is granted,
+-- busy, suspect, idle, or stale, which means that someone else changed the session meanwhile and a
+-- new snapshot has to look again. A boot that is dead gets nothing.
 -- What is decided follows from the locked hot rows, which are fresh after a wait; the head send is
 -- looked up in the snapshot and only started while it still is what the hot row says. `ready_since`
 -- stays as it is, so the update of the hot row is heap-only.
@@ -11,9 +12,12 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
 item AS MATERIALIZED (
-    SELECT i.tenant, i.session_id, i.token, i.ord
-    FROM unnest($3::integer[], $4::uuid[], $5::uuid[])
-        WITH ORDINALITY AS i (tenant, session_id, token, ord)
+    SELECT i.tenant, i.session_id, i.token, i.crashes_below, i.orphans, i.ord
+    FROM unnest($3::integer[], $4::uuid[], $5::uuid[], $6::integer[], $7::boolean[])
+        WITH ORDINALITY AS i (tenant, session_id, token, crashes_below, orphans, ord)
+),
+claimer AS MATERIALIZED (
+    SELECT b.dead_at IS NOT NULL AS is_dead FROM boots b WHERE b.boot_id = $2::uuid
 ),
 live AS MATERIALIZED (
     SELECT b.boot_id FROM boots b CROSS JOIN clock c
@@ -21,13 +25,17 @@ live AS MATERIALIZED (
 ),
 hot AS MATERIALIZED (
     SELECT
-        i.ord, i.token, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq, h.next_step,
-        h.pending, h.signals, h.active, h.spent
+        i.ord, i.token, i.crashes_below, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq,
+        h.next_step, h.pending, h.signals, h.active, h.spent
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
     -- Readiness is spelled so that no plan looks for the session among all ready ones.
     WHERE coalesce(h.ready_since, -1) <> -1 AND h.lifecycle <> 2
-      AND (h.owner_boot IS NULL OR h.owner_boot <> ALL (ARRAY(SELECT l.boot_id FROM live l)))
+      AND (
+          h.owner_boot IS NULL
+          OR (i.orphans AND h.owner_boot <> ALL (ARRAY(SELECT l.boot_id FROM live l)))
+      )
+      AND NOT EXISTS (SELECT FROM claimer b WHERE b.is_dead)
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
 ),
@@ -46,8 +54,8 @@ buried AS (
 ),
 free AS (
     SELECT
-        h.ord, h.token, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq, h.next_step,
-        h.pending, h.signals, h.active, h.spent
+        h.ord, h.token, h.crashes_below, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq,
+        h.next_step, h.pending, h.signals, h.active, h.spent
     FROM hot h
     WHERE h.owner_boot IS NULL
        OR h.owner_boot IN (SELECT l.boot_id FROM late l)
@@ -64,10 +72,13 @@ free AS (
 head AS MATERIALIZED (
     SELECT
         f.ord, f.token, f.tenant, f.session_id, f.owner_boot, f.epoch, f.next_seq, f.next_step,
-        f.pending, f.signals, f.active, f.spent, n.send_id, n.waiting_on
+        f.pending, f.signals, f.active, f.spent, n.send_id, n.waiting_on,
+        f.active = 1 AND f.owner_boot IS NOT NULL AS orphaned,
+        n.crashes + (f.active = 1 AND f.owner_boot IS NOT NULL)::integer
+            >= f.crashes_below AS suspect
     FROM free f
     CROSS JOIN LATERAL (
-        SELECT s.send_id, s.waiting_on FROM sends s
+        SELECT s.send_id, s.waiting_on, s.crashes FROM sends s
         WHERE s.tenant = f.tenant AND s.session_id = f.session_id
           AND s.finished_at IS NULL AND s.position IS NOT NULL
         ORDER BY s.position
@@ -82,24 +93,44 @@ started AS (
             SELECT x.agent_version FROM sessions x
             WHERE x.tenant = k.tenant AND x.session_id = k.session_id
         )),
-        crashes = CASE
-            WHEN k.active = 1 AND k.owner_boot IS NOT NULL THEN s.crashes + 1
-            ELSE s.crashes
-        END,
+        attempts = s.attempts + k.orphaned::integer,
+        crashes = s.crashes + k.orphaned::integer,
         alarm_at = CASE WHEN k.active = 1 THEN s.alarm_at ELSE s.deadline_at END,
         started_at = coalesce(s.started_at, c.now)
     FROM head k CROSS JOIN clock c
     WHERE s.tenant = k.tenant AND s.session_id = k.session_id AND s.send_id = k.send_id
+      AND NOT k.suspect
       AND s.status = CASE k.active WHEN 0 THEN 'queued' WHEN 1 THEN 'running' ELSE 'waiting' END
     RETURNING
-        k.ord, k.token, k.owner_boot, k.epoch + 1 AS epoch, k.next_seq, k.next_step,
-        k.pending - (k.active = 0)::integer AS pending, k.signals, k.active,
-        k.spent, k.waiting_on AS waited_on, c.now,
+        k.ord, k.token, k.epoch + 1 AS epoch, k.next_seq, k.next_step,
+        k.pending - (k.active = 0)::integer AS pending, k.signals, k.active, k.spent, c.now,
+        CASE
+            WHEN k.active = 0 THEN NULL
+            WHEN k.active = 1 AND s.crashes > 0 THEN 'takeover'
+            WHEN k.active = 1 THEN 'handover'
+            WHEN k.waiting_on = 'retry' THEN 'retry'
+            WHEN k.waiting_on = 'recovery' THEN 'resume'
+            ELSE 'result'
+        END AS resumed,
         s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,
         s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage, s.rounds,
         s.attempts, s.crashes, s.cancel_requested, s.reports_to, s.run_id, s.run_path,
     s.run_attempt, s.deadline_at, s.alarm_at,
         s.first_step, s.created_at, s.started_at, s.finished_at
+),
+-- A death is counted also where the send is left alone, once: it has no owner then.
+died AS (
+    UPDATE sends s SET crashes = s.crashes + 1, attempts = s.attempts + 1
+    FROM head k
+    WHERE k.suspect AND k.orphaned
+      AND s.tenant = k.tenant AND s.session_id = k.session_id AND s.send_id = k.send_id
+      AND s.status = 'running'
+),
+left_alone AS (
+    UPDATE session_hot h SET owner_boot = NULL, token = NULL
+    FROM head k
+    WHERE k.suspect AND k.owner_boot IS NOT NULL
+      AND h.tenant = k.tenant AND h.session_id = k.session_id
 ),
 granted AS (
     UPDATE session_hot h SET
@@ -117,13 +148,7 @@ resumed AS (
     INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
     SELECT
         t.tenant, t.session_id, t.next_step, t.send_id, 'resumed', t.epoch, $2::uuid, t.now,
-        CASE
-            WHEN t.active = 1 AND t.owner_boot IS NOT NULL THEN '{"reason":"takeover"}'
-            WHEN t.active = 1 THEN '{"reason":"handover"}'
-            WHEN t.waited_on = 'retry' THEN '{"reason":"retry"}'
-            WHEN t.waited_on = 'recovery' THEN '{"reason":"resume"}'
-            ELSE '{"reason":"result"}'
-        END
+        '{"reason":"' || t.resumed || '"}'
     FROM started t WHERE t.active <> 0
 )
 SELECT
@@ -136,17 +161,22 @@ SELECT
         SELECT a.spec FROM agents a
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
     ) AS spec,
-    t.active <> 0 AS was_begun, t.next_seq, t.pending, t.signals, t.epoch, t.spent,
+    t.resumed, t.next_seq, t.pending, t.signals, t.epoch, t.spent,
     CASE
         WHEN t.ord IS NOT NULL THEN 'granted'
+        WHEN EXISTS (SELECT FROM head k WHERE k.ord = i.ord AND k.suspect) THEN 'suspect'
+        WHEN EXISTS (SELECT FROM claimer b WHERE b.is_dead) THEN 'busy'
         ELSE coalesce((
             SELECT CASE
                 WHEN h.ready_since IS NULL OR h.lifecycle = 2 THEN 'idle'
                 WHEN h.owner_boot = ANY (ARRAY(SELECT l.boot_id FROM live l)) THEN 'busy'
+                WHEN h.owner_boot IS NOT NULL AND NOT i.orphans THEN 'busy'
                 ELSE 'stale'
             END
             FROM session_hot h
             WHERE h.tenant = i.tenant AND h.session_id = i.session_id
         ), 'idle')
-    END AS state
+    END AS state,
+    -- A reader may see the step before a crash of the server, so it has to outlast one.
+    CASE WHEN t.active <> 0 THEN set_config('synchronous_commit', 'on', TRUE) END AS durable
 FROM item i LEFT JOIN started t ON t.ord = i.ord

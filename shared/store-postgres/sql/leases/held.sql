@@ -7,11 +7,13 @@ SELECT
     s.attempts, s.crashes, s.cancel_requested, s.reports_to, s.run_id, s.run_path,
     s.run_attempt, s.deadline_at, s.alarm_at,
     s.first_step, s.created_at, s.started_at, s.finished_at, a.spec,
-    EXISTS (
-        SELECT FROM steps t
+    (
+        SELECT t.refs::json ->> 'reason' FROM steps t
         WHERE t.tenant = h.tenant AND t.session_id = h.session_id AND t.n >= s.first_step
           AND t.send_id = s.send_id AND t.kind = 'resumed' AND t.epoch = h.epoch
-    ) AS was_begun,
+        ORDER BY t.n DESC
+        LIMIT 1
+    ) AS resumed,
     h.next_seq, h.pending, h.signals, h.epoch, h.spent, 'granted' AS state
 FROM unnest($1::integer[], $2::uuid[], $3::uuid[])
     WITH ORDINALITY AS i (tenant, session_id, token, ord)

@@ -62,7 +62,7 @@ async fn a_send_is_accepted_claimed_and_completed() {
         assert_eq!(claimed.send.record.id, send);
         assert_eq!(claimed.send.record.started_at, world.at(2));
         assert_eq!(claimed.send.record.agent_version, Some(1));
-        assert!(!claimed.send.resumed);
+        assert!(claimed.send.resumed.is_none());
         assert!(claimed.window.is_empty());
         assert_eq!((claimed.lease.epoch, claimed.counters.pending), (1, 0));
         world.assert_sound(2).await;

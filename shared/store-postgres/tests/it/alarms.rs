@@ -95,7 +95,7 @@ async fn a_parked_retry_is_ready_when_it_is_due_and_resumes() {
         assert_eq!(accepted.ring, None);
         let again = world.claim(6_004, worker, key).await;
         assert_eq!((again.send.record.id, again.counters.pending), (send, 1));
-        assert!(again.send.resumed);
+        assert!(again.send.resumed.is_some());
         let steps = world.store.read_steps(key, 0, 10).await.expect("reads");
         let last = steps.last().expect("steps");
         assert_eq!(last.refs.reason.as_deref(), Some("retry"));

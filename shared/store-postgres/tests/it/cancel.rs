@@ -61,13 +61,15 @@ async fn a_running_send_is_signalled_and_its_result_gives_way() {
         );
         let renewed = world.store.renew_boot(world.at(4), worker, TTL, 1).await;
         let signals = vec![(key, SIGNAL_CANCEL)];
-        assert_eq!(renewed.expect("renews"), Renewal::Renewed { signals });
+        let at = world.time(4);
+        assert_eq!(renewed.expect("renews"), Renewal::Renewed { at, signals });
         let done = world.complete(5, answer(&claimed, Then::Continue)).await;
         assert_eq!(done.status, SendStatus::Cancelled);
         let record = world.record(send).await;
         assert_eq!((record.output_text, record.rounds), (None, 1));
         let renewed = world.store.renew_boot(world.at(6), worker, TTL, 0).await;
         let none = Renewal::Renewed {
+            at: world.time(6),
             signals: Vec::new(),
         };
         assert_eq!(renewed.expect("renews"), none);
@@ -87,6 +89,7 @@ async fn a_send_that_nobody_runs_ends_under_a_grant_with_its_input_said() {
         let release = ReleaseSession {
             key,
             lease: claimed.lease,
+            lost: false,
         };
         let released = world.store.release_sessions(None, vec![release]).await;
         assert_eq!(released.expect("answers"), [true]);
@@ -144,7 +147,7 @@ async fn a_waiting_send_ends_and_lets_the_next_go_on() {
         assert!(ring.is_some() && send.waiting_on.is_none() && send.alarm_at.is_none());
         world.assert_sound(5).await;
         let next = world.claim(6, worker, key).await;
-        assert!(!next.send.resumed);
+        assert!(next.send.resumed.is_none());
     })
     .await;
 }

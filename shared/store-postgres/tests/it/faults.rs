@@ -139,6 +139,7 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                         let release = ReleaseSession {
                             key,
                             lease: claimed.lease,
+                            lost: false,
                         };
                         let released = world.store.release_sessions(None, vec![release]).await;
                         if released.is_ok() {
@@ -286,7 +287,9 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
             let claim = store.claim_sessions(None, worker, vec![cold(key)]).await;
             match claim.map(|mut outcomes| outcomes.remove(0)) {
                 Ok(ClaimOutcome::Claimed(claimed)) => break claimed,
-                Ok(ClaimOutcome::Idle) => panic!("nobody wakes the send: {parked:?}"),
+                Ok(ClaimOutcome::Idle | ClaimOutcome::Suspect) => {
+                    panic!("nobody wakes the send: {parked:?}")
+                }
                 Ok(ClaimOutcome::Busy) | Err(_) => {
                     let _ = store.renew_boot(None, worker, crate::world::TTL, 0).await;
                 }

@@ -10,6 +10,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, Repeat};
 use serde_json::json;
+use sqlx::{Connection as _, PgConnection};
 
 use crate::tools::asking;
 use crate::world::{World, answer, cold, first_round, forgetful, says, to, totals, with_world};
@@ -55,6 +56,54 @@ async fn a_completed_send_hands_its_lease_to_the_next() {
     .await;
 }
 
+/// What a commit promised, as a trigger saw it just before.
+async fn promised(world: &World) -> Vec<String> {
+    let mut connection = PgConnection::connect(&world.settings.url)
+        .await
+        .expect("connects");
+    let seen = sqlx::query_scalar("SELECT level FROM seen ORDER BY n");
+    let seen = seen.fetch_all(&mut connection).await.expect("reads");
+    sqlx::raw_sql("TRUNCATE seen")
+        .execute(&mut connection)
+        .await
+        .expect("forgets");
+    seen
+}
+
+#[tokio::test]
+async fn a_claim_that_writes_a_step_is_durable_and_another_need_not_be() {
+    with_world("durable", async |world| {
+        let mut connection = PgConnection::connect(&world.settings.url)
+            .await
+            .expect("connects");
+        let watch = sqlx::raw_sql(
+            "CREATE TABLE seen (n bigint GENERATED ALWAYS AS IDENTITY, level text);
+             CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 INSERT INTO seen (level) VALUES (current_setting('synchronous_commit'));
+                 RETURN NULL;
+             END $$;
+             CREATE CONSTRAINT TRIGGER see AFTER UPDATE ON session_hot
+                 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see();",
+        );
+        watch.execute(&mut connection).await.expect("watches");
+        let (old, new) = (world.boot(0).await, world.boot(20_000).await);
+        let key = world.session().await;
+        world.send(1, to(key)).await;
+        promised(world).await;
+        world.claim(2, old, key).await;
+        assert_eq!(promised(world).await, ["off"]);
+        world.claim(20_001, new, key).await;
+        assert_eq!(promised(world).await, ["on"]);
+        // It holds for that commit alone.
+        let other = world.session().await;
+        world.send(20_002, to(other)).await;
+        promised(world).await;
+        world.claim(20_003, new, other).await;
+        assert_eq!(promised(world).await, ["off"]);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_live_lease_is_respected_and_an_expired_one_taken_and_fenced() {
     with_world("takeover", async |world| {
@@ -67,7 +116,7 @@ async fn a_live_lease_is_respected_and_an_expired_one_taken_and_fenced() {
 
         let taken = world.claim(10_500, new, key).await;
         assert_eq!((taken.send.record.id, taken.send.record.crashes), (send, 1));
-        assert!(taken.send.resumed);
+        assert!(taken.send.resumed.is_some());
         assert_eq!(taken.lease.epoch, 2);
         assert_eq!(reasons(world, key).await, [Some("takeover".to_owned())]);
 
@@ -85,6 +134,7 @@ async fn a_live_lease_is_respected_and_an_expired_one_taken_and_fenced() {
         let release = ReleaseSession {
             key,
             lease: stale.lease,
+            lost: false,
         };
         let released = world.store.release_sessions(None, vec![release]).await;
         assert_eq!(released.expect("answers"), [false]);
@@ -119,6 +169,7 @@ async fn a_late_boot_that_nobody_missed_goes_on() {
             .store
             .renew_boot(world.at(60_000), boot, crate::world::TTL, 3);
         let alive = Renewal::Renewed {
+            at: world.time(60_000),
             signals: Vec::new(),
         };
         assert_eq!(renewed.await.expect("answers"), alive);
@@ -149,6 +200,7 @@ async fn a_released_send_is_ready_at_once_and_counts_no_crash() {
         let release = ReleaseSession {
             key,
             lease: claimed.lease,
+            lost: false,
         };
         let released = world.store.release_sessions(None, vec![release]).await;
         assert_eq!(released.expect("answers"), [true]);
@@ -167,7 +219,7 @@ async fn a_released_send_is_ready_at_once_and_counts_no_crash() {
         world.assert_sound(3).await;
         let again = world.claim(4, worker, key).await;
         assert_eq!((again.send.record.id, again.send.record.crashes), (send, 0));
-        assert!(again.send.resumed);
+        assert!(again.send.resumed.is_some());
         assert_eq!(reasons(world, key).await, [Some("handover".to_owned())]);
         world.assert_sound(4).await;
     })
@@ -286,6 +338,7 @@ async fn window(
     let release = ReleaseSession {
         key: claimed.key,
         lease: claimed.lease,
+        lost: false,
     };
     let released = world.store.release_sessions(None, vec![release]).await;
     assert_eq!(released.expect("answers"), [true]);

@@ -281,6 +281,8 @@ pub(crate) fn cold(key: SessionKey) -> ClaimSession {
         token: LeaseToken(id()),
         cached_next_seq: 0,
         cached_from_seq: 0,
+        crashes_below: i32::MAX,
+        orphans: true,
     }
 }
 

@@ -306,6 +306,7 @@ async fn give_back(store: &SqliteStore, ms: i64, claimed: &Claimed) {
     let item = mainspring_shared::store::ReleaseSession {
         key: claimed.key,
         lease: claimed.lease,
+        lost: false,
     };
     let released = store.release_sessions(at(ms), vec![item]).await;
     assert_eq!(released.expect("answers"), [true]);
@@ -383,7 +384,7 @@ async fn a_tool_that_is_too_late_lets_its_send_go_on() {
     let due = store.sweep_alarms(at(71), SCHEDULER, 10).await;
     assert_eq!(due.expect("answers").ring.len(), 1);
     let again = claim(&store, 72, 1, 1, 2).await;
-    assert!(again.send.resumed);
+    assert!(again.send.resumed.is_some());
     let late = call(&store, 1, 0).await;
     assert_eq!(late.state(), CallState::Waits(WaitingOn::Tool));
     assert_sound(&store, 73).await;

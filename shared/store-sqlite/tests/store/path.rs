@@ -64,7 +64,7 @@ async fn completing_takes_the_next_send_under_the_same_lease() {
     accept(&store, 11, sending(2, 1)).await;
     let item = ending(&claimed, &claimed.send.record, Then::Continue);
     let (next, counters) = complete(&store, 20, item).await.next.expect("send 2");
-    assert_eq!((next.record.id, next.resumed), (send(2), false));
+    assert_eq!((next.record.id, next.resumed), (send(2), None));
     assert_eq!((counters.next_seq, counters.pending), (3, 0));
     assert!(matches!(
         try_claim(&store, 21, 1, 1, 2).await,
@@ -134,7 +134,7 @@ async fn a_takeover_fences_the_former_owner() {
     ));
     let second = claim(&store, TTL + 1, 2, 1, 2).await;
     assert_eq!((second.lease.epoch, second.send.record.crashes), (2, 1));
-    assert!(second.send.resumed);
+    assert!(second.send.resumed.is_some());
     let late = append(&store, TTL + 2, round(&first)).await;
     assert_eq!(late, AppendOutcome::LeaseLost);
     let item = ending(&first, &first.send.record, Then::Continue);
@@ -226,7 +226,7 @@ async fn a_parked_retry_goes_on_when_its_alarm_is_due() {
         (1, 1, None)
     );
     let again = claim(&store, 121, 1, 1, 2).await;
-    assert!(again.send.resumed);
+    assert!(again.send.resumed.is_some());
     let steps = store.read_steps(key(1), 0, 10).await.expect("answers");
     let resumed = steps.last().expect("steps");
     assert_eq!(resumed.refs.reason.as_deref(), Some("retry"));

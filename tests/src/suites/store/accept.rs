@@ -63,6 +63,7 @@ pub async fn an_accepted_send_is_stored_as_queued(store: &dyn Store) {
         held: Held::default(),
         rounds: 0,
         attempts: 0,
+        counted: 0,
         crashes: 0,
         cancel_requested: false,
         reports_to: None,

@@ -1,6 +1,6 @@
 //! The lives of processes.
 
-use mainspring_shared::store::{BootRecord, Renewal, Role, Store};
+use mainspring_shared::store::{BootRecord, Renewal, Resumed, Role, Store, Then};
 
 use super::prelude::*;
 
@@ -20,8 +20,9 @@ async fn stop(store: &dyn Store, ms: i64, n: u128) {
     stopped.expect("the store answers");
 }
 
-fn renewed() -> Renewal {
+fn renewed(ms: i64) -> Renewal {
     Renewal::Renewed {
+        at: time(ms),
         signals: Vec::new(),
     }
 }
@@ -44,7 +45,7 @@ pub async fn a_registered_boot_is_listed(store: &dyn Store) {
 
 pub async fn a_renewal_extends_the_lease(store: &dyn Store) {
     register(store, 1).await;
-    assert_eq!(renew(store, 4_000, 1, 3).await, renewed());
+    assert_eq!(renew(store, 4_000, 1, 3).await, renewed(4_000));
     let record = one(list(store, 4_000).await);
     assert_eq!(record.lease_until, time(4_000 + TTL));
     assert_eq!((record.in_flight, record.started_at), (3, time(0)));
@@ -52,7 +53,7 @@ pub async fn a_renewal_extends_the_lease(store: &dyn Store) {
 
 pub async fn a_late_boot_that_nobody_missed_goes_on(store: &dyn Store) {
     register(store, 1).await;
-    assert_eq!(renew(store, 3 * TTL, 1, 0).await, renewed());
+    assert_eq!(renew(store, 3 * TTL, 1, 0).await, renewed(3 * TTL));
     accept(store, 3 * TTL, opening(1, 1)).await;
     claim(store, 3 * TTL + 1, 1, 1, 1).await;
 }
@@ -76,7 +77,7 @@ pub async fn a_renewal_tells_of_its_own_sessions_signals_only(store: &dyn Store)
     for n in [3, 2, 1] {
         cancel(store, 20, n).await;
     }
-    let Renewal::Renewed { mut signals } = renew(store, 30, 1, 0).await else {
+    let Renewal::Renewed { mut signals, .. } = renew(store, 30, 1, 0).await else {
         panic!("the boot lives");
     };
     signals.sort_unstable();
@@ -98,11 +99,11 @@ pub async fn retention_removes_ended_boots_that_nothing_names(store: &dyn Store)
     running(store).await;
     register(store, 2).await;
     register(store, 3).await;
-    stop(store, 100, 1).await;
+    // The first one's lease runs out, and nobody takes what it owns.
     stop(store, 100, 2).await;
     let day = 86_400_000;
     let renewal = renew(store, 2 * day, 3, 0).await;
-    assert_eq!(renewal, renewed());
+    assert_eq!(renewal, renewed(2 * day));
     let mut gone = 0;
     loop {
         let swept = store.sweep_retention(at(2 * day), millis(day)).await;
@@ -115,4 +116,75 @@ pub async fn retention_removes_ended_boots_that_nothing_names(store: &dyn Store)
     let boots = store.dump().await.expect("the store answers").boots;
     let left: Vec<_> = boots.iter().map(|boot| boot.id).collect();
     assert_eq!(left, [boot(1), boot(3)], "boot 1 still owns a session");
+}
+
+/// What it owned is given back by the process itself, so that nobody counts a death.
+pub async fn a_boot_that_ends_gives_back_what_it_owns(store: &dyn Store) {
+    let first = running(store).await;
+    accept(store, 5, opening(2, 2)).await;
+    claim(store, 10, 1, 2, 7).await;
+    register(store, 2).await;
+    accept(store, 5, opening(3, 3)).await;
+    let other = claim(store, 10, 2, 3, 8).await;
+    stop(store, 20, 1).await;
+    for n in [1, 2] {
+        let left = dumped(store, n).await;
+        assert_eq!((left.hot.owner, left.hot.token), (None, None));
+        assert!(left.hot.ready_since.is_some());
+        assert_eq!((left.sends[0].crashes, left.sends[0].attempts), (0, 1));
+    }
+    assert_eq!(dumped(store, 3).await.hot.owner, Some(boot(2)));
+    assert!(!release(store, 21, &first).await);
+    let taken = claim(store, 30, 2, 1, 9).await;
+    assert_eq!(taken.send.resumed, Some(Resumed::Handover));
+    assert_eq!(
+        (taken.send.record.crashes, taken.send.record.attempts),
+        (0, 1)
+    );
+    complete(store, 40, ending(&other, Then::Release)).await;
+}
+
+/// Declared dead by a takeover, and alive all the same: what was not taken yet is no death.
+pub async fn a_boot_that_was_declared_dead_gives_back_the_rest(store: &dyn Store) {
+    running(store).await;
+    accept(store, 5, opening(2, 2)).await;
+    claim(store, 10, 1, 2, 7).await;
+    let late = 2 * TTL;
+    register_at(store, late, 2).await;
+    let taken = claim(store, late, 2, 1, 8).await;
+    assert_eq!(
+        (taken.send.record.crashes, taken.send.record.attempts),
+        (1, 1)
+    );
+    stop(store, late, 1).await;
+    let rest = claim(store, late, 2, 2, 9).await;
+    assert_eq!(rest.send.record.crashes, 0);
+}
+
+pub async fn a_boot_sees_what_it_owns_page_by_page(store: &dyn Store) {
+    register(store, 1).await;
+    register(store, 2).await;
+    for n in 1..=5 {
+        accept(store, n as i64, opening(n, n)).await;
+        claim(store, 10, 1 + n % 2, n, 100 + n).await;
+    }
+    let mut found = Vec::new();
+    let mut after = None;
+    for page in 0.. {
+        let owned = store.owned_sessions(boot(2), after, 2).await;
+        let owned = owned.expect("the store answers");
+        found.extend(owned.sessions);
+        after = owned.next;
+        if after.is_none() {
+            assert_eq!(page, 2);
+            break;
+        }
+    }
+    let expected: Vec<_> = [1, 3, 5]
+        .into_iter()
+        .map(|n| (key(n), token(100 + n)))
+        .collect();
+    assert_eq!(found, expected);
+    let none = store.owned_sessions(boot(3), None, 100).await;
+    assert_eq!(none.expect("the store answers").sessions, []);
 }

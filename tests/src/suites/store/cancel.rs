@@ -238,6 +238,7 @@ pub async fn a_running_send_is_told(store: &dyn Store) {
     assert_eq!(dumped(store, 1).await.hot.signals, 1);
     let renewal = store.renew_boot(at(30), boot(1), millis(TTL), 1).await;
     let expected = Renewal::Renewed {
+        at: time(30),
         signals: vec![(key(1), 1)],
     };
     assert_eq!(renewal.expect("the store answers"), expected);

@@ -5,8 +5,8 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, ClaimOutcome, ClaimSession, CompleteOutcome, Counters, ParkOutcome, ParkUntil,
-    Renewal, SessionPatch, Store, Then,
+    AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, Counters, ParkOutcome,
+    ParkUntil, ReleaseSession, Renewal, Resumed, SendTotals, SessionPatch, Store, Then,
 };
 
 use super::prelude::*;
@@ -45,7 +45,7 @@ pub async fn a_claim_starts_the_head(store: &dyn Store) {
     };
     assert_eq!(claimed.counters, counters);
     assert_eq!(claimed.window, []);
-    assert!(!claimed.send.resumed);
+    assert!(claimed.send.resumed.is_none());
     assert_eq!(claimed.send.agent, new_session(1).agent);
     let record = claimed.send.record;
     assert_eq!((record.id, record.status), (send(1), SendStatus::Running));
@@ -90,7 +90,7 @@ pub async fn an_expired_boot_loses_its_session_and_is_declared_dead(store: &dyn 
     let late = TTL + 1;
     register_at(store, late, 2).await;
     let second = claim(store, late, 2, 1, 2).await;
-    assert!(second.send.resumed);
+    assert!(second.send.resumed.is_some());
     assert_eq!(second.lease.epoch, 2);
     assert_eq!(second.send.record.status, SendStatus::Running);
     assert_eq!(second.send.record.crashes, 1);
@@ -117,7 +117,108 @@ pub async fn a_stopped_boot_loses_its_session_at_once(store: &dyn Store) {
     let stopped = store.stop_boot(at(20), boot(1)).await;
     stopped.expect("the store answers");
     let claimed = claim(store, 20, 2, 1, 2).await;
-    assert_eq!(claimed.send.record.crashes, 1);
+    assert_eq!(claimed.send.record.crashes, 0);
+}
+
+pub async fn a_dead_boot_is_granted_nothing(store: &dyn Store) {
+    register(store, 1).await;
+    accept(store, 0, opening(1, 1)).await;
+    let stopped = store.stop_boot(at(5), boot(1)).await;
+    stopped.expect("the store answers");
+    let before = store.dump().await.expect("the store answers");
+    assert_eq!(try_claim(store, 10, 1, 1, 2).await, ClaimOutcome::Busy);
+    assert_eq!(store.dump().await.expect("the store answers"), before);
+}
+
+/// What a claim is not to take it leaves as it was, without a step.
+pub async fn a_suspect_is_left_alone_by_a_claim_that_is_not_for_it(store: &dyn Store) {
+    running(store).await;
+    for n in 2..=3 {
+        let late = (n as i64) * 2 * TTL;
+        register_at(store, late, n).await;
+        claim(store, late, n, 1, n).await;
+    }
+    let late = 8 * TTL;
+    register_at(store, late, 4).await;
+    let before = dumped(store, 1).await;
+    assert_eq!(before.sends[0].crashes, 2);
+    let with = |crashes_below, orphans| ClaimSession {
+        crashes_below,
+        orphans,
+        ..cold_claim(1, 9)
+    };
+    let tried = async |item: ClaimSession| {
+        let outcomes = store.claim_sessions(at(late), boot(4), vec![item]).await;
+        one(outcomes.expect("the store answers"))
+    };
+    assert_eq!(tried(with(i32::MAX, false)).await, ClaimOutcome::Busy);
+    assert_eq!(dumped(store, 1).await, before);
+    // The death is counted, once, and there is no step.
+    for crashes_below in [3, 2, 3] {
+        assert_eq!(
+            tried(with(crashes_below, true)).await,
+            ClaimOutcome::Suspect
+        );
+        let left = dumped(store, 1).await;
+        assert_eq!((left.sends[0].crashes, left.sends[0].attempts), (3, 3));
+        assert_eq!((left.hot.owner, left.hot.token), (None, None));
+        assert_eq!(left.steps, before.steps);
+        assert_eq!(left.hot.ready_since, before.hot.ready_since);
+    }
+    let item = ClaimSession {
+        crashes_below: 4,
+        ..cold_claim(1, 9)
+    };
+    let outcomes = store.claim_sessions(at(late), boot(4), vec![item]).await;
+    let ClaimOutcome::Claimed(claimed) = one(outcomes.expect("the store answers")) else {
+        panic!("three are below four");
+    };
+    let record = &claimed.send.record;
+    assert_eq!((record.crashes, record.attempts), (3, 3));
+    assert_eq!(claimed.send.resumed, Some(Resumed::Takeover));
+}
+
+/// That a model call was begun is no progress: deaths under the next one still count.
+pub async fn begun_calls_do_not_reset_the_count_of_deaths(store: &dyn Store) {
+    running(store).await;
+    register_at(store, 2 * TTL, 2).await;
+    let claimed = claim(store, 2 * TTL, 2, 1, 2).await;
+    let begun = SendTotals {
+        attempts: claimed.send.record.attempts + 1,
+        ..SendTotals::default()
+    };
+    let item = AppendRound {
+        totals: begun.clone(),
+        messages: Vec::new(),
+        calls: Vec::new(),
+        changes: Vec::new(),
+        round: None,
+        ..round(&claimed, 0)
+    };
+    append(store, 2 * TTL + 1, item.clone()).await;
+    let record = stored(store, 1).await;
+    assert_eq!((record.crashes, record.attempts), (1, 2));
+    let item = AppendRound {
+        usage: Vec::new(),
+        ..item
+    };
+    append(store, 2 * TTL + 2, item).await;
+    assert_eq!(stored(store, 1).await.crashes, 0);
+}
+
+/// A release that may have lost a model call says so.
+pub async fn a_release_counts_a_call_that_may_be_lost(store: &dyn Store) {
+    let first = running(store).await;
+    let item = ReleaseSession {
+        key: key(1),
+        lease: first.lease,
+        lost: true,
+    };
+    let released = store.release_sessions(at(20), vec![item]).await;
+    assert_eq!(released.expect("the store answers"), [true]);
+    let again = store.release_sessions(at(21), vec![item]).await;
+    assert_eq!(again.expect("the store answers"), [false]);
+    assert_eq!(stored(store, 1).await.attempts, 1);
 }
 
 pub async fn each_takeover_counts_until_a_round_is_durable(store: &dyn Store) {
@@ -140,7 +241,7 @@ pub async fn a_released_session_is_handed_over_without_a_crash(store: &dyn Store
     assert!(release(store, 20, &first).await);
     register(store, 2).await;
     let second = claim(store, 30, 2, 1, 2).await;
-    assert!(second.send.resumed);
+    assert!(second.send.resumed.is_some());
     assert_eq!(second.send.record.crashes, 0);
     let step = resumed(2, 2, 2, 30, "handover");
     assert_eq!(last_step(store, 1).await, step);
@@ -196,7 +297,7 @@ pub async fn a_parked_send_goes_on_with_the_reason_of_its_wait(store: &dyn Store
         let swept = store.sweep_alarms(at(120), boot(SCHEDULER), 10).await;
         assert_eq!(swept.expect("the store answers").served, 1);
         let resumed = claim(store, 130, 1, n, 10 + n).await;
-        assert!(resumed.send.resumed);
+        assert!(resumed.send.resumed.is_some());
         assert_eq!(resumed.send.record.status, SendStatus::Running);
         assert_eq!(resumed.send.record.waiting_on, None);
         assert_eq!(resumed.send.record.alarm_at, at(9_000));
@@ -237,6 +338,8 @@ pub async fn claims_of_one_call_have_each_their_outcome(store: &dyn Store) {
         token: token(token_n),
         cached_next_seq: 0,
         cached_from_seq: 0,
+        crashes_below: i32::MAX,
+        orphans: true,
     };
     let items = vec![item(2, 1), item(9, 2), item(1, 3), item(2, 4)];
     let outcomes = store.claim_sessions(at(10), boot(1), items).await;

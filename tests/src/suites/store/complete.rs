@@ -94,7 +94,7 @@ pub async fn the_next_send_goes_on_under_the_same_lease(store: &dyn Store) {
         signals: 0,
     };
     assert_eq!(counters, expected);
-    assert!(!next.resumed);
+    assert!(next.resumed.is_none());
     assert_eq!(next.agent, new_session(1).agent);
     assert_eq!(next.record, stored(store, 2).await);
     assert_eq!(next.record.status, SendStatus::Running);

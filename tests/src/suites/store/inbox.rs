@@ -67,6 +67,7 @@ pub async fn a_running_send_is_told_of_words(store: &dyn Store) {
     assert_eq!((dump.hot.signals, dump.steps.len()), (SIGNAL_INBOX, 1));
     let renewal = store.renew_boot(at(30), boot(1), millis(TTL), 1).await;
     let expected = Renewal::Renewed {
+        at: time(30),
         signals: vec![(key(1), SIGNAL_INBOX)],
     };
     assert_eq!(renewal.expect("the store answers"), expected);

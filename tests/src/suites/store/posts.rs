@@ -139,6 +139,7 @@ pub async fn a_running_send_is_told_of_a_result(store: &dyn Store) {
     assert_eq!(told(outcome), (None, Some(boot(1))));
     let renewal = store.renew_boot(at(40), boot(1), millis(TTL), 1).await;
     let expected = Renewal::Renewed {
+        at: time(40),
         signals: vec![(key(1), SIGNAL_RESULT)],
     };
     assert_eq!(renewal.expect("the store answers"), expected);

@@ -309,6 +309,18 @@ pub async fn accept(store: &dyn Store, ms: i64, item: AcceptSend) -> Accepted {
     }
 }
 
+/// A claim of a session by whoever may have it, with nothing cached.
+pub fn cold_claim(session: u128, token_n: u128) -> ClaimSession {
+    ClaimSession {
+        key: key(session),
+        token: token(token_n),
+        cached_next_seq: 0,
+        cached_from_seq: 0,
+        crashes_below: i32::MAX,
+        orphans: true,
+    }
+}
+
 /// Tries to claim a session with nothing cached.
 pub async fn try_claim(
     store: &dyn Store,
@@ -317,14 +329,8 @@ pub async fn try_claim(
     session: u128,
     token_n: u128,
 ) -> ClaimOutcome {
-    let item = ClaimSession {
-        key: key(session),
-        token: token(token_n),
-        cached_next_seq: 0,
-        cached_from_seq: 0,
-    };
     let outcomes = store
-        .claim_sessions(at(ms), boot(boot_n), vec![item])
+        .claim_sessions(at(ms), boot(boot_n), vec![cold_claim(session, token_n)])
         .await
         .expect("the store answers");
     one(outcomes)
@@ -406,6 +412,7 @@ pub async fn release(store: &dyn Store, ms: i64, claimed: &Claimed) -> bool {
     let item = ReleaseSession {
         key: claimed.key,
         lease: claimed.lease,
+        lost: false,
     };
     let outcomes = store.release_sessions(at(ms), vec![item]).await;
     one(outcomes.expect("the store answers"))

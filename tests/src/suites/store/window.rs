@@ -47,6 +47,8 @@ async fn window(store: &dyn Store, cached_from_seq: i64, cached_next_seq: i64) -
         token: token(9),
         cached_next_seq,
         cached_from_seq,
+        crashes_below: i32::MAX,
+        orphans: true,
     };
     let outcomes = store.claim_sessions(at(10), boot(1), vec![item]).await;
     match one(outcomes.expect("the store answers")) {

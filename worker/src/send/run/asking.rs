@@ -1,18 +1,19 @@
 //! Asking the model, with everything that it has to be told.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use mainspring_shared::budget::Short;
 use mainspring_shared::error::{Code, Coded, Failure};
-use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
+use mainspring_shared::event::LiveKind;
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::{NewMessage, plain_text};
 use mainspring_shared::send::machine::{Answer, Event};
 use mainspring_shared::store::ReadInbox;
 use serde_json::Value;
 
 use super::persist::Outage;
-use super::{Asked, Inbox, NoReply, Run, load};
+use super::{Asked, Inbox, NoReply, Run, Streamed, load};
 use crate::hook::Refusal;
 use crate::llm::{self, Chunk, Reply};
 use crate::metrics;
@@ -43,6 +44,19 @@ impl Run<'_> {
             let message = format!("the output schema {}: {fault}", fault.pointer);
             return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
         }
+        let before = self
+            .streamed
+            .as_ref()
+            .filter(|before| before.round == round);
+        let heard = before.is_some_and(|before| before.heard.load(Ordering::Relaxed));
+        // What was streamed under the last number is void from now on, also for whoever takes over.
+        if heard && let Some(event) = self.note_spending().await {
+            return Some(event);
+        }
+        let label = match &self.streamed {
+            Some(before) if before.round == round && !heard => before.attempt,
+            Some(_) | None => attempt,
+        };
         self.totals.attempts = attempt;
         let unsaid = &self.unsaid.messages;
         let mut request = load::request(
@@ -64,38 +78,30 @@ impl Run<'_> {
             Err(short) => return Some(self.short(short)),
         };
         let streamed = Arc::new(AtomicU64::new(0));
-        self.announce(round, attempt, &request.model);
+        self.announce(round, label, &request.model, heard);
+        let heard = Arc::new(AtomicBool::new(false));
+        self.streamed = Some(Streamed {
+            round,
+            attempt: label,
+            heard: heard.clone(),
+        });
         let mut request = Arc::new(request);
-        self.asked = Some(Asked {
+        let asked = Asked {
             request: request.clone(),
             price: resolved.price,
             streamed: streamed.clone(),
             capped,
-        });
-        let (live, key, send_id) = (self.kernel.live.clone(), self.key, self.send.record.id);
+        };
+        self.owe(&asked);
+        self.asked = Some(asked);
+        let said = self.reach.said.clone();
+        said.begin(round, label);
         let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
         metrics::model_call_started();
         self.asking = Some(Box::pin(async move {
-            let (mut text_offset, mut reasoning_offset) = (0, 0);
             let mut on_chunk = |chunk: Chunk<'_>| {
-                let (offset, text) = match chunk {
-                    Chunk::Text(text) => (&mut text_offset, text),
-                    Chunk::Reasoning(text) => (&mut reasoning_offset, text),
-                };
-                let delta = Delta {
-                    round,
-                    attempt,
-                    offset: *offset,
-                    text: text.to_owned(),
-                };
-                let count = text.chars().count() as u64;
-                *offset += count;
-                streamed.fetch_add(count, Ordering::Relaxed);
-                let kind = match chunk {
-                    Chunk::Text(_) => LiveKind::MessageDelta(delta),
-                    Chunk::Reasoning(_) => LiveKind::ReasoningDelta(delta),
-                };
-                live.send(key, LiveEvent { send_id, kind });
+                streamed.fetch_add(said.piece(&chunk), Ordering::Relaxed);
+                heard.store(true, Ordering::Relaxed);
             };
             let instead = if hooks.is_empty() {
                 None
@@ -120,8 +126,10 @@ impl Run<'_> {
     }
 
     /// Tells readers that a model call begins.
-    fn announce(&mut self, round: i32, attempt: i32, model: &str) {
-        if let Some(reason) = self.reset.take() {
+    fn announce(&mut self, round: i32, attempt: i32, model: &str, void: bool) {
+        // Whatever cut a stream off without an error of its own was a message.
+        let cut = void.then_some("interrupt");
+        if let Some(reason) = self.reset.take().or(cut) {
             self.live(LiveKind::MessageReset {
                 round,
                 attempt,
@@ -134,7 +142,7 @@ impl Run<'_> {
         });
     }
 
-    fn pending_items(&self) -> ReadInbox {
+    pub(super) fn pending_items(&self) -> ReadInbox {
         ReadInbox {
             key: self.key,
             pending: true,
@@ -153,6 +161,33 @@ impl Run<'_> {
             self.inbox = Inbox::Raised;
         }
         news
+    }
+
+    /// Whether one reading of the inbox left something behind.
+    pub(super) fn is_full(&self, items: &[InboxItem]) -> bool {
+        items.len() >= self.pending_items().limit as usize
+    }
+
+    /// Whether the inbox has something that the model was not told; none when the database does not
+    /// say.
+    pub(super) async fn lacks_words(&mut self) -> Option<bool> {
+        let mut outage = Outage::default();
+        loop {
+            match self
+                .kernel
+                .parts
+                .store
+                .read_inbox(self.pending_items())
+                .await
+            {
+                Ok(items) => return Some(self.is_full(&items) || self.unsaid.lacks(&items)),
+                Err(error) => {
+                    if !self.outlast(&error.into(), &mut outage).await {
+                        return None;
+                    }
+                }
+            }
+        }
     }
 
     /// Reads what came into the inbox, for the round that begins. False when the database does not
@@ -289,6 +324,7 @@ impl Run<'_> {
             self.pay_estimated();
         }
         self.asked = None;
+        self.owed().asked = None;
         self.reset = Some(code.as_str());
         self.failure = Some(Failure::new(code, error.to_string()));
         Event::Failed {

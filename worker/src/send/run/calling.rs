@@ -62,6 +62,7 @@ impl Run<'_> {
         let results = calls.unwrap_or_default().into_iter();
         let code = results.filter_map(|call| call.result?.code).next_back();
         self.asked = None;
+        self.owed().asked = None;
         self.cannot(Failure::new(code.unwrap_or(Code::ToolFailed), message))
     }
 

@@ -17,7 +17,7 @@ use crate::hook::ToolCall;
 use crate::llm::Reply;
 use crate::send::children::{self, Asking, CHILDREN_MAX};
 use crate::tool::Place;
-use crate::tools::SPAWN_AGENT;
+use crate::tools::{CREATE_WORKFLOW, SPAWN_AGENT};
 use crate::{signals, writes};
 
 pub(super) type StoreResult<T> = Result<T, mainspring_shared::store::Error>;
@@ -53,6 +53,55 @@ impl Run<'_> {
         }
     }
 
+    /// Finds the children and the runs that the open round's calls made in an earlier life, by their
+    /// ids: the keys that guard against making them again are kept for a time, a round may be open for
+    /// longer. False when the database does not say.
+    pub(super) async fn find_made(&mut self) -> bool {
+        let tenant = self.key.tenant;
+        let (mut sends, mut runs) = (Vec::new(), Vec::new());
+        for record in &self.records {
+            if record.name == SPAWN_AGENT {
+                sends.push((tenant, children::send_id(record)));
+            } else if record.name == CREATE_WORKFLOW {
+                let run = children::run_id(record);
+                runs.push(RunKey { tenant, run });
+            }
+        }
+        if sends.is_empty() && runs.is_empty() {
+            return true;
+        }
+        let store = self.kernel.parts.store.clone();
+        let mut outage = Outage::default();
+        loop {
+            let found = async {
+                let sends = if sends.is_empty() {
+                    Vec::new()
+                } else {
+                    store.get_sends(sends.clone()).await?
+                };
+                let runs = if runs.is_empty() {
+                    Vec::new()
+                } else {
+                    store.get_runs(runs.clone()).await?
+                };
+                StoreResult::Ok((sends, runs))
+            };
+            match found.await {
+                Ok((sends, runs)) => {
+                    let sends = sends.into_iter().flatten().map(|send| send.id.0);
+                    let runs = runs.into_iter().flatten().map(|run| run.key.run.0);
+                    self.made = sends.chain(runs).collect();
+                    return true;
+                }
+                Err(error) => {
+                    if !self.outlast(&error.into(), &mut outage).await {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
     /// Makes the children that the open round's calls ask for, where they do not exist yet. An event
     /// when that did not work.
     pub(super) async fn spawn_children(&mut self) -> Option<Event> {
@@ -71,13 +120,18 @@ impl Run<'_> {
             if !(waits || background && has_receipt) {
                 continue;
             }
-            let child = match self.prepare_child(place).await {
-                Some(Ok(child)) => child,
-                Some(Err(refused)) => {
-                    self.settle(place, refused);
-                    continue;
+            let made = self.made.contains(&children::send_id(record).0);
+            let child = if made {
+                None
+            } else {
+                match self.prepare_child(place).await {
+                    Some(Ok(child)) => Some(child),
+                    Some(Err(refused)) => {
+                        self.settle(place, refused);
+                        continue;
+                    }
+                    None => return Some(self.release_as_lost().await),
                 }
-                None => return Some(self.release_as_lost().await),
             };
             if background && waits {
                 // Settled before the child exists: its end is to reach the inbox, however soon.
@@ -88,6 +142,7 @@ impl Run<'_> {
                     return Some(event);
                 }
             }
+            let Some(child) = child else { continue };
             match self.accept_child(&child).await {
                 Some(Ok(())) => {}
                 Some(Err(refused)) => self.settle(place, refused),

@@ -1,6 +1,6 @@
 //! What a send's model calls and children cost, and whether it may go on.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mainspring_shared::budget::{Budget, Short, Spent};
@@ -13,7 +13,7 @@ use mainspring_shared::tool::CallResult;
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
 
-use super::Run;
+use super::{Asked, Pending, Run};
 use crate::llm::{Request, Resolved, estimate_request_tokens};
 use crate::send::purse::Used;
 
@@ -61,6 +61,7 @@ impl Run<'_> {
         let mut totals = SendTotals {
             rounds,
             attempts,
+            counted: self.purse.counted(attempts),
             ..self.totals.clone()
         };
         totals.session = self.purse.session(&totals);
@@ -73,6 +74,7 @@ impl Run<'_> {
     /// The sums as a step stores them that does not tell the model what it is told next.
     pub(super) fn sums_so_far(&mut self) -> SendTotals {
         let mut totals = self.totals.clone();
+        totals.counted = self.purse.counted(totals.attempts);
         match &self.aside {
             Some(aside) => self.purse.restore(aside, &mut totals),
             None => totals.session = self.purse.session(&totals),
@@ -101,7 +103,7 @@ impl Run<'_> {
         };
         let mut usage = Usage {
             input_tokens: estimate_request_tokens(&asked.request),
-            output_tokens: asked.streamed.load(Ordering::Relaxed) / CHARS_PER_TOKEN,
+            output_tokens: streamed_tokens(&asked.streamed),
             estimated: true,
             ..Usage::default()
         };
@@ -116,6 +118,7 @@ impl Run<'_> {
             self.pay_estimated();
         }
         self.asked = None;
+        self.owed().asked = None;
     }
 
     fn enter(&mut self, model: String, usage: Usage) {
@@ -123,12 +126,49 @@ impl Run<'_> {
         if let Some(aside) = &mut self.aside {
             aside.usage.add(&usage);
         }
-        self.unpaid.push(UsageRow {
+        let row = UsageRow {
             round: self.totals.rounds,
             attempt: self.totals.attempts,
             model,
             usage,
+        };
+        self.unpaid.push(row.clone());
+        let session = self.purse.session(&self.totals);
+        let mut owed = self.owed();
+        owed.asked = None;
+        owed.rows.push(row);
+        owed.session = session;
+    }
+
+    /// Enters a call that begins with those who end the send should its run break down.
+    pub(super) fn owe(&mut self, asked: &Asked) {
+        let row = UsageRow {
+            round: self.totals.rounds,
+            attempt: self.totals.attempts,
+            model: asked.request.model.clone(),
+            usage: Usage {
+                input_tokens: estimate_request_tokens(&asked.request),
+                estimated: true,
+                ..Usage::default()
+            },
+        };
+        let session = self.purse.session(&self.totals);
+        let mut owed = self.owed();
+        owed.session = session;
+        owed.asked = Some(Pending {
+            row,
+            price: asked.price,
+            streamed: asked.streamed.clone(),
         });
+    }
+
+    /// Stores what an attempt cost that broke off, and that it was made: whoever takes the send over
+    /// after a death knows both. An event when that did not work.
+    pub(super) async fn note_spending(&mut self) -> Option<Event> {
+        if self.unpaid.is_empty() {
+            return None;
+        }
+        self.store_changes(Vec::new()).await
     }
 
     /// Gives the session back; what was spent in vain is stored before.
@@ -212,6 +252,11 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Tokens of an answer that broke off after so many characters.
+pub(super) fn streamed_tokens(streamed: &AtomicU64) -> u64 {
+    streamed.load(Ordering::Relaxed) / CHARS_PER_TOKEN
 }
 
 /// Whether this is what a call is told whose child works in the background.

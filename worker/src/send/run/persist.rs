@@ -182,7 +182,7 @@ impl Run<'_> {
     async fn open_after(&mut self, signals: i32) -> Option<Open> {
         let signals = signals | std::mem::take(&mut self.heard);
         self.lowered(signals);
-        if signals & SIGNAL_RESULT != 0
+        if std::mem::take(&mut self.results)
             && let Some(round) = self.records.first().map(|record| record.round)
             && !self.read_round(round).await
         {
@@ -199,6 +199,7 @@ impl Run<'_> {
         if self.inbox == Inbox::Raised || signals & SIGNAL_INBOX != 0 {
             self.inbox = Inbox::Lowered;
         }
+        self.results |= signals & SIGNAL_RESULT != 0;
     }
 
     /// Stores a step that does not end the send; returns the signals that it lowered. A repeat after
@@ -215,6 +216,8 @@ impl Run<'_> {
                 }) => {
                     self.wrote();
                     self.unpaid.clear();
+                    self.owed().rows.clear();
+                    self.stored_attempts = item.totals.attempts;
                     // Whatever is told is told with messages.
                     if !item.messages.is_empty() {
                         self.totals = item.totals;
@@ -244,9 +247,19 @@ impl Run<'_> {
 
     /// Stores the end, and takes what the transaction took next.
     pub(super) async fn end(&mut self, end: End) -> Event {
-        // The signal is lowered: whatever came is told now, or nobody would look for it again.
+        // The signal is lowered: nobody would look again for what came. An answer that was made
+        // without it is followed by another round; any other end tells it.
         if self.inbox == Inbox::Lowered {
-            self.gather(self.totals.rounds).await;
+            let answers = self.reply.is_some() && matches!(end, End::Completed(_));
+            if answers {
+                match self.lacks_words().await {
+                    Some(true) => return Event::Undelivered,
+                    Some(false) => self.inbox = Inbox::Known,
+                    None => return self.release_as_lost().await,
+                }
+            } else {
+                self.gather(self.totals.rounds).await;
+            }
         }
         let mut item = self.completion(end);
         let mut outage = Outage::default();
@@ -285,6 +298,12 @@ impl Run<'_> {
                 }
                 Ok(CompleteOutcome::Undelivered) => {
                     self.wrote();
+                    // The signals are lowered now. What raised them may have been told with this
+                    // round's question: then the answer stands, and nothing is asked again.
+                    if self.lacks_nothing(&item).await {
+                        item.lease = self.reach.lease(self.lease);
+                        continue;
+                    }
                     return self.goes_on(item);
                 }
                 // An earlier attempt may have ended it and kept the lease for the next send.
@@ -303,6 +322,17 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the end that is to be stored delivers all that lies in the inbox. False when the
+    /// database does not say: then the next round looks.
+    async fn lacks_nothing(&mut self, item: &CompleteSend) -> bool {
+        let pending = self.kernel.parts.store.read_inbox(self.pending_items());
+        let Ok(pending) = pending.await else {
+            return false;
+        };
+        let told = |id: &str| item.deliveries.iter().any(|told| told.item_id == id);
+        !self.is_full(&pending) && pending.iter().all(|pending| told(&pending.id))
     }
 
     /// The send was to end, but has been told something: its answer becomes a round.
@@ -392,6 +422,17 @@ impl Run<'_> {
     }
 
     pub(super) async fn park(&mut self, on: WaitingOn, after: Option<Duration>) -> Event {
+        // What was settled here is not made again by whoever is woken, however much later.
+        if let Some(event) = self.flush_results().await {
+            return event;
+        }
+        // A step before this one lowered the signal that would keep the send from waiting.
+        if self.results {
+            return match self.open_after(0).await {
+                Some(open) => Event::Woken { open },
+                None => self.release_as_lost().await,
+            };
+        }
         let stopping = self.kernel.lifecycle.is_stopping();
         // Whoever is woken by the end of its time ends it.
         let after = [after, self.time_left()].into_iter().flatten().min();
@@ -458,6 +499,7 @@ impl Run<'_> {
         let item = ReleaseSession {
             key: self.key,
             lease: self.lease,
+            lost: self.totals.attempts > self.stored_attempts,
         };
         let mut outage = Outage::default();
         self.left = loop {

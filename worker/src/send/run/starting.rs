@@ -1,11 +1,11 @@
 //! Runs of workflows that a send's calls start: awaited ones settle their calls when they end.
 
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{RunId, RunKey};
+use mainspring_shared::id::RunKey;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::store::{CreateRunOutcome, IdempotencyKey, NewRun};
-use mainspring_shared::tool::{CallResult, CallState};
+use mainspring_shared::tool::{CallRecord, CallResult, CallState};
 use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions};
 use mainspring_shared::workflow::validate::validate;
 use serde_json::{Value, json};
@@ -23,6 +23,17 @@ impl Run<'_> {
             let record = &self.records[place];
             let waits = record.state() == CallState::Waits(WaitingOn::Run);
             if record.name != CREATE_WORKFLOW || !waits {
+                continue;
+            }
+            let run = children::run_id(record);
+            if self.made.contains(&run.0) {
+                if is_detached(record) {
+                    let key = RunKey {
+                        tenant: self.key.tenant,
+                        run,
+                    };
+                    self.settle(place, receipt(key));
+                }
                 continue;
             }
             let mut outage = Outage::default();
@@ -54,7 +65,7 @@ impl Run<'_> {
         let store = self.kernel.parts.store.clone();
         let record = &self.records[place];
         let refuse = |code, text: String| Ok(Err(CallResult::error(code, text)));
-        let detached = record.arguments.get("detached") == Some(&Value::Bool(true));
+        let detached = is_detached(record);
         let spec = record.arguments.get("spec").unwrap_or(&Value::Null);
         let spec = match validate(spec) {
             Ok(spec) => spec,
@@ -84,7 +95,7 @@ impl Run<'_> {
             .filter(|input| !input.is_null());
         let key = RunKey {
             tenant: self.key.tenant,
-            run: RunId(children::derived(record, "run")),
+            run: children::run_id(record),
         };
         let new = NewRun {
             key,
@@ -117,6 +128,11 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// Whether the caller goes on without the run's result.
+fn is_detached(call: &CallRecord) -> bool {
+    call.arguments.get("detached") == Some(&Value::Bool(true))
 }
 
 fn receipt(key: RunKey) -> CallResult {

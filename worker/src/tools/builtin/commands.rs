@@ -287,9 +287,25 @@ impl Commands {
         let Background {
             store, queue, bus, ..
         } = &self.background;
-        let outcomes = store.deliver_items(None, started.boot, vec![item]).await;
-        let outcome = outcomes.map(|mut outcomes| outcomes.pop());
-        let Ok(Some(DeliverOutcome::Accepted { ring, owner, .. })) = outcome else {
+        let mut pause = Duration::from_millis(50);
+        let outcome = loop {
+            // A repeat of what was stored unheard finds the item, and is harmless.
+            let delivered = store.deliver_items(None, started.boot, vec![item.clone()]);
+            match delivered.await {
+                Ok(mut outcomes) => break outcomes.pop(),
+                Err(store::Error::Unavailable { .. })
+                    if !self.background.lifecycle.is_stopping() =>
+                {
+                    self.clock.sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(2));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the news of a command's end is not stored");
+                    return;
+                }
+            }
+        };
+        let Some(DeliverOutcome::Accepted { ring, owner, .. }) = outcome else {
             return;
         };
         if let Some(ready) = ring {

@@ -168,6 +168,7 @@ impl<'a> World<'a> {
                     .map(|(held, _)| ReleaseSession {
                         key: held.key,
                         lease: held.lease,
+                        lost: false,
                     })
                     .collect();
                 both!(self, |store| store
@@ -364,6 +365,8 @@ impl<'a> World<'a> {
                 token: small::token(self.tokens),
                 cached_next_seq,
                 cached_from_seq,
+                crashes_below: i32::MAX,
+                orphans: true,
             });
         }
         let outcomes = both!(self, |store| store.claim_sessions(

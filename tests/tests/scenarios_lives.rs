@@ -1,0 +1,550 @@
+//! Lives of workers in simulated time: outages of the database, deaths in the middle of an answer,
+//! and what readers of a stream make of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_queue_local::{LocalBus, LocalQueue};
+use mainspring_runtime::Lifecycle;
+use mainspring_shared::agent::{AgentSpec, OnBusy, Recovery};
+use mainspring_shared::budget::Budget;
+use mainspring_shared::bus::WATCHED;
+use mainspring_shared::event::{Delta, LiveKind};
+use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
+use mainspring_shared::message::{Role, plain_text};
+use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
+use mainspring_shared::step::StepKind;
+use mainspring_shared::store::{
+    ClaimOutcome, ClaimSession, DeliverOutcome, Role as Process, Store as _,
+};
+use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_worker::WorkerConfig;
+use mainspring_worker::tools::builtin::{self, Background, Settings, Shell, WorkspaceSettings};
+use uuid::Uuid;
+
+const NEVER: FaultPlan = FaultPlan {
+    at: usize::MAX,
+    fault: Fault::FailBefore,
+};
+
+fn faulty(world: &World) -> Arc<Faulty> {
+    Arc::new(Faulty::new(world.store.clone(), NEVER))
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// Sends of as many sessions.
+async fn sends(world: &World, agent: &AgentSpec, count: usize, text: &str) -> Vec<SendId> {
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        let key = world.session(agent.clone()).await;
+        ids.push(world.send(key, text).await);
+    }
+    ids
+}
+
+/// Each session's steps by their kinds.
+async fn steps(world: &World) -> Vec<BTreeMap<StepKind, usize>> {
+    let dump = world.dump().await;
+    let count = |steps: &[mainspring_shared::step::Step]| {
+        let mut kinds = BTreeMap::new();
+        for step in steps {
+            *kinds.entry(step.kind).or_default() += 1;
+        }
+        kinds
+    };
+    dump.sessions
+        .iter()
+        .map(|session| count(&session.steps))
+        .collect()
+}
+
+/// What a reader has who follows the rule: pieces are put together by their offsets within a round
+/// and attempt, and what belongs to an older attempt is dropped.
+fn followed(live: &[LiveKind]) -> (i32, String) {
+    let (mut at, mut text) = ((-1, -1), String::new());
+    for event in live {
+        let (place, piece): (_, Option<&Delta>) = match event {
+            LiveKind::MessageDelta(delta) => ((delta.round, delta.attempt), Some(delta)),
+            LiveKind::MessageReset { round, attempt, .. } => ((*round, *attempt), None),
+            LiveKind::SendStarted
+            | LiveKind::RoundStarted { .. }
+            | LiveKind::ReasoningDelta(_)
+            | LiveKind::ToolCallStarted { .. } => continue,
+        };
+        if place < at {
+            continue;
+        }
+        if place > at {
+            (at, text) = (place, String::new());
+        }
+        if let Some(delta) = piece {
+            let known = usize::try_from(delta.offset).expect("small");
+            text = text.chars().take(known).collect();
+            assert_eq!(text.chars().count(), known, "a gap before {delta:?}");
+            text.push_str(&delta.text);
+        }
+    }
+    (at.1, text)
+}
+
+fn resets(live: &[LiveKind]) -> Vec<(i32, String)> {
+    let reset = |event: &LiveKind| match event {
+        LiveKind::MessageReset {
+            attempt, reason, ..
+        } => Some((*attempt, reason.clone())),
+        LiveKind::SendStarted
+        | LiveKind::RoundStarted { .. }
+        | LiveKind::MessageDelta(_)
+        | LiveKind::ReasoningDelta(_)
+        | LiveKind::ToolCallStarted { .. } => None,
+    };
+    live.iter().filter_map(reset).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn outages_of_the_database_are_no_deaths() {
+    let world = World::new().await;
+    let store = faulty(&world);
+    let _worker = world.worker("w", store.clone());
+    let ids = sends(&world, &AgentSpec::default(), 20, "sleep 60000").await;
+    for _ in 0..2 {
+        world.pass(secs(5)).await;
+        store.set_away(true);
+        world.pass(secs(12)).await;
+        store.set_away(false);
+    }
+    world.pass(secs(70)).await;
+    for record in world.settle(&ids).await {
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+        assert_eq!((record.crashes, record.attempts), (0, 3));
+        // One call's length after the last outage, and the time to notice.
+        let took = record.finished_at.expect("final").since(record.created_at);
+        assert!(took < secs(34 + 60 + 5), "{took:?}");
+    }
+    for kinds in steps(&world).await {
+        assert!(kinds.values().sum::<usize>() <= 4, "{kinds:?}");
+    }
+    world.audit().await;
+}
+
+/// With several workers that all lost the database, whoever is back first does not take the others
+/// for dead.
+#[tokio::test(start_paused = true)]
+async fn an_outage_for_all_counts_as_nobodys_death() {
+    let world = World::new().await;
+    let stores: Vec<_> = (0..3).map(|_| faulty(&world)).collect();
+    for (n, store) in stores.iter().enumerate() {
+        world.worker(&format!("w{n}"), store.clone());
+    }
+    let manual = AgentSpec {
+        recovery: Recovery::Manual,
+        ..AgentSpec::default()
+    };
+    let ids = sends(&world, &manual, 30, "sleep 60000").await;
+    for _ in 0..2 {
+        world.pass(secs(5)).await;
+        for store in &stores {
+            store.set_away(true);
+        }
+        world.pass(secs(13)).await;
+        // They find it back at slightly different times.
+        for store in &stores {
+            store.set_away(false);
+            world.pass(Duration::from_millis(30)).await;
+        }
+    }
+    for record in world.settle(&ids).await {
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+        assert_eq!(record.crashes, 0);
+    }
+    world.audit().await;
+}
+
+/// Many suspects are soon back at work, and wait for their turn without a trace.
+#[tokio::test(start_paused = true)]
+async fn suspects_do_not_hold_each_other_up() {
+    let world = World::new().await;
+    let ids = sends(&world, &AgentSpec::default(), 40, "sleep 60000").await;
+    for n in 0..2 {
+        let store = faulty(&world);
+        world.worker(&format!("dies{n}"), store.clone());
+        world.pass(secs(if n == 0 { 2 } else { 15 })).await;
+        store.kill();
+    }
+    world.pass(secs(1)).await;
+    let _last = world.worker("last", world.store.clone());
+    let begun = world.record(ids[0]).await.created_at;
+    for record in world.settle(&ids).await {
+        assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+        let took = record.finished_at.expect("final").since(begun);
+        assert!(took < secs(300), "{took:?}");
+    }
+    for kinds in steps(&world).await {
+        assert!(kinds[&StepKind::Resumed] <= 3, "{kinds:?}");
+    }
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_can_tell_an_answer_from_one_that_a_death_broke_off() {
+    let world = World::new().await;
+    let zombie = faulty(&world);
+    let _first = world.worker("first", zombie.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "stream 40x1000").await;
+    world.pass(secs(6)).await;
+    // It goes on streaming until it knows that it is late.
+    zombie.pause();
+    let _second = world.worker("second", world.store.clone());
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!((record.status, record.attempts), (SendStatus::Completed, 2));
+    let live = world.live(key);
+    assert_eq!(resets(&live), [(2, "takeover".to_owned())]);
+    let (attempt, text) = followed(&live);
+    assert_eq!(attempt, 2);
+    assert_eq!(Some(text), record.output_text);
+    world.audit().await;
+}
+
+/// What an attempt cost that broke off is stored before the next one is begun, and so is that it was
+/// made.
+#[tokio::test(start_paused = true)]
+async fn attempts_that_broke_off_before_a_death_are_numbered_and_paid() {
+    let world = World::new().await;
+    let store = faulty(&world);
+    let _first = world.worker("first", store.clone());
+    let agent = AgentSpec {
+        budget: Some(Budget {
+            tokens: Some(100_000),
+            ..Budget::default()
+        }),
+        ..AgentSpec::default()
+    };
+    let key = world.session(agent).await;
+    let id = world.send(key, "break 2").await;
+    while world.script.calls("break 2") < 3 {
+        world.pass(Duration::from_millis(100)).await;
+    }
+    world.pass(secs(1)).await;
+    store.kill();
+    let _second = world.worker("second", world.store.clone());
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!((record.status, record.attempts), (SendStatus::Completed, 4));
+    let live = world.live(key);
+    let numbers: Vec<_> = resets(&live)
+        .into_iter()
+        .map(|(attempt, _)| attempt)
+        .collect();
+    assert_eq!(numbers, [2, 3, 4]);
+    assert_eq!(followed(&live).0, 4);
+    let dump = world.dump().await;
+    let rows = dump.sessions[0].usage.iter().map(|(.., attempt)| *attempt);
+    assert_eq!(rows.collect::<Vec<_>>(), [1, 2, 4]);
+    // Two that broke off, one that may have been answered at its worst, and the answer.
+    assert!(record.usage.output_tokens > 4_000, "{:?}", record.usage);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_that_goes_on_says_why() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "fail-late 1").await;
+    world.settle(&[id]).await;
+    assert_eq!(resets(&world.live(key)), [(2, "retry".to_owned())]);
+    let mut agent = AgentSpec::default();
+    agent.tools.push(ToolEntry::Named("ask_person".into()));
+    let key = world.session(agent).await;
+    let id = world
+        .send(key, r#"plan [[["ask_person", {"question": "?"}]]]"#)
+        .await;
+    while world.record(id).await.waiting_on != Some(WaitingOn::Human) {
+        world.pass(Duration::from_millis(50)).await;
+    }
+    let call = call_id(id, 0, 0);
+    let answer = CallResult::text("yes");
+    world
+        .post(
+            key,
+            &call,
+            mainspring_shared::store::CallAnswer::Result(answer),
+        )
+        .await;
+    world.settle(&[id]).await;
+    assert_eq!(resets(&world.live(key)), [(1, "result".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_late_is_told_what_was_streamed_so_far() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "stream 20x1000").await;
+    // Between two pieces.
+    world.pass(Duration::from_millis(10_500)).await;
+    let before = world.live(key).len();
+    for _ in 0..5 {
+        world.signal(key, WATCHED);
+    }
+    let record = world.settle(&[id]).await.remove(0);
+    let late = world.live(key).split_off(before);
+    let whole = late
+        .iter()
+        .filter(|event| matches!(event, LiveKind::MessageDelta(delta) if delta.offset == 0));
+    assert!((1..=2).contains(&whole.count()), "{late:?}");
+    assert_eq!(Some(followed(&late).1), record.output_text);
+}
+
+/// The process's own clock ends its runs before others may take them, also when the database never
+/// answers again.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_renewed_ends_its_runs_in_time() {
+    for pause_after in [100, 3_200, 3_400, 5_000] {
+        let world = World::new().await;
+        let store = faulty(&world);
+        let _worker = world.worker("w", store.clone());
+        let key = world.session(AgentSpec::default()).await;
+        world.send(key, "sleep 3600000").await;
+        world.pass(Duration::from_millis(pause_after)).await;
+        // Nothing is answered from now on.
+        store.pause();
+        world.pass(secs(60)).await;
+        let given_up = world.script.given_up("sleep 3600000");
+        let paused = Duration::from_millis(pause_after);
+        let [at] = given_up[..] else {
+            panic!("given up {given_up:?}");
+        };
+        assert!(
+            at > paused && at <= paused + secs(8) + Duration::from_millis(600),
+            "{at:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_nobody_works_on_is_given_back() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    world.pass(secs(1)).await;
+    let boots = world.dump().await.boots;
+    let worker = boots.iter().find(|boot| boot.role == Process::Worker);
+    let boot = worker.expect("it is registered").id;
+    let busy = world.session(AgentSpec::default()).await;
+    let running = world.send(busy, "sleep 30000").await;
+    let key = world.session(AgentSpec::default()).await;
+    // Granted to the process by a claim that no run of it knows of, before anybody rings.
+    let claim = ClaimSession {
+        key,
+        token: LeaseToken(Uuid::from_u128(77)),
+        cached_next_seq: 0,
+        cached_from_seq: 0,
+        crashes_below: i32::MAX,
+        orphans: true,
+    };
+    let id = world.accept(key, "hello").await;
+    let claimed = world.store.claim_sessions(None, boot, vec![claim]).await;
+    assert!(matches!(
+        claimed.expect("never fails")[..],
+        [ClaimOutcome::Claimed(_)]
+    ));
+    world.pass(secs(8)).await;
+    let record = world.record(id).await;
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    assert_eq!(record.crashes, 0);
+    // What is worked on stays.
+    let record = world.settle(&[running]).await.remove(0);
+    assert_eq!(record.attempts, 1);
+    world.audit().await;
+}
+
+/// Two messages that come one right after the other: the second lies in the inbox when it is read,
+/// and its signal is still up when the answer ends.
+#[tokio::test(start_paused = true)]
+async fn words_that_were_told_are_not_waited_for_again() {
+    for mode in [OnBusy::Steer, OnBusy::Interrupt] {
+        let world = Arc::new(World::new().await);
+        let store = faulty(&world);
+        let _worker = world.worker("w", store.clone());
+        let key = world.session(AgentSpec::default()).await;
+        let id = world
+            .send(
+                key,
+                r#"answers [{"ms": 5000, "text": "one"}, "two", "three"]"#,
+            )
+            .await;
+        world.pass(secs(1)).await;
+        let other = world.clone();
+        store.then("append_rounds", async move {
+            other.deliver(key, "second", mode).await;
+        });
+        world.deliver(key, "first", OnBusy::Interrupt).await;
+        let record = world.settle(&[id]).await.remove(0);
+        assert_eq!(record.status, SendStatus::Completed);
+        assert_sound_prompts(&world, key).await;
+        let said = said(&world, key).await;
+        assert!(said.contains(&"first".to_owned()) && said.contains(&"second".to_owned()));
+        assert_eq!(record.rounds, 1, "{said:?}");
+        world.audit().await;
+    }
+}
+
+/// Words that come at any moment of an answer, most of all at its end.
+#[tokio::test(start_paused = true)]
+async fn words_at_any_instant_leave_prompts_that_end_with_a_question() {
+    for offset in (0..1_500).step_by(7) {
+        let world = World::new().await;
+        let _worker = world.worker("w", world.store.clone());
+        let key = world.session(AgentSpec::default()).await;
+        let id = world.send(key, "sleep 1000").await;
+        world.pass(Duration::from_millis(offset)).await;
+        say(&world, key, "sleep 20", OnBusy::Interrupt).await;
+        world.pass(Duration::from_millis(offset % 40)).await;
+        say(&world, key, "sleep 30", OnBusy::Steer).await;
+        say(&world, key, "sleep 10", OnBusy::Interrupt).await;
+        world.settle(&[id]).await;
+        world.pass(secs(5)).await;
+        assert_sound_prompts(&world, key).await;
+        assert_eq!(said(&world, key).await.len(), 4);
+        world.audit().await;
+    }
+}
+
+/// Says something, as a send of its own where nothing is under way.
+async fn say(world: &World, key: SessionKey, text: &str, mode: OnBusy) {
+    if let DeliverOutcome::Idle = world.deliver(key, text, mode).await {
+        world.send(key, text).await;
+    }
+}
+
+/// What users said.
+async fn said(world: &World, key: SessionKey) -> Vec<String> {
+    let dump = world.dump().await;
+    let session = dump.sessions.iter().find(|session| session.key == key);
+    let messages = &session.expect("it exists").messages;
+    let said = messages.iter().filter(|message| message.role == Role::User);
+    said.map(|message| plain_text(&message.content)).collect()
+}
+
+/// No prompt ends with an answer, and no two answers follow each other.
+async fn assert_sound_prompts(world: &World, key: SessionKey) {
+    for asked in world.script.ledger() {
+        let last = asked.transcript.last().map(|(role, _)| *role);
+        assert_eq!(last, Some(Role::User), "{:?}", asked.transcript);
+    }
+    let dump = world.dump().await;
+    let session = dump.sessions.iter().find(|session| session.key == key);
+    let roles: Vec<_> = session
+        .expect("it exists")
+        .messages
+        .iter()
+        .map(|m| m.role)
+        .collect();
+    let twice = roles
+        .windows(2)
+        .any(|pair| pair == [Role::Assistant, Role::Assistant]);
+    assert!(!twice, "{roles:?}");
+}
+
+/// A run that breaks down has its cost stored, and what it was told.
+#[tokio::test(start_paused = true)]
+async fn a_defect_keeps_what_was_spent_and_told() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "sleep 5000").await;
+    world.pass(secs(1)).await;
+    // The interrupted call is paid for, the one that it leads to breaks down.
+    world.deliver(key, "crash", OnBusy::Interrupt).await;
+    world.pass(secs(1)).await;
+    world.deliver(key, "later", OnBusy::Steer).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.stop_reason, Some(StopReason::Internal));
+    assert_eq!(said(&world, key).await, ["sleep 5000", "crash", "later"]);
+    let dump = world.dump().await;
+    let rows = dump.sessions[0].usage.iter().map(|(.., attempt)| *attempt);
+    assert_eq!(rows.collect::<Vec<_>>(), [1, 2]);
+    let usage = record.usage;
+    // Nothing was said before the interruption.
+    assert!(usage.estimated && usage.input_tokens > 0, "{usage:?}");
+    assert_eq!(
+        usage.output_tokens,
+        "some words of an answer".len() as u64 / 4
+    );
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_stopped_loses_no_attempt_and_counts_none() {
+    let world = World::new().await;
+    let config = WorkerConfig {
+        drain_timeout: secs(1),
+        ..WorkerConfig::default()
+    };
+    let first = world.worker_with(config, world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "stream 10x1000").await;
+    world.pass(secs(4)).await;
+    first.stop();
+    world.pass(secs(3)).await;
+    let _second = world.worker("second", world.store.clone());
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!((record.status, record.crashes), (SendStatus::Completed, 0));
+    assert_eq!(record.attempts, 2);
+    let live = world.live(key);
+    assert_eq!(resets(&live), [(2, "handover".to_owned())]);
+    assert_eq!(Some(followed(&live).1), record.output_text);
+    world.audit().await;
+}
+
+/// In real time, since the command is a real one.
+#[tokio::test]
+async fn the_news_of_a_commands_end_outlasts_an_outage() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut store = None;
+    let world = World::with_tools(|tools, model, clock| {
+        let faulty = Arc::new(Faulty::new(model.clone(), NEVER));
+        store = Some(faulty.clone());
+        let background = Background {
+            store: faulty,
+            queue: Arc::new(LocalQueue::new()),
+            bus: Arc::new(LocalBus::new()),
+            lifecycle: Lifecycle::new(),
+        };
+        let settings = Settings {
+            workspace: Some(WorkspaceSettings::shared(dir.path())),
+            shell: Shell::Local,
+            environment: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+            background: Some(background),
+            ..Settings::default()
+        };
+        builtin::register(settings, clock.clone(), tools).expect("new names");
+    })
+    .await;
+    let store = store.expect("it was made");
+    let _worker = world.worker("w", world.store.clone());
+    let mut agent = AgentSpec::default();
+    agent.tools.push(ToolEntry::Named("command_start".into()));
+    let key = world.session(agent).await;
+    let plan = r#"plan [[["command_start", {"command": "sleep 1; echo over"}]]]"#;
+    let id = world.send(key, plan).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    // The list has the end, and then the database is gone for a while.
+    let away = store.clone();
+    store.then("write_list", async move { away.set_away(true) });
+    world.pass(secs(2)).await;
+    let inbox = |dump: mainspring_shared::store::Dump| dump.sessions[0].inbox.len();
+    assert_eq!(inbox(world.dump().await), 0, "it was to be away by now");
+    store.set_away(false);
+    world.pass(secs(3)).await;
+    let dump = world.dump().await;
+    assert_eq!(dump.sessions[0].inbox.len(), 1);
+    let text = plain_text(&dump.sessions[0].inbox[0].content);
+    assert!(text.contains("over"), "{text}");
+}

@@ -1,0 +1,203 @@
+//! Sends under which workers died: whatever kills the process must take few others along.
+//!
+//! A suspect is on probation for a while after it was taken; how many may be at once grows with
+//! each that passes, so that many of them, as after a crash under load, are soon back at work. One
+//! whose next death would be its last is on probation alone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mainspring_shared::time::Clock;
+
+/// Deaths of workers under a send from which on it is a suspect.
+pub(crate) const SUSPECT_FROM: i32 = 2;
+
+/// The longest probation, as a multiple of the first.
+const PROBATIONS_MAX: u32 = 8;
+
+/// The suspects of this process.
+#[derive(Debug)]
+pub(crate) struct Suspects {
+    clock: Arc<dyn Clock>,
+    /// How long the first probation takes; each death doubles it.
+    probation: Duration,
+    crashes_max: i32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    /// Suspects that have passed.
+    passed: u32,
+    trial: BTreeMap<u64, Trial>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    /// When it has passed; none while it is being claimed.
+    until: Option<Duration>,
+    /// Whether it is on probation alone.
+    alone: bool,
+}
+
+impl Suspects {
+    pub(crate) fn new(clock: Arc<dyn Clock>, probation: Duration, crashes_max: u32) -> Self {
+        Self {
+            clock,
+            probation,
+            crashes_max: i32::try_from(crashes_max).unwrap_or(i32::MAX),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Room for one more, if there is any: to be asked for before the claim.
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<Admitted> {
+        let mut state = self.lock();
+        let now = self.clock.monotonic();
+        let before = state.trial.len();
+        state
+            .trial
+            .retain(|_, trial| trial.until.is_none_or(|until| until > now));
+        state.passed += (before - state.trial.len()) as u32;
+        let is_first = state.trial.is_empty();
+        // One at first, and two more for each that has passed.
+        let room = state.trial.len() <= 2 * state.passed as usize;
+        if !room || state.trial.values().any(|trial| trial.alone) {
+            return None;
+        }
+        let id = state.next;
+        state.next += 1;
+        let trial = Trial {
+            until: None,
+            alone: is_first,
+        };
+        state.trial.insert(id, trial);
+        Some(Admitted {
+            crashes_below: if is_first {
+                i32::MAX
+            } else {
+                self.crashes_max - 1
+            },
+            suspects: self.clone(),
+            id,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing between two statements under this lock can panic, so it is never half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place among the suspects; dropped when its send was left, or was none.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    suspects: Arc<Suspects>,
+    id: u64,
+    /// Deaths that the send must stay below.
+    pub(crate) crashes_below: i32,
+}
+
+impl Admitted {
+    /// Begins the probation of a send under which so many workers died.
+    pub(crate) fn begin(&self, crashes: i32) {
+        let doublings = crashes.saturating_sub(SUSPECT_FROM).clamp(0, 16);
+        let times = (1_u32 << doublings).min(PROBATIONS_MAX);
+        let trial = Trial {
+            until: Some(self.suspects.clock.monotonic() + self.suspects.probation * times),
+            alone: crashes + 1 >= self.suspects.crashes_max,
+        };
+        self.suspects.lock().trial.insert(self.id, trial);
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut state = self.suspects.lock();
+        let trial = state.trial.remove(&self.id);
+        // It was run, and the process lives.
+        state.passed += u32::from(trial.is_some_and(|trial| trial.until.is_some()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use async_trait::async_trait;
+    use mainspring_shared::time::Timestamp;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Hand(AtomicU64);
+
+    #[async_trait]
+    impl Clock for Hand {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_secs(self.0.load(Ordering::Relaxed))
+        }
+
+        async fn sleep(&self, _: Duration) {}
+    }
+
+    fn suspects() -> (Arc<Hand>, Arc<Suspects>) {
+        let hand = Arc::new(Hand::default());
+        let suspects = Suspects::new(hand.clone(), Duration::from_secs(10), 5);
+        (hand, Arc::new(suspects))
+    }
+
+    fn taken(suspects: &Arc<Suspects>, crashes: i32) -> Option<Admitted> {
+        let admitted = suspects
+            .admit()
+            .filter(|admitted| crashes < admitted.crashes_below)?;
+        admitted.begin(crashes);
+        Some(admitted)
+    }
+
+    #[test]
+    fn they_are_let_in_one_at_first_and_ever_more_as_they_pass() {
+        let (hand, suspects) = suspects();
+        let mut held = Vec::new();
+        let mut counts = Vec::new();
+        for _ in 0..5 {
+            let before = held.len();
+            while let Some(admitted) = taken(&suspects, 2) {
+                held.push(admitted);
+            }
+            counts.push(held.len() - before);
+            hand.0.fetch_add(10, Ordering::Relaxed);
+        }
+        assert_eq!(counts, [1, 3, 9, 27, 81]);
+    }
+
+    #[test]
+    fn one_whose_next_death_is_its_last_is_alone() {
+        let (hand, suspects) = suspects();
+        let last = taken(&suspects, 4).expect("nobody else is there");
+        assert!(taken(&suspects, 2).is_none());
+        hand.0.store(39, Ordering::Relaxed);
+        assert!(taken(&suspects, 2).is_none(), "its probation is longer");
+        drop(last);
+        let other = taken(&suspects, 3).expect("it was left");
+        assert!(taken(&suspects, 4).is_none(), "it would not be alone");
+        assert!(taken(&suspects, 2).is_some(), "one has passed");
+        drop(other);
+    }
+
+    #[test]
+    fn a_place_that_was_not_needed_teaches_nothing() {
+        let (_, suspects) = suspects();
+        for _ in 0..10 {
+            drop(suspects.admit().expect("there is room"));
+        }
+        let _one = taken(&suspects, 2).expect("there is room");
+        assert!(suspects.admit().is_none());
+    }
+}
