@@ -54,6 +54,8 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
+    /// Whether an earlier request of the same key had it done.
+    replayed: bool,
     pub(super) body: Value,
 }
 
@@ -117,9 +119,14 @@ impl Known {
         let answered = async {
             let response = router.oneshot(request).await.ok()?;
             let status = response.status().as_u16();
+            let replayed = response.headers().contains_key("idempotency-replayed");
             let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await;
             let body = serde_json::from_slice(&bytes.ok()?).unwrap_or_default();
-            Some(Answer { status, body })
+            Some(Answer {
+                status,
+                replayed,
+                body,
+            })
         };
         let limit = self.core.time.sleep(patience);
         let answer = tokio::select! {
@@ -249,7 +256,12 @@ impl Known {
         let body = json!({ "input": format!("{mark} {words}"), "options": options });
         let path = format!("/v1/sessions/{session}/sends");
         let begun = self.book.moment();
-        let told = self.ask(Method::POST, &path, Some(body), Some(&mark)).await;
+        let mut told = self.ask(Method::POST, &path, Some(body), Some(&mark)).await;
+        let joins = !matches!(mode, OnBusy::Enqueue | OnBusy::Reject);
+        if let Some(told) = told.as_mut().filter(|told| joins && told.replayed) {
+            // A repeat does not say whether its words were taken in by a send that was there.
+            told.body["inbox_item"] = Value::Null;
+        }
         let op = history::Op::Send {
             key: mark,
             session,
