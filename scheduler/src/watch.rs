@@ -87,6 +87,7 @@ impl Watch {
         for page in keys.chunks(PAGE) {
             let read = app.store.last_steps(page.to_vec());
             let read = tokio::select! {
+                biased;
                 read = read => read,
                 () = app.clock.sleep(POLL * 8) => return,
             };

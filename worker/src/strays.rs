@@ -21,6 +21,7 @@ pub(crate) async fn watch(kernel: Arc<Kernel>) {
     let mut after = None;
     loop {
         tokio::select! {
+            biased;
             () = kernel.done.cancelled() => return,
             () = parts.clock.sleep(parts.config.lease_ttl / 3) => {}
         }
