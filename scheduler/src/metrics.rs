@@ -33,5 +33,7 @@ pub(crate) const WAITERS: &str = "mainspring_http_waiters";
 pub(crate) const ADVANCES: &str = "mainspring_run_advances_total";
 /// Histogram: ended leaves that shared one advance.
 pub(crate) const ADVANCE_ENDS: &str = "mainspring_run_advance_leaves";
+/// Counter: runs that could not be read, and were left to other schedulers for a while.
+pub(crate) const RUNS_ASIDE: &str = "mainspring_runs_aside_total";
 /// Counter: advances that were not stored, because another scheduler has the run.
 pub(crate) const ADVANCES_LOST: &str = "mainspring_run_advances_lost_total";

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::budget::Budget;
 use crate::list::{NOTES_MAX_DEFAULT, WhenFull};
+use crate::stored::Extra;
 use crate::time::Span;
 use crate::tool::{ToolEntry, pool_of};
 
@@ -24,7 +25,6 @@ pub const MAX_TOKENS_DEFAULT: u32 = 8_000;
 /// What a session's creator decides about its agent. Versioned: a send keeps the version that was
 /// current when it started.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct AgentSpec {
     /// A label to filter by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,6 +73,10 @@ pub struct AgentSpec {
     /// tree of sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
 }
 
 impl AgentSpec {
@@ -84,8 +88,7 @@ impl AgentSpec {
 }
 
 /// How an agent keeps notes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NotesSpec {
     /// Notes that a session may have, at most 50.
     #[serde(default = "notes_max")]
@@ -93,6 +96,10 @@ pub struct NotesSpec {
     /// What becomes of one more.
     #[serde(default)]
     pub when_full: WhenFull,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
 }
 
 impl Default for NotesSpec {
@@ -100,6 +107,7 @@ impl Default for NotesSpec {
         Self {
             max: NOTES_MAX_DEFAULT,
             when_full: WhenFull::Reject,
+            extra: Extra::default(),
         }
     }
 }
@@ -110,11 +118,14 @@ fn notes_max() -> u32 {
 
 /// What the model sees of the transcript.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct ContextSpec {
     /// At most this many of the last messages; all of them when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_messages: Option<u32>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
 }
 
 /// What happens to a round that a dead worker left open.
@@ -130,7 +141,6 @@ pub enum Recovery {
 
 /// What a sender decides about one send, on top of the agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct SendOptions {
     /// Replaces the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,6 +175,10 @@ pub struct SendOptions {
     /// What to do when the session has a send that is not final.
     #[serde(default)]
     pub on_busy: OnBusy,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
 }
 
 /// Which of two queues a session's activations go through.

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stored::Dropped;
 use crate::time::Span;
 use crate::usage::Usage;
 
@@ -23,7 +24,7 @@ pub const ANSWER_TOKENS_MIN: u64 = 16;
 
 /// Spending limits, as users write them. What is absent is not limited.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "StoredBudget")]
 pub struct Budget {
     /// Tokens, read and written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,6 +39,28 @@ pub struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub wall: Option<Span>,
+}
+
+/// A budget as it is read. What this release does not know of one is of no use to it.
+#[derive(Deserialize)]
+struct StoredBudget {
+    tokens: Option<u64>,
+    usd: Option<f64>,
+    rounds: Option<u32>,
+    wall: Option<Span>,
+    #[serde(flatten)]
+    _dropped: Dropped,
+}
+
+impl From<StoredBudget> for Budget {
+    fn from(stored: StoredBudget) -> Self {
+        Self {
+            tokens: stored.tokens,
+            usd: stored.usd,
+            rounds: stored.rounds,
+            wall: stored.wall,
+        }
+    }
 }
 
 impl Budget {

@@ -1,6 +1,9 @@
 //! What must always hold, by name. Each store runs these as queries (`mainspring audit`); tests
 //! plant a violation of each.
 
+/// The one invariant that no query can check.
+pub const READABLE: &str = "row.readable";
+
 /// The name and meaning of every invariant.
 pub const INVARIANTS: &[(&str, &str)] = &[
     (
@@ -99,4 +102,8 @@ pub const INVARIANTS: &[(&str, &str)] = &[
         "no occurrence has its fate before it is due",
     ),
     ("timer.shape", "a timer's times fit its status"),
+    (
+        READABLE,
+        "every row can be read as what it should be: this release passes over those that cannot",
+    ),
 ];

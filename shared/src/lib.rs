@@ -17,6 +17,7 @@ pub mod list;
 pub mod message;
 pub mod session;
 pub mod step;
+pub mod stored;
 pub mod time;
 pub mod tool;
 pub mod usage;

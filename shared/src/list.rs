@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::SessionId;
+use crate::stored::Extra;
 use crate::time::Timestamp;
 
 /// Notes of a session unless its agent says otherwise.
@@ -71,7 +72,6 @@ impl ListName {
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Its number in the list, from 1. Numbers are not used again, except in a list of things to
     /// do, which is written as a whole.
@@ -96,6 +96,9 @@ pub struct Entry {
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    pub extra: Extra,
 }
 
 /// An entry to write.
@@ -406,6 +409,7 @@ fn entry(new: &NewEntry, id: i64, bounds: Bounds, now: Timestamp) -> Result<Entr
         pinned: new.pinned,
         created_at: now,
         updated_at: now,
+        extra: Extra::default(),
     })
 }
 

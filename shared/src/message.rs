@@ -47,7 +47,7 @@ impl Role {
 
 /// A typed piece of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
     /// Plain text.
     Text {

@@ -69,6 +69,9 @@ pub use timers::{
 };
 pub use tree::cancel_below;
 
+/// Counter: rows that could not be read and were passed over among others, by `table`.
+pub const ROWS_UNREADABLE: &str = "mainspring_rows_unreadable_total";
+
 /// A failure of the database, as the rest of the system sees it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -156,6 +159,20 @@ impl fmt::Display for Denial {
 }
 
 impl Error {
+    /// The failure as the audit tells of a row that cannot be read.
+    pub fn row(&self) -> serde_json::Value {
+        let Self::Corrupt {
+            table,
+            column,
+            row,
+            detail,
+        } = self
+        else {
+            return serde_json::json!({ "detail": self.to_string() });
+        };
+        serde_json::json!({ "table": table, "column": column, "row": row, "detail": detail })
+    }
+
     /// Whether the data of an item is at fault, so that its neighbours in a group may do better
     /// without it.
     pub fn is_of_data(&self) -> bool {
@@ -199,7 +216,8 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Extends a boot's lease by `ttl` and returns the signals raised for its sessions. A boot
     /// that was declared dead stays dead: the answer is `Renewal::Dead`, and the process has
-    /// nothing left to write.
+    /// nothing left to write. Leases of others that end later than any renewal could make them, since
+    /// the database's clock was set back, are cut: they end as if they had been renewed just now.
     async fn renew_boot(
         &self,
         at: Option<Timestamp>,
@@ -297,7 +315,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn take_key(&self, at: Option<Timestamp>, key: IdempotencyKey) -> Result<KeyOutcome>;
 
     /// Asks sends to end. A queued one ends here; a waiting one ends here under a grant of `boot`;
-    /// a running one gets a durable signal that its worker obeys.
+    /// a running one gets a durable signal that its worker obeys. One whose worker's lease has run out
+    /// ends here, too, and that boot is declared dead.
     async fn cancel_sends(
         &self,
         at: Option<Timestamp>,
@@ -441,8 +460,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     ) -> Result<Vec<bool>>;
 
     /// Takes runs with ended leaves, with asks, or whose time has come, unless another live boot
-    /// owns them; returns what is new of them, and of those that the boot owns already. The order is
-    /// not specified.
+    /// owns them; returns what is new of them, and of those that the boot owns already. Those whose
+    /// last advance is the longest ago come first. News that cannot be read are marked as such, and
+    /// are nobody else's trouble.
     async fn claim_runs(&self, at: Option<Timestamp>, claim: ClaimRuns) -> Result<ClaimedRuns>;
 
     /// Advances runs that `boot` owns: what was taken into account is noted, nodes are written,
@@ -470,6 +490,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// A piece of a run's nodes, in order.
     async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>>;
 
+    /// The sends of a run's leaves that are not final, by id.
+    async fn live_leaves(&self, key: RunKey) -> Result<Vec<SendId>>;
+
     /// Advances of a run with numbers above `after`, in order, at most `limit`.
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>>;
 
@@ -479,8 +502,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept>;
 
     /// Serves due alarms, at most `limit`: delayed sends get their place, parked retries become
-    /// ready, sends past their deadline end under a grant of `boot` (running ones are left to
-    /// their workers).
+    /// ready, sends past their deadline end under a grant of `boot`. Running ones are left to their
+    /// workers, as long as these live: a boot whose lease has run out is declared dead, and its sends
+    /// end here if their time is up or someone asked for it.
     async fn sweep_alarms(
         &self,
         at: Option<Timestamp>,

@@ -256,6 +256,7 @@ async fn a_bounded_window_is_the_same_for_a_warm_and_a_cold_worker() {
     let world = World::new().await;
     let context = ContextSpec {
         last_messages: Some(5),
+        ..ContextSpec::default()
     };
     let agent = AgentSpec {
         context,

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use mainspring_shared::agent::AgentSpec;
-use mainspring_shared::id::RunKey;
+use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{BootId, RunId, RunKey, SendId};
+use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::CallAnswer;
-use mainspring_shared::tool::CallResult;
-use mainspring_shared::workflow::run::{NodeState, RunAsk, RunRecord, RunStatus};
+use mainspring_shared::store::{AcceptSend, CallAnswer, NewRun, Store, Target};
+use mainspring_shared::tool::{CallResult, ToolEntry};
+use mainspring_shared::workflow::run::{
+    DSL_VERSION, NodeState, RunAsk, RunLeaf, RunOptions, RunRecord, RunStatus,
+};
 use mainspring_tests::world::World;
 use serde_json::{Value, json};
 
@@ -189,5 +193,77 @@ async fn the_runs_of_a_deleted_session_end_with_it() {
     world.delete(above).await;
     let run = world.settle_run(key).await;
     assert_eq!(run.status, RunStatus::Cancelled);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_cannot_be_read_ends_its_leaves_and_fails_for_whoever_waits() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let asking = AgentSpec {
+        tools: vec![ToolEntry::Named("ask_person".to_owned())],
+        ..AgentSpec::default()
+    };
+    let above = world.session(asking).await;
+    let plan = json!([[["ask_person", { "question": "how far?" }]]]);
+    let waiting = world.send(above, &format!("plan {plan}")).await;
+    let key = RunKey {
+        tenant: above.tenant,
+        run: RunId(uuid::Uuid::from_u128(7)),
+    };
+    let (asks, call_id) = question(&world, key).await;
+    assert_eq!(asks, above);
+    let new = NewRun {
+        key,
+        name: "odd".to_owned(),
+        spec: json!({ "root": "of an older release" }),
+        dsl_version: DSL_VERSION,
+        input: Value::Null,
+        options: RunOptions::default(),
+        session: Some(above.session),
+        reports_to: Some(call_id.clone()),
+        depth: 1,
+        idempotency: None,
+    };
+    world
+        .store
+        .create_runs(None, vec![new])
+        .await
+        .expect("never fails");
+    let leaf = AcceptSend {
+        id: SendId(uuid::Uuid::from_u128(8)),
+        target: Target::Existing(world.session(AgentSpec::default()).await),
+        input: vec![ContentPart::text("sleep 3000000")],
+        options: SendOptions::default(),
+        reports_to: None,
+        run: Some(RunLeaf {
+            run: key.run,
+            path: "/0".to_owned(),
+            attempt: 1,
+        }),
+        idempotency: None,
+        queued_max: 10,
+    };
+    let (leaf_id, leaf_key) = (leaf.id, leaf.target.key());
+    let accepted = world
+        .store
+        .accept_sends(None, BootId(uuid::Uuid::nil()), vec![leaf]);
+    accepted.await.expect("never fails");
+    world.ring_in("default", leaf_key).await;
+    world.pass(Duration::from_secs(60)).await;
+    let _scheduler = world.scheduler("s", world.store.clone()).await;
+    let run = world.settle_run(key).await;
+    assert_eq!(run.status, RunStatus::Failed);
+    let error = run.error.expect("it says why");
+    assert_eq!(error.code, Code::Internal);
+    let took = run.finished_at.expect("it ended").since(run.created_at);
+    assert!(took >= Duration::from_secs(60), "{took:?}");
+    let ended = world.settle(&[waiting, leaf_id]).await;
+    let statuses: Vec<_> = ended.iter().map(|send| send.status).collect();
+    assert_eq!(statuses, [SendStatus::Completed, SendStatus::Cancelled]);
+    let calls = world.store.get_calls(vec![(above.tenant, call_id)]).await;
+    let call = calls.expect("never fails").remove(0).expect("is there");
+    let result = call.result.expect("is settled");
+    assert_eq!(result.code, Some(Code::Internal));
     world.audit().await;
 }

@@ -214,6 +214,7 @@ async fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Finding> {
             prefix: String::new(),
             approval: false,
             pool: None,
+            extra: mainspring_shared::stored::Extra::default(),
         };
         match pool.tools(&wanted).await {
             Ok(tools) => Finding::good("mcp", format!("{name}: {} tools", tools.len())),

@@ -13,7 +13,8 @@ use mainspring_shared::list::{
 use mainspring_shared::message::{ContentPart, Message, Role, ToolCall};
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::time::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -64,6 +65,7 @@ struct MessageLine {
     seq: i64,
     send_id: SendId,
     role: Role,
+    #[serde(deserialize_with = "parts")]
     content: Vec<ContentPart>,
     #[serde(default)]
     tool_calls: Vec<CallLine>,
@@ -73,6 +75,33 @@ struct MessageLine {
     failed: bool,
     round: i32,
     created_at: Timestamp,
+}
+
+/// Parts without members that nobody here knows: what would be lost of an archive is refused.
+fn parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContentPart>, D::Error> {
+    let mut parts = Vec::new();
+    for written in Vec::<Value>::deserialize(deserializer)? {
+        let part = ContentPart::deserialize(&written).map_err(D::Error::custom)?;
+        let known = serde_json::to_value(&part).map_err(D::Error::custom)?;
+        if let Some(name) = more_than(&written, &known) {
+            return Err(D::Error::custom(format_args!(
+                "unknown field `{name}`, which nothing reads"
+            )));
+        }
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// A member that an object has, or one inside of it, beyond those that are known.
+fn more_than<'v>(written: &'v Value, known: &Value) -> Option<&'v str> {
+    let members = written.as_object()?.iter();
+    members
+        .filter(|(_, value)| !value.is_null())
+        .find_map(|(name, value)| match known.get(name) {
+            Some(inner) => more_than(value, inner),
+            None => Some(name.as_str()),
+        })
 }
 
 #[derive(Debug, Deserialize)]

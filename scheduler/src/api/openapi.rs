@@ -126,8 +126,25 @@ const LINKS: [(&str, &[&str]); 5] = [
     ),
 ];
 
+/// Shapes that are stored with members of later releases, and are sent without.
+const STORED: [&str; 10] = [
+    "AgentSpec",
+    "Budget",
+    "ContextSpec",
+    "ExternalTool",
+    "HttpTool",
+    "McpTools",
+    "NotesSpec",
+    "RunOptions",
+    "SendOptions",
+    "WorkerTool",
+];
+
 fn document() -> Value {
     let mut document = serde_json::to_value(Shapes::openapi()).unwrap_or_default();
+    for name in STORED {
+        document["components"]["schemas"][name]["additionalProperties"] = json!(false);
+    }
     let mut paths = Map::new();
     for operation in OPERATIONS {
         let item = paths.entry(operation.path).or_insert_with(|| json!({}));

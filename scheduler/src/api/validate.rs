@@ -10,6 +10,7 @@ use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::list::NOTES_MAX_DEFAULT;
 use mainspring_shared::message::ContentPart;
+use mainspring_shared::stored::Extra;
 use mainspring_shared::time::Span;
 use mainspring_shared::tool;
 use serde::de::value::MapAccessDeserializer;
@@ -367,7 +368,7 @@ impl Checks {
         if let Some(detail) = pool.and_then(|pool| tool::pool_fault(pool, &agent.tools)) {
             self.refuse(&format!("{member}/pool"), &detail);
         }
-        let notes_max = agent.notes.map(|notes| notes.max);
+        let notes_max = agent.notes.as_ref().map(|notes| notes.max);
         self.within(&format!("{member}/notes/max"), notes_max, NOTES_MAX_DEFAULT);
         if agent.board.as_deref().is_some_and(|name| !is_board(name)) {
             let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, ., - and _, and not begin with ses_";
@@ -453,6 +454,7 @@ impl Checks {
             on_busy,
             budget: options.budget,
             output_schema: options.output_schema,
+            extra: Extra::default(),
         }
     }
 

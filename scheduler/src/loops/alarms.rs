@@ -6,6 +6,7 @@ use mainspring_shared::bus::StepNotice;
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store;
 
+use super::runs::end_below;
 use super::{Health, pause};
 use crate::accept::{publish_steps, signal};
 use crate::app::App;
@@ -52,6 +53,9 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
         })
         .collect();
     publish_steps(app.bus.as_ref(), &notices);
+    for (key, send) in swept.begun {
+        end_below(app, boot, key, send).await?;
+    }
     let reported = report(app).await?;
     if reported >= LIMIT as usize {
         return Ok(PAUSE_MIN);

@@ -5,6 +5,7 @@
 //! each takes what no live one owns.
 
 mod advance;
+mod aside;
 mod memory;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,9 @@ use mainspring_shared::bus::{Notice, RunNotice, Topic};
 use mainspring_shared::id::{BootId, TenantId};
 use mainspring_shared::store::{self, AdvanceOutcome, AdvanceRun, ClaimRuns, RunNews};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::run::DSL_VERSION;
 
+pub(super) use self::advance::end_below;
 use self::advance::{Prepared, Start};
 use self::memory::Memory;
 use super::Health;
@@ -120,18 +123,32 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         limit: RUNS,
         ends_max: ENDS,
         leaves_max: app.config.leaves_max,
+        dsl_max: DSL_VERSION,
+        aside: memory.aside.keys(),
     };
-    let claimed = app.store.claim_runs(None, claim).await?;
-    let taken: usize = claimed.runs.iter().map(|news| news.ends.len()).sum();
-    let full = claimed.runs.len() >= RUNS as usize || taken >= ENDS as usize;
+    let claimed = app.store.claim_runs(None, claim.clone()).await?;
+    memory.aside.look(claimed.now);
+    let share = claim.share(claimed.runs.len()) as usize;
+    let more = claimed.runs.iter().any(|news| news.ends.len() >= share);
+    let full = claimed.runs.len() >= RUNS as usize || more;
     let mut prepared = Vec::with_capacity(claimed.runs.len());
     let mut begun = Begun::default();
     for mut news in claimed.runs {
         let tenant = news.key.tenant;
         news.live_max = news.live_max.map(|max| begun.left(tenant, max));
-        let one = prepare(app, memory, news, claimed.now).await?;
-        begun.count(tenant, one.grown);
-        prepared.push(one);
+        let key = news.key;
+        match prepare(app, memory, news, claimed.now).await {
+            Ok(Some(one)) => {
+                begun.count(tenant, one.grown);
+                prepared.push(one);
+            }
+            Ok(None) => app.store.release_runs(boot, vec![key]).await?,
+            Err(error) if error.is_of_data() => {
+                memory.aside.put(key, &error.to_string());
+                app.store.release_runs(boot, vec![key]).await?;
+            }
+            Err(error) => return Err(error),
+        }
     }
     if !prepared.is_empty() {
         cancel(app, boot, &prepared).await?;
@@ -161,18 +178,25 @@ impl Begun {
     }
 }
 
-/// Brings what is new to a run that is in memory, or is read into it.
+/// Brings what is new to a run that is in memory, or is read into it. None where it is set aside: a
+/// later release may be able to read what this one cannot.
 async fn prepare(
     app: &App,
     memory: &mut Memory,
     news: RunNews,
     now: Timestamp,
-) -> Result<Prepared, store::Error> {
+) -> Result<Option<Prepared>, store::Error> {
+    let for_good = memory.aside.is_for_good(news.key);
+    if news.unreadable && !for_good {
+        memory.aside.put(news.key, "its news cannot be read");
+        return Ok(None);
+    }
     let start = match memory.take(news.key, news.step) {
         Some(kept) => Start::Kept(kept),
-        None => memory::load(app, news.key, news.step).await?,
+        None => memory::load(app, news.key, news.step, for_good).await?,
     };
-    advance::prepare(app, start, news, now).await
+    memory.aside.forget(news.key);
+    advance::prepare(app, start, news, now).await.map(Some)
 }
 
 /// Ends the sends that advances end, before these are stored: should this process die in between,
@@ -193,7 +217,7 @@ async fn cancel(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), st
             store::CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
             store::CancelOutcome::Cancelled { send, ring, .. } => {
                 app.ringer.ring(ring);
-                advance::end_below(app, boot, &send).await?;
+                end_below(app, boot, send.key, send.id).await?;
             }
             store::CancelOutcome::AlreadyFinal(_) | store::CancelOutcome::NotFound => {}
         }
@@ -218,7 +242,9 @@ async fn commit(
                 let item = vec![one.item.clone()];
                 match app.store.advance_runs(None, boot, item).await {
                     Ok(outcomes) => settle(app, memory, vec![one], outcomes),
-                    Err(error) if error.is_of_data() => refused(app, boot, &one, &error).await?,
+                    Err(error) if error.is_of_data() => {
+                        refused(app, boot, memory, &one, &error).await?;
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -226,7 +252,7 @@ async fn commit(
         }
         Err(error) if error.is_of_data() => {
             if let Some(one) = prepared.first() {
-                refused(app, boot, one, &error).await?;
+                refused(app, boot, memory, one, &error).await?;
             }
             return Ok(());
         }
@@ -236,18 +262,39 @@ async fn commit(
     Ok(())
 }
 
-/// A run whose advance the database does not take cannot go on: it fails.
+/// A run whose advance the database does not take cannot go on: its leaves are ended, and it fails.
+/// Where not even that is taken, it is set aside.
 async fn refused(
     app: &App,
     boot: BootId,
+    memory: &mut Memory,
     one: &Prepared,
     error: &store::Error,
 ) -> Result<(), store::Error> {
     let key = one.item.run.key;
     tracing::error!(run.id = %key.run, error = super::causes(error), "an advance was refused");
-    let item = advance::broken(&one.item.run, one.item.step, &one.item.ends, &one.item.asks);
-    app.store.advance_runs(None, boot, vec![item]).await?;
-    app.watch.advanced(&key);
+    let found = app.store.get_runs(vec![key]).await?;
+    let Some(record) = found.into_iter().flatten().next() else {
+        return Ok(());
+    };
+    let (ends, asks) = (one.item.ends.clone(), one.item.asks.clone());
+    let now = app.store.now().await?;
+    let broken = Prepared {
+        item: advance::broken(app, &record, one.item.step, ends, asks, now),
+        cancel: app.store.live_leaves(key).await?,
+        grown: 0,
+        kept: None,
+    };
+    cancel(app, boot, std::slice::from_ref(&broken)).await?;
+    let item = vec![broken.item.clone()];
+    match app.store.advance_runs(None, boot, item).await {
+        Ok(outcomes) => settle(app, memory, vec![broken], outcomes),
+        Err(error) if error.is_of_data() => {
+            memory.aside.put(key, &error.to_string());
+            app.store.release_runs(boot, vec![key]).await?;
+        }
+        Err(error) => return Err(error),
+    }
     Ok(())
 }
 

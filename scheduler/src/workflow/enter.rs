@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::stored::Extra;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 use mainspring_shared::workflow::path;
@@ -65,6 +66,7 @@ impl Run {
             earlier: Vec::new(),
             started_at: self.now,
             settled_at: None,
+            extra: Extra::default(),
         };
         self.n_next += 1;
         self.push(record, ix, parent, key)

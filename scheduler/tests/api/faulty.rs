@@ -129,6 +129,7 @@ pass_on! {
     list_runs(query: ListRuns) -> Page<RunRecord>;
     forget_runs(keys: Vec<RunKey>) -> u64;
     read_nodes(query: ReadNodes) -> Vec<NodeRecord>;
+    live_leaves(key: RunKey) -> Vec<SendId>;
     read_run_steps(key: RunKey, after: i64, limit: u32) -> Vec<RunStep>;
     sweep_ready(at: At, query: SweepReady) -> Swept;
     sweep_alarms(at: At, boot: BootId, limit: u32) -> AlarmSweep;

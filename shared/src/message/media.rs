@@ -23,7 +23,7 @@ const NAME_BYTES_MAX: usize = 200;
 
 /// Where a picture is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum ImageSource {
     /// Here.
     Base64 {
@@ -41,7 +41,7 @@ pub enum ImageSource {
 
 /// What is in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum FileSource {
     /// Words.
     Text {

@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::sends::{AcceptSend, IdempotencyKey};
 use super::sweeps::ReadySession;
+use crate::error::{Code, Failure};
 use crate::id::{BootId, RunId, RunKey, SendId, SessionId, SessionKey, TenantId};
 use crate::message::ContentPart;
-use crate::send::SendRecord;
+use crate::send::{SendRecord, SendStatus, StopReason};
 use crate::time::Timestamp;
 use crate::tool::CallResult;
 use crate::usage::Usage;
@@ -80,16 +81,29 @@ pub enum CreateRunOutcome {
 }
 
 /// A question for runs that have to be advanced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRuns {
     /// Who asks, and owns what is returned.
     pub boot: BootId,
     /// At most this many runs.
     pub limit: u32,
-    /// At most this many ended leaves of all of them together.
+    /// At most this many ended leaves of all of them together, divided equally.
     pub ends_max: u32,
     /// Leaves that all runs of one tenant may have under way together; none for no limit.
     pub leaves_max: Option<u32>,
+    /// The latest version of the language that the asker knows: runs of later ones are left to
+    /// others.
+    pub dsl_max: i32,
+    /// Runs that are left out: the asker could not read them a moment ago.
+    pub aside: Vec<RunKey>,
+}
+
+impl ClaimRuns {
+    /// Ended leaves of each of so many runs: none waits until another's are all told.
+    pub fn share(&self, runs: usize) -> u32 {
+        let runs = u32::try_from(runs).unwrap_or(u32::MAX).max(1);
+        (self.ends_max / runs).max(1)
+    }
 }
 
 /// Runs that have to be advanced.
@@ -114,6 +128,10 @@ pub struct RunNews {
     pub ends: Vec<EndedLeaf>,
     /// What is asked of it, by the numbers of the asks.
     pub asks: Vec<(i64, RunAsk)>,
+    /// Asks that cannot be read.
+    pub unreadable_asks: Vec<i64>,
+    /// Whether there are such asks, or some of the ends stand for sends that cannot be read.
+    pub unreadable: bool,
     /// Leaves that the other runs of its tenant leave to it; none for no limit.
     pub live_max: Option<u32>,
 }
@@ -145,6 +163,27 @@ pub struct EndedLeaf {
 }
 
 impl EndedLeaf {
+    /// What stands for a final send that cannot be read.
+    pub fn unreadable(send: SendId, path: String, attempt: i32) -> Self {
+        Self {
+            path,
+            attempt,
+            end: LeafEnd {
+                send,
+                status: SendStatus::Failed,
+                stop_reason: StopReason::Internal,
+                text: None,
+                value: None,
+                error: Some(Failure::new(
+                    Code::Internal,
+                    "what became of the leaf cannot be read",
+                )),
+                usage: Usage::default(),
+                todo_left: false,
+            },
+        }
+    }
+
     /// What a final send tells the run that it is a leaf of; none of another send.
     pub fn of(send: SendRecord) -> Option<Self> {
         let leaf = send.run?;

@@ -47,8 +47,11 @@ pub struct Swept {
 pub struct AlarmSweep {
     /// Sessions that became ready.
     pub ring: Vec<ReadySession>,
-    /// Sends that ended at their deadline: session, send and the number of the final step.
+    /// Sends that ended, at their deadline or because that was asked of a worker that is dead:
+    /// session, send and the number of the final step.
     pub finished: Vec<(SessionKey, SendId, i64)>,
+    /// Those of them that had begun: others may work for them.
+    pub begun: Vec<(SessionKey, SendId)>,
     /// Alarms served, of any kind; call again while it equals the limit.
     pub served: u32,
     /// When the next alarm is due, as far as is known.

@@ -188,6 +188,17 @@ pub enum TimerDelivery {
 }
 
 impl Fired {
+    /// Adds what firing some of the timers did.
+    pub fn add(&mut self, part: Self) {
+        self.sends.extend(part.sends);
+        self.runs.extend(part.runs);
+        self.ring.extend(part.ring);
+        self.merged += part.merged;
+        self.skipped += part.skipped;
+        self.failed += part.failed;
+        self.served += part.served;
+    }
+
     /// Counts a timer's step.
     pub fn count(&mut self, step: &Step, refused: bool) {
         let of = |fate| step.occurrences.iter().filter(|o| o.fate == fate).count() as u32;

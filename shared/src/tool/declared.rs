@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::call::Repeat;
 use super::schema;
+use crate::stored::Extra;
 use crate::time::Span;
 
 /// Tools that one agent may declare: more than any model can tell apart.
@@ -53,7 +54,7 @@ impl<'de> Deserialize<'de> for ToolEntry {
 
 /// A tool that an agent declares by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "type", rename_all = "lowercase")]
 pub enum DeclaredTool {
     /// A worker calls a URL.
     Http(HttpTool),
@@ -67,7 +68,6 @@ pub enum DeclaredTool {
 
 /// A tool behind a URL.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct HttpTool {
     /// The name that the model calls it by.
     pub name: String,
@@ -96,11 +96,14 @@ pub struct HttpTool {
     /// The workers that can call it; sends of an agent with it run there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
 }
 
 /// A tool that the caller runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct ExternalTool {
     /// The name that the model calls it by.
     pub name: String,
@@ -121,11 +124,14 @@ pub struct ExternalTool {
     /// The workers that sends of an agent with it run on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
 }
 
 /// A preset or a tool that the workers have, named with more than its name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct WorkerTool {
     /// A preset (`core`, `explore`, `full`) or the name of a tool that the workers have.
     pub name: String,
@@ -135,11 +141,14 @@ pub struct WorkerTool {
     /// The workers that sends of an agent with it run on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
 }
 
 /// Tools of an MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct McpTools {
     /// The server's name under `[mcp.NAME]` in the workers' configuration.
     pub server: String,
@@ -155,6 +164,10 @@ pub struct McpTools {
     /// The workers that are configured with it; sends of an agent with it run there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
 }
 
 impl ToolEntry {

@@ -13,6 +13,7 @@ use crate::id::{RunId, RunKey, SendId, SessionId};
 use crate::message::ContentPart;
 use crate::named::named;
 use crate::send::{SendStatus, StopReason};
+use crate::stored::Extra;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -110,7 +111,6 @@ impl NodeState {
 
 /// What a run may use beyond its spec, fixed when it is created.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct RunOptions {
     /// Tokens that all its sends together may use; the smaller of this and the spec's counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,6 +128,10 @@ pub struct RunOptions {
     /// The workers that every leaf runs on: a run stays in the pool of the agent that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
 }
 
 /// A run as stored. An advance may change `status`, `options` (a retry raises a limit), `attempt`,
@@ -250,6 +254,9 @@ pub struct NodeRecord {
     pub started_at: Timestamp,
     /// When it settled.
     pub settled_at: Option<Timestamp>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    pub extra: Extra,
 }
 
 /// Words that a person put into the session of a leaf while it was under way.

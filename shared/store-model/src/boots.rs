@@ -23,6 +23,7 @@ pub(crate) fn register(state: &mut State, now: Timestamp, boot: NewBoot) {
         lease_until: now.after(boot.ttl),
         dead_at: None,
     };
+    state.ttls.insert(record.id, boot.ttl);
     state.boots.insert(record.id, record);
 }
 
@@ -34,12 +35,21 @@ pub(crate) fn renew(
     ttl: Duration,
     in_flight: u32,
 ) -> Renewal {
+    // Leases that no renewal of the present clock can have given, because it was set back since, are
+    // cut to what one would give.
+    for other in state.boots.values_mut() {
+        let ttl = state.ttls.get(&other.id).copied().unwrap_or_default();
+        if other.dead_at.is_none() && other.lease_until > now.after(2 * ttl) {
+            other.lease_until = now.after(ttl);
+        }
+    }
     let Some(record) = state.boots.get_mut(&boot) else {
         return Renewal::Dead;
     };
     if record.dead_at.is_some() {
         return Renewal::Dead;
     }
+    state.ttls.insert(boot, ttl);
     record.lease_until = now.after(ttl);
     record.in_flight = in_flight;
     let signalled = state
@@ -98,6 +108,21 @@ pub(crate) fn declare_dead(state: &mut State, now: Timestamp, boot: BootId) {
     if let Some(record) = state.boots.get_mut(&boot) {
         record.dead_at = record.dead_at.or(Some(now));
     }
+}
+
+/// Until when the lease of a session's owner goes on. Whoever is late is declared dead, and owns
+/// nothing: none then.
+pub(crate) fn lease_of(
+    state: &mut State,
+    now: Timestamp,
+    owner: Option<BootId>,
+) -> Option<Timestamp> {
+    let record = state.boots.get(&owner?)?;
+    if record.dead_at.is_none() && record.lease_until < now {
+        declare_dead(state, now, owner?);
+        return None;
+    }
+    record.dead_at.is_none().then_some(record.lease_until)
 }
 
 pub(crate) fn list(state: &State, now: Timestamp) -> Vec<BootRecord> {

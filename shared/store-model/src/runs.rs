@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::{OnBusy, SendOptions};
-use mainspring_shared::id::{BootId, RunId, RunKey, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
@@ -116,32 +116,36 @@ pub(crate) fn cancel_of(state: &mut State, key: SessionKey) {
     }
 }
 
-pub(crate) fn claim(state: &mut State, now: Timestamp, claim: ClaimRuns) -> ClaimedRuns {
+pub(crate) fn claim(state: &mut State, now: Timestamp, claim: &ClaimRuns) -> ClaimedRuns {
     let ended = ended(state);
     let due = |run: &Run| run.record.alarm_at.is_some_and(|at| at <= now);
     let claimable = state.runs.iter().filter(|(key, run)| {
         let mine = run
             .owner
             .is_none_or(|owner| owner == claim.boot || !state.is_live(owner, now));
-        mine && (due(run) || !run.asks.is_empty() || ended.contains_key(key))
+        let wanted = run.record.dsl_version <= claim.dsl_max && !claim.aside.contains(key);
+        mine && wanted && (due(run) || !run.asks.is_empty() || ended.contains_key(key))
     });
-    let keys: Vec<RunKey> = claimable
-        .map(|(key, _)| *key)
-        .take(claim.limit as usize)
+    let mut keys: Vec<(Timestamp, RunKey)> = claimable
+        .map(|(key, run)| {
+            let last = run.steps.last_key_value().map(|(_, step)| step.at);
+            (last.unwrap_or(run.record.created_at), *key)
+        })
         .collect();
-    let mut left = claim.ends_max as usize;
+    keys.sort_unstable();
+    keys.truncate(claim.limit as usize);
+    let share = claim.share(keys.len()) as usize;
     let mut runs = Vec::with_capacity(keys.len());
-    for key in keys {
+    for (_, key) in keys {
         let Some(run) = state.runs.get_mut(&key) else {
             continue;
         };
         run.owner = Some(claim.boot);
         let ends = ended.get(&key).into_iter().flatten();
         let ends: Vec<EndedLeaf> = ends
-            .take(left)
+            .take(share)
             .filter_map(|send| EndedLeaf::of(send.clone()))
             .collect();
-        left -= ends.len();
         let asks = run.asks.iter().map(|(n, ask)| (*n, ask.clone()));
         let (step, own) = (run.step, u64::from(run.record.counts.live));
         let asks = asks.collect();
@@ -151,6 +155,8 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, claim: ClaimRuns) -> Clai
             step,
             ends,
             asks,
+            unreadable_asks: Vec::new(),
+            unreadable: false,
             live_max: claim.leaves_max.map(|max| left_to_run(max, all(), own)),
         });
     }
@@ -160,6 +166,20 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, claim: ClaimRuns) -> Clai
         now,
         next_alarm: alarms.filter(|at| *at > now).min(),
     }
+}
+
+/// The sends of a run that are not final, by id.
+pub(crate) fn live_leaves(state: &State, key: RunKey) -> Vec<SendId> {
+    let sessions = state
+        .sessions
+        .values()
+        .filter(|s| s.key.tenant == key.tenant);
+    let sends = sessions.flat_map(|session| session.sends.values());
+    let live = sends.filter(|send| !send.status.is_final());
+    let mine = live.filter(|send| send.run.as_ref().is_some_and(|leaf| leaf.run == key.run));
+    let mut ids: Vec<SendId> = mine.map(|send| send.id).collect();
+    ids.sort_unstable();
+    ids
 }
 
 /// Leaves under way in all runs of a tenant, as far as advances have noted their ends.
@@ -251,7 +271,7 @@ pub(crate) fn advance(
     AdvanceOutcome::Advanced { step, rings, told }
 }
 
-fn note(state: &mut State, key: RunKey, ends: &BTreeSet<mainspring_shared::id::SendId>) {
+fn note(state: &mut State, key: RunKey, ends: &BTreeSet<SendId>) {
     for end in ends {
         let home = state.homes.get(&(key.tenant, *end));
         if let Some(session) = home.and_then(|home| state.sessions.get_mut(home)) {

@@ -1,5 +1,7 @@
 //! Accepting sends and asking them to end.
 
+use std::time::Duration;
+
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::budget::Held;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
@@ -12,6 +14,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
+use crate::boots;
 use crate::session::{Session, Writer};
 use crate::state::{Seen, State};
 
@@ -120,14 +123,18 @@ pub(crate) fn cancel(
     tenant: TenantId,
     id: SendId,
 ) -> CancelOutcome {
-    let session = state
-        .homes
-        .get(&(tenant, id))
-        .and_then(|home| state.sessions.get_mut(home));
-    let Some(session) = session else {
+    let Some(home) = state.homes.get(&(tenant, id)).copied() else {
         return CancelOutcome::NotFound;
     };
-    let owner = session.hot.owner;
+    let runs = state.send(tenant, id).map(|send| send.status) == Some(SendStatus::Running);
+    let owner = state
+        .sessions
+        .get(&home)
+        .and_then(|session| session.hot.owner);
+    let lease = runs.then(|| boots::lease_of(state, now, owner)).flatten();
+    let Some(session) = state.sessions.get_mut(&home) else {
+        return CancelOutcome::NotFound;
+    };
     let Some(send) = session.sends.get_mut(&id) else {
         return CancelOutcome::NotFound;
     };
@@ -135,9 +142,12 @@ pub(crate) fn cancel(
         return CancelOutcome::AlreadyFinal(Box::new(send.clone()));
     }
     send.cancel_requested = true;
-    let (step, ring) = match (send.status, owner) {
-        (SendStatus::Running, Some(owner)) => {
+    let (step, ring) = match (send.status, owner.zip(lease)) {
+        (SendStatus::Running, Some((owner, lease_until))) => {
             session.hot.signals |= SIGNAL_CANCEL;
+            // Should the worker die before it obeys, the alarm finds the send.
+            let lease_end = lease_until.after(Duration::from_millis(1));
+            send.alarm_at = send.alarm_at.into_iter().chain([lease_end]).min();
             return CancelOutcome::Signalled {
                 send: Box::new(send.clone()),
                 owner,

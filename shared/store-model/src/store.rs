@@ -398,7 +398,7 @@ impl Store for ModelStore {
 
     async fn claim_runs(&self, at: Option<Timestamp>, claim: ClaimRuns) -> Result<ClaimedRuns> {
         let (mut state, now) = self.begin(at);
-        Ok(runs::claim(&mut state, now, claim))
+        Ok(runs::claim(&mut state, now, &claim))
     }
 
     async fn advance_runs(
@@ -441,6 +441,11 @@ impl Store for ModelStore {
     async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64> {
         let (mut state, _) = self.begin(None);
         Ok(runs::forget(&mut state, &keys))
+    }
+
+    async fn live_leaves(&self, key: RunKey) -> Result<Vec<SendId>> {
+        let (state, _) = self.begin(None);
+        Ok(runs::live_leaves(&state, key))
     }
 
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {

@@ -8,6 +8,7 @@ use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
 use mainspring_shared::store::{AlarmSweep, ReadySession, RetireSends, Retired, SweepReady, Swept};
 use mainspring_shared::time::Timestamp;
 
+use crate::boots;
 use crate::session::Session;
 use crate::state::State;
 
@@ -19,7 +20,11 @@ pub(crate) fn ready(state: &State, now: Timestamp, query: &SweepReady) -> Swept 
         .filter(|session| !state.is_held(session, now))
         .filter_map(Session::ring)
         .filter(|ready| query.pool.as_ref().is_none_or(|pool| *pool == ready.pool))
-        .filter(|ready| ready.ready_since.0 + query.older_than_ms <= now.0)
+        .filter(|ready| {
+            let is_old = ready.ready_since.0 + query.older_than_ms <= now.0;
+            // The clock was set back.
+            is_old || ready.ready_since > now
+        })
         .filter(|ready| query.after.is_none_or(|after| place(ready) > after))
         .collect();
     found.sort_by_key(place);
@@ -49,8 +54,14 @@ pub(crate) fn alarms(state: &mut State, now: Timestamp, boot: BootId, limit: u32
         ..AlarmSweep::default()
     };
     for (_, key, id) in due {
+        let runs = state.send(key.tenant, id).map(|send| send.status) == Some(SendStatus::Running);
+        let owner = state
+            .sessions
+            .get(&key)
+            .and_then(|session| session.hot.owner);
+        let lease = runs.then(|| boots::lease_of(state, now, owner)).flatten();
         if let Some(session) = state.sessions.get_mut(&key) {
-            serve(session, id, boot, &mut sweep);
+            serve(session, id, boot, lease, &mut sweep);
         }
     }
     sweep.next_alarm_at = armed(state).map(|(alarm_at, _)| alarm_at).min();
@@ -62,24 +73,44 @@ fn armed(state: &State) -> impl Iterator<Item = (Timestamp, &SendRecord)> {
     sends.filter_map(|send| send.alarm_at.map(|alarm_at| (alarm_at, send)))
 }
 
-fn serve(session: &mut Session, id: SendId, boot: BootId, sweep: &mut AlarmSweep) {
+/// `lease` is until when the send's worker has its lease; none where nobody runs it.
+fn serve(
+    session: &mut Session,
+    id: SendId,
+    boot: BootId,
+    lease: Option<Timestamp>,
+    sweep: &mut AlarmSweep,
+) {
     let now = sweep.now;
-    let owned = session.hot.owner.is_some();
     let Some(send) = session.sends.get_mut(&id) else {
         return;
     };
     sweep.served += 1;
     let too_late = send.deadline_at.is_some_and(|deadline| deadline <= now);
+    let is_to_end = too_late || send.cancel_requested;
     match send.status {
         SendStatus::Queued if too_late => {
             let step = session.finish_queued(id, past_deadline(), boot, now);
             sweep.finished.push((session.key, id, step));
         }
-        // Its worker watches the deadline.
-        SendStatus::Running if owned => send.alarm_at = None,
-        SendStatus::Running | SendStatus::Waiting if too_late => {
-            let (step, ring) = session.finish_unowned(id, past_deadline(), boot, now);
+        // Its worker sees to its end, unless it dies first.
+        SendStatus::Running if let Some(lease_until) = lease => {
+            let lease_end = lease_until.after(Duration::from_millis(1));
+            send.alarm_at = if is_to_end {
+                Some(lease_end)
+            } else {
+                send.deadline_at
+            };
+        }
+        SendStatus::Running | SendStatus::Waiting if is_to_end => {
+            let result = if send.cancel_requested {
+                SendResult::cancelled()
+            } else {
+                past_deadline()
+            };
+            let (step, ring) = session.finish_unowned(id, result, boot, now);
             sweep.finished.push((session.key, id, step));
+            sweep.begun.push((session.key, id));
             sweep.ring.extend(ring);
         }
         SendStatus::Queued => {

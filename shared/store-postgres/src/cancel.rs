@@ -1,9 +1,10 @@
 //! Asking sends to end, and letting one go on that waits for a person.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
-use mainspring_shared::send::{SendResult, SendStatus, WaitingOn};
+use mainspring_shared::send::{SendRecord, SendResult, SendStatus, WaitingOn};
 use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::store::{CancelOutcome, Result};
 use mainspring_shared::time::Timestamp;
@@ -46,6 +47,7 @@ async fn cancel_once(
     let keys = homes(&mut tx, items).await?;
     let mut ledger = Ledger::lock(&mut tx, at, boot, keys).await?;
     ledger.read_sends(&mut tx, items.iter().copied()).await?;
+    ledger.read_owners(&mut tx).await?;
     ledger.read_last(&mut tx).await?;
     let ours = if was_lost {
         finished_by(&mut tx, items, boot).await?
@@ -84,9 +86,12 @@ fn cancel_one(
         };
     }
     ledger.change(tenant, id, |send| send.cancel_requested = true);
-    let owner = ledger.hot.get(&key).and_then(|hot| hot.owner);
-    let (step, ring) = match (status, owner) {
-        (SendStatus::Running, Some(owner)) => {
+    let (step, ring) = match (status, ledger.runner(key)) {
+        (SendStatus::Running, Some((owner, lease_until))) => {
+            // Should the worker die before it obeys, the alarm finds the send.
+            ledger.change(tenant, id, |send| {
+                send.alarm_at = watched(send, lease_until);
+            });
             if let Some(hot) = ledger.hot.get_mut(&key) {
                 hot.signals |= SIGNAL_CANCEL;
             }
@@ -101,6 +106,13 @@ fn cancel_one(
     };
     let send = Box::new(ledger.sends[&(tenant, id)].clone());
     CancelOutcome::Cancelled { send, step, ring }
+}
+
+/// When a running send is looked at whose end its worker is to see to: when nobody may hold its
+/// lease any more, or at its alarm if that comes first.
+pub(crate) fn watched(send: &SendRecord, lease_until: Timestamp) -> Option<Timestamp> {
+    let lease_end = lease_until.after(Duration::from_millis(1));
+    send.alarm_at.into_iter().chain([lease_end]).min()
 }
 
 /// The final steps that this process wrote for some of the sends.

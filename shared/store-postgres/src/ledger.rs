@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::Message;
-use mainspring_shared::send::SendRecord;
+use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::store::Result;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, calls_of_round};
@@ -80,6 +80,8 @@ pub(crate) struct Ledger {
     steps: Vec<StepRow>,
     messages: Vec<(SessionKey, Message)>,
     items: Vec<ItemRow>,
+    /// Until when the owners of running sends hold their leases, where that was read.
+    leases: BTreeMap<BootId, Timestamp>,
 }
 
 impl Ledger {
@@ -117,6 +119,7 @@ impl Ledger {
             steps: Vec::new(),
             messages: Vec::new(),
             items: Vec::new(),
+            leases: BTreeMap::new(),
         })
     }
 
@@ -134,6 +137,47 @@ impl Ledger {
             .await?;
         self.keep_sends(&rows)?;
         Ok(())
+    }
+
+    /// Reads the leases of those who run sends that were read. Whoever is late is declared dead, and
+    /// owns nothing here: what he ran may be ended.
+    pub(crate) async fn read_owners(
+        &mut self,
+        connection: &mut PgConnection,
+    ) -> std::result::Result<(), Fault> {
+        let running = self
+            .sends
+            .values()
+            .filter(|send| send.status == SendStatus::Running);
+        let owners = running.filter_map(|send| self.hot.get(&send.key)?.owner);
+        let owners: BTreeSet<BootId> = owners.collect();
+        if owners.is_empty() {
+            return Ok(());
+        }
+        let owners: Vec<_> = owners.into_iter().map(|owner| owner.0).collect();
+        sql!("ledger/bury")
+            .bind(owners.clone())
+            .bind(self.now.0)
+            .execute(&mut *connection)
+            .await?;
+        // A statement of its own sees what somebody else's renewal or burial left.
+        let rows = sql!("ledger/owners")
+            .bind(owners)
+            .fetch_all(connection)
+            .await?;
+        for row in &rows {
+            let mut fields = Fields::new(row, "boots");
+            let boot = BootId(fields.take("boot_id")?);
+            self.leases.insert(boot, fields.time("lease_until")?);
+        }
+        Ok(())
+    }
+
+    /// The boot that runs a session and until when its lease goes on; none where it is dead. The
+    /// owners have to be read.
+    pub(crate) fn runner(&self, key: SessionKey) -> Option<(BootId, Timestamp)> {
+        let owner = self.hot.get(&key)?.owner?;
+        Some((owner, *self.leases.get(&owner)?))
     }
 
     /// Reads every open send of the locked sessions; returns them by place, those without one

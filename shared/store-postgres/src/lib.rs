@@ -32,6 +32,7 @@ mod columns;
 mod group;
 mod ledger;
 mod migrate;
+mod pieces;
 mod retry;
 mod rows;
 mod runs;

@@ -222,7 +222,8 @@ pub(crate) fn dumped(row: &PgRow) -> Result<DumpList> {
     let (next_id, version) = (fields.take("next_id")?, fields.take("version")?);
     let bodies: Vec<String> = fields.take("bodies")?;
     let entries = bodies.iter().map(|body| {
-        serde_json::from_str(body).map_err(|error| fields.corrupt("body", error.to_string()))
+        mainspring_shared::stored::read(body)
+            .map_err(|error| fields.corrupt("body", error.to_string()))
     });
     let list = List {
         next_id,

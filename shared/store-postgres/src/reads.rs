@@ -13,12 +13,13 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 use serde_json::{Map, Value};
+use sqlx::postgres::PgRow;
 
 use crate::columns::{metadata, text};
 use crate::ledger::RoundKey;
 use crate::migrate::compare;
 use crate::retry::{Pool, fetch, sql};
-use crate::rows::{Fields, calls_in_order, key_columns, send_columns, sends_in_order};
+use crate::rows::{Fields, calls_in_order, key_columns, readable, send_columns, sends_in_order};
 
 pub(crate) async fn now(pool: &Pool) -> Result<Timestamp> {
     Ok(server(pool, 0).await?.now)
@@ -98,11 +99,8 @@ pub(crate) async fn list_sessions(
             .persistent(false)
     })
     .await?;
-    let records = rows
-        .iter()
-        .map(|row| Fields::new(row, "sessions").session())
-        .collect::<Result<Vec<_>>>()?;
-    Ok(page(records, query.limit))
+    let read = |row: &PgRow| Fields::new(row, "sessions").session();
+    Ok(page(&rows, query.limit, read))
 }
 
 pub(crate) async fn list_sends(pool: &Pool, query: &ListSends) -> Result<Page<SendRecord>> {
@@ -120,19 +118,21 @@ pub(crate) async fn list_sends(pool: &Pool, query: &ListSends) -> Result<Page<Se
             .persistent(false)
     })
     .await?;
-    let records = rows.iter().map(|row| {
+    Ok(page(&rows, query.limit, |row| {
         let mut fields = Fields::new(row, "sends");
         let _: i64 = fields.take("ord")?;
         fields.send()
-    });
-    Ok(page(records.collect::<Result<Vec<_>>>()?, query.limit))
+    }))
 }
 
-/// Cuts the one row off that was read to see whether more follow.
-pub(crate) fn page<T>(mut data: Vec<T>, limit: u32) -> Page<T> {
-    let more = data.len() > limit as usize;
-    data.truncate(limit as usize);
-    Page { data, more }
+/// A page of rows that were asked for with one more than the limit. Those that cannot be read are
+/// left out.
+pub(crate) fn page<T>(rows: &[PgRow], limit: u32, read: impl Fn(&PgRow) -> Result<T>) -> Page<T> {
+    let limit = limit as usize;
+    Page {
+        data: readable(rows.iter().take(limit).map(read)),
+        more: rows.len() > limit,
+    }
 }
 
 pub(crate) async fn messages(pool: &Pool, query: ReadMessages) -> Result<Vec<Message>> {

@@ -13,6 +13,7 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::ledger::{Ledger, NewItem, RoundKey, Told};
+use crate::pieces::{Piece, Pieces};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, send_columns};
 
@@ -21,6 +22,21 @@ pub(crate) async fn report(
     at: Option<Timestamp>,
     named: Option<&[(TenantId, SendId)]>,
     limit: u32,
+) -> Result<Vec<ReportOutcome>> {
+    let mut pieces = Pieces::new(limit);
+    let mut all = Vec::new();
+    while let Some(piece) = pieces.next() {
+        let outcomes = report_of(pool, at, named, piece).await;
+        all.extend(pieces.of(piece, outcomes)?.into_iter().flatten());
+    }
+    Ok(all)
+}
+
+async fn report_of(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    named: Option<&[(TenantId, SendId)]>,
+    piece: Piece,
 ) -> Result<Vec<ReportOutcome>> {
     let mut attempts = Attempts::default();
     // What attempts were about to commit, in case that one did although its answer was lost.
@@ -33,7 +49,7 @@ pub(crate) async fn report(
             }
             let mut outcomes = confirmed(connection, &hoped).await?;
             hoped.clone_from(&outcomes);
-            let found = report_once(connection, at, named, limit, &mut hoped).await?;
+            let found = report_once(connection, at, named, piece, &mut hoped).await?;
             outcomes.extend(found);
             Ok(outcomes)
         });
@@ -103,13 +119,13 @@ async fn report_once(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     named: Option<&[(TenantId, SendId)]>,
-    limit: u32,
+    piece: Piece,
     hoped: &mut Vec<ReportOutcome>,
 ) -> std::result::Result<Vec<ReportOutcome>, Fault> {
     let mut tx = connection.begin().await?;
     // The sends are locked before their parents, and by nobody who waits for a parent with his own
     // lock on one: whoever finds one locked passes it over.
-    let due = due(&mut tx, named, limit).await?;
+    let due = due(&mut tx, named, piece).await?;
     if due.is_empty() {
         tx.rollback().await?;
         return Ok(Vec::new());
@@ -144,17 +160,18 @@ async fn report_once(
 async fn due(
     connection: &mut PgConnection,
     named: Option<&[(TenantId, SendId)]>,
-    limit: u32,
+    piece: Piece,
 ) -> std::result::Result<Vec<Due>, Fault> {
-    let limit = i64::from(limit);
+    let (limit, behind) = (i64::from(piece.limit), i64::from(piece.behind));
     let query = match named {
-        None => sql!("sends/unreported").bind(limit),
+        None => sql!("sends/unreported").bind(limit).bind(behind),
         Some(named) => {
             let (tenants, ids) = send_columns(named.iter().copied());
             sql!("sends/unreported_of")
                 .bind(limit)
                 .bind(tenants)
                 .bind(ids)
+                .bind(behind)
         }
     };
     let rows = query.fetch_all(connection).await?;

@@ -10,6 +10,7 @@ use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{BootRecord, Error, ReadySession, Result};
+use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::RunLeaf;
 use serde::de::DeserializeOwned;
@@ -93,7 +94,7 @@ impl<'r> Fields<'r> {
     }
 
     fn parse_json<T: DeserializeOwned>(&self, column: &'static str, text: &str) -> Result<T> {
-        serde_json::from_str(text).map_err(|error| self.corrupt(column, error.to_string()))
+        stored::read(text).map_err(|error| self.corrupt(column, error.to_string()))
     }
 
     /// A name of a fixed list.
@@ -322,6 +323,24 @@ impl<'r> Fields<'r> {
             ready_since,
         }))
     }
+}
+
+/// Counts a row that cannot be read and is passed over: one item's failure, never that of whoever
+/// came upon it among others. The audit names it.
+pub(crate) fn skipped(error: &Error) {
+    let table = if let Error::Corrupt { table, .. } = error {
+        table
+    } else {
+        ""
+    };
+    metrics::counter!(mainspring_shared::store::ROWS_UNREADABLE, "table" => table).increment(1);
+    tracing::debug!(error = %error, "a row cannot be read and is passed over");
+}
+
+/// Those of many rows that can be read.
+pub(crate) fn readable<T>(rows: impl Iterator<Item = Result<T>>) -> Vec<T> {
+    let rows = rows.map(|row| row.inspect_err(skipped));
+    rows.filter_map(Result::ok).collect()
 }
 
 /// Columns of a send, from `tenant` to `finished_at`.

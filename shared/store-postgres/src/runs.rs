@@ -5,14 +5,14 @@ mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mainspring_shared::id::{BootId, RunId, RunKey, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::store::{
     ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, Error, NewRun, Result, RunNews,
     left_to_run,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{RunAsk, RunRecord, RunStatus};
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;
 
 use crate::accept::lookup;
@@ -20,10 +20,10 @@ use crate::columns::{KeyColumns, json, maybe_text, text};
 use crate::group::{Effect, Group, drive};
 use crate::ledger::now;
 use crate::retry::{Attempts, Fault, Pool, Verdict, execute, fetch, sql};
-use crate::rows::Fields;
+use crate::rows::{Fields, skipped};
 
 pub(crate) use advance::advance;
-pub(crate) use reads::{dump, get, list, nodes, steps};
+pub(crate) use reads::{dump, get, list, live_leaves, nodes, steps};
 
 pub(crate) async fn create(
     pool: &Pool,
@@ -226,7 +226,7 @@ pub(crate) async fn claim(
     let mut attempts = Attempts::default();
     loop {
         let claimed = attempts.on(pool, async |connection| {
-            claim_once(connection, at, claim).await
+            claim_once(connection, at, &claim).await
         });
         match claimed.await {
             Ok(claimed) => return Ok(claimed),
@@ -242,14 +242,18 @@ pub(crate) async fn claim(
 async fn claim_once(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
-    claim: ClaimRuns,
+    claim: &ClaimRuns,
 ) -> std::result::Result<ClaimedRuns, Fault> {
     let mut tx = connection.begin().await?;
     let now = now(&mut tx, at).await?;
+    let (aside_tenants, aside) = run_columns(&claim.aside);
     let rows = sql!("runs/claim")
         .bind(now.0)
         .bind(claim.boot.0)
         .bind(i64::from(claim.limit))
+        .bind(claim.dsl_max)
+        .bind(aside_tenants)
+        .bind(aside)
         .fetch_all(&mut *tx)
         .await?;
     let mut runs = Vec::with_capacity(rows.len());
@@ -261,11 +265,13 @@ async fn claim_once(
             step: fields.take("step")?,
             ends: Vec::new(),
             asks: Vec::new(),
+            unreadable_asks: Vec::new(),
+            unreadable: false,
             live_max: None,
         });
     }
     if !runs.is_empty() {
-        read_news(&mut tx, &mut runs, claim.ends_max).await?;
+        read_news(&mut tx, &mut runs, claim).await?;
         if let Some(max) = claim.leaves_max {
             let live = Live::read(&mut tx, runs.iter().map(|run| run.key)).await?;
             for run in &mut runs {
@@ -292,21 +298,31 @@ async fn claim_once(
 async fn read_news(
     connection: &mut PgConnection,
     runs: &mut [RunNews],
-    ends_max: u32,
+    claim: &ClaimRuns,
 ) -> std::result::Result<(), Fault> {
     let keys: Vec<RunKey> = runs.iter().map(|run| run.key).collect();
     let (tenants, ids) = run_columns(&keys);
     let rows = sql!("runs/ended")
         .bind(tenants.clone())
         .bind(ids.clone())
-        .bind(i64::from(ends_max))
+        .bind(i64::from(claim.share(keys.len())))
         .fetch_all(&mut *connection)
         .await?;
     for row in &rows {
         let mut fields = Fields::new(row, "sends");
         let ord = fields.ord()?;
-        let send = fields.send()?;
-        runs[ord].ends.extend(EndedLeaf::of(send));
+        match fields.send() {
+            Ok(send) => runs[ord].ends.extend(EndedLeaf::of(send)),
+            Err(error) => {
+                skipped(&error);
+                runs[ord].unreadable = true;
+                let send = SendId(row.try_get("send_id")?);
+                let (path, attempt) = (row.try_get("run_path")?, row.try_get("run_attempt")?);
+                runs[ord]
+                    .ends
+                    .push(EndedLeaf::unreadable(send, path, attempt));
+            }
+        }
     }
     let rows = sql!("runs/asks")
         .bind(tenants)
@@ -317,7 +333,14 @@ async fn read_news(
         let mut fields = Fields::new(row, "run_asks");
         let ord = fields.ord()?;
         let id: i64 = fields.take("ask_id")?;
-        runs[ord].asks.push((id, fields.json("ask")?));
+        match fields.json("ask") {
+            Ok(ask) => runs[ord].asks.push((id, ask)),
+            Err(error) => {
+                skipped(&error);
+                runs[ord].unreadable = true;
+                runs[ord].unreadable_asks.push(id);
+            }
+        }
     }
     Ok(())
 }
@@ -375,14 +398,14 @@ fn run_columns(keys: &[RunKey]) -> (Vec<i32>, Vec<Uuid>) {
 
 impl Fields<'_> {
     /// The columns `tenant, run_id`.
-    fn run_key(&mut self) -> Result<RunKey> {
+    pub(crate) fn run_key(&mut self) -> Result<RunKey> {
         let tenant = TenantId(self.take("tenant")?);
         let run = RunId(self.take("run_id")?);
         Ok(RunKey { tenant, run })
     }
 
     /// The columns of a run, from `tenant` to `finished_at`.
-    fn run(&mut self) -> Result<RunRecord> {
+    pub(crate) fn run(&mut self) -> Result<RunRecord> {
         let key = self.run_key()?;
         self.name_row(key.to_string());
         Ok(RunRecord {

@@ -359,6 +359,10 @@ impl Store for PostgresStore {
         runs::forget(&self.pools.writers, &keys).await
     }
 
+    async fn live_leaves(&self, key: RunKey) -> Result<Vec<SendId>> {
+        runs::live_leaves(&self.pools.claimers, key).await
+    }
+
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
         runs::steps(&self.pools.streamers, key, after, limit).await
     }

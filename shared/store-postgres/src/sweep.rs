@@ -11,6 +11,7 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::ledger::{Ledger, now};
+use crate::pieces::{Piece, Pieces};
 use crate::retry::{Attempts, Fault, Pool, Verdict, execute, fetch, sql};
 use crate::rows::Fields;
 
@@ -57,10 +58,31 @@ pub(crate) async fn alarms(
     boot: BootId,
     limit: u32,
 ) -> Result<AlarmSweep> {
+    let mut pieces = Pieces::new(limit);
+    let mut all = AlarmSweep::default();
+    while let Some(piece) = pieces.next() {
+        let Some(swept) = pieces.of(piece, alarms_of(pool, at, boot, piece).await)? else {
+            continue;
+        };
+        all.ring.extend(swept.ring);
+        all.finished.extend(swept.finished);
+        all.begun.extend(swept.begun);
+        all.served += swept.served;
+        (all.now, all.next_alarm_at) = (swept.now, swept.next_alarm_at);
+    }
+    Ok(all)
+}
+
+async fn alarms_of(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    boot: BootId,
+    piece: Piece,
+) -> Result<AlarmSweep> {
     let mut attempts = Attempts::default();
     loop {
         let swept = attempts.on(pool, async |connection| {
-            alarms_once(connection, at, boot, limit).await
+            alarms_once(connection, at, boot, piece).await
         });
         match swept.await {
             Ok(sweep) => return Ok(sweep),
@@ -76,20 +98,21 @@ async fn alarms_once(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     boot: BootId,
-    limit: u32,
+    piece: Piece,
 ) -> std::result::Result<AlarmSweep, Fault> {
     let mut tx = connection.begin().await?;
     let now = now(&mut tx, at).await?;
-    let due = due(&mut tx, now, limit).await?;
     let mut sweep = AlarmSweep {
         now,
         ..AlarmSweep::default()
     };
+    let due = due(&mut tx, now, piece).await?;
     if !due.is_empty() {
         let keys = due.iter().map(|(key, _)| *key);
         let mut ledger = Ledger::lock(&mut tx, Some(now), boot, keys).await?;
         let ids = due.iter().map(|(key, id)| (key.tenant, *id));
         ledger.read_sends(&mut tx, ids).await?;
+        ledger.read_owners(&mut tx).await?;
         ledger.read_last(&mut tx).await?;
         for (key, id) in due {
             serve(&mut ledger, key, id, &mut sweep);
@@ -108,11 +131,12 @@ async fn alarms_once(
 async fn due(
     connection: &mut PgConnection,
     now: Timestamp,
-    limit: u32,
+    piece: Piece,
 ) -> std::result::Result<Vec<(SessionKey, SendId)>, Fault> {
     let rows = sql!("sweeps/due")
         .bind(now.0)
-        .bind(i64::from(limit))
+        .bind(i64::from(piece.limit))
+        .bind(i64::from(piece.behind))
         .fetch_all(connection)
         .await?;
     let due = rows.iter().map(|row| {
@@ -127,7 +151,7 @@ async fn due(
 fn serve(ledger: &mut Ledger, key: SessionKey, id: SendId, sweep: &mut AlarmSweep) {
     let now = ledger.now;
     let tenant: TenantId = key.tenant;
-    let owned = ledger.hot.get(&key).is_some_and(|hot| hot.owner.is_some());
+    let runner = ledger.runner(key);
     let Some(send) = ledger.sends.get(&(tenant, id)) else {
         return;
     };
@@ -136,17 +160,31 @@ fn serve(ledger: &mut Ledger, key: SessionKey, id: SendId, sweep: &mut AlarmSwee
     }
     sweep.served += 1;
     let too_late = send.deadline_at.is_some_and(|deadline| deadline <= now);
+    let is_to_end = too_late || send.cancel_requested;
+    let result = if send.cancel_requested {
+        SendResult::cancelled()
+    } else {
+        past_deadline()
+    };
     let (status, priority) = (send.status, send.options.priority);
     match status {
         SendStatus::Queued if too_late => {
             let step = ledger.finish_queued(key, id, past_deadline());
             sweep.finished.push((key, id, step));
         }
-        // Its worker watches the deadline.
-        SendStatus::Running if owned => ledger.change(tenant, id, |send| send.alarm_at = None),
-        SendStatus::Running | SendStatus::Waiting if too_late => {
-            let (step, ring) = ledger.finish_unowned(key, id, past_deadline());
+        // Its worker sees to its end, unless it dies first.
+        SendStatus::Running if let Some((_, lease_until)) = runner => {
+            ledger.change(tenant, id, |send| {
+                send.alarm_at = send.deadline_at;
+                if is_to_end {
+                    send.alarm_at = Some(lease_until.after(Duration::from_millis(1)));
+                }
+            });
+        }
+        SendStatus::Running | SendStatus::Waiting if is_to_end => {
+            let (step, ring) = ledger.finish_unowned(key, id, result);
             sweep.finished.push((key, id, step));
+            sweep.begun.push((key, id));
             sweep.ring.extend(ring);
         }
         SendStatus::Queued => {

@@ -1,12 +1,22 @@
 //! Every invariant as a query: one file each, named as in `mainspring_shared::invariants`.
 
-use mainspring_shared::store::{AuditOptions, Violation};
+use futures::TryStreamExt;
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::RunId;
+use mainspring_shared::invariants::READABLE;
+use mainspring_shared::list::Entry;
+use mainspring_shared::store::{AuditOptions, Error, Violation};
 use mainspring_shared::time::Timestamp;
-use serde_json::Value;
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use sqlx::SqliteConnection;
+use sqlx::sqlite::SqliteRow;
 
 use crate::fault::{Fault, Result};
+use crate::rows::{self, Cells};
 use crate::writer::clock;
+use crate::{runs, timers};
 
 macro_rules! queries {
     ($($name:literal),* $(,)?) => {
@@ -56,13 +66,25 @@ pub(crate) async fn all(
     let now = clock(conn, at).await?;
     let bound = i64::try_from(options.takeover_bound.as_millis()).unwrap_or(i64::MAX);
     let mut violations = Vec::new();
+    let mut unreadable = Vec::new();
     for (invariant, sql) in QUERIES {
-        let rows: Vec<String> = sqlx::query_scalar(*sql)
+        let rows: sqlx::Result<Vec<String>> = sqlx::query_scalar(*sql)
             .bind(options.rows_max)
             .bind(now.0.saturating_sub(bound))
             .bind(now.0.saturating_sub(UNREPORTED_MAX_MS))
+            .bind(now.0)
             .fetch_all(&mut *conn)
-            .await?;
+            .await;
+        let rows = match rows.map_err(Fault::from) {
+            Ok(rows) => rows,
+            // Some row is not what the query takes it for: it is named below.
+            Err(fault) if fault.is_of_data() => {
+                let detail = fault.to_string();
+                unreadable.push(json!({ "unchecked": invariant, "detail": detail }));
+                continue;
+            }
+            Err(fault) => return Err(fault),
+        };
         if !rows.is_empty() {
             let rows = rows.iter().map(|row| serde_json::from_str(row));
             violations.push(Violation {
@@ -73,7 +95,92 @@ pub(crate) async fn all(
             });
         }
     }
+    unreadable.extend(find_unreadable(conn, options.rows_max as usize).await?);
+    if !unreadable.is_empty() {
+        violations.push(Violation {
+            invariant: READABLE.to_owned(),
+            rows: unreadable,
+        });
+    }
     Ok(violations)
+}
+
+/// Reads a row, and keeps nothing of it.
+type Try = fn(&SqliteRow) -> Result<()>;
+
+/// Every kind of row that holds more than numbers.
+const KINDS: &[(&str, Try)] = &[
+    (include_str!("../sql/sends/dump.sql"), |row| {
+        rows::send(&mut Cells::new(row, "sends")).map(drop)
+    }),
+    (include_str!("../sql/agents/dump.sql"), |row| {
+        let mut cells = Cells::new(row, "agents");
+        let key = cells.key()?;
+        let spec: Result<AgentSpec> = cells.json("spec");
+        spec.map(drop)
+            .map_err(|fault| fault.of_row(|| key.to_string()))
+    }),
+    (include_str!("../sql/messages/dump.sql"), |row| {
+        rows::message(row).map(drop)
+    }),
+    (include_str!("../sql/steps/dump.sql"), |row| {
+        rows::step(row).map(drop)
+    }),
+    (include_str!("../sql/calls/dump.sql"), |row| {
+        rows::call(row).map(drop)
+    }),
+    (include_str!("../sql/inbox/dump.sql"), |row| {
+        rows::item(row).map(drop)
+    }),
+    (include_str!("../sql/lists/dump_entries.sql"), |row| {
+        let mut cells = Cells::new(row, "list_entries");
+        let _: i32 = cells.get("tenant")?;
+        let list: String = cells.get("list")?;
+        let entry: Result<Entry> = cells.json("body");
+        entry.map(drop).map_err(|fault| fault.of_row(|| list))
+    }),
+    (include_str!("../sql/runs/dump.sql"), |row| {
+        runs::record(&mut Cells::new(row, "runs")).map(drop)
+    }),
+    (include_str!("../sql/runs/dump_nodes.sql"), |row| {
+        below_run::<NodeRecord>(row, "run_nodes", "node")
+    }),
+    (include_str!("../sql/runs/dump_asks.sql"), |row| {
+        below_run::<RunAsk>(row, "run_asks", "ask")
+    }),
+    (include_str!("../sql/timers/dump.sql"), |row| {
+        timers::timer(row).map(drop)
+    }),
+];
+
+/// JSON behind the key of its run.
+fn below_run<T: DeserializeOwned>(
+    row: &SqliteRow,
+    table: &'static str,
+    column: &'static str,
+) -> Result<()> {
+    let mut cells = Cells::new(row, table);
+    let _: i32 = cells.get("tenant")?;
+    let run = RunId(cells.get("run_id")?);
+    let value: Result<T> = cells.json(column);
+    value
+        .map(drop)
+        .map_err(|fault| fault.of_row(|| run.to_string()))
+}
+
+/// Rows that cannot be read, at most so many.
+async fn find_unreadable(conn: &mut SqliteConnection, max: usize) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for (sql, read) in KINDS {
+        let mut rows = sqlx::query(*sql).fetch(&mut *conn);
+        while let Some(row) = rows.try_next().await? {
+            found.extend(read(&row).err().map(|fault| Error::from(fault).row()));
+            if found.len() >= max {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -86,6 +193,7 @@ mod tests {
     fn every_invariant_has_its_query() {
         let wanted: Vec<&str> = INVARIANTS.iter().map(|(name, _)| *name).collect();
         let here: Vec<&str> = QUERIES.iter().map(|(name, _)| *name).collect();
-        assert_eq!(here, wanted);
+        assert_eq!(here, wanted[..wanted.len() - 1]);
+        assert_eq!(wanted.last(), Some(&READABLE));
     }
 }

@@ -25,9 +25,14 @@ pub(crate) async fn register(tx: &mut Tx, boot: NewBoot) -> Result<()> {
         .bind(boot.concurrency)
         .bind(now.0)
         .bind(now.after(boot.ttl).0)
+        .bind(millis(boot.ttl))
         .execute(tx.conn())
         .await?;
     Ok(())
+}
+
+fn millis(ttl: Duration) -> i64 {
+    i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Extends a lease, unless the boot was declared dead, and reads the signals of its sessions.
@@ -42,6 +47,11 @@ pub(crate) async fn renew(
         .bind(boot.0)
         .bind(now.after(ttl).0)
         .bind(in_flight)
+        .bind(millis(ttl))
+        .execute(tx.conn())
+        .await?;
+    sqlx::query(include_str!("../sql/boots/cut.sql"))
+        .bind(now.0)
         .execute(tx.conn())
         .await?;
     if renewed.rows_affected() == 0 {
@@ -57,6 +67,34 @@ pub(crate) async fn renew(
     });
     let signals = signals.collect::<Result<Vec<(SessionKey, i32)>>>()?;
     Ok(Renewal::Renewed { at: now, signals })
+}
+
+/// Until when the lease of a session's owner goes on. Whoever is late is declared dead, and owns
+/// nothing: none then.
+pub(crate) async fn lease_of(tx: &mut Tx, owner: Option<BootId>) -> Result<Option<Timestamp>> {
+    let Some(owner) = owner else {
+        return Ok(None);
+    };
+    let until: Option<i64> = sqlx::query_scalar(include_str!("../sql/boots/lease.sql"))
+        .bind(owner.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    if until.is_some_and(|until| until < tx.now.0) {
+        declare_dead(tx, owner).await?;
+        return Ok(None);
+    }
+    Ok(until.map(Timestamp))
+}
+
+/// Marks the boot that a session was taken from as dead, so that it cannot renew.
+pub(crate) async fn declare_dead(tx: &mut Tx, boot: BootId) -> Result<()> {
+    let now = tx.now;
+    sqlx::query(include_str!("../sql/boots/declare_dead.sql"))
+        .bind(boot.0)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }
 
 /// Ends a boot, unless it has ended, and gives back what it still owns.

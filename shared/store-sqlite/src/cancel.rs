@@ -1,10 +1,14 @@
 //! Asking sends to end, and letting those go on that wait for a person's word.
 
+use std::time::Duration;
+
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, WaitingOn};
 use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::store::{CancelOutcome, ReadySession};
+use mainspring_shared::time::Timestamp;
 
+use crate::boots::lease_of;
 use crate::complete::{finish_queued, finish_unowned};
 use crate::fault::Result;
 use crate::hot::{self, Hot};
@@ -43,10 +47,18 @@ async fn one(tx: &mut Tx, boot: BootId, tenant: TenantId, id: SendId) -> Result<
         .await?;
     send.cancel_requested = true;
     let end = SendResult::cancelled();
-    let (step, ring) = match (send.status, hot.owner) {
-        (SendStatus::Running, Some(owner)) => {
+    let lease = match send.status {
+        SendStatus::Running => lease_of(tx, hot.owner).await?,
+        _ => None,
+    };
+    let (step, ring) = match (send.status, hot.owner.zip(lease)) {
+        (SendStatus::Running, Some((owner, lease_until))) => {
             hot.signals |= SIGNAL_CANCEL;
             hot.save(tx).await?;
+            // Should the worker die before it obeys, the alarm finds the send.
+            let lease_end = lease_until.after(Duration::from_millis(1));
+            send.alarm_at = send.alarm_at.into_iter().chain([lease_end]).min();
+            watch(tx, &send, send.alarm_at).await?;
             let send = Box::new(send);
             return Ok(CancelOutcome::Signalled { send, owner });
         }
@@ -95,6 +107,17 @@ pub(crate) async fn resume_recovery(tx: &mut Tx, key: SessionKey) -> Result<Opti
 pub(crate) async fn wake(tx: &mut Tx, hot: &mut Hot, send: &SendRecord) -> Result<ReadySession> {
     set_alarm(tx, send, send.position).await?;
     Ok(hot.wake(tx.now))
+}
+
+/// Sets a running send's next alarm.
+pub(crate) async fn watch(tx: &mut Tx, send: &SendRecord, at: Option<Timestamp>) -> Result<()> {
+    sqlx::query(include_str!("../sql/sends/set_alarm.sql"))
+        .bind(send.key.tenant.0)
+        .bind(send.id.0)
+        .bind(at.map(|at| at.0))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }
 
 /// Leaves a send with its deadline as its alarm, in its place.

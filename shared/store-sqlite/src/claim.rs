@@ -9,6 +9,7 @@ use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, Resumed, StartedSend};
 
+use crate::boots::declare_dead;
 use crate::fault::Result;
 use crate::hot::{self, Hot, NewStep, Session};
 use crate::rows::{self, Cells};
@@ -106,17 +107,6 @@ async fn is_dead(tx: &mut Tx, boot: BootId) -> Result<bool> {
         .fetch_optional(tx.conn())
         .await?;
     Ok(dead.unwrap_or(false))
-}
-
-/// Marks the boot that a session was taken from as dead, so that it cannot renew.
-async fn declare_dead(tx: &mut Tx, boot: BootId) -> Result<()> {
-    let now = tx.now;
-    sqlx::query(include_str!("../sql/boots/declare_dead.sql"))
-        .bind(boot.0)
-        .bind(now.0)
-        .execute(tx.conn())
-        .await?;
-    Ok(())
 }
 
 /// The first open send that has its place.

@@ -1,6 +1,6 @@
 //! What can go wrong inside, and what the port says of it.
 
-use mainspring_shared::store::Error;
+use mainspring_shared::store::{Error, ROWS_UNREADABLE};
 
 /// A failure inside the store, before it is put into the port's words.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +53,15 @@ impl Fault {
         }
     }
 
+    /// Whether an item's data is at fault, so that others do better without it.
+    pub(crate) fn is_of_data(&self) -> bool {
+        match self {
+            Self::Corrupt { .. } | Self::Encode(_) => true,
+            Self::Database(error) => is_refused(error),
+            Self::Schema(_) => false,
+        }
+    }
+
     /// Whether another connection was in the way and the same transaction may be tried again.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, Self::Database(error) if matches!(primary_code(error), Some(BUSY | LOCKED)))
@@ -65,19 +74,35 @@ fn primary_code(error: &sqlx::Error) -> Option<i32> {
     code.parse::<i32>().ok().map(|extended| extended & 0xff)
 }
 
+/// Whether the database refused a statement, not its machine.
+fn is_refused(error: &sqlx::Error) -> bool {
+    match primary_code(error) {
+        Some(code) => !matches!(code, BUSY | LOCKED) && !ENVIRONMENT.contains(&code),
+        None => matches!(
+            error,
+            sqlx::Error::RowNotFound
+                | sqlx::Error::Encode(_)
+                | sqlx::Error::ColumnIndexOutOfBounds { .. }
+        ),
+    }
+}
+
+/// Counts a row that cannot be read, or an item that cannot be written, and is passed over: one
+/// item's failure, never that of whoever came upon it among others. The audit names such rows.
+pub(crate) fn skipped(fault: &Fault) {
+    let table = match fault {
+        Fault::Corrupt { table, .. } => table,
+        Fault::Database(_) | Fault::Encode(_) | Fault::Schema(_) => "",
+    };
+    metrics::counter!(ROWS_UNREADABLE, "table" => table).increment(1);
+    tracing::debug!(error = %fault, "a row cannot be read and is passed over");
+}
+
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Database(error) => {
-                let refused = match primary_code(&error) {
-                    Some(code) => !matches!(code, BUSY | LOCKED) && !ENVIRONMENT.contains(&code),
-                    None => matches!(
-                        error,
-                        sqlx::Error::RowNotFound
-                            | sqlx::Error::Encode(_)
-                            | sqlx::Error::ColumnIndexOutOfBounds { .. }
-                    ),
-                };
+                let refused = is_refused(&error);
                 let source = Box::new(error);
                 if refused {
                     Self::Refused { source }

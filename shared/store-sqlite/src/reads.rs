@@ -12,7 +12,7 @@ use mainspring_shared::time::Timestamp;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
-use crate::fault::Result;
+use crate::fault::{Result, skipped};
 use crate::migrate;
 use crate::rows::{self, Cells, json};
 use crate::writer::clock;
@@ -148,7 +148,7 @@ pub(crate) async fn sessions(
         .bind(i64::from(query.limit) + 1)
         .fetch_all(conn)
         .await?;
-    page(&rows, query.limit, session_record)
+    Ok(page(&rows, query.limit, session_record))
 }
 
 /// Sends, newest first.
@@ -171,21 +171,24 @@ pub(crate) async fn list_sends(
         .bind(query.session.map(|id| id.0))
         .fetch_all(conn)
         .await?;
-    page(&rows, query.limit, |row| {
+    Ok(page(&rows, query.limit, |row| {
         rows::send(&mut Cells::new(row, "sends"))
-    })
+    }))
 }
 
-/// A page of rows that were asked for with one more than the limit.
+/// A page of rows that were asked for with one more than the limit. Those that cannot be read are
+/// left out.
 pub(crate) fn page<T>(
     rows: &[SqliteRow],
     limit: u32,
     read: impl Fn(&SqliteRow) -> Result<T>,
-) -> Result<Page<T>> {
+) -> Page<T> {
     let limit = limit as usize;
-    let data = rows.iter().take(limit).map(read).collect::<Result<_>>()?;
+    let data = rows.iter().take(limit).map(read);
+    let data = data.map(|row| row.inspect_err(skipped));
+    let data = data.filter_map(Result::ok).collect();
     let more = rows.len() > limit;
-    Ok(Page { data, more })
+    Page { data, more }
 }
 
 /// A piece of a transcript.

@@ -10,12 +10,13 @@ use mainspring_shared::store::ReportOutcome;
 use mainspring_shared::tool::{child_item, child_result};
 
 use crate::calls;
-use crate::fault::Result;
+use crate::fault::{Result, skipped};
 use crate::hot::{self, Hot};
 use crate::inbox::{self, Told};
 use crate::post;
 use crate::rows::{self, Cells};
 use crate::writer::Tx;
+use sqlx::sqlite::SqliteRow;
 
 /// Reports final sends, oldest first.
 pub(crate) async fn all(
@@ -23,25 +24,50 @@ pub(crate) async fn all(
     sends: Option<Vec<(TenantId, SendId)>>,
     limit: u32,
 ) -> Result<Vec<ReportOutcome>> {
-    let ended = match sends {
-        Some(sends) => named(tx, sends, limit).await?,
-        None => oldest(tx, limit).await?,
-    };
-    let mut outcomes = Vec::with_capacity(ended.len());
-    for send in ended {
-        outcomes.extend(one(tx, &send).await?);
+    match sends {
+        Some(sends) => {
+            let ended = named(tx, sends, limit).await?;
+            let mut outcomes = Vec::with_capacity(ended.len());
+            for send in ended {
+                tx.begin_item().await?;
+                let told = one(tx, &send).await;
+                outcomes.extend(tx.end_item(told).await?.flatten());
+            }
+            Ok(outcomes)
+        }
+        None => oldest(tx, limit).await,
     }
-    Ok(outcomes)
 }
 
-async fn oldest(tx: &mut Tx, limit: u32) -> Result<Vec<SendRecord>> {
-    let rows = sqlx::query(include_str!("../sql/sends/unreported.sql"))
-        .bind(limit)
-        .fetch_all(tx.conn())
-        .await?;
-    rows.iter()
-        .map(|row| rows::send(&mut Cells::new(row, "sends")))
-        .collect()
+async fn oldest(tx: &mut Tx, limit: u32) -> Result<Vec<ReportOutcome>> {
+    let mut outcomes = Vec::new();
+    let mut passed_over = 0;
+    loop {
+        let rows = sqlx::query(include_str!("../sql/sends/unreported.sql"))
+            .bind(limit)
+            .bind(passed_over)
+            .fetch_all(tx.conn())
+            .await?;
+        let sick_before = passed_over;
+        for row in &rows {
+            tx.begin_item().await?;
+            let told = one_of_row(tx, row).await;
+            match tx.end_item(told).await? {
+                Some(told) => outcomes.extend(told),
+                None => passed_over += 1,
+            }
+        }
+        // Behind a page of sends that cannot be read are others.
+        let sick = (passed_over - sick_before) as usize;
+        if sick < rows.len() || rows.len() < limit as usize {
+            return Ok(outcomes);
+        }
+    }
+}
+
+async fn one_of_row(tx: &mut Tx, row: &SqliteRow) -> Result<Option<ReportOutcome>> {
+    let send = rows::send(&mut Cells::new(row, "sends"))?;
+    one(tx, &send).await
 }
 
 /// Those of these sends that are to be reported, each once.
@@ -54,8 +80,12 @@ async fn named(tx: &mut Tx, sends: Vec<(TenantId, SendId)>, limit: u32) -> Resul
             .fetch_optional(tx.conn())
             .await?;
         if let Some(row) = row {
-            let send = rows::send(&mut Cells::new(&row, "sends"))?;
-            found.insert((send.finished_at, id, tenant), send);
+            match rows::send(&mut Cells::new(&row, "sends")) {
+                Ok(send) => {
+                    found.insert((send.finished_at, id, tenant), send);
+                }
+                Err(fault) => skipped(&fault),
+            }
         }
     }
     Ok(found.into_values().take(limit as usize).collect())

@@ -9,6 +9,7 @@ use mainspring_shared::message::{Message, Role};
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{self, BootRecord, Parent};
+use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord, Repeat};
 use mainspring_shared::workflow::run::RunLeaf;
@@ -63,7 +64,7 @@ impl<'r> Cells<'r> {
     /// The next column as JSON text.
     pub(crate) fn json<T: DeserializeOwned>(&mut self, column: &'static str) -> Result<T> {
         let text: &str = self.get(column)?;
-        serde_json::from_str(text).map_err(|error| self.corrupt(column, &error))
+        stored::read(text).map_err(|error| self.corrupt(column, &error))
     }
 
     /// The next column as JSON text, where there is any.
@@ -72,7 +73,7 @@ impl<'r> Cells<'r> {
         column: &'static str,
     ) -> Result<Option<T>> {
         let text: Option<&str> = self.get(column)?;
-        let value = text.map(serde_json::from_str).transpose();
+        let value = text.map(stored::read).transpose();
         value.map_err(|error| self.corrupt(column, &error))
     }
 

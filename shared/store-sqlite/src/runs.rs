@@ -2,7 +2,7 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::agent::SendOptions;
-use mainspring_shared::id::{BootId, RunId, RunKey, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
@@ -11,13 +11,13 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord, RunStatus};
-use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqliteConnection};
 use uuid::Uuid;
 
 use crate::accept::{self, Seen};
 use crate::calls;
-use crate::fault::Result;
+use crate::fault::{Result, skipped};
 use crate::hot;
 use crate::inbox::{self, Told};
 use crate::post;
@@ -26,7 +26,7 @@ use crate::writer::Tx;
 
 mod reads;
 
-pub(crate) use reads::{dump, get, list, nodes, steps};
+pub(crate) use reads::{dump, get, list, live_leaves, nodes, steps};
 
 /// Creates runs one after the other.
 pub(crate) async fn create(tx: &mut Tx, items: Vec<NewRun>) -> Result<Vec<CreateRunOutcome>> {
@@ -136,42 +136,26 @@ pub(crate) async fn cancel_of(tx: &mut Tx, key: SessionKey) -> Result<()> {
 /// Takes runs that have to be advanced.
 pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> {
     let now = tx.now;
+    let aside = claim.aside.iter().map(|key| {
+        let run = key.run.0.simple().to_string().to_uppercase();
+        serde_json::json!([key.tenant.0, run])
+    });
     let found: Vec<(i32, Uuid, i64)> = sqlx::query_as(include_str!("../sql/runs/claimable.sql"))
         .bind(now.0)
         .bind(claim.boot.0)
         .bind(claim.limit)
+        .bind(claim.dsl_max)
+        .bind(json(&aside.collect::<Vec<_>>())?)
         .fetch_all(tx.conn())
         .await?;
-    let mut left = claim.ends_max;
+    let share = claim.share(found.len());
     let mut runs = Vec::with_capacity(found.len());
     for (tenant, run, step) in found {
         let key = RunKey {
             tenant: TenantId(tenant),
             run: RunId(run),
         };
-        sqlx::query(include_str!("../sql/runs/own.sql"))
-            .bind(tenant)
-            .bind(run)
-            .bind(claim.boot.0)
-            .execute(tx.conn())
-            .await?;
-        let ends = ended(tx, key, left).await?;
-        left = left.saturating_sub(u32::try_from(ends.len()).unwrap_or(u32::MAX));
-        let asks = asks(tx.conn(), key).await?;
-        let live_max = match claim.leaves_max {
-            Some(max) => {
-                let (all, own) = live(tx, key).await?;
-                Some(left_to_run(max, all, own))
-            }
-            None => None,
-        };
-        runs.push(RunNews {
-            key,
-            step,
-            ends,
-            asks,
-            live_max,
-        });
+        runs.push(own(tx, key, step, &claim, share).await?);
     }
     let next: Option<i64> = sqlx::query_scalar(include_str!("../sql/runs/next_alarm.sql"))
         .bind(now.0)
@@ -182,6 +166,41 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
         now,
         next_alarm: next.map(Timestamp),
     })
+}
+
+/// Takes a run and reads what is new of it.
+async fn own(
+    tx: &mut Tx,
+    key: RunKey,
+    step: i64,
+    claim: &ClaimRuns,
+    share: u32,
+) -> Result<RunNews> {
+    sqlx::query(include_str!("../sql/runs/own.sql"))
+        .bind(key.tenant.0)
+        .bind(key.run.0)
+        .bind(claim.boot.0)
+        .execute(tx.conn())
+        .await?;
+    let mut news = RunNews {
+        key,
+        step,
+        ends: Vec::new(),
+        asks: Vec::new(),
+        unreadable_asks: Vec::new(),
+        unreadable: false,
+        live_max: None,
+    };
+    ended(tx, &mut news, share).await?;
+    asked(tx, &mut news).await?;
+    news.live_max = match claim.leaves_max {
+        Some(max) => {
+            let (all, own) = live(tx, key).await?;
+            Some(left_to_run(max, all, own))
+        }
+        None => None,
+    };
+    Ok(news)
 }
 
 async fn takes_sends(tx: &mut Tx, key: SessionKey) -> Result<bool> {
@@ -204,19 +223,49 @@ async fn live(tx: &mut Tx, key: RunKey) -> Result<(u64, u64)> {
     Ok((found.0.unsigned_abs(), found.1.unsigned_abs()))
 }
 
-async fn ended(tx: &mut Tx, key: RunKey, limit: u32) -> Result<Vec<EndedLeaf>> {
+async fn ended(tx: &mut Tx, news: &mut RunNews, limit: u32) -> Result<()> {
+    let key = news.key;
     let rows = sqlx::query(include_str!("../sql/runs/ended.sql"))
         .bind(key.tenant.0)
         .bind(key.run.0)
         .bind(limit)
         .fetch_all(tx.conn())
         .await?;
-    let mut ends = Vec::with_capacity(rows.len());
     for row in &rows {
-        let send = rows::send(&mut Cells::new(row, "sends"))?;
-        ends.extend(EndedLeaf::of(send));
+        match rows::send(&mut Cells::new(row, "sends")) {
+            Ok(send) => news.ends.extend(EndedLeaf::of(send)),
+            Err(fault) => {
+                skipped(&fault);
+                news.unreadable = true;
+                let send = SendId(row.try_get("send_id")?);
+                let (path, attempt) = (row.try_get("run_path")?, row.try_get("run_attempt")?);
+                news.ends.push(EndedLeaf::unreadable(send, path, attempt));
+            }
+        }
     }
-    Ok(ends)
+    Ok(())
+}
+
+/// What is asked of a run, in order.
+async fn asked(tx: &mut Tx, news: &mut RunNews) -> Result<()> {
+    let rows = sqlx::query(include_str!("../sql/runs/asks.sql"))
+        .bind(news.key.tenant.0)
+        .bind(news.key.run.0)
+        .fetch_all(tx.conn())
+        .await?;
+    for row in &rows {
+        let mut cells = Cells::new(row, "run_asks");
+        let id: i64 = cells.get("ask_id")?;
+        match cells.json("ask") {
+            Ok(ask) => news.asks.push((id, ask)),
+            Err(fault) => {
+                skipped(&fault);
+                news.unreadable = true;
+                news.unreadable_asks.push(id);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What is asked of a run, in order.
@@ -412,7 +461,7 @@ pub(crate) async fn release(tx: &mut Tx, boot: BootId, keys: Vec<RunKey>) -> Res
 
 /// `tenant, run_id, name, status, spec, dsl_version, input, options, session_id, reports_to, depth,
 /// attempt, result, error, usage, counts, alarm_at, created_at, started_at, finished_at`
-fn record(cells: &mut Cells<'_>) -> Result<RunRecord> {
+pub(crate) fn record(cells: &mut Cells<'_>) -> Result<RunRecord> {
     let key = RunKey {
         tenant: TenantId(cells.get("tenant")?),
         run: RunId(cells.get("run_id")?),

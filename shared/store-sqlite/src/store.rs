@@ -455,6 +455,11 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn live_leaves(&self, key: RunKey) -> Result<Vec<SendId>> {
+        self.read(move |conn| Box::pin(runs::live_leaves(conn, key)))
+            .await
+    }
+
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
         self.read(move |conn| Box::pin(runs::steps(conn, key, after, limit)))
             .await

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SendId, SessionKey};
-use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::send::{SendRecord, SendResult, SendStatus};
 use mainspring_shared::store::{AlarmSweep, ReadySession, RetireSends, Retired, SweepReady, Swept};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::calls_of_send;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
-use crate::cancel::{set_alarm, wake};
+use crate::boots::lease_of;
+use crate::cancel::{set_alarm, wake, watch};
 use crate::complete::{finish_queued, finish_unowned, past_deadline};
 use crate::fault::Result;
 use crate::hot::{self, Hot, Session};
@@ -59,20 +60,33 @@ fn ready_session(row: &SqliteRow) -> Result<ReadySession> {
 /// Serves due alarms, oldest first.
 pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<AlarmSweep> {
     let now = tx.now;
-    let rows = sqlx::query(include_str!("../sql/sends/due.sql"))
-        .bind(now.0)
-        .bind(limit)
-        .fetch_all(tx.conn())
-        .await?;
     let mut sweep = AlarmSweep {
         now,
         ..AlarmSweep::default()
     };
-    for row in &rows {
-        let send = rows::send(&mut Cells::new(row, "sends"))?;
-        if let Some(session) = hot::load(tx, send.key).await? {
-            serve(tx, boot, session, &send, &mut sweep).await?;
+    let mut passed_over = 0;
+    loop {
+        let rows = sqlx::query(include_str!("../sql/sends/due.sql"))
+            .bind(now.0)
+            .bind(limit)
+            .bind(passed_over)
+            .fetch_all(tx.conn())
+            .await?;
+        for row in &rows {
+            tx.begin_item().await?;
+            let served = serve_row(tx, boot, row).await;
+            let Some(served) = tx.end_item(served).await? else {
+                passed_over += 1;
+                continue;
+            };
             sweep.served += 1;
+            sweep.ring.extend(served.ring);
+            sweep.finished.extend(served.finished);
+            sweep.begun.extend(served.begun);
+        }
+        // Behind a page of sends that cannot be read are others.
+        if sweep.served > 0 || rows.len() < limit as usize {
+            break;
         }
     }
     let next: Option<i64> = sqlx::query_scalar(include_str!("../sql/sends/next_alarm.sql"))
@@ -80,6 +94,16 @@ pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Alar
         .await?;
     sweep.next_alarm_at = next.map(Timestamp);
     Ok(sweep)
+}
+
+/// Serves the alarm of a send; returns what only that did.
+async fn serve_row(tx: &mut Tx, boot: BootId, row: &SqliteRow) -> Result<AlarmSweep> {
+    let mut served = AlarmSweep::default();
+    let send = rows::send(&mut Cells::new(row, "sends"))?;
+    if let Some(session) = hot::load(tx, send.key).await? {
+        serve(tx, boot, session, &send, &mut served).await?;
+    }
+    Ok(served)
 }
 
 async fn serve(
@@ -92,17 +116,35 @@ async fn serve(
     let now = tx.now;
     let Session { mut hot, head, .. } = session;
     let too_late = send.deadline_at.is_some_and(|deadline| deadline <= now);
+    let is_to_end = too_late || send.cancel_requested;
+    let lease = match send.status {
+        SendStatus::Running => lease_of(tx, hot.owner).await?,
+        _ => None,
+    };
     match send.status {
         SendStatus::Queued if too_late => {
             let step = finish_queued(tx, &mut hot, boot, send, &past_deadline()).await?;
             sweep.finished.push((send.key, send.id, step));
         }
-        // Its worker watches the deadline.
-        SendStatus::Running if hot.owner.is_some() => disarm(tx, send).await?,
-        SendStatus::Running | SendStatus::Waiting if too_late => {
-            let end = past_deadline();
+        // Its worker sees to its end, unless it dies first.
+        SendStatus::Running if let Some(lease_until) = lease => {
+            let lease_end = lease_until.after(Duration::from_millis(1));
+            let next = if is_to_end {
+                Some(lease_end)
+            } else {
+                send.deadline_at
+            };
+            watch(tx, send, next).await?;
+        }
+        SendStatus::Running | SendStatus::Waiting if is_to_end => {
+            let end = if send.cancel_requested {
+                SendResult::cancelled()
+            } else {
+                past_deadline()
+            };
             let (step, ring) = finish_unowned(tx, &mut hot, boot, send, &end).await?;
             sweep.finished.push((send.key, send.id, step));
+            sweep.begun.push((send.key, send.id));
             sweep.ring.extend(ring);
         }
         SendStatus::Queued => {

@@ -193,28 +193,48 @@ pub(crate) async fn cancel_of_session(tx: &mut Tx, key: SessionKey) -> Result<()
 /// Fires due timers, oldest first.
 pub(crate) async fn fire(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Fired> {
     let now = tx.now;
-    let rows = sqlx::query(include_str!("../sql/timers/due.sql"))
-        .bind(now.0)
-        .bind(limit)
-        .fetch_all(tx.conn())
-        .await?;
     let mut fired = Fired {
         now,
-        more: rows.len() >= limit as usize,
         ..Fired::default()
     };
-    for row in &rows {
-        let mut cells = Cells::new(row, "timers");
-        let timer = record(&mut cells)?;
-        let status = cells.word_opt("status", SendStatus::parse)?;
-        let queued = status == Some(SendStatus::Queued);
-        fire_one(tx, boot, timer, queued, &mut fired).await?;
+    let mut passed_over = 0;
+    loop {
+        let rows = sqlx::query(include_str!("../sql/timers/due.sql"))
+            .bind(now.0)
+            .bind(limit)
+            .bind(passed_over)
+            .fetch_all(tx.conn())
+            .await?;
+        fired.more = rows.len() >= limit as usize;
+        for row in &rows {
+            tx.begin_item().await?;
+            let one = fire_row(tx, boot, row).await;
+            match tx.end_item(one).await? {
+                Some(one) => fired.add(one),
+                None => passed_over += 1,
+            }
+        }
+        // Behind a page of timers that cannot be read are others.
+        if fired.served > 0 || !fired.more {
+            break;
+        }
     }
     let next: Option<i64> = sqlx::query_scalar(include_str!("../sql/timers/next.sql"))
         .bind(now.0)
         .fetch_one(tx.conn())
         .await?;
     fired.next_due_at = next.map(Timestamp);
+    Ok(fired)
+}
+
+/// Fires the timer of a row; returns what only that did.
+async fn fire_row(tx: &mut Tx, boot: BootId, row: &SqliteRow) -> Result<Fired> {
+    let mut fired = Fired::default();
+    let mut cells = Cells::new(row, "timers");
+    let timer = record(&mut cells)?;
+    let status = cells.word_opt("status", SendStatus::parse)?;
+    let queued = status == Some(SendStatus::Queued);
+    fire_one(tx, boot, timer, queued, &mut fired).await?;
     Ok(fired)
 }
 
@@ -337,7 +357,7 @@ pub(crate) async fn list(
         .bind(query.session.map(|id| id.0))
         .fetch_all(conn)
         .await?;
-    page(&rows, query.limit, timer)
+    Ok(page(&rows, query.limit, timer))
 }
 
 /// A timer's occurrences, newest first.
@@ -352,9 +372,9 @@ pub(crate) async fn occurrences(
         .bind(i64::from(query.limit) + 1)
         .fetch_all(conn)
         .await?;
-    page(&rows, query.limit, |row| {
+    Ok(page(&rows, query.limit, |row| {
         occurrence(&mut Cells::new(row, "timer_occurrences"))
-    })
+    }))
 }
 
 /// Every timer with its occurrences.
@@ -380,7 +400,7 @@ pub(crate) async fn dump(
     Ok(timers)
 }
 
-fn timer(row: &SqliteRow) -> Result<TimerRecord> {
+pub(crate) fn timer(row: &SqliteRow) -> Result<TimerRecord> {
     record(&mut Cells::new(row, "timers"))
 }
 

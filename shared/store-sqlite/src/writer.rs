@@ -8,7 +8,7 @@ use mainspring_shared::time::Timestamp;
 use sqlx::SqliteConnection;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::fault::{Fault, Result};
+use crate::fault::{Fault, Result, skipped};
 use crate::lock::DirLock;
 
 /// How often a transaction is begun while another program holds the file. Each attempt waits for
@@ -135,6 +135,29 @@ impl Tx {
     /// The connection, for this transaction's statements.
     pub(crate) fn conn(&mut self) -> &mut SqliteConnection {
         &mut self.state.conn
+    }
+
+    /// Begins one item's part of the transaction.
+    pub(crate) async fn begin_item(&mut self) -> Result<()> {
+        sqlx::query("SAVEPOINT item").execute(self.conn()).await?;
+        Ok(())
+    }
+
+    /// Ends an item's part. When the item's data is at fault, nothing of it stays and there is no
+    /// outcome; the parts of the others stay.
+    pub(crate) async fn end_item<T>(&mut self, done: Result<T>) -> Result<Option<T>> {
+        let done = match done {
+            Ok(done) => Some(done),
+            Err(fault) if fault.is_of_data() => {
+                skipped(&fault);
+                let undo = sqlx::query("ROLLBACK TO item");
+                undo.execute(self.conn()).await?;
+                None
+            }
+            Err(fault) => return Err(fault),
+        };
+        sqlx::query("RELEASE item").execute(self.conn()).await?;
+        Ok(done)
     }
 
     async fn commit(mut self) -> Result<()> {

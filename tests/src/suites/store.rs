@@ -19,6 +19,7 @@ pub mod calls;
 pub mod cancel;
 pub mod children;
 pub mod claim;
+pub mod clocks;
 pub mod complete;
 pub mod copies;
 pub mod deliveries;
@@ -35,6 +36,7 @@ pub mod repeats;
 pub mod retention;
 pub mod rounds;
 pub mod run_ends;
+pub mod run_turns;
 pub mod runs;
 pub mod sessions;
 pub mod spending;
@@ -54,6 +56,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("cancel", include_str!("store/cancel.rs")),
     ("children", include_str!("store/children.rs")),
     ("claim", include_str!("store/claim.rs")),
+    ("clocks", include_str!("store/clocks.rs")),
     ("complete", include_str!("store/complete.rs")),
     ("copies", include_str!("store/copies.rs")),
     ("deliveries", include_str!("store/deliveries.rs")),
@@ -70,6 +73,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("retention", include_str!("store/retention.rs")),
     ("rounds", include_str!("store/rounds.rs")),
     ("run_ends", include_str!("store/run_ends.rs")),
+    ("run_turns", include_str!("store/run_turns.rs")),
     ("runs", include_str!("store/runs.rs")),
     ("sessions", include_str!("store/sessions.rs")),
     ("spending", include_str!("store/spending.rs")),

@@ -272,6 +272,7 @@ macro_rules! store_methods {
     read list_runs(query: ListRuns) -> Page<RunRecord>;
     write forget_runs(keys: Vec<RunKey>) -> u64;
     read read_nodes(query: ReadNodes) -> Vec<NodeRecord>;
+    read live_leaves(key: RunKey) -> Vec<SendId>;
     read read_run_steps(key: RunKey, after: i64, limit: u32) -> Vec<RunStep>;
     read sweep_ready(at: Option<Timestamp>, query: SweepReady) -> Swept;
     write sweep_alarms(at: Option<Timestamp>, boot: BootId, limit: u32) -> AlarmSweep;

@@ -31,6 +31,7 @@ fn agent() -> AgentSpec {
             deadline: deadline.map(|secs| Span(Duration::from_secs(secs))),
             approval,
             pool: None,
+            extra: mainspring_shared::stored::Extra::default(),
         }))
     };
     AgentSpec {

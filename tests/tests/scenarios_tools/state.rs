@@ -152,7 +152,11 @@ async fn a_full_list_of_notes_refuses_or_drops_as_the_agent_says() {
     ] {
         let world = World::new().await;
         let agent = AgentSpec {
-            notes: Some(NotesSpec { max: 1, when_full }),
+            notes: Some(NotesSpec {
+                max: 1,
+                when_full,
+                ..NotesSpec::default()
+            }),
             ..keeper()
         };
         let key = world.session(agent).await;

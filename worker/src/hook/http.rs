@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mainspring_shared::id::BootId;
 use mainspring_shared::message::plain_text;
+use mainspring_shared::stored::Extra;
 use mainspring_shared::tool::schema::any_object;
 use mainspring_shared::tool::{CallResult, HttpTool, Repeat};
 use serde::Deserialize;
@@ -79,6 +80,7 @@ impl HttpPolicy {
             parallel: true,
             approval: false,
             pool: None,
+            extra: Extra::default(),
         };
         Self {
             name,

@@ -91,6 +91,7 @@ fn wanted(prefix: &str, tools: Option<&[&str]>) -> McpTools {
         prefix: prefix.to_owned(),
         approval: false,
         pool: None,
+        extra: mainspring_shared::stored::Extra::default(),
     }
 }
 

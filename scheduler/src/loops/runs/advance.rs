@@ -6,7 +6,7 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::list::{Entry, ListName};
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::send::{SendRecord, StopReason};
+use mainspring_shared::send::StopReason;
 use mainspring_shared::session::SessionStatus;
 use mainspring_shared::store::{
     self, AcceptSend, AdvanceRun, CancelOutcome, NewSession, Parent, RunNews, RunReport, RunWords,
@@ -15,7 +15,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{
-    Advance, LeafStart, NodeRecord, RunEvent, RunLeaf, RunRecord, RunStatus,
+    Advance, LeafStart, NodeRecord, RunCounts, RunEvent, RunLeaf, RunRecord, RunStatus,
 };
 use serde_json::{Map, Value, json};
 
@@ -61,14 +61,16 @@ pub(super) async fn prepare(
 ) -> Result<Prepared, store::Error> {
     let live_max = news.live_max;
     let ends: Vec<SendId> = news.ends.iter().map(|ended| ended.end.send).collect();
-    let asks: Vec<i64> = news.asks.iter().map(|(number, _)| *number).collect();
+    let asks = news.asks.iter().map(|(number, _)| *number);
+    let asks: Vec<i64> = asks.chain(news.unreadable_asks).collect();
     let mut kept = match start {
         Start::Kept(kept) => kept,
         Start::Broken(record) => {
+            let item = broken(app, &record, news.step, ends, asks, now);
             return Ok(Prepared {
-                item: broken(&record, news.step, &ends, &asks),
-                cancel: Vec::new(),
-                grown: 0,
+                cancel: app.store.live_leaves(record.key).await?,
+                grown: -i64::from(record.counts.live),
+                item,
                 kept: None,
             });
         }
@@ -324,37 +326,54 @@ fn end_text(run: &RunRecord) -> String {
     text
 }
 
-/// The end of a run that cannot go on.
-pub(super) fn broken(record: &RunRecord, step: i64, ends: &[SendId], asks: &[i64]) -> AdvanceRun {
+/// The end of a run that cannot go on, told to whoever waits for it. Its leaves are the caller's to
+/// end, before.
+pub(super) fn broken(
+    app: &App,
+    record: &RunRecord,
+    step: i64,
+    ends: Vec<SendId>,
+    asks: Vec<i64>,
+    now: Timestamp,
+) -> AdvanceRun {
+    let was_final = record.status.is_final();
     let error = Failure::new(Code::Internal, "the run cannot be advanced");
     let run = RunRecord {
         status: RunStatus::Failed,
+        result: None,
         error: Some(error.clone()),
         alarm_at: None,
-        finished_at: Some(record.finished_at.unwrap_or(record.created_at)),
+        finished_at: Some(record.finished_at.unwrap_or(now)),
+        counts: RunCounts {
+            live: 0,
+            ..record.counts
+        },
         ..record.clone()
     };
     AdvanceRun {
         step,
-        run,
         nodes: Vec::new(),
         start: Vec::new(),
-        ends: ends.to_vec(),
-        asks: asks.to_vec(),
-        changes: json!({ "status": RunStatus::Failed, "error": error }),
-        report: None,
+        ends,
+        asks,
+        changes: json!({
+            "status": run.status, "error": error, "usage": run.usage, "counts": run.counts,
+        }),
+        report: (!was_final).then(|| report(app, &run)).flatten(),
+        run,
         release: true,
         leaves_max: None,
     }
 }
 
 /// Ends what works for a send that ended without a worker.
-pub(super) async fn end_below(
+pub(in crate::loops) async fn end_below(
     app: &App,
     boot: BootId,
-    send: &SendRecord,
+    key: SessionKey,
+    send: SendId,
 ) -> Result<(), store::Error> {
-    let below = cancel_below(app.store.as_ref(), boot, send.key, send.id).await?;
+    let below = cancel_below(app.store.as_ref(), boot, key, send).await?;
     for outcome in below {
         match outcome {
             CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),

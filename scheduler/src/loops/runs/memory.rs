@@ -6,6 +6,7 @@ use mainspring_shared::id::{BootId, RunKey, SessionId, SessionKey};
 use mainspring_shared::store::{self, ReadNodes};
 
 use super::advance::{Kept, Start};
+use super::aside::Aside;
 use crate::app::App;
 use crate::workflow::Run;
 
@@ -20,6 +21,7 @@ const PAGE: u32 = 1_000;
 pub(super) struct Memory {
     boot: Option<BootId>,
     runs: BTreeMap<RunKey, (i64, u64, Box<Kept>)>,
+    pub(super) aside: Aside,
     /// Counts uses.
     uses: u64,
 }
@@ -64,8 +66,14 @@ impl Memory {
     }
 }
 
-/// Reads a run that is owned, with all its nodes.
-pub(super) async fn load(app: &App, key: RunKey, step: i64) -> Result<Start, store::Error> {
+/// Reads a run that is owned, with all its nodes. One whose nodes cannot be read is broken, if that
+/// is `for_good`.
+pub(super) async fn load(
+    app: &App,
+    key: RunKey,
+    step: i64,
+    for_good: bool,
+) -> Result<Start, store::Error> {
     let found = app.store.get_runs(vec![key]).await?;
     let Some(record) = found.into_iter().flatten().next() else {
         return Err(store::Error::Corrupt {
@@ -87,7 +95,14 @@ pub(super) async fn load(app: &App, key: RunKey, step: i64) -> Result<Start, sto
                 }),
             limit: PAGE,
         };
-        let page = app.store.read_nodes(query).await?;
+        let page = match app.store.read_nodes(query).await {
+            Ok(page) => page,
+            Err(error) if for_good && error.is_of_data() => {
+                tracing::error!(run.id = %key.run, step, error = %error, "a run cannot be read");
+                return Ok(Start::Broken(Box::new(record)));
+            }
+            Err(error) => return Err(error),
+        };
         let is_last = page.len() < PAGE as usize;
         nodes.extend(page);
         if is_last {

@@ -1,13 +1,29 @@
 -- Extends a boot's lease unless it was declared dead, and reads the signals raised for its
--- sessions. Always one row or more; `renewed` is false for a dead or unknown boot.
+-- sessions. Always one row or more; `renewed` is false for a dead or unknown boot. Leases of others
+-- that no renewal of the present clock can have given are cut to what one would give: whoever lives
+-- renews his in time, and whoever is dead is found out although the clock was set back.
 -- Index: boots_pkey, session_hot_signals.
-WITH renewed AS (
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+),
+renewed AS (
     UPDATE boots b SET
-        lease_until = coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-            + $3::bigint,
-        in_flight = $4::integer
+        lease_until = c.now + $3::bigint, lease_ms = $3::bigint, in_flight = $4::integer
+    FROM clock c
     WHERE b.boot_id = $2::uuid AND b.dead_at IS NULL
     RETURNING b.boot_id, b.lease_until - $3::bigint AS now
+),
+beyond AS MATERIALIZED (
+    SELECT b.boot_id
+    FROM boots b CROSS JOIN clock c
+    WHERE b.boot_id <> $2::uuid AND b.dead_at IS NULL
+      AND b.lease_until > c.now + 2 * b.lease_ms
+    FOR UPDATE OF b SKIP LOCKED
+),
+cut AS (
+    UPDATE boots b SET lease_until = c.now + b.lease_ms
+    FROM beyond o CROSS JOIN clock c
+    WHERE b.boot_id = o.boot_id
 )
 SELECT r.boot_id IS NOT NULL AS renewed, r.now, h.tenant, h.session_id, h.signals
 FROM (VALUES (TRUE)) AS always (one)

@@ -1,6 +1,7 @@
 -- Takes runs with ended leaves, with asks, or whose time has come, unless another live boot owns
--- them; those that someone else works on are passed over.
--- Index: sends_run_ended, run_asks_pkey, runs_alarm, runs_pkey, boots_pkey.
+-- them, or the asker cannot read them; those that someone else works on are passed over. First come
+-- those whose last advance is the longest ago, so that none waits for ever behind wide ones.
+-- Index: sends_run_ended, run_asks_pkey, runs_alarm, runs_pkey, run_steps_pkey, boots_pkey.
 WITH news AS MATERIALIZED (
     SELECT s.tenant, s.run_id FROM sends s
     WHERE s.run_id IS NOT NULL AND s.finished_at IS NOT NULL AND s.reported_at IS NULL
@@ -10,14 +11,22 @@ WITH news AS MATERIALIZED (
     SELECT d.tenant, d.run_id FROM runs d WHERE d.alarm_at <= $1::bigint
 ),
 mine AS MATERIALIZED (
-    SELECT r.tenant, r.run_id, r.step, r.owner_boot
+    SELECT r.tenant, r.run_id, r.step, r.owner_boot, coalesce(t.at, r.created_at) AS looked_at
     FROM news w
     JOIN runs r ON r.tenant = w.tenant AND r.run_id = w.run_id
-    WHERE r.owner_boot IS NULL OR r.owner_boot = $2::uuid OR NOT EXISTS (
-        SELECT FROM boots b
-        WHERE b.boot_id = r.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1::bigint
+    LEFT JOIN run_steps t ON t.tenant = r.tenant AND t.run_id = r.run_id AND t.n = r.step
+    WHERE (
+        r.owner_boot IS NULL OR r.owner_boot = $2::uuid OR NOT EXISTS (
+            SELECT FROM boots b
+            WHERE b.boot_id = r.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1::bigint
+        )
     )
-    ORDER BY r.tenant, r.run_id
+    AND r.dsl_version <= $4::integer
+    AND NOT EXISTS (
+        SELECT FROM unnest($5::integer[], $6::uuid[]) AS a (tenant, run_id)
+        WHERE a.tenant = r.tenant AND a.run_id = r.run_id
+    )
+    ORDER BY looked_at, r.tenant, r.run_id
     LIMIT $3::bigint
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ),
@@ -26,4 +35,4 @@ owned AS (
     FROM mine m
     WHERE r.tenant = m.tenant AND r.run_id = m.run_id AND m.owner_boot IS DISTINCT FROM $2::uuid
 )
-SELECT m.tenant, m.run_id, m.step FROM mine m ORDER BY m.tenant, m.run_id
+SELECT m.tenant, m.run_id, m.step FROM mine m ORDER BY m.looked_at, m.tenant, m.run_id

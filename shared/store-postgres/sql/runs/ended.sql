@@ -1,4 +1,5 @@
--- Reads ended leaves of runs that are owned, oldest first, which no advance has noted.
+-- Reads ended leaves of runs that are owned, oldest first, which no advance has noted; at most $3 of
+-- each run.
 -- Index: sends_run_ended.
 SELECT
     i.ord, e.tenant, e.send_id, e.session_id, e.position, e.status, e.waiting_on, e.stop_reason,
@@ -21,4 +22,3 @@ CROSS JOIN LATERAL (
     LIMIT $3::bigint
 ) e
 ORDER BY i.ord, e.finished_at, e.send_id
-LIMIT $3::bigint

@@ -12,7 +12,7 @@ WITH due AS MATERIALIZED (
     FROM sends s
     WHERE s.finished_at IS NOT NULL AND s.reports_to IS NOT NULL AND s.reported_at IS NULL
     ORDER BY s.finished_at, s.send_id
-    LIMIT $1::bigint
+    LIMIT $1::bigint OFFSET $2::bigint
     FOR NO KEY UPDATE OF s SKIP LOCKED
 )
 SELECT

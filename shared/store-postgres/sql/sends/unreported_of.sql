@@ -26,7 +26,7 @@ WITH due AS MATERIALIZED (
         FOR NO KEY UPDATE OF s SKIP LOCKED
     ) o
     ORDER BY o.finished_at, o.send_id
-    LIMIT $1::bigint
+    LIMIT $1::bigint OFFSET $4::bigint
 )
 SELECT
     0::bigint AS ord,

@@ -1,4 +1,5 @@
--- Locks the sessions of due alarms, the oldest first, but for those that someone else works on.
+-- Locks the sessions of due alarms, the oldest first, but for those that someone else works on;
+-- the first $3 are passed over.
 -- Waiting for no lock, it needs no order among them; `sends` rows change only under this lock.
 -- Index: sends_alarm, session_hot_pkey.
 SELECT s.tenant, s.session_id, s.send_id
@@ -6,5 +7,5 @@ FROM sends s
 JOIN session_hot h ON h.tenant = s.tenant AND h.session_id = s.session_id
 WHERE s.alarm_at <= $1::bigint
 ORDER BY s.alarm_at, s.send_id
-LIMIT $2::bigint
+LIMIT $2::bigint OFFSET $3::bigint
 FOR UPDATE OF h SKIP LOCKED

@@ -1,12 +1,18 @@
--- Reads ready sessions without a live owner, oldest first. The live boots are read once, so that a
+-- Reads ready sessions without a live owner, oldest first; those too that are ready since later than
+-- now, because the clock was set back. The live boots are read once, so that a
 -- session in good hands costs its index entry and its row.
 -- Index: session_hot_ready.
 SELECT h.tenant, h.session_id, h.ready_since, h.pool, h.priority
 FROM session_hot h
 WHERE h.ready_since IS NOT NULL
-  AND h.ready_since <= (
-      SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-          - $2::bigint
+  AND (
+      h.ready_since <= (
+          SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+              - $2::bigint
+      )
+      OR h.ready_since > (
+          SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+      )
   )
   AND (h.ready_since, h.tenant, h.session_id) > ($3::bigint, $4::integer, $5::uuid)
   AND (

@@ -1,4 +1,5 @@
--- Claims timers that are due at $1, oldest first; those that someone else has claimed are his. With
+-- Claims timers that are due at $1, oldest first; those that someone else has claimed are his; the
+-- first $3 are passed over. With
 -- the last send of each, while that one has not begun.
 -- Index: timers_due, sends_pkey.
 WITH due AS MATERIALIZED (
@@ -8,7 +9,7 @@ WITH due AS MATERIALIZED (
     FROM timers t
     WHERE t.fire_at <= $1::bigint
     ORDER BY t.fire_at, t.tenant, t.timer_id
-    LIMIT $2::bigint
+    LIMIT $2::bigint OFFSET $3::bigint
     FOR UPDATE SKIP LOCKED
 )
 SELECT

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mainspring_shared::id::{BootId, RunKey};
+use mainspring_shared::id::{BootId, RunKey, SendId};
 use mainspring_shared::store::{DumpRun, ListRuns, Page, ReadNodes, Result, RunStep};
 use mainspring_shared::workflow::run::{NodeRecord, RunRecord, RunStatus};
 use sqlx::PgConnection;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::run_columns;
 use crate::columns::maybe_text;
+use crate::reads::page;
 use crate::retry::{Fault, Pool, fetch, sql};
 use crate::rows::Fields;
 
@@ -32,7 +33,6 @@ pub(crate) async fn get(pool: &Pool, keys: &[RunKey]) -> Result<Vec<Option<RunRe
 }
 
 pub(crate) async fn list(pool: &Pool, query: &ListRuns) -> Result<Page<RunRecord>> {
-    let limit = query.limit as usize;
     let rows = fetch(pool, || {
         sql!("runs/list")
             .bind(query.tenant.0)
@@ -42,15 +42,11 @@ pub(crate) async fn list(pool: &Pool, query: &ListRuns) -> Result<Page<RunRecord
             .bind(i64::from(query.limit) + 1)
     })
     .await?;
-    let data = rows.iter().take(limit).map(|row| {
+    Ok(page(&rows, query.limit, |row| {
         let mut fields = Fields::new(row, "runs");
         let _: i64 = fields.take("ord")?;
         fields.run()
-    });
-    Ok(Page {
-        data: data.collect::<Result<_>>()?,
-        more: rows.len() > limit,
-    })
+    }))
 }
 
 pub(crate) async fn nodes(pool: &Pool, query: &ReadNodes) -> Result<Vec<NodeRecord>> {
@@ -85,6 +81,17 @@ pub(crate) async fn steps(
     let steps = rows.iter();
     let steps = steps.map(|row| step(&mut Fields::new(row, "run_steps")));
     steps.collect()
+}
+
+/// The sends of a run that are not final.
+pub(crate) async fn live_leaves(pool: &Pool, key: RunKey) -> Result<Vec<SendId>> {
+    let rows = fetch(pool, || {
+        sql!("runs/live_leaves").bind(key.tenant.0).bind(key.run.0)
+    })
+    .await?;
+    let sends = rows.iter();
+    let sends = sends.map(|row| Ok(SendId(Fields::new(row, "sends").take("send_id")?)));
+    sends.collect()
 }
 
 /// The columns `n, at, boot, changes`.

@@ -9,6 +9,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Event, Occurrence, Refusal, Step, TimerRecord, transition};
+use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
@@ -16,7 +17,7 @@ use crate::accept::accept_within;
 use crate::columns::json;
 use crate::ledger::now;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
-use crate::rows::Fields;
+use crate::rows::{Fields, readable};
 use crate::runs;
 
 /// Sends that one transaction accepts. Timers whose turn is behind them stay due.
@@ -98,36 +99,49 @@ async fn claim(
     limit: u32,
     fired: &mut Fired,
 ) -> std::result::Result<Vec<Claimed>, Fault> {
-    let rows = sql!("timers/due")
-        .bind(now.0)
-        .bind(i64::from(limit))
-        .fetch_all(tx)
-        .await?;
-    fired.more = rows.len() >= limit as usize;
-    let mut claimed = Vec::with_capacity(rows.len());
+    let mut claimed = Vec::new();
     let mut sends = 0;
-    for row in &rows {
-        if sends >= SENDS_MAX {
-            fired.more = true;
-            break;
-        }
-        let mut fields = Fields::new(row, "timers");
-        let timer = fields.timer()?;
-        let queued = fields.maybe_send_id("queued")?;
-        let due = Event::Due {
-            queued,
-            refused: None,
-        };
-        if let Ok(step) = transition(&timer, &due, now) {
-            sends += step.occurrences.len();
-            claimed.push(Claimed {
-                timer,
+    let mut passed_over = 0;
+    loop {
+        let rows = sql!("timers/due")
+            .bind(now.0)
+            .bind(i64::from(limit))
+            .bind(passed_over)
+            .fetch_all(&mut *tx)
+            .await?;
+        fired.more = rows.len() >= limit as usize;
+        let due = readable(rows.iter().map(due));
+        passed_over += (rows.len() - due.len()) as i64;
+        let none_left = due.is_empty();
+        for (timer, queued) in due {
+            if sends >= SENDS_MAX {
+                fired.more = true;
+                break;
+            }
+            let event = Event::Due {
                 queued,
-                step,
-            });
+                refused: None,
+            };
+            if let Ok(step) = transition(&timer, &event, now) {
+                sends += step.occurrences.len();
+                claimed.push(Claimed {
+                    timer,
+                    queued,
+                    step,
+                });
+            }
+        }
+        // Behind a page of timers that cannot be read are others.
+        if !(none_left && fired.more) {
+            return Ok(claimed);
         }
     }
-    Ok(claimed)
+}
+
+/// A due timer, and its last send while that has not begun.
+fn due(row: &PgRow) -> Result<(TimerRecord, Option<SendId>)> {
+    let mut fields = Fields::new(row, "timers");
+    Ok((fields.timer()?, fields.maybe_send_id("queued")?))
 }
 
 /// Accepts the sends and creates the runs that timers ask for. Behind a refused one of a timer every

@@ -109,8 +109,7 @@ pub(crate) async fn list(pool: &Pool, query: &ListTimers) -> Result<Page<TimerRe
             .persistent(false)
     })
     .await?;
-    let timers = rows.iter().map(|row| Ok(placed(row)?.1));
-    Ok(page(timers.collect::<Result<Vec<_>>>()?, query.limit))
+    Ok(page(&rows, query.limit, |row| Ok(placed(row)?.1)))
 }
 
 /// A timer's occurrences, newest first.
@@ -123,10 +122,8 @@ pub(crate) async fn occurrences(pool: &Pool, query: &ListOccurrences) -> Result<
             .bind(i64::from(query.limit) + 1)
     })
     .await?;
-    let read = rows
-        .iter()
-        .map(|row| Fields::new(row, "timer_occurrences").occurrence());
-    Ok(page(read.collect::<Result<Vec<_>>>()?, query.limit))
+    let read = |row: &PgRow| Fields::new(row, "timer_occurrences").occurrence();
+    Ok(page(&rows, query.limit, read))
 }
 
 /// Every timer with its occurrences.

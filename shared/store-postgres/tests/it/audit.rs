@@ -239,6 +239,10 @@ const PLANTED: &[(&str, &[&str])] = &[
         "timer.shape",
         &[FREE_TIMERS, "UPDATE timers SET fire_at = NULL"],
     ),
+    (
+        "row.readable",
+        &["UPDATE sends SET options = '[]' WHERE status = 'queued'"],
+    ),
 ];
 
 #[tokio::test]
@@ -275,6 +279,11 @@ const PLANTED_TOO: &[(&str, &str)] = &[
         "call.one_result",
         "UPDATE messages SET tool_call_id = 'c2', role = 'tool' WHERE role = 'user'",
     ),
+    ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
+    ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),
+    ("row.readable", "UPDATE steps SET refs = '7' WHERE n = 1"),
+    ("row.readable", "UPDATE tool_calls SET arguments = '{'"),
+    ("row.readable", "UPDATE timers SET rule = '{}'"),
     ("timer.fired_once", "UPDATE timers SET next_n = next_n + 1"),
     (
         "timer.fired_once",

@@ -17,6 +17,7 @@ mod schema;
 mod sessions;
 mod tools;
 mod traffic;
+mod unreadable;
 mod waits;
 mod wire;
 mod world;

@@ -252,6 +252,7 @@ pub(crate) fn forgetful(last_messages: u32) -> AgentSpec {
     AgentSpec {
         context: ContextSpec {
             last_messages: Some(last_messages),
+            ..ContextSpec::default()
         },
         ..AgentSpec::default()
     }

@@ -1,5 +1,6 @@
 -- Runs with ended leaves (sends_run_ended), with asks, or whose time has come (runs_alarm), unless
--- another boot that lives at $1 owns them.
+-- another boot that lives at $1 owns them, their language is later than $4, or they are among $5, a
+-- list of tenants and ids. First come those whose last advance is the longest ago.
 SELECT r.tenant, r.run_id, r.step
 FROM (
     SELECT tenant, run_id FROM sends
@@ -10,10 +11,16 @@ FROM (
     SELECT tenant, run_id FROM runs WHERE alarm_at <= $1
 ) w
 JOIN runs r ON r.tenant = w.tenant AND r.run_id = w.run_id
-WHERE r.owner_boot IS NULL OR r.owner_boot = $2
-   OR NOT EXISTS (
-       SELECT 1 FROM boots b
-       WHERE b.boot_id = r.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1
-   )
-ORDER BY r.tenant, r.run_id
+LEFT JOIN run_steps t ON t.tenant = r.tenant AND t.run_id = r.run_id AND t.n = r.step
+WHERE (r.owner_boot IS NULL OR r.owner_boot = $2
+       OR NOT EXISTS (
+           SELECT 1 FROM boots b
+           WHERE b.boot_id = r.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1
+       ))
+  AND r.dsl_version <= $4
+  AND NOT EXISTS (
+      SELECT 1 FROM json_each($5) a
+      WHERE a.value ->> 0 = r.tenant AND a.value ->> 1 = hex(r.run_id)
+  )
+ORDER BY coalesce(t.at, r.created_at), r.tenant, r.run_id
 LIMIT $3;

@@ -1,4 +1,4 @@
--- Sends whose alarm is due at $1, oldest first, at most $2, by sends_alarm.
+-- Sends whose alarm is due at $1, oldest first, at most $2 behind the first $3, by sends_alarm.
 SELECT tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
        agent_version, output_text, output, error, usage, rounds, attempts, crashes,
        cancel_requested, reports_to, run_id, run_path,
@@ -7,4 +7,4 @@ SELECT tenant, session_id, send_id, position, status, waiting_on, stop_reason, i
 FROM sends
 WHERE alarm_at <= $1
 ORDER BY alarm_at, send_id
-LIMIT $2;
+LIMIT $2 OFFSET $3;

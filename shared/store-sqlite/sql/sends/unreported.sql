@@ -1,4 +1,4 @@
--- Final sends that a parent waits to hear of, oldest first, at most $1, by sends_unreported.
+-- Final sends that a parent waits to hear of, oldest first, at most $1 behind the first $2, by sends_unreported.
 SELECT tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
        agent_version, output_text, output, error, usage, rounds, attempts, crashes,
        cancel_requested, reports_to, run_id, run_path,
@@ -7,4 +7,4 @@ SELECT tenant, session_id, send_id, position, status, waiting_on, stop_reason, i
 FROM sends
 WHERE finished_at IS NOT NULL AND reports_to IS NOT NULL AND reported_at IS NULL
 ORDER BY finished_at, send_id
-LIMIT $1;
+LIMIT $1 OFFSET $2;

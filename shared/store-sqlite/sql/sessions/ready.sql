@@ -1,9 +1,10 @@
 -- Sessions with work and no live owner at $1, oldest first, by session_hot_ready: behind
--- ($4, $5, $6), ready since $2 at the latest, of pool $3 or any.
+-- ($4, $5, $6), ready since $2 at the latest, or since later than $1, because the clock was set back;
+-- of pool $3 or any.
 SELECT h.tenant, h.session_id, h.pool, h.priority, h.ready_since
 FROM session_hot h
 WHERE h.ready_since IS NOT NULL
-  AND h.ready_since <= $2
+  AND (h.ready_since <= $2 OR h.ready_since > $1)
   AND (h.ready_since, h.tenant, h.session_id) > ($4, $5, $6)
   AND ($3 IS NULL OR h.pool = $3)
   AND NOT EXISTS (SELECT 1 FROM boots b

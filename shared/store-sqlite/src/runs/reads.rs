@@ -1,12 +1,14 @@
 //! What can be asked of runs.
 
-use mainspring_shared::id::{BootId, RunKey};
+use mainspring_shared::id::{BootId, RunKey, SendId};
 use mainspring_shared::store::{DumpRun, ListRuns, Page, ReadNodes, RunStep};
 use mainspring_shared::workflow::run::{NodeRecord, RunRecord};
 use sqlx::SqliteConnection;
+use uuid::Uuid;
 
 use super::{asks, node, record};
 use crate::fault::Result;
+use crate::reads::page;
 use crate::rows::Cells;
 
 /// Runs by id.
@@ -44,13 +46,9 @@ pub(crate) async fn list(conn: &mut SqliteConnection, query: ListRuns) -> Result
         .bind(i64::from(query.limit) + 1)
         .fetch_all(conn)
         .await?;
-    let more = rows.len() > query.limit as usize;
-    let rows = rows.iter().take(query.limit as usize);
-    let data = rows.map(|row| record(&mut Cells::new(row, "runs")));
-    Ok(Page {
-        data: data.collect::<Result<_>>()?,
-        more,
-    })
+    Ok(page(&rows, query.limit, |row| {
+        record(&mut Cells::new(row, "runs"))
+    }))
 }
 
 /// A piece of a run's nodes.
@@ -93,6 +91,16 @@ pub(crate) async fn steps(
         })
     });
     steps.collect()
+}
+
+/// The sends of a run that are not final.
+pub(crate) async fn live_leaves(conn: &mut SqliteConnection, key: RunKey) -> Result<Vec<SendId>> {
+    let sends: Vec<Uuid> = sqlx::query_scalar(include_str!("../../sql/runs/live_leaves.sql"))
+        .bind(key.tenant.0)
+        .bind(key.run.0)
+        .fetch_all(conn)
+        .await?;
+    Ok(sends.into_iter().map(SendId).collect())
 }
 
 /// Every run and everything below it.

@@ -121,6 +121,13 @@ const PLANTS: &[(&str, &str)] = &[
     ("timer.shape", "UPDATE timers SET fire_at = NULL"),
     ("timer.shape", "UPDATE timers SET due_at = NULL"),
     ("timer.shape", "UPDATE timers SET ended_at = 1"),
+    ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
+    ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
+    ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),
+    ("row.readable", "UPDATE steps SET refs = '7' WHERE n = 1"),
+    ("row.readable", "UPDATE tool_calls SET arguments = '{'"),
+    ("row.readable", "UPDATE inbox SET content = '{}'"),
+    ("row.readable", "UPDATE timers SET rule = '{}'"),
 ];
 
 /// A session with a completed send of two rounds, one of them with a call that a child answered

@@ -12,6 +12,7 @@ mod path;
 mod posts;
 mod statements;
 mod steps;
+mod unreadable;
 
 /// The version that the newest migration brings.
 pub(crate) fn newest() -> i64 {

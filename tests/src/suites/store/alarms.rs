@@ -5,7 +5,9 @@ use mainspring_shared::error::Code;
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::step::StepKind;
-use mainspring_shared::store::{AlarmSweep, ClaimOutcome, ParkUntil, Store};
+use mainspring_shared::store::{
+    AlarmSweep, ClaimOutcome, CompleteOutcome, ParkUntil, Renewal, Store, Then,
+};
 use mainspring_shared::tool::cancelled_call;
 
 use super::prelude::*;
@@ -242,9 +244,60 @@ pub async fn a_running_send_is_left_to_its_worker(store: &dyn Store) {
     assert_eq!((swept.served, swept.finished.len()), (1, 0));
     let record = stored(store, 1).await;
     assert_eq!(record.status, SendStatus::Running);
-    assert_eq!((record.alarm_at, record.deadline_at), (None, at(300)));
+    // It is looked at again when nobody may hold the lease any more.
+    assert_eq!(
+        (record.alarm_at, record.deadline_at),
+        (at(TTL + 1), at(300))
+    );
     assert_eq!(sweep(store, 401).await.served, 0);
     append(store, 402, round(&claimed, 0)).await;
+    let renewed = store.renew_boot(at(5_000), boot(1), millis(TTL), 1).await;
+    renewed.expect("the store answers");
+    let swept = sweep(store, TTL + 1).await;
+    assert_eq!((swept.served, swept.finished.len()), (1, 0));
+    assert_eq!(swept.next_alarm_at, at(5_000 + TTL + 1));
+    complete(store, TTL + 2, ending(&claimed, Then::Release)).await;
+    assert_eq!(stored(store, 1).await.alarm_at, None);
+}
+
+pub async fn a_running_send_whose_worker_is_dead_fails_at_its_deadline(store: &dyn Store) {
+    register(store, 1).await;
+    accept(store, 0, with(opening(1, 1), until(300))).await;
+    accept(store, 1, sending(2, 1)).await;
+    let claimed = claim(store, 10, 1, 1, 1).await;
+    append(store, 15, round(&claimed, 0)).await;
+    assert_eq!(sweep(store, 300).await.finished, []);
+    let swept = sweep(store, TTL + 1).await;
+    assert_eq!(swept.finished.len(), 1);
+    assert_eq!(swept.begun, [(key(1), send(1))]);
+    assert_eq!(one(swept.ring).key, key(1));
+    assert_failed(store, TTL + 1, 1).await;
+    let late = store.renew_boot(at(TTL + 2), boot(1), millis(TTL), 1).await;
+    assert_eq!(late.expect("the store answers"), Renewal::Dead);
+    let item = ending(&claimed, Then::Continue);
+    let ended = store.complete_sends(at(TTL + 2), vec![item]).await;
+    assert_eq!(
+        one(ended.expect("the store answers")),
+        CompleteOutcome::LeaseLost
+    );
+    register_at(store, TTL + 3, 2).await;
+    let next = claim(store, TTL + 3, 2, 1, 2).await;
+    assert_eq!(next.send.record.id, send(2));
+}
+
+pub async fn a_cancel_that_a_dead_worker_did_not_obey_ends_the_send(store: &dyn Store) {
+    register(store, 1).await;
+    accept(store, 0, opening(1, 1)).await;
+    claim(store, 10, 1, 1, 1).await;
+    cancel(store, 20, 1).await;
+    assert_eq!(stored(store, 1).await.status, SendStatus::Running);
+    assert_eq!(sweep(store, TTL).await.served, 0);
+    let swept = sweep(store, TTL + 1).await;
+    assert_eq!(swept.finished.len(), 1);
+    let record = stored(store, 1).await;
+    assert_eq!(record.status, SendStatus::Cancelled);
+    assert_eq!((record.finished_at, record.alarm_at), (at(TTL + 1), None));
+    assert_eq!(dumped(store, 1).await.hot.owner, None);
 }
 
 pub async fn the_oldest_alarms_are_served_first(store: &dyn Store) {

@@ -64,6 +64,18 @@ pub async fn a_queued_send_ends_at_once(store: &dyn Store) {
     assert_eq!(try_claim(store, 20, 1, 1, 1).await, ClaimOutcome::Idle);
 }
 
+pub async fn a_running_send_of_a_dead_worker_ends_at_once(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 15, round(&claimed, 0)).await;
+    signalled(store, TTL, 1).await;
+    let (record, _, ring) = cancelled(store, TTL + 1, 1).await;
+    assert_eq!((record.rounds, ring), (1, None));
+    let hot = dumped(store, 1).await.hot;
+    assert_eq!((hot.owner, hot.token, hot.epoch), (None, None, 2));
+    let late = store.renew_boot(at(TTL + 2), boot(1), millis(TTL), 1).await;
+    assert_eq!(late.expect("the store answers"), Renewal::Dead);
+}
+
 pub async fn a_queued_send_leaves_the_others_ready(store: &dyn Store) {
     accept(store, 0, opening(1, 1)).await;
     accept(store, 1, sending(2, 1)).await;

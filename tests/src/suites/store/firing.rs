@@ -249,6 +249,8 @@ pub async fn a_timer_starts_a_run_with_each_occurrence(store: &dyn Store) {
         limit: 10,
         ends_max: 10,
         leaves_max: None,
+        dsl_max: DSL_VERSION,
+        aside: Vec::new(),
     };
     let claimed = store.claim_runs(at(2_001), claim).await;
     assert_eq!(claimed.expect("the store answers").runs.len(), 2);

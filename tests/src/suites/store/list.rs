@@ -35,6 +35,8 @@ macro_rules! store_cases {
                 a_send_that_waits_too_long_for_others_becomes_ready,
                 a_released_send_fails_at_its_deadline,
                 a_running_send_is_left_to_its_worker,
+                a_running_send_whose_worker_is_dead_fails_at_its_deadline,
+                a_cancel_that_a_dead_worker_did_not_obey_ends_the_send,
                 the_oldest_alarms_are_served_first,
                 a_recovery_is_resumed_once_someone_asks,
                 nothing_else_is_resumed,
@@ -85,6 +87,7 @@ macro_rules! store_cases {
             }
             cancel {
                 a_queued_send_ends_at_once,
+                a_running_send_of_a_dead_worker_ends_at_once,
                 a_queued_send_leaves_the_others_ready,
                 a_delayed_send_ends_without_its_place,
                 with_only_delayed_sends_left_nothing_is_ready,
@@ -140,6 +143,13 @@ macro_rules! store_cases {
                 a_parked_send_goes_on_with_the_reason_of_its_wait,
                 a_send_keeps_the_agent_that_it_started_with,
                 claims_of_one_call_have_each_their_outcome,
+            }
+            clocks {
+                a_dead_process_is_found_although_the_clock_was_set_back,
+                a_live_process_keeps_what_it_has_when_the_clock_is_set_back,
+                what_became_ready_before_the_clock_was_set_back_is_swept,
+                nothing_is_early_after_the_clock_was_set_back,
+                a_clock_that_is_set_forward_costs_leases_and_nothing_else,
             }
             complete {
                 a_completed_send_is_final,
@@ -324,6 +334,12 @@ macro_rules! store_cases {
                 a_busy_session_finds_the_end_of_a_run_in_its_inbox,
                 a_session_at_rest_is_woken_by_the_end_of_a_run,
                 the_runs_of_a_deleted_session_are_asked_to_end,
+            }
+            run_turns {
+                the_run_that_was_looked_at_last_comes_last,
+                a_wide_run_leaves_ends_to_the_others,
+                runs_that_were_set_aside_are_left_out,
+                runs_of_a_later_language_are_left_to_others,
             }
             runs {
                 a_created_run_reads_back_and_is_due_at_once,

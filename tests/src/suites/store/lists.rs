@@ -104,6 +104,7 @@ pub async fn entries_are_added_changed_and_removed(store: &dyn Store) {
         pinned: false,
         created_at: time(created),
         updated_at: time(updated),
+        extra: mainspring_shared::stored::Extra::default(),
     };
     let entries = [
         expected(1, 2, "uno", 10, 30),

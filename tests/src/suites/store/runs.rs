@@ -58,6 +58,8 @@ pub(super) async fn claim_runs(store: &dyn Store, ms: i64, boot_n: u128) -> Clai
         limit: 10,
         ends_max: 100,
         leaves_max: None,
+        dsl_max: DSL_VERSION,
+        aside: Vec::new(),
     };
     let claimed = store.claim_runs(at(ms), claim).await;
     claimed.expect("the store answers")
@@ -98,11 +100,12 @@ fn node(path: &str, n: i64, state: NodeState) -> NodeRecord {
         earlier: Vec::new(),
         started_at: time(0),
         settled_at: None,
+        extra: mainspring_shared::stored::Extra::default(),
     }
 }
 
 /// The n-th send, in the session of the same number, as the leaf at `/n`.
-fn leaf(n: u128, run: u128) -> AcceptSend {
+pub(super) fn leaf(n: u128, run: u128) -> AcceptSend {
     AcceptSend {
         run: Some(RunLeaf {
             run: run_key(run).run,
@@ -399,6 +402,8 @@ pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Store) {
         limit: 10,
         ends_max: 100,
         leaves_max: BOUND,
+        dsl_max: DSL_VERSION,
+        aside: Vec::new(),
     };
     let first = under_way(store, 1..1).await;
     let begun = advance(store, 3, 1, live(&first, 1, 2, 11..13)).await;

@@ -15,7 +15,10 @@ async fn prepare(store: &dyn Store, last_messages: Option<u32>) -> Vec<Message> 
     register(store, 1).await;
     let session = NewSession {
         agent: AgentSpec {
-            context: ContextSpec { last_messages },
+            context: ContextSpec {
+                last_messages,
+                ..ContextSpec::default()
+            },
             ..AgentSpec::default()
         },
         ..new_session(1)

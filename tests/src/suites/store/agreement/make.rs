@@ -24,6 +24,7 @@ pub(super) fn spec(agent: &Agent) -> AgentSpec {
         pool: agent.gpu.then(|| "gpu".to_owned()),
         context: ContextSpec {
             last_messages: agent.last_messages,
+            ..ContextSpec::default()
         },
         ..AgentSpec::default()
     }

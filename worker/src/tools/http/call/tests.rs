@@ -142,6 +142,7 @@ fn declared(url: &str, repeat: Repeat, timeout: Duration) -> HttpTool {
         parallel: false,
         approval: false,
         pool: None,
+        extra: mainspring_shared::stored::Extra::default(),
     }
 }
 

@@ -1,0 +1,121 @@
+//! Work through what is due, of which one item may not be readable or not be writable: the others
+//! are served all the same.
+
+use mainspring_shared::store::{Error, Result};
+
+use crate::rows::skipped;
+
+/// A piece of what is due, in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// At most so many items,
+    pub(crate) limit: u32,
+    /// behind so many that are passed over.
+    pub(crate) behind: u32,
+}
+
+/// What is left to try: all at once, then, when an item's data is at fault, in halves. What is
+/// served is due no longer, so that pieces begin behind what had to be passed over.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    /// The next one stands last.
+    left: Vec<u32>,
+    passed_over: u32,
+}
+
+impl Pieces {
+    pub(crate) fn new(limit: u32) -> Self {
+        Self {
+            left: vec![limit],
+            passed_over: 0,
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Piece> {
+        let limit = self.left.pop()?;
+        Some(Piece {
+            limit,
+            behind: self.passed_over,
+        })
+    }
+
+    /// What a piece brought; none where it has to be tried in halves, or was passed over.
+    pub(crate) fn of<T>(&mut self, piece: Piece, outcome: Result<T>) -> Result<Option<T>> {
+        match outcome {
+            Ok(done) => Ok(Some(done)),
+            Err(error) if error.is_of_data() => {
+                self.fails(piece, &error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn fails(&mut self, piece: Piece, error: &Error) {
+        if piece.limit <= 1 {
+            skipped(error);
+            self.passed_over += 1;
+            // Another one in its place, if there is any.
+            return;
+        }
+        let half = piece.limit / 2;
+        self.left.extend([piece.limit - half, half]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn corrupt() -> Error {
+        Error::Corrupt {
+            table: "sends",
+            column: "usage",
+            row: String::new(),
+            detail: String::new(),
+        }
+    }
+
+    /// Serves items of which some are at fault; returns those that were served and how often it was
+    /// tried.
+    fn served(mut due: Vec<u32>, sick: &[u32], limit: u32) -> (Vec<u32>, u32) {
+        let mut pieces = Pieces::new(limit);
+        let (mut served, mut tries) = (Vec::new(), 0);
+        while let Some(piece) = pieces.next() {
+            tries += 1;
+            let mine = due.iter().skip(piece.behind as usize);
+            let mine: Vec<u32> = mine.take(piece.limit as usize).copied().collect();
+            let outcome = if mine.iter().any(|item| sick.contains(item)) {
+                Err(corrupt())
+            } else {
+                Ok(mine)
+            };
+            if let Some(mine) = pieces.of(piece, outcome).expect("of data only") {
+                due.retain(|item| !mine.contains(item));
+                served.extend(mine);
+            }
+        }
+        (served, tries)
+    }
+
+    #[test]
+    fn what_is_at_fault_is_passed_over_and_nothing_else() {
+        let due: Vec<u32> = (0..100).collect();
+        assert_eq!(served(due.clone(), &[], 100), (due.clone(), 1));
+        let (mut found, tries) = served(due.clone(), &[0, 41, 99], 100);
+        found.sort_unstable();
+        let healthy = due.into_iter().filter(|item| ![0, 41, 99].contains(item));
+        assert_eq!(found, healthy.collect::<Vec<_>>());
+        assert!(tries < 60, "{tries}");
+    }
+
+    #[test]
+    fn other_failures_end_it() {
+        let mut pieces = Pieces::new(8);
+        let piece = pieces.next().expect("there is one");
+        let away = Error::Unavailable {
+            source: "away".into(),
+        };
+        assert!(pieces.of::<()>(piece, Err(away)).is_err());
+    }
+}

@@ -1,0 +1,2 @@
+-- Every ask.
+SELECT tenant, run_id, ask FROM run_asks ORDER BY ask_id;
