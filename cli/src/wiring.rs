@@ -475,6 +475,7 @@ pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
         body_timeout: bounds.body_timeout.0,
         batch_sends_max: bounds.batch_sends_max,
         batch_group_max: bounds.batch_group_max,
+        group_bytes_max: bounds.group_bytes_max,
         wait_max: bounds.wait_max.0,
         requests_max: bounds.requests_max,
         waiters_max: bounds.waiters_max,
@@ -499,6 +500,7 @@ pub(crate) fn worker_config(config: &Config) -> WorkerConfig {
         crashes_max: bounds.crashes_max,
         attempts_max: bounds.attempts_max,
         sends_in_a_row_max: bounds.sends_in_a_row_max,
+        group_bytes_max: bounds.group_bytes_max,
         cache_bytes_max: bounds.cache_bytes_max,
     }
 }

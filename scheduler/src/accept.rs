@@ -1,14 +1,17 @@
 //! Accepting sends: what concurrent requests bring shares a transaction.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use mainspring_runtime::Group;
+use mainspring_runtime::{Group, Weight};
 use mainspring_shared::bus::{Bus, StepNotice, Topic};
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::store::{AcceptOutcome, AcceptSend};
+use mainspring_shared::time::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::SchedulerConfig;
 use crate::api::problem::Problem;
 use crate::app::{App, each};
 use crate::metrics::{ACCEPT_GROUP, ACCEPTED};
@@ -20,32 +23,53 @@ const LANES: usize = 1;
 /// Groups of batches under way at once: while one commits, the next is being written.
 const BATCH_LANES: usize = 2;
 
+/// Pause before a send to a locked session is tried again.
+const LOCKED_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often that is done: longer than a process that is stopped within a step keeps its locks.
+const LOCKED_MAX: u32 = 50;
+
 /// What became of one send, or why nothing is known to have become of it.
 pub(crate) type Accepting = Result<AcceptOutcome, Problem>;
 
 /// The way into the database for sends.
-#[derive(Debug)]
 pub(crate) struct Accept {
     group: Group<AcceptSend, Accepting>,
+    /// Sends to sessions that were found locked: they keep no others waiting.
+    locked: Group<AcceptSend, Accepting>,
+    clock: Arc<dyn Clock>,
     room: Arc<Semaphore>,
     batches: Semaphore,
 }
 
 impl Accept {
     /// Starts the group's task. It holds the application weakly, so that it ends with it.
-    pub(crate) fn new(app: std::sync::Weak<App>, accepting_max: usize) -> Self {
-        let group = Group::spawn(LANES, move |items: Vec<AcceptSend>| {
+    pub(crate) fn new(
+        app: &std::sync::Weak<App>,
+        clock: Arc<dyn Clock>,
+        config: &SchedulerConfig,
+    ) -> Self {
+        let group = || {
             let app = app.clone();
-            async move {
-                match app.upgrade() {
-                    Some(app) => commit(&app, items).await,
-                    None => vec![Err(Problem::stopping()); items.len()],
+            let weight = Weight {
+                bytes_max: config.group_bytes_max,
+                bytes_of: AcceptSend::weight,
+            };
+            Group::weighed(LANES, weight, move |items: Vec<AcceptSend>| {
+                let app = app.clone();
+                async move {
+                    match app.upgrade() {
+                        Some(app) => commit(&app, items).await,
+                        None => vec![Err(Problem::stopping()); items.len()],
+                    }
                 }
-            }
-        });
+            })
+        };
         Self {
-            group,
-            room: Arc::new(Semaphore::new(accepting_max)),
+            group: group(),
+            locked: group(),
+            clock,
+            room: Arc::new(Semaphore::new(config.accepting_max)),
             batches: Semaphore::new(BATCH_LANES),
         }
     }
@@ -53,10 +77,18 @@ impl Accept {
     /// Accepts one send. Refuses with `limit.exceeded` while too many are on their way.
     pub(crate) async fn one(&self, item: AcceptSend) -> Accepting {
         let _room = self.take_room(1)?;
-        self.group
-            .submit(item)
-            .await
-            .unwrap_or_else(|_| Err(Problem::stopping()))
+        let mut lane = &self.group;
+        for _ in 0..LOCKED_MAX {
+            let accepting = lane.submit(item.clone()).await;
+            match accepting.unwrap_or_else(|_| Err(Problem::stopping())) {
+                Ok(AcceptOutcome::Locked) => {
+                    lane = &self.locked;
+                    self.clock.sleep(LOCKED_PAUSE).await;
+                }
+                answer => return answer,
+            }
+        }
+        Ok(AcceptOutcome::Locked)
     }
 
     /// Room for `count` sends on their way.
@@ -72,15 +104,48 @@ impl Accept {
 pub(crate) async fn many(app: &App, mut items: Vec<AcceptSend>) -> Vec<Accepting> {
     let mut outcomes = Vec::with_capacity(items.len());
     while !items.is_empty() {
-        let rest = items.split_off(items.len().min(app.config.batch_group_max.max(1)));
+        let rest = items.split_off(group_of(&items, &app.config));
         let group = std::mem::replace(&mut items, rest);
-        let Ok(_lane) = app.accept.batches.acquire().await else {
+        let Ok(lane) = app.accept.batches.acquire().await else {
             outcomes.extend(vec![Err(Problem::stopping()); group.len()]);
             continue;
         };
-        outcomes.extend(commit(app, group).await);
+        let accepted = commit(app, group.clone()).await;
+        drop(lane);
+        outcomes.extend(again(app, group, accepted).await);
     }
     outcomes
+}
+
+/// How many of these share one transaction.
+fn group_of(items: &[AcceptSend], config: &SchedulerConfig) -> usize {
+    let mut bytes = 0_usize;
+    let fits = items
+        .iter()
+        .take(config.batch_group_max)
+        .take_while(|item| {
+            bytes = bytes.saturating_add(item.weight());
+            bytes <= config.group_bytes_max
+        });
+    fits.count().max(1)
+}
+
+/// Tries on with those whose sessions were locked; the others of their batch are stored.
+async fn again(app: &App, items: Vec<AcceptSend>, mut known: Vec<Accepting>) -> Vec<Accepting> {
+    for _ in 0..LOCKED_MAX {
+        let locked = known.iter().enumerate();
+        let locked = locked.filter(|(_, outcome)| matches!(outcome, Ok(AcceptOutcome::Locked)));
+        let locked: Vec<usize> = locked.map(|(index, _)| index).collect();
+        if locked.is_empty() {
+            break;
+        }
+        app.clock.sleep(LOCKED_PAUSE).await;
+        let left = locked.iter().map(|index| items[*index].clone()).collect();
+        for (index, outcome) in locked.into_iter().zip(commit(app, left).await) {
+            known[index] = outcome;
+        }
+    }
+    known
 }
 
 /// One transaction, and after it the rings and the notices that it calls for.

@@ -61,6 +61,8 @@ pub struct SchedulerConfig {
     /// Sends of a batch that share one transaction: large enough that commits do not bound the
     /// rate, small enough that their row locks are held for milliseconds.
     pub batch_group_max: usize,
+    /// Bytes of sends that share one transaction; a larger one has its own.
+    pub group_bytes_max: usize,
     /// The longest that `?wait` may wait.
     pub wait_max: Duration,
     /// Requests under way at once, but for those that wait or stream.
@@ -105,6 +107,7 @@ impl Default for SchedulerConfig {
             body_timeout: Duration::from_secs(30),
             batch_sends_max: 1_000,
             batch_group_max: 250,
+            group_bytes_max: 8 << 20,
             wait_max: Duration::from_mins(1),
             requests_max: 4_096,
             waiters_max: 16_384,

@@ -116,7 +116,7 @@ fn begin(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     let app = Arc::new_cyclic(|app| App {
         reads: reads(store.clone()),
         creations: creations(store.clone()),
-        accept: Accept::new(app.clone(), config.accepting_max),
+        accept: Accept::new(app, clock.clone(), &config),
         requests: Arc::new(Semaphore::new(config.requests_max)),
         waiters: Arc::new(Semaphore::new(config.waiters_max)),
         bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),

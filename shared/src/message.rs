@@ -83,6 +83,19 @@ impl ContentPart {
     }
 }
 
+/// About how many bytes a value takes as text.
+pub fn json_weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(values) => values.iter().map(|value| json_weight(value) + 1).sum(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| name.len() + json_weight(value) + 4)
+            .sum(),
+    }
+}
+
 /// The text parts, joined by blank lines: what a reader without typed parts would see.
 pub fn plain_text(parts: &[ContentPart]) -> String {
     texts(parts).collect::<Vec<_>>().join("\n\n")
@@ -170,6 +183,14 @@ pub struct NewMessage {
 }
 
 impl NewMessage {
+    /// About how many bytes it takes where it is sent and kept.
+    pub fn weight(&self) -> usize {
+        let content: usize = self.content.iter().map(ContentPart::weight).sum();
+        let calls = self.tool_calls.iter();
+        let calls: usize = calls.map(|call| json_weight(&call.arguments)).sum();
+        content + calls
+    }
+
     /// The input of a send.
     pub fn user(content: Vec<ContentPart>, round: i32) -> Self {
         Self {

@@ -2,9 +2,11 @@
 //!
 //! Every method takes a vector and returns one outcome per item, in order, so that concurrent work
 //! on different sessions shares a commit. When the database refuses one item's data, the call fails
-//! whole and writes nothing: the caller runs its items one by one ([`Error::is_of_data`]). An
-//! ambiguous commit is resolved inside the store, by reading back. `at` replaces the database's
-//! clock and is `None` outside tests.
+//! whole and writes nothing: the caller runs its items one by one ([`Error::is_of_data`]). One whose
+//! session is locked by someone else for long is answered so, and its neighbours are served. What is
+//! sent again takes effect once: a write under a lease is known by its number, a send by its id. An
+//! ambiguous commit is resolved inside the store, by reading back. `at` replaces the database's clock
+//! and is `None` outside tests.
 
 mod calls;
 mod leases;
@@ -380,7 +382,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Fires due timers, oldest first, at most `limit`: their occurrences, the sends that these ask
     /// for and the timers' next due times are one transaction, so that an occurrence fires once, and
     /// never before the database's clock says so. Timers that another process is firing are left to
-    /// it. `boot` is the accepting process.
+    /// it; those whose session someone has locked stay due. `boot` is the accepting process.
     async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired>;
 
     /// Deletes occurrences whose fate is older than `keep`, and timers that ended before that and
@@ -411,7 +413,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     ) -> Result<Vec<ClaimOutcome>>;
 
     /// Stores a round, or what became of its calls, and goes on under the same lease. Resets the
-    /// crash count.
+    /// crash count. A repeat of what its lease stored last changes nothing and is told what the first
+    /// was, with signals that may be old.
     async fn append_rounds(
         &self,
         at: Option<Timestamp>,

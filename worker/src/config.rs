@@ -30,6 +30,8 @@ pub struct WorkerConfig {
     pub attempts_max: u32,
     /// Sends of one session in a row before others get their turn.
     pub sends_in_a_row_max: u32,
+    /// Bytes of messages that share one transaction; a larger step has its own.
+    pub group_bytes_max: usize,
     /// Bytes of windows that are kept for sessions between their sends.
     pub cache_bytes_max: usize,
 }
@@ -48,6 +50,7 @@ impl Default for WorkerConfig {
             crashes_max: 5,
             attempts_max: 100,
             sends_in_a_row_max: 16,
+            group_bytes_max: 8 << 20,
             cache_bytes_max: 64 << 20,
         }
     }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mainspring_runtime::Group;
+use mainspring_runtime::{Group, Weight};
 use mainspring_shared::bus::{StepNotice, Topic};
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::queue::{Activation, Lane};
@@ -34,12 +34,21 @@ pub(crate) struct Writes {
 impl Writes {
     /// Starts the groups' tasks.
     pub(crate) fn spawn(parts: &Parts, boot: &Arc<Boot>) -> Self {
+        let bytes_max = parts.config.group_bytes_max;
+        let rounds = Weight {
+            bytes_max,
+            bytes_of: AppendRound::weight,
+        };
+        let ends = Weight {
+            bytes_max,
+            bytes_of: CompleteSend::weight,
+        };
         Self {
             claims: Group::spawn(1, {
                 let (parts, boot) = (parts.clone(), boot.clone());
                 move |items| claim(parts.clone(), boot.clone(), items)
             }),
-            rounds: Group::spawn(1, {
+            rounds: Group::weighed(1, rounds, {
                 let parts = parts.clone();
                 move |items: Vec<AppendRound>| {
                     let parts = parts.clone();
@@ -49,13 +58,13 @@ impl Writes {
                         let answers = answers.await;
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             AppendOutcome::Appended { step, .. } => Some((*step, false)),
-                            AppendOutcome::LeaseLost => None,
+                            AppendOutcome::LeaseLost | AppendOutcome::Locked => None,
                         });
                         answers
                     }
                 }
             }),
-            completions: Group::spawn(1, {
+            completions: Group::weighed(1, ends, {
                 let parts = parts.clone();
                 move |items: Vec<CompleteSend>| {
                     let parts = parts.clone();
@@ -65,7 +74,9 @@ impl Writes {
                         let answers = answers.await;
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             CompleteOutcome::Completed(completed) => Some((completed.step, true)),
-                            CompleteOutcome::Undelivered | CompleteOutcome::LeaseLost => None,
+                            CompleteOutcome::Undelivered
+                            | CompleteOutcome::LeaseLost
+                            | CompleteOutcome::Locked => None,
                         });
                         answers
                     }
@@ -83,7 +94,9 @@ impl Writes {
                             ParkOutcome::Parked { step } | ParkOutcome::Cancelled { step, .. } => {
                                 Some((*step, true))
                             }
-                            ParkOutcome::Woken { .. } | ParkOutcome::LeaseLost => None,
+                            ParkOutcome::Woken { .. }
+                            | ParkOutcome::LeaseLost
+                            | ParkOutcome::Locked => None,
                         });
                         answers
                     }

@@ -182,6 +182,13 @@ impl Problem {
         Self::new(Code::StoreUnavailable, "this scheduler is stopping")
     }
 
+    pub(crate) fn locked() -> Self {
+        Self::new(
+            Code::StoreUnavailable,
+            "something else has been at work on the session for long",
+        )
+    }
+
     pub(crate) fn internal() -> Self {
         Self::new(Code::Internal, "a defect of the server, its log says more")
     }

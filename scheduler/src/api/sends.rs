@@ -186,6 +186,7 @@ async fn accept(
         }
         AcceptOutcome::Mismatch => Err(Problem::mismatch()),
         AcceptOutcome::Refused(reason) => Err(Problem::from(reason)),
+        AcceptOutcome::Locked => Err(Problem::locked()),
     }
 }
 

@@ -187,6 +187,8 @@ pub struct SchedulerConfig {
     pub batch_sends_max: usize,
     /// Sends of a batch that share one transaction.
     pub batch_group_max: usize,
+    /// Bytes of sends that share one transaction.
+    pub group_bytes_max: usize,
     /// The longest `?wait`.
     pub wait_max: Span,
     /// Requests under way at once, but for those that wait or stream.
@@ -225,6 +227,8 @@ pub struct WorkerConfig {
     pub attempts_max: u32,
     /// Sends of one session in a row before others get their turn.
     pub sends_in_a_row_max: u32,
+    /// Bytes of messages that share one transaction.
+    pub group_bytes_max: usize,
     /// Bytes of windows that are kept for sessions between their sends.
     pub cache_bytes_max: usize,
 }

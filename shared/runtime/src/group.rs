@@ -2,7 +2,7 @@
 //!
 //! A group is what queued while the last one was under way, at most [`GROUP_MAX`] items, without a
 //! timer: alone, an item waits for nothing; under load, the commit rate no longer bounds the rate
-//! of work.
+//! of work. Where items may be large, a group is bounded by their bytes as well.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -39,6 +39,60 @@ impl<T, R> Clone for Group<T, R> {
 #[error("the group ended without an answer")]
 pub struct GroupEnded;
 
+/// How large the items of a group may be together.
+#[derive(Debug)]
+pub struct Weight<T> {
+    /// Bytes at which a group is closed; an item that has more goes by itself.
+    pub bytes_max: usize,
+    /// About how many bytes an item has.
+    pub bytes_of: fn(&T) -> usize,
+}
+
+/// An item with whoever waits for its answer.
+type Handed<T, R> = (T, oneshot::Sender<R>);
+
+/// The items that wait for a group.
+struct Inbox<T, R> {
+    items: mpsc::Receiver<Handed<T, R>>,
+    /// One that was taken, and had no room in the group before.
+    carried: Option<Handed<T, R>>,
+    weight: Weight<T>,
+}
+
+impl<T, R> Inbox<T, R> {
+    /// The next group; none once nobody hands over any more.
+    async fn next(&mut self) -> Option<Vec<Handed<T, R>>> {
+        let first = match self.carried.take() {
+            Some(carried) => carried,
+            None => self.items.recv().await?,
+        };
+        let mut bytes = (self.weight.bytes_of)(&first.0);
+        let mut batch = vec![first];
+        self.fill(&mut batch, &mut bytes);
+        // Whoever is about to hand an item over, mostly one whom the last group answered, comes
+        // along. With nobody about to this takes no time.
+        tokio::task::yield_now().await;
+        self.fill(&mut batch, &mut bytes);
+        Some(batch)
+    }
+
+    fn fill(&mut self, batch: &mut Vec<Handed<T, R>>, bytes: &mut usize) {
+        while self.carried.is_none()
+            && batch.len() < GROUP_MAX
+            && !buggify("group.small")
+            && let Ok(more) = self.items.try_recv()
+        {
+            let weight = (self.weight.bytes_of)(&more.0);
+            if bytes.saturating_add(weight) > self.weight.bytes_max {
+                self.carried = Some(more);
+            } else {
+                *bytes += weight;
+                batch.push(more);
+            }
+        }
+    }
+}
+
 impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
     /// Starts the task. `run` gets a group and returns one answer per item, in order. At most
     /// `lanes` groups are under way at once: with one, every group is as large as the load allows.
@@ -47,28 +101,32 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
         F: Fn(Vec<T>) -> Fut + Clone + Send + 'static,
         Fut: Future<Output = Vec<R>> + Send + 'static,
     {
-        let (items, inbox) = mpsc::channel::<(T, oneshot::Sender<R>)>(WAITING_MAX);
+        let weight = Weight {
+            bytes_max: usize::MAX,
+            bytes_of: |_: &T| 0,
+        };
+        Self::weighed(lanes, weight, run)
+    }
+
+    /// The same, with groups that are bounded in bytes too.
+    pub fn weighed<F, Fut>(lanes: usize, weight: Weight<T>, run: F) -> Self
+    where
+        F: Fn(Vec<T>) -> Fut + Clone + Send + 'static,
+        Fut: Future<Output = Vec<R>> + Send + 'static,
+    {
+        let (items, inbox) = mpsc::channel::<Handed<T, R>>(WAITING_MAX);
+        let inbox = Inbox {
+            items: inbox,
+            carried: None,
+            weight,
+        };
         let inbox = std::sync::Arc::new(tokio::sync::Mutex::new(inbox));
         for _ in 0..lanes.max(1) {
             let (inbox, run) = (inbox.clone(), run.clone());
             tokio::spawn(async move {
                 loop {
-                    let mut batch = Vec::new();
-                    {
-                        let mut inbox = inbox.lock().await;
-                        if inbox.recv_many(&mut batch, GROUP_MAX).await == 0 {
-                            return;
-                        }
-                        // Whoever is about to hand an item over, mostly one whom the last group
-                        // answered, comes along. With nobody about to this takes no time.
-                        tokio::task::yield_now().await;
-                        while batch.len() < GROUP_MAX
-                            && !buggify("group.small")
-                            && let Ok(more) = inbox.try_recv()
-                        {
-                            batch.push(more);
-                        }
-                    }
+                    let next = inbox.lock().await.next().await;
+                    let Some(batch) = next else { return };
                     let (work, callers): (Vec<T>, Vec<_>) = batch.into_iter().unzip();
                     // A panic concerns this group alone: its callers hear that they got no answer.
                     let Ok(answers) = AssertUnwindSafe(run(work)).catch_unwind().await else {
@@ -156,5 +214,52 @@ mod tests {
             assert_eq!(task.await.expect("joins"), Ok(n * 2));
         }
         assert_eq!(groups.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_group_is_closed_before_it_has_too_many_bytes() {
+        let gate = Arc::new(Semaphore::new(0));
+        let weight = Weight {
+            bytes_max: 10,
+            bytes_of: |bytes: &usize| *bytes,
+        };
+        let begun = Arc::new(AtomicUsize::new(0));
+        let group = Group::weighed(1, weight, {
+            let (gate, begun) = (gate.clone(), begun.clone());
+            move |items: Vec<usize>| {
+                let (gate, begun) = (gate.clone(), begun.clone());
+                async move {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    gate.acquire().await.expect("open").forget();
+                    // Each is told what came along with it.
+                    items.iter().map(|_| items.clone()).collect()
+                }
+            }
+        });
+        let first = tokio::spawn({
+            let group = group.clone();
+            async move { group.submit(1).await }
+        });
+        while begun.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut rest = Vec::new();
+        for bytes in [4, 6, 1, 99, 2] {
+            let before = group.items.capacity();
+            let group = group.clone();
+            let handed = group.clone();
+            rest.push(tokio::spawn(async move { group.submit(bytes).await }));
+            while handed.items.capacity() == before {
+                tokio::task::yield_now().await;
+            }
+        }
+        gate.add_permits(5);
+        assert_eq!(first.await.expect("joins"), Ok(vec![1]));
+        let mut together = Vec::new();
+        for task in rest {
+            together.push(task.await.expect("joins").expect("answers"));
+        }
+        let expected = [vec![4, 6], vec![4, 6], vec![1], vec![99], vec![2]];
+        assert_eq!(together, expected);
     }
 }

@@ -16,7 +16,7 @@ pub use config::{
     Provider, ProviderKind, Purpose, Secret, ShellKind, Sources, ToolsConfig,
 };
 pub use entropy::OsEntropy;
-pub use group::{GROUP_MAX, Group, GroupEnded};
+pub use group::{GROUP_MAX, Group, GroupEnded, Weight};
 pub use lifecycle::Lifecycle;
 pub use metrics::Metrics;
 pub use telemetry::Telemetry;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::calls::{CallChange, Delivery, NewCall};
+use super::calls::{CallChange, CallStep, Delivery, NewCall};
 use super::sweeps::ReadySession;
 use crate::agent::AgentSpec;
 use crate::budget::{Held, Spending, Spent};
 use crate::id::{BootId, LeaseToken, SendId, SessionKey};
 use crate::lease::Lease;
-use crate::message::{Message, NewMessage};
+use crate::message::{ContentPart, Message, NewMessage, json_weight};
 use crate::send::{SendRecord, SendResult, SendStatus, WaitingOn};
 use crate::step::RoundRef;
 use crate::time::Timestamp;
@@ -127,7 +127,8 @@ pub enum ClaimOutcome {
     /// The caller holds the session.
     Claimed(Box<Claimed>),
     /// A live boot holds it; or one whose lease ran out does, and it was not to be taken from such a
-    /// one; or the claiming boot is dead itself.
+    /// one; or the claiming boot is dead itself; or someone has it locked for longer than the others
+    /// of the call should wait.
     Busy,
     /// Too many workers died under its send for this claim. It has no owner, the deaths are counted,
     /// and there is no step.
@@ -269,6 +270,27 @@ pub struct AppendRound {
     pub totals: SendTotals,
 }
 
+impl AppendRound {
+    /// About how many bytes its rows take.
+    pub fn weight(&self) -> usize {
+        let messages: usize = self.messages.iter().map(NewMessage::weight).sum();
+        let calls = self.calls.iter().map(|call| json_weight(&call.arguments));
+        messages + calls.sum::<usize>() + changed(&self.changes)
+    }
+}
+
+/// About how many bytes results take.
+fn changed(changes: &[CallChange]) -> usize {
+    let results = changes.iter().map(|change| match &change.change {
+        CallStep::Settled(result) => {
+            let content = result.content.iter().map(ContentPart::weight);
+            content.sum::<usize>()
+        }
+        CallStep::Started | CallStep::Waits { .. } => 0,
+    });
+    results.sum()
+}
+
 /// A send's running sums.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SendTotals {
@@ -314,6 +336,9 @@ pub enum AppendOutcome {
     },
     /// Someone else owns the session; nothing was written.
     LeaseLost,
+    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
+    /// was written; ask again in a while.
+    Locked,
 }
 
 /// What happens to the session behind a final send.
@@ -354,6 +379,15 @@ pub struct CompleteSend {
     pub then: Then,
 }
 
+impl CompleteSend {
+    /// About how many bytes its rows take.
+    pub fn weight(&self) -> usize {
+        let messages: usize = self.messages.iter().map(NewMessage::weight).sum();
+        let text = self.result.output_text.as_deref().map_or(0, str::len);
+        messages + text + changed(&self.changes)
+    }
+}
+
 /// What became of a final send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CompleteOutcome {
@@ -364,6 +398,9 @@ pub enum CompleteOutcome {
     Undelivered,
     /// Someone else owns the session; nothing was written.
     LeaseLost,
+    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
+    /// was written; ask again in a while.
+    Locked,
 }
 
 /// A final send and what follows.
@@ -436,6 +473,9 @@ pub enum ParkOutcome {
     },
     /// Someone else owns the session; nothing was written.
     LeaseLost,
+    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
+    /// was written; ask again in a while.
+    Locked,
 }
 
 /// A lease to give back.

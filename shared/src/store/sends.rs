@@ -4,7 +4,7 @@ use super::NewSession;
 use super::sweeps::ReadySession;
 use crate::agent::SendOptions;
 use crate::id::{BootId, SendId, SessionKey, TenantId};
-use crate::message::ContentPart;
+use crate::message::{ContentPart, json_weight};
 use crate::send::SendRecord;
 use crate::time::Timestamp;
 use crate::workflow::run::RunLeaf;
@@ -74,6 +74,26 @@ pub struct AcceptSend {
     pub queued_max: i64,
 }
 
+impl AcceptSend {
+    /// About how many bytes its rows take.
+    pub fn weight(&self) -> usize {
+        let input: usize = self.input.iter().map(ContentPart::weight).sum();
+        let new = match &self.target {
+            Target::New(new) => {
+                let prompt = new.agent.system_prompt.as_deref().map_or(0, str::len);
+                prompt
+                    + new
+                        .metadata
+                        .iter()
+                        .map(|(name, value)| name.len() + json_weight(value))
+                        .sum::<usize>()
+            }
+            Target::Existing(_) => 0,
+        };
+        input + new
+    }
+}
+
 /// What became of a send to accept.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AcceptOutcome {
@@ -85,6 +105,9 @@ pub enum AcceptOutcome {
     Mismatch,
     /// Nothing was stored.
     Refused(RefuseReason),
+    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
+    /// was written; ask again in a while.
+    Locked,
 }
 
 /// What a durable send got.

@@ -292,8 +292,8 @@ pub fn refusal(n: i64, outcome: &AcceptOutcome) -> Option<Refusal> {
         AcceptOutcome::Refused(RefuseReason::QueueFull) => {
             (false, Code::LimitExceeded, "too many sends wait already")
         }
-        // A timer's sends carry no key.
-        AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch => {
+        // A timer's sends carry no key, and its session is locked by whoever fires it.
+        AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Locked => {
             (false, Code::Internal, "the send was taken for another one")
         }
     };

@@ -333,9 +333,10 @@ fn tell(
     };
     match sends::accept(state, now, boot, send) {
         AcceptOutcome::Accepted(accepted) => (accepted.ring, None),
-        AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_) => {
-            (None, None)
-        }
+        AcceptOutcome::Replayed(_)
+        | AcceptOutcome::Mismatch
+        | AcceptOutcome::Refused(_)
+        | AcceptOutcome::Locked => (None, None),
     }
 }
 

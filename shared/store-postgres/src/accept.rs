@@ -173,6 +173,14 @@ impl Group for Accept {
             source: "an idempotency key was taken and freed again and again".into(),
         })
     }
+
+    fn session(&self, item: &Self::Item) -> Option<SessionKey> {
+        Some(item.target.key())
+    }
+
+    fn locked(&self, _: &Self::Item) -> Result<Self::Outcome> {
+        Ok(AcceptOutcome::Locked)
+    }
 }
 
 impl Accept {

@@ -7,7 +7,7 @@ use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::Message;
 use mainspring_shared::store::{
-    ClaimOutcome, ClaimSession, Claimed, Counters, Result, Resumed, StartedSend,
+    ClaimOutcome, ClaimSession, Claimed, Counters, Error, Result, Resumed, StartedSend,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
@@ -15,11 +15,11 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::group::{Group, drive};
-use crate::retry::{Fault, Pool, execute, sql};
+use crate::retry::{Fault, Pool, execute, fetch, sql};
 use crate::rows::{Fields, key_columns};
 
-/// Grants that may have been made although their claim failed, so that nobody works on them while
-/// the boot lives. They are given back with the boot's next renewal.
+/// Grants that may have been made although their claim failed, or that were kept for a send which
+/// cannot be had, so that nobody works on them while the boot lives. They are given back with the boot's next renewal.
 #[derive(Debug, Default)]
 pub(crate) struct Doubtful(Mutex<Vec<(SessionKey, Uuid)>>);
 
@@ -27,10 +27,10 @@ pub(crate) struct Doubtful(Mutex<Vec<(SessionKey, Uuid)>>);
 const DOUBTFUL_MAX: usize = 16_384;
 
 impl Doubtful {
-    fn remember(&self, items: &[ClaimSession]) {
+    pub(crate) fn remember(&self, given: impl IntoIterator<Item = (SessionKey, Uuid)>) {
         let mut grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = DOUBTFUL_MAX.saturating_sub(grants.len());
-        grants.extend(items.iter().take(room).map(|item| (item.key, item.token.0)));
+        grants.extend(given.into_iter().take(room));
     }
 
     /// Gives the grants back. What cannot be given back now is kept for the next time.
@@ -65,19 +65,26 @@ pub(crate) async fn claim(
     boot: BootId,
     items: Vec<ClaimSession>,
 ) -> Result<Vec<ClaimOutcome>> {
-    let claimed = drive(pool, &Claim { at, boot }, &items).await;
-    if claimed.is_err() {
-        doubtful.remember(&items);
-    }
-    claimed
+    let claim = Claim { at, boot, doubtful };
+    let claimed = drive(pool, &claim, &items).await;
+    let mut outcomes = match claimed {
+        Ok(outcomes) => outcomes,
+        Err(error) => {
+            doubtful.remember(items.iter().map(|item| (item.key, item.token.0)));
+            return Err(error);
+        }
+    };
+    claim.read_windows(pool, &items, &mut outcomes).await;
+    Ok(outcomes)
 }
 
-struct Claim {
+struct Claim<'a> {
     at: Option<Timestamp>,
     boot: BootId,
+    doubtful: &'a Doubtful,
 }
 
-impl Group for Claim {
+impl Group for Claim<'_> {
     type Item = ClaimSession;
     type Outcome = ClaimOutcome;
     type Seen = BTreeSet<SessionKey>;
@@ -105,7 +112,7 @@ impl Group for Claim {
             .bind(orphans)
             .fetch_all(&mut *connection)
             .await?;
-        self.outcomes(connection, items, &rows).await
+        self.outcomes(items, &rows)
     }
 
     /// Tokens are drawn for one claim each: a session that carries an item's token was granted to
@@ -123,7 +130,7 @@ impl Group for Claim {
             .bind(tokens)
             .fetch_all(&mut *connection)
             .await?;
-        self.outcomes(connection, items, &rows).await
+        self.outcomes(items, &rows)
     }
 
     /// Others changed the session all the time, so someone works on it.
@@ -131,41 +138,103 @@ impl Group for Claim {
         tracing::warn!(session.id = %item.key.session, "a ready session could not be claimed");
         Ok(ClaimOutcome::Busy)
     }
+
+    fn session(&self, item: &Self::Item) -> Option<SessionKey> {
+        Some(item.key)
+    }
+
+    fn locked(&self, _: &Self::Item) -> Result<Self::Outcome> {
+        Ok(ClaimOutcome::Busy)
+    }
 }
 
-impl Claim {
-    async fn outcomes(
+impl Claim<'_> {
+    /// One whose row cannot be read is given back, and costs the others nothing.
+    fn outcomes(
         &self,
-        connection: &mut PgConnection,
         items: &[&ClaimSession],
         rows: &[PgRow],
     ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
         let mut outcomes: Vec<Option<ClaimOutcome>> = items.iter().map(|_| None).collect();
-        let mut lacking = Vec::new();
         for row in rows {
             let mut fields = Fields::new(row, "sends");
             let ord = fields.ord()?;
             let item = items[ord];
-            outcomes[ord] = match read(&mut fields, item, self.boot)? {
-                Said::Granted(claimed) => {
-                    if lacks_messages(item, &claimed) {
-                        lacking.push(Lacking::new(ord, item, &claimed));
-                    }
-                    Some(ClaimOutcome::Claimed(claimed))
-                }
-                Said::Busy => Some(ClaimOutcome::Busy),
-                Said::Suspect => Some(ClaimOutcome::Suspect),
-                Said::Idle => Some(ClaimOutcome::Idle),
-                Said::Stale => None,
+            outcomes[ord] = match read(&mut fields, item, self.boot) {
+                Ok(Said::Granted(claimed)) => Some(ClaimOutcome::Claimed(claimed)),
+                Ok(Said::Busy) => Some(ClaimOutcome::Busy),
+                Ok(Said::Suspect) => Some(ClaimOutcome::Suspect),
+                Ok(Said::Idle) => Some(ClaimOutcome::Idle),
+                Ok(Said::Stale) => None,
+                Err(error) => Some(self.give_back(item, &error)),
             };
-        }
-        for (ord, message) in window(connection, &lacking).await? {
-            if let Some(ClaimOutcome::Claimed(claimed)) = &mut outcomes[ord] {
-                claimed.window.push(message);
-            }
         }
         Ok(outcomes)
     }
+
+    /// Has a grant given back that cannot be worked on.
+    fn give_back(&self, item: &ClaimSession, error: &Error) -> ClaimOutcome {
+        tracing::error!(session.id = %item.key.session, %error, "a claimed session cannot be read");
+        self.doubtful.remember([(item.key, item.token.0)]);
+        ClaimOutcome::Busy
+    }
+
+    /// Reads what the claimers' caches lack, a bounded number of messages at a time. A session whose
+    /// messages cannot be had is given back.
+    async fn read_windows(
+        &self,
+        pool: &Pool,
+        items: &[ClaimSession],
+        outcomes: &mut [ClaimOutcome],
+    ) {
+        let lacking = items.iter().zip(&*outcomes).enumerate();
+        let lacking = lacking.filter_map(|(ord, (item, outcome))| match outcome {
+            ClaimOutcome::Claimed(claimed) if lacks_messages(item, claimed) => {
+                Some(Lacking::new(ord, item, claimed))
+            }
+            ClaimOutcome::Claimed(_)
+            | ClaimOutcome::Busy
+            | ClaimOutcome::Suspect
+            | ClaimOutcome::Idle => None,
+        });
+        for piece in pieces(lacking.collect()) {
+            match window(pool, &piece).await {
+                Ok(messages) => {
+                    for (ord, message) in messages {
+                        if let ClaimOutcome::Claimed(claimed) = &mut outcomes[ord] {
+                            claimed.window.push(message);
+                        }
+                    }
+                }
+                Err(error) => {
+                    for Lacking { ord, .. } in piece {
+                        outcomes[ord] = self.give_back(&items[ord], &error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Messages that one statement reads, unless a single session has more.
+const PIECE_MAX: i64 = 512;
+
+/// Sessions in the order given, as many at a time as have few messages to read.
+fn pieces(lacking: Vec<Lacking>) -> Vec<Vec<Lacking>> {
+    let mut pieces: Vec<Vec<Lacking>> = Vec::new();
+    let mut messages = 0;
+    for item in lacking {
+        let more = item.messages();
+        match pieces.last_mut() {
+            Some(piece) if messages + more <= PIECE_MAX => piece.push(item),
+            _ => {
+                pieces.push(vec![item]);
+                messages = 0;
+            }
+        }
+        messages += more;
+    }
+    pieces
 }
 
 /// What the statement said of an item.
@@ -266,30 +335,31 @@ impl Lacking {
             last_messages: last_messages.map(i64::from),
         }
     }
+
+    /// About how many messages its window has.
+    fn messages(&self) -> i64 {
+        let all = self.next_seq - 1;
+        self.last_messages.map_or(all, |last| last.min(all))
+    }
 }
 
 /// Reads what the caches lack, each message with the place of its item.
-async fn window(
-    connection: &mut PgConnection,
-    lacking: &[Lacking],
-) -> std::result::Result<Vec<(usize, Message)>, Fault> {
-    if lacking.is_empty() {
-        return Ok(Vec::new());
-    }
+async fn window(pool: &Pool, lacking: &[Lacking]) -> Result<Vec<(usize, Message)>> {
     let (tenants, sessions) = key_columns(lacking.iter().map(|item| item.key));
     let next_seqs: Vec<i64> = lacking.iter().map(|item| item.next_seq).collect();
     let cached_next: Vec<i64> = lacking.iter().map(|item| item.cached_next_seq).collect();
     let cached_from: Vec<i64> = lacking.iter().map(|item| item.cached_from_seq).collect();
     let last: Vec<Option<i64>> = lacking.iter().map(|item| item.last_messages).collect();
-    let rows = sql!("leases/window")
-        .bind(tenants)
-        .bind(sessions)
-        .bind(next_seqs)
-        .bind(cached_next)
-        .bind(cached_from)
-        .bind(last)
-        .fetch_all(connection)
-        .await?;
+    let rows = fetch(pool, || {
+        sql!("leases/window")
+            .bind(tenants.clone())
+            .bind(sessions.clone())
+            .bind(next_seqs.clone())
+            .bind(cached_next.clone())
+            .bind(cached_from.clone())
+            .bind(last.clone())
+    })
+    .await?;
     let mut messages = Vec::with_capacity(rows.len());
     for row in &rows {
         let mut fields = Fields::new(row, "messages");
@@ -297,4 +367,40 @@ async fn window(
         messages.push((lacking[place].ord, fields.message()?));
     }
     Ok(messages)
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_shared::id::{SessionId, TenantId};
+
+    use super::*;
+
+    fn lacking(ord: usize, next_seq: i64, last_messages: Option<i64>) -> Lacking {
+        Lacking {
+            ord,
+            key: SessionKey {
+                tenant: TenantId::DEFAULT,
+                session: SessionId(Uuid::nil()),
+            },
+            next_seq,
+            cached_next_seq: 0,
+            cached_from_seq: 0,
+            last_messages,
+        }
+    }
+
+    #[test]
+    fn large_windows_are_read_by_themselves_and_small_ones_together() {
+        let sessions = vec![
+            lacking(0, 200, None),
+            lacking(1, 301, None),
+            lacking(2, 90_000, Some(10)),
+            lacking(3, 90_000, None),
+            lacking(4, 2, None),
+        ];
+        let pieces = pieces(sessions).into_iter();
+        let ords = pieces.map(|piece| piece.iter().map(|item| item.ord).collect::<Vec<_>>());
+        let expected = [vec![0, 1, 2], vec![3], vec![4]];
+        assert_eq!(ords.collect::<Vec<_>>(), expected);
+    }
 }

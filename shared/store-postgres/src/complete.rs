@@ -6,13 +6,14 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{
-    CompleteOutcome, CompleteSend, Completed, Counters, ReadySession, Result, StartedSend, Then,
+    CompleteOutcome, CompleteSend, Completed, Counters, Error, ReadySession, Result, StartedSend,
+    Then,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::claim::started;
+use crate::claim::{Doubtful, started};
 use crate::columns::{
     ChangeColumns, DeliveryColumns, LeaseColumns, MessageColumns, TotalColumns, UsageColumns, json,
     maybe_text, ord, ref_members,
@@ -24,17 +25,20 @@ use crate::rows::{Fields, key_columns};
 
 pub(crate) async fn complete(
     pool: &Pool,
+    doubtful: &Doubtful,
     at: Option<Timestamp>,
     items: Vec<CompleteSend>,
 ) -> Result<Vec<CompleteOutcome>> {
-    drive(pool, &Complete { at }, &items).await
+    drive(pool, &Complete { at, doubtful }, &items).await
 }
 
-struct Complete {
+struct Complete<'a> {
     at: Option<Timestamp>,
+    /// Leases that were kept for a next send which cannot be had.
+    doubtful: &'a Doubtful,
 }
 
-impl Group for Complete {
+impl Group for Complete<'_> {
     type Item = CompleteSend;
     type Outcome = CompleteOutcome;
     type Seen = BTreeSet<SessionKey>;
@@ -56,16 +60,20 @@ impl Group for Complete {
         for row in &rows {
             let mut fields = Fields::new(row, "sends");
             let ord = fields.ord()?;
-            let Some((made, kept)) = read(&mut fields, items[ord].key)? else {
+            let Some((mut made, kept)) = read(&mut fields, items[ord].key)? else {
                 outcomes[ord] = CompleteOutcome::Undelivered;
                 continue;
             };
-            if kept && made.next.is_none() {
-                unseen.push(ord);
+            // From here on the ends stand: what is wrong with a next send is no reason to give up.
+            match next(&mut fields) {
+                Ok(Some(next)) => made.next = Some(next),
+                Ok(None) if kept => unseen.push(ord),
+                Ok(None) => {}
+                Err(error) => self.give_back(items[ord], &error),
             }
             completed[ord] = Some(Box::new(made));
         }
-        self.look_again(connection, items, &unseen, &mut completed)
+        self.take_next(connection, items, &unseen, &mut completed)
             .await?;
         let outcomes = outcomes.into_iter().zip(completed);
         let outcomes =
@@ -101,14 +109,18 @@ impl Group for Complete {
             if !written.held {
                 made.ring = written.ring.filter(|_| item.then == Then::Release);
             } else if written.is_active {
-                made.next = running(connection, item, written).await?;
+                match running(connection, item, written).await {
+                    Ok(next) => made.next = next,
+                    Err(Fault::Row(error)) => self.give_back(item, &error),
+                    Err(fault) => return Err(fault),
+                }
             } else {
                 unseen.push(index);
             }
             completed[index] = Some(Box::new(made));
             outcomes.push(None);
         }
-        self.look_again(connection, items, &unseen, &mut completed)
+        self.take_next(connection, items, &unseen, &mut completed)
             .await?;
         for (outcome, made) in outcomes.iter_mut().zip(completed) {
             if let Some(made) = made {
@@ -121,9 +133,45 @@ impl Group for Complete {
     fn unsettled(&self, _: &CompleteSend) -> Result<CompleteOutcome> {
         Ok(CompleteOutcome::LeaseLost)
     }
+
+    fn session(&self, item: &Self::Item) -> Option<SessionKey> {
+        Some(item.key)
+    }
+
+    fn locked(&self, _: &Self::Item) -> Result<Self::Outcome> {
+        Ok(CompleteOutcome::Locked)
+    }
 }
 
-impl Complete {
+impl Complete<'_> {
+    /// Has a lease given back whose next send cannot be had: others find it in the sweep.
+    fn give_back(&self, item: &CompleteSend, error: &Error) {
+        let session = item.key.session;
+        tracing::error!(session.id = %session, %error, "the next send could not be taken");
+        self.doubtful.remember([(item.key, item.lease.token.0)]);
+    }
+
+    /// Takes the next sends that the statement knew of but did not see. Only where it is unknown what
+    /// became of that it is looked at again; else the ends stand, and the leases are given back.
+    async fn take_next(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&CompleteSend],
+        unseen: &[usize],
+        completed: &mut [Option<Box<Completed>>],
+    ) -> std::result::Result<(), Fault> {
+        let taken = self.look_again(connection, items, unseen, completed).await;
+        let Err(fault) = taken else { return Ok(()) };
+        if fault.is_loss() {
+            return Err(fault);
+        }
+        let error = Error::from(fault);
+        for index in unseen {
+            self.give_back(items[*index], &error);
+        }
+        Ok(())
+    }
+
     /// Takes the next sends that the statement knew of but did not see.
     async fn look_again(
         &self,
@@ -252,10 +300,9 @@ fn unfinished(written: &Written) -> Option<CompleteOutcome> {
     }
 }
 
-/// A completed item, and whether the lease was kept for a next send. None where a signal kept it
-/// from ending.
+/// A completed item without its next send, and whether the lease was kept for one. None where a
+/// signal kept it from ending.
 fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<(Completed, bool)>> {
-    let next = next(fields)?;
     let undelivered: bool = fields.take("undelivered")?;
     if undelivered {
         return Ok(None);
@@ -271,7 +318,7 @@ fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<(Completed, b
         first_seq,
         step,
         at,
-        next,
+        next: None,
         ring,
     };
     Ok(Some((completed, kept)))

@@ -1,16 +1,57 @@
 //! Groups: items of different sessions that share a statement and a commit, each with an outcome of
 //! its own.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::store::{
     AcceptOutcome, AppendOutcome, ClaimOutcome, CompleteOutcome, CreateOutcome, Error, ParkOutcome,
     Result,
 };
 use sqlx::PgConnection;
 
+use crate::ledger::locked_out;
 use crate::retry::{Attempts, Fault, Pool, Verdict};
 
 /// Statements for one group, beyond those that settle an item each.
 const PASSES_SPARE: usize = 8;
+
+/// Attempts at one item that waits for a lock which is not its session's.
+const WAITS_MAX: u32 = 3;
+
+/// Sessions remembered as locked; beyond that they are found out again.
+const CONTENDED_MAX: usize = 4_096;
+
+/// Sessions that were found locked by someone who kept them for long. Until they are found free
+/// again, nobody waits for them.
+#[derive(Debug, Default)]
+pub(crate) struct Contended(Mutex<BTreeSet<SessionKey>>);
+
+impl Contended {
+    fn note(&self, locked: &BTreeSet<SessionKey>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= CONTENDED_MAX {
+            known.clear();
+        }
+        known.extend(locked);
+    }
+
+    fn free(&self, keys: impl Iterator<Item = SessionKey>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in keys {
+            known.remove(&key);
+        }
+    }
+
+    fn among(&self, keys: impl Iterator<Item = SessionKey>) -> BTreeSet<SessionKey> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_empty() {
+            return BTreeSet::new();
+        }
+        keys.filter(|key| known.contains(key)).collect()
+    }
+}
 
 /// A step that takes a group.
 pub(crate) trait Group: Sync {
@@ -44,6 +85,18 @@ pub(crate) trait Group: Sync {
 
     /// What becomes of an item that no number of attempts settled.
     fn unsettled(&self, item: &Self::Item) -> Result<Self::Outcome>;
+
+    /// The session that an item finds there and needs.
+    fn session(&self, _item: &Self::Item) -> Option<SessionKey> {
+        None
+    }
+
+    /// What becomes of an item that waited for a lock in vain. Nothing of it was written.
+    fn locked(&self, _item: &Self::Item) -> Result<Self::Outcome> {
+        Err(Error::Unavailable {
+            source: "someone else has locked what it needs".into(),
+        })
+    }
 }
 
 /// What an outcome says of its step.
@@ -84,50 +137,86 @@ impl Effect for CreateOutcome {
 
 impl Effect for ParkOutcome {
     fn took_effect(&self) -> bool {
-        !matches!(self, Self::LeaseLost)
+        !matches!(self, Self::LeaseLost | Self::Locked)
     }
 }
 
-/// Runs items in as few transactions as possible, in order, and returns an outcome for each. An
-/// item's bad data fails the call only after its neighbours have been served.
+/// Runs items in as few transactions as possible, in order, and returns an outcome for each. One
+/// whose session is locked for long keeps the others waiting once at most. On an item's bad data
+/// nothing is written, unless some of the items could not share a statement: then those before it
+/// are, and are told so when they are sent again.
 pub(crate) async fn drive<G: Group>(
     pool: &Pool,
     group: &G,
     items: &[G::Item],
 ) -> Result<Vec<G::Outcome>> {
-    let mut outcomes: Vec<Option<G::Outcome>> = items.iter().map(|_| None).collect();
-    let mut batches = split(group, items);
-    let mut attempts = Attempts::default();
-    let mut bad_data: Option<Error> = None;
+    let mut drive = Drive {
+        pool,
+        group,
+        items,
+        outcomes: items.iter().map(|_| None).collect(),
+        batches: split(group, items),
+        attempts: Attempts::default(),
+        bad_data: None,
+    };
+    drive.set_aside_contended().await?;
     let mut passes_left = 2 * items.len() + PASSES_SPARE;
-    while let Some(batch) = batches.pop() {
-        let picked: Vec<&G::Item> = batch.iter().map(|index| &items[*index]).collect();
+    while let Some(batch) = drive.batches.pop() {
         if passes_left == 0 {
-            for (index, item) in batch.iter().zip(picked) {
-                outcomes[*index] = Some(group.unsettled(item)?);
+            for index in batch {
+                drive.outcomes[index] = Some(group.unsettled(&items[index])?);
             }
             continue;
         }
         passes_left -= 1;
-        let known = match run(pool, &attempts, group, &picked).await {
-            Ok(known) => confirmed(pool, &mut attempts, group, &picked, known).await?,
-            Err(fault) => match attempts.weigh(fault)? {
-                Verdict::Again => {
-                    batches.push(batch);
-                    continue;
+        drive.pass(batch).await?;
+    }
+    if let Some(error) = drive.bad_data {
+        return Err(error);
+    }
+    let settled = drive.outcomes.into_iter().flatten().collect::<Vec<_>>();
+    debug_assert_eq!(settled.len(), items.len(), "every item was settled");
+    Ok(settled)
+}
+
+/// Where the items of a call stand.
+struct Drive<'a, G: Group> {
+    pool: &'a Pool,
+    group: &'a G,
+    items: &'a [G::Item],
+    outcomes: Vec<Option<G::Outcome>>,
+    /// Indexes of items that share a statement; the next ones stand last.
+    batches: Vec<Vec<usize>>,
+    attempts: Attempts,
+    bad_data: Option<Error>,
+}
+
+impl<G: Group> Drive<'_, G> {
+    fn pick(&self, batch: &[usize]) -> Vec<&G::Item> {
+        batch.iter().map(|index| &self.items[*index]).collect()
+    }
+
+    /// Runs a batch once. What is not settled by that stands among the batches again.
+    async fn pass(&mut self, batch: Vec<usize>) -> Result<()> {
+        let (pool, group) = (self.pool, self.group);
+        let items = self.items;
+        let picked: Vec<&G::Item> = batch.iter().map(|index| &items[*index]).collect();
+        let known = match run(pool, &self.attempts, group, &picked).await {
+            Ok(known) => confirmed(pool, &mut self.attempts, group, &picked, known).await?,
+            Err(fault) => match self.attempts.weigh(fault)? {
+                // What holds the locks may be an earlier attempt that still goes on.
+                Verdict::Again if self.attempts.any_lost() => {
+                    self.batches.push(batch);
+                    return Ok(());
                 }
-                Verdict::Lost => read_back(pool, &mut attempts, group, &picked).await?,
+                Verdict::Again => return self.part(batch).await,
+                Verdict::Lost => read_back(pool, &mut self.attempts, group, &picked).await?,
                 Verdict::BadData(error) => {
-                    // What is in the way may be what an earlier attempt has stored by now.
-                    let unknown = picked.iter().map(|_| None).collect();
-                    let known = confirmed(pool, &mut attempts, group, &picked, unknown).await?;
-                    if known.iter().all(Option::is_none) {
-                        if batch.len() == 1 {
-                            bad_data.get_or_insert(error);
-                        } else {
-                            batches.extend(batch.into_iter().rev().map(|index| vec![index]));
-                        }
-                        continue;
+                    // What is in the way may be what an earlier attempt, or a call before this one,
+                    // has stored by now.
+                    let known = read_back(pool, &mut self.attempts, group, &picked).await?;
+                    if !known.iter().flatten().any(Effect::took_effect) {
+                        return self.refuse(batch, error);
                     }
                     known
                 }
@@ -138,18 +227,114 @@ pub(crate) async fn drive<G: Group>(
             if outcome.is_none() {
                 left.push(index);
             }
-            outcomes[index] = outcome;
+            self.outcomes[index] = outcome;
         }
         if !left.is_empty() {
-            batches.push(left);
+            self.batches.push(left);
         }
+        Ok(())
     }
-    if let Some(error) = bad_data {
-        return Err(error);
+
+    /// One item's data is bad. While nothing of this call is stored, all of it is given up.
+    fn refuse(&mut self, batch: Vec<usize>, error: Error) -> Result<()> {
+        let served = self.outcomes.iter().flatten().any(Effect::took_effect);
+        if !served {
+            return Err(error);
+        }
+        if batch.len() == 1 {
+            self.bad_data.get_or_insert(error);
+        } else {
+            let each = batch.into_iter().rev().map(|index| vec![index]);
+            self.batches.extend(each);
+        }
+        Ok(())
     }
-    let settled = outcomes.into_iter().flatten().collect::<Vec<_>>();
-    debug_assert_eq!(settled.len(), items.len(), "every item was settled");
-    Ok(settled)
+
+    /// A batch waited for a lock in vain, and nothing of it was written. Those whose sessions are
+    /// locked are settled as that, the others go on without them.
+    async fn part(&mut self, mut batch: Vec<usize>) -> Result<()> {
+        let keys = self.keys(&batch);
+        if self.set_aside(&mut batch, keys).await? || batch.is_empty() {
+            if !batch.is_empty() {
+                self.batches.push(batch);
+            }
+            return Ok(());
+        }
+        // The lock was let go meanwhile, or it is another row's: what it keeps waiting is halved.
+        let waits = self.attempts.conflicts();
+        if waits < WAITS_MAX {
+            self.batches.push(batch);
+        } else if batch.len() > 1 {
+            let behind = batch.split_off(batch.len() / 2);
+            self.batches.extend([behind, batch]);
+        } else {
+            for index in batch {
+                self.outcomes[index] = Some(self.group.locked(&self.items[index])?);
+            }
+        }
+        Ok(())
+    }
+
+    fn keys(&self, batch: &[usize]) -> BTreeSet<SessionKey> {
+        let picked = self.pick(batch).into_iter();
+        picked.filter_map(|item| self.group.session(item)).collect()
+    }
+
+    /// Settles the items of a batch whose sessions, among these, are locked right now. Returns
+    /// whether there were any.
+    async fn set_aside(
+        &mut self,
+        batch: &mut Vec<usize>,
+        keys: BTreeSet<SessionKey>,
+    ) -> Result<bool> {
+        let locked = loop {
+            let look =
+                async |connection: &mut PgConnection| locked_out(connection, keys.clone()).await;
+            match self.attempts.on(self.pool, look).await {
+                Ok(locked) => break locked,
+                Err(fault) => match self.attempts.weigh(fault)? {
+                    Verdict::Again | Verdict::Lost => {}
+                    Verdict::BadData(error) => return Err(error),
+                },
+            }
+        };
+        let contended = &self.pool.contended;
+        contended.free(keys.into_iter().filter(|key| !locked.contains(key)));
+        contended.note(&locked);
+        let mut kept = Vec::with_capacity(batch.len());
+        for index in std::mem::take(batch) {
+            let item = &self.items[index];
+            let session = self.group.session(item);
+            if session.is_some_and(|session| locked.contains(&session)) {
+                self.outcomes[index] = Some(self.group.locked(item)?);
+            } else {
+                kept.push(index);
+            }
+        }
+        *batch = kept;
+        Ok(!locked.is_empty())
+    }
+
+    /// Nobody waits again for what was found locked and is locked still.
+    async fn set_aside_contended(&mut self) -> Result<()> {
+        let every = self.items.iter();
+        let every = every.filter_map(|item| self.group.session(item));
+        let known = self.pool.contended.among(every);
+        if known.is_empty() {
+            return Ok(());
+        }
+        for mut batch in std::mem::take(&mut self.batches) {
+            let among = self.keys(&batch);
+            let among: BTreeSet<SessionKey> = among.intersection(&known).copied().collect();
+            if !among.is_empty() {
+                self.set_aside(&mut batch, among).await?;
+            }
+            if !batch.is_empty() {
+                self.batches.push(batch);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The items in batches that may share a statement; the first batch stands last.

@@ -84,6 +84,25 @@ pub(crate) struct Ledger {
     leases: BTreeMap<BootId, Timestamp>,
 }
 
+/// Locks the hot rows of sessions without waiting. Returns those that someone else has locked;
+/// unknown sessions are not among them.
+pub(crate) async fn locked_out(
+    connection: &mut PgConnection,
+    keys: impl IntoIterator<Item = SessionKey>,
+) -> std::result::Result<BTreeSet<SessionKey>, Fault> {
+    let (tenants, sessions) = key_columns(keys);
+    if tenants.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let rows = sql!("ledger/lock_free")
+        .bind(tenants)
+        .bind(sessions)
+        .fetch_all(connection)
+        .await?;
+    let locked = rows.iter().map(|row| Fields::new(row, "session_hot").key());
+    Ok(locked.collect::<Result<_>>()?)
+}
+
 impl Ledger {
     /// Locks the hot rows of `keys` in their order. Unknown sessions are left out.
     pub(crate) async fn lock(

@@ -54,7 +54,10 @@ enum Answer {
 
 impl Effect for Answer {
     fn took_effect(&self) -> bool {
-        !matches!(self, Self::Done(ParkOutcome::LeaseLost))
+        !matches!(
+            self,
+            Self::Done(ParkOutcome::LeaseLost | ParkOutcome::Locked)
+        )
     }
 }
 
@@ -143,6 +146,14 @@ impl Group for Park {
 
     fn unsettled(&self, _: &ParkSend) -> Result<Answer> {
         Ok(Answer::Done(ParkOutcome::LeaseLost))
+    }
+
+    fn session(&self, item: &Self::Item) -> Option<SessionKey> {
+        Some(item.key)
+    }
+
+    fn locked(&self, _: &Self::Item) -> Result<Self::Outcome> {
+        Ok(Answer::Done(ParkOutcome::Locked))
     }
 }
 

@@ -12,7 +12,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::ledger::{Ledger, NewItem, RoundKey, Told};
+use crate::ledger::{Ledger, NewItem, RoundKey, Told, locked_out};
 use crate::pieces::{Piece, Pieces};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, send_columns};
@@ -125,7 +125,12 @@ async fn report_once(
     let mut tx = connection.begin().await?;
     // The sends are locked before their parents, and by nobody who waits for a parent with his own
     // lock on one: whoever finds one locked passes it over.
-    let due = due(&mut tx, named, piece).await?;
+    let mut due = due(&mut tx, named, piece).await?;
+    // Parents that someone works on are told the next time.
+    let parents = due.iter().filter_map(|due| due.parent);
+    let parents: Vec<SessionKey> = parents.map(|(key, _)| key).collect();
+    let locked = locked_out(&mut tx, parents).await?;
+    due.retain(|due| due.parent.is_none_or(|(key, _)| !locked.contains(&key)));
     if due.is_empty() {
         tx.rollback().await?;
         return Ok(Vec::new());

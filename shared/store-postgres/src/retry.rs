@@ -1,6 +1,7 @@
 //! What the driver's errors mean, and which of them are worth another attempt.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::store::{Denial, Error, Result};
@@ -9,6 +10,8 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection, PgConnection, PgPool, Postgres};
 use tokio::time::timeout;
+
+use crate::group::Contended;
 
 /// A statement with its arguments.
 pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
@@ -26,8 +29,9 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
-/// Attempts at a group that the database gave up in favour of another one.
-const CONFLICTS_MAX: u32 = 5;
+/// Attempts at a step that the database gave up in favour of another one: as many as fit into the
+/// time that one statement may take, by the time that each waits for a lock.
+const CONFLICTS_MAX: u32 = 40;
 /// Attempts after a connection broke: the one that broke may have been the last of a restarted
 /// server's, the next is known to be new.
 const LOSSES_MAX: u32 = 2;
@@ -41,6 +45,8 @@ pub(crate) struct Pool {
     pub(crate) connections: PgPool,
     /// More than the server works on one statement.
     pub(crate) patience: Duration,
+    /// The sessions that were found locked.
+    pub(crate) contended: Arc<Contended>,
 }
 
 /// How long a server may take to say that it is there.
@@ -78,6 +84,13 @@ impl From<Fault> for Error {
                 Kind::BadData | Kind::Refused => refused(error),
             },
         }
+    }
+}
+
+impl Fault {
+    /// Whether it is unknown what became of the work.
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self, Self::Driver(error) if kind(error) == Kind::Lost)
     }
 }
 
@@ -198,6 +211,11 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
+    /// How often a conflict was met.
+    pub(crate) fn conflicts(&self) -> u32 {
+        self.conflicts
+    }
+
     /// Whether an earlier attempt may have been committed.
     pub(crate) fn any_lost(&self) -> bool {
         self.losses > 0

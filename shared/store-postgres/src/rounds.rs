@@ -105,6 +105,14 @@ impl Group for Append {
     fn unsettled(&self, _: &AppendRound) -> Result<AppendOutcome> {
         Ok(AppendOutcome::LeaseLost)
     }
+
+    fn session(&self, item: &Self::Item) -> Option<SessionKey> {
+        Some(item.key)
+    }
+
+    fn locked(&self, _: &Self::Item) -> Result<Self::Outcome> {
+        Ok(AppendOutcome::Locked)
+    }
 }
 
 impl Append {

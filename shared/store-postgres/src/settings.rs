@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::store::Result;
@@ -40,6 +41,9 @@ pub struct Settings {
     pub acquire_timeout: Duration,
     /// How long the server works on one statement of a step.
     pub statement_timeout: Duration,
+    /// How long a step waits for a lock. Whoever holds one holds it for milliseconds, but for one that
+    /// is stuck; many share a statement, and what one of them waits for they all do.
+    pub lock_timeout: Duration,
     /// How long the server works on one list or count: who asks for too much waits no longer, and
     /// keeps others from theirs no longer.
     pub read_timeout: Duration,
@@ -59,6 +63,7 @@ impl Settings {
             readers: 2,
             acquire_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(10),
+            lock_timeout: Duration::from_millis(250),
             read_timeout: Duration::from_secs(5),
             audit_timeout: Duration::from_mins(2),
         }
@@ -130,7 +135,9 @@ const KEYED: [(&str, &str); 7] = [
     ("enable_mergejoin", "off"),
     ("random_page_cost", "0.02"),
     ("seq_page_cost", "0.02"),
-    ("lock_timeout", "2s"),
+    // The statements of a step follow each other at once. A process that is stopped between two of
+    // them keeps others from its sessions.
+    ("idle_in_transaction_session_timeout", "3s"),
 ];
 
 /// How long an answer may be on its way.
@@ -138,10 +145,10 @@ const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 /// Opens the pools; connections are made when they are needed.
 pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
-    let keyed = settings
-        .server()?
-        .options(KEYED)
-        .options([("statement_timeout", millis(settings.statement_timeout))]);
+    let keyed = settings.server()?.options(KEYED).options([
+        ("statement_timeout", millis(settings.statement_timeout)),
+        ("lock_timeout", millis(settings.lock_timeout)),
+    ]);
     let planned = settings.server()?.options([
         ("plan_cache_mode", "force_custom_plan"),
         ("default_transaction_read_only", "on"),
@@ -162,6 +169,7 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
         Pool {
             connections: pool,
             patience: timeout + ON_ITS_WAY,
+            contended: Arc::default(),
         }
     };
     let timeout = settings.statement_timeout;

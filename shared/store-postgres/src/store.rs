@@ -291,7 +291,7 @@ impl Store for PostgresStore {
         at: Option<Timestamp>,
         items: Vec<CompleteSend>,
     ) -> Result<Vec<CompleteOutcome>> {
-        complete::complete(&self.pools.writers, at, items).await
+        complete::complete(&self.pools.writers, &self.doubtful, at, items).await
     }
 
     async fn park_sends(

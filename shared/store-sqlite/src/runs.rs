@@ -441,7 +441,10 @@ async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
     let outcomes = accept::all(tx, boot, vec![send]).await?;
     let ring = outcomes.into_iter().find_map(|outcome| match outcome {
         AcceptOutcome::Accepted(accepted) => accepted.ring,
-        AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_) => None,
+        AcceptOutcome::Replayed(_)
+        | AcceptOutcome::Mismatch
+        | AcceptOutcome::Refused(_)
+        | AcceptOutcome::Locked => None,
     });
     Ok(Told { ring, owner: None })
 }

@@ -208,6 +208,7 @@ async fn accept(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
         AcceptOutcome::Replayed(first) => Ok(Made::Before(first)),
         AcceptOutcome::Mismatch => Err(Problem::mismatch()),
         AcceptOutcome::Refused(reason) => Err(Problem::from(reason)),
+        AcceptOutcome::Locked => Err(Problem::locked()),
     });
     outcomes.collect()
 }

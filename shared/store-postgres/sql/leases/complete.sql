@@ -147,7 +147,10 @@ new_usage AS (
     JOIN ended e ON e.ord = u.ord AND NOT e.undelivered
 )
 SELECT
-    e.ord, t.tenant, t.send_id, t.session_id, t.position, t.status, t.waiting_on, t.stop_reason,
+    e.ord, e.undelivered, e.status AS stored_status, e.next_seq AS first_seq, e.next_step AS step,
+    e.now, e.kept, CASE WHEN NOT e.kept AND e.pending > 0 THEN e.now END AS ready_since, e.pool,
+    e.priority,
+    t.tenant, t.send_id, t.session_id, t.position, t.status, t.waiting_on, t.stop_reason,
     t.input, t.options, t.agent_version, t.output_text, t.output, t.error, t.usage, t.rounds,
     t.attempts, t.crashes, t.cancel_requested, t.reports_to, t.run_id, t.run_path,
     t.run_attempt, t.deadline_at, t.alarm_at,
@@ -157,7 +160,5 @@ SELECT
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
     ) AS spec,
     e.next_seq + e.messages AS next_seq,
-    e.pending - (t.ord IS NOT NULL)::integer AS pending, e.signals, e.undelivered,
-    e.status AS stored_status, e.next_seq AS first_seq, e.next_step AS step, e.now, e.kept,
-    CASE WHEN NOT e.kept AND e.pending > 0 THEN e.now END AS ready_since, e.pool, e.priority
+    e.pending - (t.ord IS NOT NULL)::integer AS pending, e.signals
 FROM ended e LEFT JOIN started t ON t.ord = e.ord

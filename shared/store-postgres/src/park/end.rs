@@ -91,6 +91,14 @@ impl Group for End {
     fn unsettled(&self, _: &ParkSend) -> Result<ParkOutcome> {
         Ok(ParkOutcome::LeaseLost)
     }
+
+    fn session(&self, item: &Self::Item) -> Option<SessionKey> {
+        Some(item.key)
+    }
+
+    fn locked(&self, _: &Self::Item) -> Result<Self::Outcome> {
+        Ok(ParkOutcome::Locked)
+    }
 }
 
 fn end_one(ledger: &mut Ledger, item: &ParkSend) -> ParkOutcome {

@@ -1,7 +1,9 @@
 //! Advancing runs: one transaction for several of them.
 
+use std::collections::BTreeSet;
+
 use mainspring_shared::agent::{OnBusy, SendOptions};
-use mainspring_shared::id::{BootId, RunKey, SendId, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
@@ -16,9 +18,9 @@ use crate::accept::Accept;
 use crate::calls::Home;
 use crate::columns::{json, text};
 use crate::group::Group;
-use crate::ledger::{Ledger, NewItem, Told, now};
+use crate::ledger::{Ledger, NewItem, Told, locked_out, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
-use crate::rows::{Fields, send_columns};
+use crate::rows::{Fields, key_columns, send_columns};
 
 pub(crate) async fn advance(
     pool: &Pool,
@@ -27,15 +29,31 @@ pub(crate) async fn advance(
     items: &[AdvanceRun],
 ) -> Result<Vec<AdvanceOutcome>> {
     let mut attempts = Attempts::default();
+    let mut locked = BTreeSet::new();
     loop {
         let was_lost = attempts.any_lost();
+        let advance = Advance {
+            at,
+            boot,
+            items,
+            locked: &locked,
+        };
         let advanced = attempts.on(pool, async |connection| {
-            let advance = Advance { at, boot, items };
             advance.once(connection, was_lost).await
         });
         match advanced.await {
             Ok(outcomes) => return Ok(outcomes),
             Err(fault) => match attempts.weigh(fault)? {
+                // The others go on without those whose sessions someone else has locked.
+                Verdict::Again if !was_lost => {
+                    let every: Vec<SessionKey> = items.iter().flat_map(sessions).collect();
+                    let look = async |connection: &mut PgConnection| {
+                        locked_out(connection, every.clone()).await
+                    };
+                    if let Ok(found) = attempts.on(pool, look).await {
+                        locked = found;
+                    }
+                }
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
             },
@@ -43,10 +61,22 @@ pub(crate) async fn advance(
     }
 }
 
+/// The sessions that an item goes on in or tells.
+fn sessions(item: &AdvanceRun) -> impl Iterator<Item = SessionKey> + Clone {
+    let told = item.report.iter().map(|report| report.session);
+    let existing = item.start.iter().filter_map(|send| match &send.target {
+        Target::Existing(key) => Some(*key),
+        Target::New(_) => None,
+    });
+    told.chain(existing)
+}
+
 struct Advance<'a> {
     at: Option<Timestamp>,
     boot: BootId,
     items: &'a [AdvanceRun],
+    /// Sessions that an earlier attempt waited for in vain.
+    locked: &'a BTreeSet<SessionKey>,
 }
 
 type Indexes = Vec<usize>;
@@ -66,11 +96,12 @@ impl Advance<'_> {
                 outcomes[index] = self.heard(&mut tx, index).await?;
             }
         }
-        let full = self.without_room(&mut tx).await?;
-        for index in &full {
-            outcomes[*index] = AdvanceOutcome::NoRoom;
+        let mut left = self.lock(&mut tx).await?;
+        for index in self.without_room(&mut tx, &left).await? {
+            outcomes[index] = AdvanceOutcome::NoRoom;
+            left.push(index);
         }
-        let held = self.write_runs(&mut tx, &full).await?;
+        let held = self.write_runs(&mut tx, &left).await?;
         if held.is_empty() {
             tx.rollback().await?;
             return Ok(outcomes);
@@ -101,13 +132,32 @@ impl Advance<'_> {
         Ok(outcomes)
     }
 
+    /// Locks every session that an item goes on in or tells, in their order: what follows finds them
+    /// locked. Returns the items that are left for later.
+    async fn lock(&self, connection: &mut PgConnection) -> std::result::Result<Indexes, Fault> {
+        let (left, taken): (Indexes, Indexes) = (0..self.items.len())
+            .partition(|n| sessions(&self.items[*n]).any(|key| self.locked.contains(&key)));
+        let keys = taken.into_iter().flat_map(|n| sessions(&self.items[n]));
+        let (tenants, sessions) = key_columns(keys);
+        if !tenants.is_empty() {
+            sql!("ledger/lock")
+                .bind(tenants)
+                .bind(sessions)
+                .execute(connection)
+                .await?;
+        }
+        Ok(left)
+    }
+
     /// Items that would take their tenants past their bounds. Whoever asks holds the bounds of the
     /// items' tenants until the transaction ends.
     async fn without_room(
         &self,
         connection: &mut PgConnection,
+        left: &[usize],
     ) -> std::result::Result<Indexes, Fault> {
         let bounded = self.items.iter().enumerate();
+        let bounded = bounded.filter(|(n, _)| !left.contains(n));
         let bounded = bounded.filter(|(_, i)| i.leaves_max.is_some() && !i.start.is_empty());
         let bounded: Vec<(usize, RunKey)> = bounded.map(|(n, item)| (n, item.run.key)).collect();
         if bounded.is_empty() {
@@ -133,16 +183,16 @@ impl Advance<'_> {
         Ok(full)
     }
 
-    /// Writes the runs that are the boot's and as the items know them, without those at `full`.
+    /// Writes the runs that are the boot's and as the items know them, without those at `left`.
     async fn write_runs(
         &self,
         connection: &mut PgConnection,
-        full: &[usize],
+        left: &[usize],
     ) -> std::result::Result<Indexes, Fault> {
         // No run has made so many advances.
         const NEVER: i64 = -1;
         let steps = self.items.iter().enumerate();
-        let steps = steps.map(|(n, item)| if full.contains(&n) { NEVER } else { item.step });
+        let steps = steps.map(|(n, item)| if left.contains(&n) { NEVER } else { item.step });
         let rows = || self.items.iter().map(|item| &item.run);
         let (tenants, runs) = run_columns(&rows().map(|run| run.key).collect::<Vec<_>>());
         let keeps = self
@@ -422,7 +472,10 @@ impl Advance<'_> {
         let rings = found.into_iter().filter_map(|outcome| match outcome {
             Some(AcceptOutcome::Accepted(accepted)) => accepted.ring,
             Some(
-                AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_),
+                AcceptOutcome::Replayed(_)
+                | AcceptOutcome::Mismatch
+                | AcceptOutcome::Refused(_)
+                | AcceptOutcome::Locked,
             )
             | None => None,
         });
@@ -437,7 +490,12 @@ impl Advance<'_> {
 fn ring_of(outcome: Option<AcceptOutcome>) -> Option<ReadySession> {
     match outcome {
         Some(AcceptOutcome::Accepted(accepted)) => accepted.ring,
-        Some(AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Refused(_))
+        Some(
+            AcceptOutcome::Replayed(_)
+            | AcceptOutcome::Mismatch
+            | AcceptOutcome::Refused(_)
+            | AcceptOutcome::Locked,
+        )
         | None => None,
     }
 }

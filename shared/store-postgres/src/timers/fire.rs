@@ -1,8 +1,8 @@
 //! Firing due timers: claim, decide, accept, and store what is decided, in one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use mainspring_shared::id::{BootId, SendId};
+use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, CreateRunOutcome, Fired, FiredRun, FiredSend, NewRun, Result,
     TimerDelivery, deliveries, refusal, run_refusal,
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::accept::accept_within;
 use crate::columns::json;
-use crate::ledger::now;
+use crate::ledger::{locked_out, now};
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, readable};
 use crate::runs;
@@ -78,6 +78,7 @@ async fn fire_once(
         ..Fired::default()
     };
     let mut claimed = claim(&mut tx, now, limit, &mut fired).await?;
+    leave_locked(&mut tx, &mut claimed).await?;
     deliver(&mut tx, boot, &mut claimed, &mut fired).await?;
     let steps: Vec<_> = claimed.into_iter().map(|c| (c.timer, c.step)).collect();
     settle(&mut tx, now, &steps).await?;
@@ -142,6 +143,27 @@ async fn claim(
 fn due(row: &PgRow) -> Result<(TimerRecord, Option<SendId>)> {
     let mut fields = Fields::new(row, "timers");
     Ok((fields.timer()?, fields.maybe_send_id("queued")?))
+}
+
+/// Leaves timers whose session someone else has locked: they stay due, and the others fire.
+async fn leave_locked(
+    tx: &mut PgConnection,
+    claimed: &mut Vec<Claimed>,
+) -> std::result::Result<(), Fault> {
+    let keys: BTreeSet<SessionKey> = claimed.iter().flat_map(sends_to).collect();
+    let locked = locked_out(tx, keys).await?;
+    claimed.retain(|claimed| !sends_to(claimed).iter().any(|key| locked.contains(key)));
+    Ok(())
+}
+
+/// The sessions that a timer's sends go to.
+fn sends_to(claimed: &Claimed) -> Vec<SessionKey> {
+    let wanted = deliveries(&claimed.timer, &claimed.step).into_iter();
+    let keys = wanted.filter_map(|(_, delivery)| match delivery {
+        TimerDelivery::Send(item) => Some(item.target.key()),
+        TimerDelivery::Run(_) => None,
+    });
+    keys.collect()
 }
 
 /// Accepts the sends and creates the runs that timers ask for. Behind a refused one of a timer every

@@ -137,7 +137,9 @@ impl World {
                 counters,
                 ..
             } => (first_seq, counters),
-            AppendOutcome::LeaseLost => panic!("the lease was lost"),
+            other @ (AppendOutcome::LeaseLost | AppendOutcome::Locked) => {
+                panic!("not stored: {other:?}")
+            }
         }
     }
 

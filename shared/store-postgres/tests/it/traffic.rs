@@ -132,7 +132,9 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                         }
                         None => break,
                     },
-                    other @ (CompleteOutcome::Undelivered | CompleteOutcome::LeaseLost) => {
+                    other @ (CompleteOutcome::Undelivered
+                    | CompleteOutcome::LeaseLost
+                    | CompleteOutcome::Locked) => {
                         panic!("nobody takes leases of live boots: {other:?}")
                     }
                 }

@@ -84,8 +84,21 @@ pub(crate) async fn with_database(name: &str, test: impl AsyncFnOnce(String)) {
 
 /// Runs a test with a store in a database of its own.
 pub(crate) async fn with_world(name: &str, test: impl AsyncFnOnce(&World)) {
+    // However slow the machine is, whoever holds a lock in a test lets go before that.
+    with_patient_world(name, Duration::from_secs(2), test).await;
+}
+
+/// The same, with a store that waits so long for locks.
+pub(crate) async fn with_patient_world(
+    name: &str,
+    lock_timeout: Duration,
+    test: impl AsyncFnOnce(&World),
+) {
     with_database(name, async |url| {
-        let settings = Settings::new(url);
+        let settings = Settings {
+            lock_timeout,
+            ..Settings::new(url)
+        };
         let store = PostgresStore::open(&settings).await.expect("opens");
         let t0 = store.now().await.expect("has a clock");
         let world = World {
@@ -104,6 +117,17 @@ pub(crate) async fn with_world(name: &str, test: impl AsyncFnOnce(&World)) {
 }
 
 impl World {
+    /// Another store over the same database.
+    pub(crate) async fn another(&self) -> Self {
+        let store = PostgresStore::open(&self.settings).await.expect("opens");
+        Self {
+            store,
+            settings: self.settings.clone(),
+            t0: self.t0,
+            writes: Mutex::default(),
+        }
+    }
+
     /// A time of this test, in milliseconds from its beginning.
     #[expect(clippy::unnecessary_wraps, reason = "the port takes an option")]
     pub(crate) fn at(&self, millis: i64) -> Option<Timestamp> {
@@ -209,7 +233,9 @@ impl World {
     pub(crate) async fn complete(&self, at: i64, item: CompleteSend) -> Completed {
         match self.try_complete(at, item).await {
             CompleteOutcome::Completed(completed) => *completed,
-            other @ (CompleteOutcome::Undelivered | CompleteOutcome::LeaseLost) => {
+            other @ (CompleteOutcome::Undelivered
+            | CompleteOutcome::LeaseLost
+            | CompleteOutcome::Locked) => {
                 panic!("not completed: {other:?}")
             }
         }

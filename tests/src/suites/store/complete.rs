@@ -191,7 +191,7 @@ pub async fn completions_of_one_call_have_each_their_outcome(store: &dyn Store) 
     let outcomes = outcomes.expect("the store answers");
     let statuses = outcomes.iter().map(|outcome| match outcome {
         CompleteOutcome::Completed(completed) => Some(completed.status),
-        CompleteOutcome::Undelivered | CompleteOutcome::LeaseLost => None,
+        CompleteOutcome::Undelivered | CompleteOutcome::LeaseLost | CompleteOutcome::Locked => None,
     });
     let statuses: Vec<_> = statuses.collect();
     let completed = Some(SendStatus::Completed);

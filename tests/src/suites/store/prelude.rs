@@ -381,7 +381,9 @@ pub async fn append(store: &dyn Store, ms: i64, mut item: AppendRound) -> (i64, 
             assert_eq!(at, time(ms));
             (first_seq, step, counters)
         }
-        AppendOutcome::LeaseLost => panic!("the lease was expected to hold"),
+        other @ (AppendOutcome::LeaseLost | AppendOutcome::Locked) => {
+            panic!("the lease was expected to hold: {other:?}")
+        }
     }
 }
 

@@ -38,7 +38,9 @@ fn told(outcome: &AppendOutcome) -> (i64, i64, i64) {
             counters,
             ..
         } => (*first_seq, *step, counters.next_seq),
-        AppendOutcome::LeaseLost => panic!("the lease was held all the time"),
+        AppendOutcome::LeaseLost | AppendOutcome::Locked => {
+            panic!("the lease was held all the time")
+        }
     }
 }
 

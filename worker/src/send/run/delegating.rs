@@ -234,6 +234,9 @@ impl Run<'_> {
                 Ok(Ok(()))
             }
             Some(AcceptOutcome::Replayed(_)) => Ok(Ok(())),
+            Some(AcceptOutcome::Locked) => Err(mainspring_shared::store::Error::Unavailable {
+                source: "the child's session is locked".into(),
+            }),
             Some(AcceptOutcome::Refused(RefuseReason::QueueFull)) => refuse(
                 Code::LimitExceeded,
                 "too much waits in that session already",

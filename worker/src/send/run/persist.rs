@@ -231,6 +231,11 @@ impl Run<'_> {
                 }
                 // Whatever refused it, nothing of the lease may stay behind.
                 Ok(AppendOutcome::LeaseLost) => return Err(self.release_as_lost().await),
+                Ok(AppendOutcome::Locked) => {
+                    if !self.pause(&mut outage).await {
+                        return Err(self.release_as_lost().await);
+                    }
+                }
                 Err(error) => {
                     if !self.outlast(&error, &mut outage).await {
                         return Err(self.release_as_lost().await);
@@ -308,6 +313,11 @@ impl Run<'_> {
                 }
                 // An earlier attempt may have ended it and kept the lease for the next send.
                 Ok(CompleteOutcome::LeaseLost) => return self.release_as_lost().await,
+                Ok(CompleteOutcome::Locked) => {
+                    if !self.pause(&mut outage).await {
+                        return self.release_as_lost().await;
+                    }
+                }
                 Err(error) => {
                     if self.outlast(&error, &mut outage).await {
                         continue;
@@ -484,6 +494,11 @@ impl Run<'_> {
                 }
                 // Parking gives the lease back, so a repeat after an unheard commit ends here too.
                 Ok(ParkOutcome::LeaseLost) => return self.release_as_lost().await,
+                Ok(ParkOutcome::Locked) => {
+                    if !self.pause(&mut outage).await {
+                        return self.release_as_lost().await;
+                    }
+                }
                 Err(error) => {
                     if !self.outlast(&error, &mut outage).await {
                         return self.release_as_lost().await;

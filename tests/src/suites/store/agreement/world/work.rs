@@ -251,7 +251,7 @@ impl World<'_> {
                     self.wrote(held.lease.token);
                     continue;
                 }
-                CompleteOutcome::LeaseLost => None,
+                CompleteOutcome::LeaseLost | CompleteOutcome::Locked => None,
             };
             let Some((next, _)) = next else {
                 self.leave(held.lease.token);
