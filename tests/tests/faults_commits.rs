@@ -8,12 +8,13 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::Postgres;
 use mainspring_shared::store::{
     AcceptOutcome, AppendOutcome, AuditOptions, CallBegin, CancelOutcome, ClaimOutcome,
-    CompleteOutcome, IdempotencyKey, ParkOutcome, ParkUntil, Store, Then,
+    CompleteOutcome, Dump, IdempotencyKey, ParkOutcome, ParkUntil, Store, Then,
 };
 use mainspring_shared::{id::TenantId, send::WaitingOn};
 use mainspring_store_postgres::{PostgresStore, Settings};
 use mainspring_tests::faults::{Cut, Proxy, blocking, pause, skipped};
 use mainspring_tests::suites::store::prelude::*;
+use mainspring_tests::suites::store::writes::{WRITES, Write, once_done};
 
 /// Fields drop in order: connections before their servers.
 struct World {
@@ -43,7 +44,7 @@ impl World {
     async fn unheard<T>(&self, step: impl Future<Output = T>) -> Result<T> {
         let url = self.postgres.url("mainspring");
         let lock = tokio::task::spawn_blocking(move || {
-            let sql = "SELECT FROM session_hot FOR UPDATE; SELECT pg_sleep(0.7)";
+            let sql = "SELECT FROM session_hot FOR UPDATE; SELECT pg_sleep(0.2)";
             std::process::Command::new("psql")
                 .args(["-XAtq", "-d", &url, "-c", sql])
                 .status()
@@ -212,4 +213,103 @@ async fn a_cancel_that_took_effect_unheard_is_one() -> Result<()> {
         "{cancelled:?}"
     );
     world.audited().await
+}
+
+/// What a write leaves behind that happens as it should.
+async fn expected(world: &World, write: &Write) -> Result<Dump> {
+    let (store, name) = fresh(world, "expected").await?;
+    let expected = once_done(write, &store).await;
+    store.close().await;
+    dropped(world, &name)?;
+    Ok(expected)
+}
+
+/// A store in a database of its own, which is reached without the proxy.
+async fn fresh(world: &World, name: &str) -> Result<(PostgresStore, String)> {
+    let url = blocking(|| world.postgres.create_database(name))?;
+    let store = PostgresStore::open(&Settings::new(url)).await?;
+    Ok((store, name.to_owned()))
+}
+
+fn dropped(world: &World, name: &str) -> Result<()> {
+    let drop = format!("DROP DATABASE {name} WITH (FORCE)");
+    blocking(|| world.postgres.query("postgres", &drop))?;
+    Ok(())
+}
+
+async fn assert_once(write: &Write, store: &PostgresStore, expected: &Dump) -> Result<()> {
+    let stored = store.dump().await?;
+    ensure!(
+        stored == *expected,
+        "{}: {stored:#?} instead of {expected:#?}",
+        write.name
+    );
+    let found = store.audit(at(2_000), AuditOptions::default()).await?;
+    ensure!(found.is_empty(), "{}: {found:?}", write.name);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_write_that_is_made_twice_at_once_takes_effect_once() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    for write in WRITES {
+        let expected = expected(&world, write).await?;
+        let (store, name) = fresh(&world, write.name).await?;
+        let claimed = (write.prepare)(&store).await;
+        let url = world.postgres.url(&name);
+        let lock = tokio::task::spawn_blocking(move || {
+            let sql = "SELECT FROM session_hot FOR UPDATE; SELECT pg_sleep(0.15)";
+            std::process::Command::new("psql")
+                .args(["-XAtq", "-d", &url, "-c", sql])
+                .status()
+        });
+        let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        while blocking(|| world.postgres.query("postgres", asleep))? != "1" && !lock.is_finished() {
+            pause(Duration::from_millis(5)).await;
+        }
+        let call = || (write.call)(&store, claimed.as_ref());
+        tokio::join!(call(), call());
+        ensure!(lock.await??.success(), "the lock");
+        if !write.adds {
+            // Where both found the session locked, the caller asks again.
+            call().await;
+        }
+        assert_once(write, &store, &expected).await?;
+        store.close().await;
+        dropped(&world, &name)?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_write_whose_connection_is_cut_while_it_commits_takes_effect_once() -> Result<()> {
+    let Some(world) = World::start().await? else {
+        return Ok(());
+    };
+    for write in WRITES.iter().filter(|write| !write.adds) {
+        let expected = expected(&world, write).await?;
+        for cut in [Cut::Inside, Cut::Behind, Cut::Unheard] {
+            let (direct, name) = fresh(&world, write.name).await?;
+            let claimed = (write.prepare)(&direct).await;
+            // Each commit takes a while from here on.
+            for slow in ["commit_delay = 50000", "commit_siblings = 0"] {
+                let slow = format!("ALTER DATABASE {name} SET {slow}");
+                blocking(|| world.postgres.query("postgres", &slow))?;
+            }
+            let proxied = PostgresStore::open(&Settings::new(world.proxy.url(&name))).await?;
+            let done = world.proxy.cut(cut, Duration::from_secs(2));
+            let (_, answered) = tokio::join!(done, (write.call)(&proxied, claimed.as_ref()));
+            if !answered {
+                // Whoever got no answer asks again.
+                (write.call)(&proxied, claimed.as_ref()).await;
+            }
+            assert_once(write, &direct, &expected).await?;
+            proxied.close().await;
+            direct.close().await;
+            dropped(&world, &name)?;
+        }
+    }
+    Ok(())
 }

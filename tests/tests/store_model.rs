@@ -9,6 +9,7 @@ use mainspring_store_model::ModelStore;
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
 use mainspring_tests::suites::store::harness::Opened;
+use mainspring_tests::suites::store::writes::assert_written_once;
 
 struct Model(ModelStore);
 
@@ -26,6 +27,11 @@ async fn open() -> Option<Model> {
 }
 
 store_suite!(open);
+
+#[test]
+fn every_write_takes_effect_once_and_none_by_a_stale_writer() {
+    assert_written_once(open);
+}
 
 #[test]
 fn the_model_agrees_with_itself_and_stays_sound() {

@@ -11,6 +11,7 @@ use mainspring_store_postgres::{PostgresStore, Settings};
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
 use mainspring_tests::suites::store::harness::{Opened, environment};
+use mainspring_tests::suites::store::writes::assert_written_once;
 use tokio::process::Command;
 
 struct Postgres {
@@ -75,6 +76,11 @@ async fn open() -> Option<Postgres> {
 }
 
 store_suite!(open);
+
+#[test]
+fn every_write_takes_effect_once_and_none_by_a_stale_writer() {
+    assert_written_once(open);
+}
 
 #[test]
 fn postgres_agrees_with_the_model() {

@@ -6,6 +6,7 @@ use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
 use mainspring_tests::suites::store::harness::Opened;
+use mainspring_tests::suites::store::writes::assert_written_once;
 use tempfile::TempDir;
 
 struct Sqlite {
@@ -33,6 +34,11 @@ async fn open() -> Option<Sqlite> {
 }
 
 store_suite!(open);
+
+#[test]
+fn every_write_takes_effect_once_and_none_by_a_stale_writer() {
+    assert_written_once(open);
+}
 
 #[test]
 fn sqlite_agrees_with_the_model() {

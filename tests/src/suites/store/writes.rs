@@ -1,0 +1,431 @@
+//! Every writing method of the port, in one place: what is sent again takes effect once, and a
+//! stale writer changes nothing.
+
+use std::future::Future;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{LeaseToken, TenantId};
+use mainspring_shared::lease::Lease;
+use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull};
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::{
+    CallAnswer, CallBegin, ChangeTimer, ClaimRuns, Claimed, Dump, IdempotencyKey, ImportSession,
+    NewBoot, ParkUntil, PostResult, PruneSession, PruneTo, ReleaseSession, RetireSends, Role,
+    SessionPatch, Store, Then, TimerChange, WriteList,
+};
+use mainspring_shared::tool::CallResult;
+use mainspring_shared::workflow::run::RunAsk;
+
+use super::harness::Opened;
+use super::prelude::*;
+use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
+use super::timers::{once, session, timer_id};
+
+/// A writing method with a situation in which it writes.
+#[derive(Debug, Clone, Copy)]
+pub struct Write {
+    /// The method's name.
+    pub name: &'static str,
+    /// Whether it needs the lease of what was prepared.
+    pub leased: bool,
+    /// Whether a repeat is another wish, which is granted too.
+    pub adds: bool,
+    /// What happened before. Always the same.
+    pub prepare: for<'s> fn(&'s dyn Store) -> BoxFuture<'s, Option<Claimed>>,
+    /// The call, always with the same arguments; whether it was answered.
+    pub call: for<'s> fn(&'s dyn Store, Option<&'s Claimed>) -> BoxFuture<'s, bool>,
+}
+
+/// When calls happen: later than what is prepared.
+const NOW: i64 = 1_000;
+
+macro_rules! writes {
+    ($($name:ident $([$flag:ident])? : |$before:ident| $prepare:expr, |$store:ident, $claimed:ident| $call:expr;)*) => {
+        /// All of them.
+        pub const WRITES: &[Write] = &[$(Write {
+            name: stringify!($name),
+            leased: has(&[$(stringify!($flag))?], "leased"),
+            adds: has(&[$(stringify!($flag))?], "adds"),
+            prepare: |$before| async move { $prepare }.boxed(),
+            call: |$store, $claimed| async move { $call.is_ok() }.boxed(),
+        },)*];
+    };
+}
+
+/// Whether a flag is given.
+const fn has(flags: &[&str], flag: &str) -> bool {
+    // Names differ in their first letter.
+    !flags.is_empty() && flags[0].as_bytes()[0] == flag.as_bytes()[0]
+}
+
+fn held(claimed: Option<&Claimed>) -> &Claimed {
+    claimed.expect("a session was claimed")
+}
+
+/// Session 1 at rest behind a send that was answered, and process 1.
+async fn answered(store: &dyn Store) -> Option<Claimed> {
+    let claimed = running(store).await;
+    complete(store, 20, ending(&claimed, Then::Release)).await;
+    None
+}
+
+/// Send 1 runs.
+async fn claimed(store: &dyn Store) -> Option<Claimed> {
+    Some(running(store).await)
+}
+
+/// Send 1 waits for one call from outside.
+async fn asked(store: &dyn Store) -> Option<Claimed> {
+    let claimed = running(store).await;
+    let begins = vec![waits(WaitingOn::Tool)];
+    wait_for_calls(store, 20, &claimed, WaitingOn::Tool, begins).await;
+    Some(claimed)
+}
+
+/// Run 1 is under way with one leaf.
+async fn run_under_way(store: &dyn Store) -> Option<Claimed> {
+    under_way(store, 1..2).await;
+    None
+}
+
+writes! {
+    register_boot: |_store| None, |store, _c| store.register_boot(at(NOW), NewBoot {
+        id: boot(7),
+        role: Role::Worker,
+        name: "seven".to_owned(),
+        pool: "default".to_owned(),
+        concurrency: 4,
+        ttl: millis(TTL),
+    }).await;
+    renew_boot: |store| { register(store, 1).await; None },
+        |store, _c| store.renew_boot(at(NOW), boot(1), millis(TTL), 3).await;
+    stop_boot: |store| claimed(store).await, |store, _c| store.stop_boot(at(NOW), boot(1)).await;
+    create_sessions: |_store| None,
+        |store, _c| store.create_sessions(at(NOW), vec![(new_session(1), None)]).await;
+    import_session: |_store| None, |store, _c| store.import_session(at(NOW), ImportSession {
+        session: new_session(1),
+        messages: Vec::new(),
+        todo: List::default(),
+        notes: List::default(),
+        idempotency: None,
+    }).await;
+    update_session: |store| { session(store, 1).await; None },
+        |store, _c| store.update_session(at(NOW), key(1), SessionPatch {
+            metadata: Some(serde_json::Map::from_iter([("a".to_owned(), 1.into())])),
+            ..SessionPatch::default()
+        }).await;
+    delete_session: |store| claimed(store).await,
+        |store, _c| store.delete_session(at(NOW), key(1), boot(SCHEDULER)).await;
+    prune_session: |store| answered(store).await,
+        |store, _c| store.prune_session(at(NOW), PruneSession {
+            key: key(1),
+            to: PruneTo::KeepLast(1),
+            dry_run: false,
+        }).await;
+    write_list: |store| { session(store, 1).await; None },
+        |store, _c| store.write_list(at(NOW), WriteList {
+            name: ListName::Notes(key(1).session),
+            session: key(1),
+            call_id: "call".to_owned(),
+            change: Change::Add(NewEntry { text: "note".to_owned(), ..NewEntry::default() }),
+            bounds: Bounds { entries_max: 3, chars_max: 100, when_full: WhenFull::Reject },
+        }).await;
+    accept_sends: |store| { session(store, 1).await; None },
+        |store, _c| store.accept_sends(at(NOW), boot(SCHEDULER), vec![sending(1, 1)]).await;
+    take_key: |_store| None, |store, _c| store.take_key(at(NOW), IdempotencyKey {
+        tenant: TenantId::DEFAULT,
+        route: "POST /v1/sends:batch".to_owned(),
+        key: "once".to_owned(),
+        body_hash: [7; 32],
+    }).await;
+    cancel_sends: |store| asked(store).await,
+        |store, _c| store.cancel_sends(
+            at(NOW), boot(SCHEDULER), vec![(TenantId::DEFAULT, send(1))],
+        ).await;
+    deliver_items: |store| claimed(store).await,
+        |store, _c| store.deliver_items(
+            at(NOW), boot(SCHEDULER), vec![item("a", 1, OnBusy::Interrupt)],
+        ).await;
+    post_results: |store| asked(store).await,
+        |store, c| store.post_results(at(NOW), vec![PostResult {
+            key: key(1),
+            call_id: call(held(c), 0, 0),
+            answer: CallAnswer::Result(CallResult::text("x")),
+        }]).await;
+    report_children: |store| {
+        let parent = running(store).await;
+        let begins = vec![waits(WaitingOn::Agent)];
+        wait_for_calls(store, 20, &parent, WaitingOn::Agent, begins).await;
+        accept(store, 30, child(2, 2, 1, &call(&parent, 0, 0))).await;
+        cancel(store, 31, 2).await;
+        None
+    }, |store, _c| store.report_children(at(NOW), None, 10).await;
+    resume_recovery: |store| {
+        let claimed = running(store).await;
+        park(store, 20, waiting(&claimed, WaitingOn::Recovery, ParkUntil::Asked)).await;
+        None
+    }, |store, _c| store.resume_recovery(at(NOW), boot(SCHEDULER), key(1)).await;
+    create_timers: |store| { session(store, 1).await; None },
+        |store, _c| store.create_timers(at(NOW), vec![(once(1, 1, 50), None)]).await;
+    change_timers: |store| {
+        session(store, 1).await;
+        let made = store.create_timers(at(0), vec![(once(1, 1, 50), None)]).await;
+        made.expect("the store answers");
+        None
+    }, |store, _c| store.change_timers(at(NOW), vec![ChangeTimer {
+        tenant: TenantId::DEFAULT,
+        id: timer_id(1),
+        session: None,
+        change: TimerChange::Cancel,
+    }]).await;
+    fire_timers: |store| {
+        session(store, 1).await;
+        let made = store.create_timers(at(0), vec![(once(1, 1, 50), None)]).await;
+        made.expect("the store answers");
+        None
+    }, |store, _c| store.fire_timers(at(NOW), boot(SCHEDULER), 10).await;
+    sweep_timers: |store| {
+        session(store, 1).await;
+        let made = store.create_timers(at(0), vec![(once(1, 1, 50), None)]).await;
+        made.expect("the store answers");
+        let fired = store.fire_timers(at(60), boot(SCHEDULER), 10).await;
+        fired.expect("the store answers");
+        None
+    }, |store, _c| store.sweep_timers(at(NOW), millis(10)).await;
+    claim_sessions: |store| {
+        register(store, 1).await;
+        accept(store, 0, opening(1, 1)).await;
+        None
+    }, |store, _c| store.claim_sessions(at(NOW), boot(1), vec![cold_claim(1, 9)]).await;
+    append_rounds[leased]: |store| {
+        let claimed = running(store).await;
+        append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
+        Some(Claimed { lease: Lease { write: 1, ..claimed.lease }, ..claimed })
+    }, |store, c| {
+        let id = call(held(c), 0, 0);
+        let mut item = changing(held(c), 0, vec![settling(&id, "seen")]);
+        item.messages = vec![tool_result(&id, 0, 1)];
+        store.append_rounds(at(NOW), vec![item]).await
+    };
+    complete_sends[leased]: |store| {
+        let claimed = running(store).await;
+        accept(store, 11, sending(2, 1)).await;
+        Some(claimed)
+    }, |store, c| store.complete_sends(at(NOW), vec![ending(held(c), Then::Continue)]).await;
+    park_sends[leased]: |store| claimed(store).await, |store, c| {
+        let wait = waiting(held(c), WaitingOn::Retry, ParkUntil::After(millis(5)));
+        store.park_sends(at(NOW), vec![wait]).await
+    };
+    release_sessions[leased]: |store| claimed(store).await,
+        |store, c| store.release_sessions(at(NOW), vec![ReleaseSession {
+            key: held(c).key,
+            lease: held(c).lease,
+        }]).await;
+    create_runs: |_store| None, |store, _c| store.create_runs(at(NOW), vec![new_run(1)]).await;
+    ask_runs[adds]: |store| run_under_way(store).await,
+        |store, _c| store.ask_runs(
+            at(NOW), vec![(run_key(1), RunAsk::Cancel { reason: None })],
+        ).await;
+    claim_runs: |store| {
+        register(store, 1).await;
+        created(store, 0, new_run(1)).await;
+        None
+    }, |store, _c| store.claim_runs(at(NOW), ClaimRuns {
+        boot: boot(1),
+        limit: 10,
+        ends_max: 10,
+        leaves_max: None,
+    }).await;
+    advance_runs: |store| {
+        register(store, 1).await;
+        created(store, 0, new_run(1)).await;
+        claim_runs(store, 1, 1).await;
+        None
+    }, |store, _c| {
+        let record = read_run(store, 1).await;
+        store.advance_runs(at(NOW), boot(1), vec![advance_of(&record, 0)]).await
+    };
+    release_runs: |store| run_under_way(store).await,
+        |store, _c| store.release_runs(boot(1), vec![run_key(1)]).await;
+    forget_runs: |store| run_under_way(store).await,
+        |store, _c| store.forget_runs(vec![run_key(1)]).await;
+    sweep_alarms: |store| { accept(store, 0, with(opening(1, 1), delayed(50))).await; None },
+        |store, _c| store.sweep_alarms(at(NOW), boot(SCHEDULER), 10).await;
+    sweep_retention: |store| { register(store, 1).await; None },
+        |store, _c| store.sweep_retention(at(NOW), millis(1)).await;
+    retire_sends: |store| answered(store).await, |store, _c| store.retire_sends(at(NOW), RetireSends {
+        tenant: TenantId::DEFAULT,
+        keep: millis(10),
+        young: millis(10),
+        after: None,
+        limit: 100,
+    }).await;
+}
+
+async fn dumped(store: &dyn Store) -> Dump {
+    store.dump().await.expect("the store answers")
+}
+
+/// What one call leaves behind, or two where a repeat is another wish.
+pub async fn once_done(write: &Write, store: &dyn Store) -> Dump {
+    let claimed = (write.prepare)(store).await;
+    assert!(
+        (write.call)(store, claimed.as_ref()).await,
+        "{}",
+        write.name
+    );
+    if write.adds {
+        (write.call)(store, claimed.as_ref()).await;
+    }
+    dumped(store).await
+}
+
+/// Runs every write twice, and every write under a lease by stale writers, each on a store of its
+/// own. Does nothing when the store cannot be opened here.
+pub fn assert_written_once<O, F>(open: impl Fn() -> F)
+where
+    O: Opened,
+    F: Future<Output = Option<O>>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    runtime.block_on(async {
+        for write in WRITES.iter().filter(|write| !write.adds) {
+            let Some(opened) = open().await else { return };
+            let store = opened.store();
+            let claimed = (write.prepare)(store).await;
+            assert!(
+                (write.call)(store, claimed.as_ref()).await,
+                "{}",
+                write.name
+            );
+            let once = dumped(store).await;
+            // A repeat may be told that it is one.
+            (write.call)(store, claimed.as_ref()).await;
+            assert_eq!(dumped(store).await, once, "{}", write.name);
+            opened.close().await;
+        }
+        for write in WRITES.iter().filter(|write| write.leased) {
+            for stale in Stale::ALL {
+                let Some(opened) = open().await else { return };
+                changes_nothing(write, stale, opened.store()).await;
+                opened.close().await;
+            }
+        }
+    });
+}
+
+/// Why a writer may write no more.
+#[derive(Debug, Clone, Copy)]
+enum Stale {
+    /// Its grant was given back, and another one made to the same process.
+    OldToken,
+    /// Its process was declared dead, and another one took over.
+    DeadBoot,
+    /// Its grant was lost with an unflushed commit, and its number used again.
+    ReusedEpoch,
+    /// The grant holds, and has seen later writes.
+    OldNumber,
+}
+
+impl Stale {
+    const ALL: [Self; 4] = [
+        Self::OldToken,
+        Self::DeadBoot,
+        Self::ReusedEpoch,
+        Self::OldNumber,
+    ];
+}
+
+async fn changes_nothing(write: &Write, stale: Stale, store: &dyn Store) {
+    let mut claimed = (write.prepare)(store).await.expect("a session was claimed");
+    match stale {
+        Stale::OldToken => {
+            assert!(release(store, 30, &claimed).await);
+            claim(store, 40, 1, 1, 2).await;
+        }
+        Stale::DeadBoot => {
+            register_at(store, TTL + 1, 2).await;
+            claim(store, TTL + 1, 2, 1, 2).await;
+        }
+        Stale::ReusedEpoch => claimed.lease.token = LeaseToken(token(8).0),
+        // Whoever gives a lease back does so by its token.
+        Stale::OldNumber if write.name == "release_sessions" => return,
+        Stale::OldNumber => {
+            let mut later = changing(&claimed, 0, Vec::new());
+            for n in 0..2 {
+                later.lease.write = claimed.lease.write + n;
+                let stored = store.append_rounds(at(50), vec![later.clone()]).await;
+                stored.expect("the store answers");
+            }
+        }
+    }
+    let before = dumped(store).await;
+    (write.call)(store, Some(&claimed)).await;
+    let message = format!("{} by {stale:?}", write.name);
+    assert_eq!(dumped(store).await, before, "{message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The methods of the port that write nothing.
+    const READS: [&str; 29] = [
+        "now",
+        "check",
+        "list_boots",
+        "owned_sessions",
+        "live_leaves",
+        "last_steps",
+        "read_list",
+        "get_timers",
+        "list_timers",
+        "list_occurrences",
+        "get_runs",
+        "list_runs",
+        "read_nodes",
+        "read_run_steps",
+        "sweep_ready",
+        "get_sends",
+        "get_session",
+        "list_sessions",
+        "list_sends",
+        "read_round",
+        "get_calls",
+        "read_inbox",
+        "list_children",
+        "read_messages",
+        "read_steps",
+        "queue_stats",
+        "scaling",
+        "audit",
+        "dump",
+    ];
+
+    #[test]
+    fn every_method_of_the_port_is_a_read_or_is_listed() {
+        let port = include_str!("../../../../shared/src/store.rs");
+        let begin = port.find("pub trait Store").expect("the port");
+        let methods = port[begin..].lines().filter_map(|line| {
+            let rest = line.strip_prefix("    async fn ")?;
+            rest.split('(').next()
+        });
+        let written: Vec<&str> = WRITES.iter().map(|write| write.name).collect();
+        let (reads, writes): (Vec<&str>, Vec<&str>) =
+            methods.partition(|name| READS.contains(name));
+        assert_eq!(reads.len(), READS.len());
+        for name in &writes {
+            assert!(
+                written.contains(name),
+                "{name} is neither listed nor a read"
+            );
+        }
+        assert_eq!(writes.len(), written.len());
+    }
+}
