@@ -293,7 +293,7 @@ fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
 /// How services behind URLs are called.
 fn caller(
     config: &Config,
-    timeout: Duration,
+    (timeout, signing_hosts): (Duration, &[String]),
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Caller, Failure> {
@@ -302,6 +302,7 @@ fn caller(
     let signing = signing.flat_map(|secrets| secrets.reveal().split_whitespace());
     let caller = CallerSettings {
         signing_secrets: signing.map(Secret::new).collect(),
+        signing_hosts: signing_hosts.to_vec(),
         allow_private: settings.allow_private.clone(),
         timeout,
         ..CallerSettings::default()
@@ -315,7 +316,7 @@ pub(crate) fn hooks(
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Hooks, Failure> {
-    let caller = caller(config, config.hooks.timeout.0, clock, entropy)?;
+    let caller = caller(config, (config.hooks.timeout.0, &[]), clock, entropy)?;
     let mut hooks = Hooks::default();
     for (place, url) in config.hooks.before_model.iter().enumerate() {
         let policy = HttpPolicy::before_model(format!("before_model[{place}]"), url, &caller);
@@ -376,7 +377,12 @@ pub(crate) fn tools(
     entropy: &Arc<dyn Entropy>,
     background: &builtin::Background,
 ) -> Result<Tools, Failure> {
-    let caller = caller(config, config.tools.timeout.0, clock, entropy)?;
+    let caller = caller(
+        config,
+        (config.tools.timeout.0, &config.tools.signing_hosts),
+        clock,
+        entropy,
+    )?;
     let pool = mcp_servers(config, clock)?;
     let mut tools = Tools::new(caller, pool);
     builtin::register(
@@ -501,6 +507,8 @@ pub(crate) fn worker_config(config: &Config) -> WorkerConfig {
         attempts_max: bounds.attempts_max,
         sends_in_a_row_max: bounds.sends_in_a_row_max,
         group_bytes_max: bounds.group_bytes_max,
+        answer_within: config.tools.answer_within.map(|span| span.0),
+        hook_timeout: config.hooks.limit.0,
         cache_bytes_max: bounds.cache_bytes_max,
     }
 }

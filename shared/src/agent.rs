@@ -122,10 +122,38 @@ pub struct ContextSpec {
     /// At most this many of the last messages; all of them when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_messages: Option<u32>,
+    /// What becomes of an answer that was cut at its token limit.
+    #[serde(default, skip_serializing_if = "OnTruncation::is_default")]
+    pub on_truncation: OnTruncation,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
+}
+
+/// What becomes of an answer that was cut at its token limit. Its calls are never made: the last of
+/// them may be cut too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnTruncation {
+    /// The model is asked to go on, as long as rounds are left; what it says is one message. An
+    /// answer that asks for calls, or holds no text, fails its send.
+    #[default]
+    Continue,
+    /// It is the answer, without its calls.
+    Accept,
+    /// Its send fails with `llm.truncated`.
+    Fail,
+}
+
+impl OnTruncation {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What happens to a round that a dead worker left open.

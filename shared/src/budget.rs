@@ -262,7 +262,9 @@ impl Caps {
         }
         if let Some(left) = self.nano_usd {
             let price = price.ok_or(Short::Price)?;
-            let left = left.saturating_sub(nano_tokens(input, price.input));
+            // A provider may write all of it to its cache, at a price of its own.
+            let dearest = price.input.max(price.cache_write.unwrap_or(0.0));
+            let left = left.saturating_sub(nano_tokens(input, dearest));
             let bought = if price.output > 0.0 {
                 (left as f64 / (price.output * 1e3)).floor() as u64
             } else {
@@ -311,17 +313,21 @@ pub struct Price {
     /// Tokens read that the provider's cache served; as `input` when absent.
     #[serde(default)]
     pub cache_read: Option<f64>,
+    /// Tokens read that were written to the provider's cache; as `input` when absent.
+    #[serde(default)]
+    pub cache_write: Option<f64>,
 }
 
 impl Price {
-    /// Reads `MODEL=INPUT/OUTPUT[/CACHED]`: a model's name and its prices.
+    /// Reads `MODEL=INPUT/OUTPUT[/CACHED[/WRITTEN]]`: a model's name and its prices.
     pub fn parse_entry(text: &str) -> Option<(String, Self)> {
         let (model, prices) = text.rsplit_once('=')?;
         let numbers = prices.split('/').map(|price| price.trim().parse::<f64>());
         let numbers: Vec<f64> = numbers.collect::<Result<_, _>>().ok()?;
-        let (input, output, cache_read) = match numbers[..] {
-            [input, output] => (input, output, None),
-            [input, output, cached] => (input, output, Some(cached)),
+        let (input, output, cache_read, cache_write) = match numbers[..] {
+            [input, output] => (input, output, None, None),
+            [input, output, read] => (input, output, Some(read), None),
+            [input, output, read, written] => (input, output, Some(read), Some(written)),
             _ => return None,
         };
         let model = model.trim();
@@ -331,6 +337,7 @@ impl Price {
                 input,
                 output,
                 cache_read,
+                cache_write,
             };
             (model.to_owned(), price)
         })
@@ -339,10 +346,12 @@ impl Price {
     /// The dollars that an answer cost.
     pub fn of(&self, usage: &Usage) -> f64 {
         let cached = usage.cache_read_tokens.min(usage.input_tokens);
-        let fresh = usage.input_tokens - cached;
+        let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
+        let fresh = usage.input_tokens - cached - written;
         let cache = self.cache_read.unwrap_or(self.input);
         let million = fresh as f64 * self.input
             + cached as f64 * cache
+            + written as f64 * self.cache_write.unwrap_or(self.input)
             + usage.output_tokens as f64 * self.output;
         million / 1e6
     }
@@ -375,6 +384,7 @@ mod tests {
             input: 1.0,
             output: 10.0,
             cache_read: None,
+            cache_write: None,
         };
         for (caps, input, expected) in [
             (caps(None, None, None), 1_000, Ok(100)),
@@ -417,13 +427,18 @@ mod tests {
     fn a_price_is_read_as_it_is_written() {
         let (model, price) = Price::parse_entry("vendor/gpt-4.1 = 2/8.5/0.5").expect("valid");
         assert_eq!((model.as_str(), price.output), ("vendor/gpt-4.1", 8.5));
-        assert_eq!(price.cache_read, Some(0.5));
+        assert_eq!((price.cache_read, price.cache_write), (Some(0.5), None));
+        let (_, price) = Price::parse_entry("m=3/15/0.3/3.75").expect("valid");
+        assert_eq!(
+            (price.cache_read, price.cache_write),
+            (Some(0.3), Some(3.75))
+        );
         for wrong in [
             "",
             "m",
             "m=1",
             "=1/2",
-            "m=1/2/3/4",
+            "m=1/2/3/4/5",
             "m=a/2",
             "m=-1/2",
             "m=inf/2",
@@ -438,6 +453,7 @@ mod tests {
             input: 2.0,
             output: 8.0,
             cache_read: Some(0.5),
+            cache_write: None,
         };
         let usage = Usage {
             input_tokens: 1_000_000,
@@ -455,7 +471,7 @@ mod tests {
             cap in 0_u64..10_000, input in 0_u64..5_000, wanted in 1_u64..5_000, parts in 1_u64..9,
         ) {
             let caps = caps(Some(cap), Some(cap as f64 / 1e6), Some(cap as u32));
-            let price = Price { input: 1.0, output: 3.0, cache_read: None };
+            let price = Price { input: 1.0, output: 3.0, cache_read: None, cache_write: None };
             if let Ok(allowed) = caps.answer(input, wanted, Some(&price)) {
                 let worst = Usage {
                     input_tokens: input,

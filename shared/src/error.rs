@@ -155,6 +155,8 @@ codes! {
     LlmContextOverflow = "llm.context_overflow", Invalid, 422;
     /// The model declined to answer.
     LlmRefused = "llm.refused", Invalid, 422;
+    /// The answer was cut at its token limit.
+    LlmTruncated = "llm.truncated", Limit, 422;
     /// The provider's answer makes no sense.
     LlmBadResponse = "llm.bad_response", Unavailable, 502;
     /// The provider refuses the request itself.

@@ -191,13 +191,16 @@ pub enum LiveKind {
         /// Why, as a code.
         reason: String,
     },
-    /// A tool is called.
+    /// A call begins, here or outside.
     #[serde(rename = "tool_call.started")]
     ToolCallStarted {
         /// The call's id.
         id: String,
         /// The tool's name.
         name: String,
+        /// Its arguments; null where they are too large for a live event. Its row has them.
+        #[serde(default)]
+        arguments: Value,
     },
 }
 

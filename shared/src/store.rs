@@ -558,6 +558,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The sessions that this one created as its children, oldest first.
     async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>>;
 
+    /// How many of the sessions that this one created as its children have sends that are not final.
+    async fn open_children(&self, key: SessionKey) -> Result<u64>;
+
     /// A piece of a transcript by `seq`; empty when unknown or deleted.
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>>;
 

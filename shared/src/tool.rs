@@ -3,6 +3,7 @@
 mod bounds;
 mod call;
 mod declared;
+mod question;
 pub mod schema;
 
 pub use bounds::bounded;
@@ -14,3 +15,4 @@ pub use declared::{
     DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, WorkerTool, check,
     is_pool, pool_fault, pool_of,
 };
+pub use question::{ASK_PERSON, Question, QuestionKind, expired};

@@ -12,6 +12,9 @@ pub struct Usage {
     /// The part of `input_tokens` that the provider's cache served.
     #[serde(default)]
     pub cache_read_tokens: u64,
+    /// The part of `input_tokens` that was written to the provider's cache, where that is told.
+    #[serde(default)]
+    pub cache_write_tokens: u64,
     /// The part of `output_tokens` that was reasoning.
     #[serde(default)]
     pub reasoning_tokens: u64,
@@ -32,6 +35,9 @@ impl Usage {
         self.cache_read_tokens = self
             .cache_read_tokens
             .saturating_add(other.cache_read_tokens);
+        self.cache_write_tokens = self
+            .cache_write_tokens
+            .saturating_add(other.cache_write_tokens);
         self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
         self.cost_usd = match (self.cost_usd, other.cost_usd) {
             (Some(a), Some(b)) => Some(a + b),

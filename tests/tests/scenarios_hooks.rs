@@ -1,15 +1,18 @@
 //! What hooks see, change and forbid, in whole sends.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::message::{ContentPart, Role, plain_text};
 use mainspring_shared::send::{SendStatus, StopReason};
+use mainspring_shared::store::{CallAnswer, Store as _};
 use mainspring_shared::tool::{CallResult, ToolEntry};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
-use mainspring_worker::hook::{At, Decision, Hook, HookError, ToolCall, Verdict};
+use mainspring_worker::hook::{At, Decision, Hook, HookError, OnFailure, ToolCall, Verdict};
 use mainspring_worker::llm::{Reply, Request};
 use serde_json::json;
 
@@ -63,6 +66,12 @@ impl Hook for Watcher {
 
     async fn before_tool(&self, at: At, call: &mut ToolCall) -> Decision<CallResult> {
         self.note(format!("{} {}", call.name, at.attempt))?;
+        if call.arguments.get("question") == Some(&json!("how many?")) {
+            return Ok(Verdict::Refuse("nobody is to be asked".into()));
+        }
+        if call.arguments.get("task") == Some(&json!("secret")) {
+            call.arguments.insert("task".into(), json!("public"));
+        }
         Ok(
             match call.arguments.get("n").and_then(serde_json::Value::as_i64) {
                 Some(2) => Verdict::Refuse("two is too many".into()),
@@ -118,7 +127,7 @@ async fn calls_are_permitted_changed_answered_and_refused() {
     let _worker = world.worker("w", world.store.clone());
     let plan = json!([[
         ["look", {"n": 1}], ["look", {"n": 2}], ["look", {"n": 3}], ["put", {"n": 4}],
-        ["ask_person", {"question": "well?", "n": 2}],
+        ["ask_person", {"question": "how many?"}],
     ]]);
     let id = world.send(key, &format!("plan {plan}")).await;
     let record = world.settle(&[id]).await.remove(0);
@@ -142,10 +151,8 @@ async fn calls_are_permitted_changed_answered_and_refused() {
         .map(|call| call.result.as_ref().and_then(|result| result.code))
         .collect();
     assert_eq!(codes[1], Some(Code::ToolDenied));
-    assert!(
-        codes[4].is_some(),
-        "a question that does not fit, or is refused: {codes:?}"
-    );
+    assert_eq!(codes[4], Some(Code::ToolDenied), "{said:?}");
+    assert!(said[4].contains("nobody is to be asked"), "{said:?}");
     let asked = world.script.ledger();
     assert!(
         asked
@@ -211,4 +218,266 @@ async fn a_call_that_is_repeated_after_a_death_is_asked_about_again() {
     let puts: Vec<_> = seen.iter().filter(|what| what.starts_with("put")).collect();
     assert_eq!(puts, ["put 1", "put 2"]);
     world.audit().await;
+}
+
+fn external() -> AgentSpec {
+    let pay = json!({"type": "external", "name": "pay", "parameters": {
+        "type": "object", "properties": {"n": {"type": "integer", "maximum": 5}},
+    }});
+    AgentSpec {
+        tools: vec![
+            serde_json::from_value(pay).expect("a tool"),
+            ToolEntry::Named("spawn_agent".into()),
+        ],
+        ..AgentSpec::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_makes_of_arguments_holds_for_calls_that_are_made_outside() {
+    let (world, _) = watched(false).await;
+    let key = world.session(external()).await;
+    let _worker = world.worker("w", world.store.clone());
+    let plan = json!([[["pay", {"n": 4}], ["pay", {"n": 1}], ["spawn_agent", {"task": "secret"}]]]);
+    let id = world.send(key, &format!("plan {plan}")).await;
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.record(id).await.status, SendStatus::Waiting);
+    let calls = world.store.read_round(key, id, 0).await.expect("reads");
+    let arguments: Vec<_> = calls.iter().map(|call| call.arguments.clone()).collect();
+    assert_eq!(
+        arguments,
+        [json!({"n": 5}), json!({"n": 1}), json!({"task": "public"})]
+    );
+    assert_eq!(world.script.calls("secret"), 0);
+    assert_eq!(world.script.calls("public"), 1);
+    for call in calls.iter().filter(|call| call.name == "pay") {
+        let answer = CallAnswer::Result(CallResult::text("paid"));
+        world.post(key, &call.call_id, answer).await;
+    }
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    world.audit().await;
+}
+
+/// Makes of arguments what no schema allows.
+#[derive(Debug)]
+struct Vandal;
+
+#[async_trait]
+impl Hook for Vandal {
+    fn name(&self) -> &'static str {
+        "vandal"
+    }
+
+    async fn before_tool(&self, _at: At, call: &mut ToolCall) -> Decision<CallResult> {
+        call.arguments.insert("n".into(), json!("many"));
+        Ok(Verdict::Go)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_makes_of_arguments_has_to_fit_outside_too() {
+    let mut world = World::new().await;
+    world.hooks.register(Arc::new(Vandal)).expect("a new name");
+    let key = world.session(external()).await;
+    let _worker = world.worker("w", world.store.clone());
+    let id = world
+        .send(key, &format!("plan {}", json!([[["pay", {"n": 1}]]])))
+        .await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(
+        record.status,
+        SendStatus::Completed,
+        "nobody was waited for"
+    );
+    let calls = world.store.read_round(key, id, 0).await.expect("reads");
+    let result = calls[0].result.clone().expect("settled");
+    assert_eq!(result.code, Some(Code::ToolInvalidArguments));
+}
+
+/// Never answers where it is told so, and counts how many calls it is asked about at once.
+#[derive(Debug)]
+struct Silent {
+    point: &'static str,
+    closed: bool,
+    asked: AtomicUsize,
+}
+
+impl Silent {
+    async fn hang(&self, point: &str) {
+        if point == self.point {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Hook for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+
+    fn fails_closed(&self) -> bool {
+        self.closed
+    }
+
+    async fn send_started(&self, _at: At) -> Result<(), HookError> {
+        self.hang("send_started").await;
+        Ok(())
+    }
+
+    async fn before_model(&self, _at: At, _request: &mut Request) -> Decision<Reply> {
+        self.hang("before_model").await;
+        Ok(Verdict::Go)
+    }
+
+    async fn before_tool(&self, _at: At, _call: &mut ToolCall) -> Decision<CallResult> {
+        self.hang("before_tool").await;
+        Ok(Verdict::Go)
+    }
+
+    async fn send_ended(&self, _at: At, _status: SendStatus) -> Result<(), HookError> {
+        self.hang("send_ended").await;
+        Ok(())
+    }
+}
+
+async fn silent(point: &'static str, closed: bool) -> (World, Arc<Silent>) {
+    let mut world = World::new().await;
+    let silent = Arc::new(Silent {
+        point,
+        closed,
+        asked: AtomicUsize::new(0),
+    });
+    world.hooks.register(silent.clone()).expect("a new name");
+    (world, silent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_never_answers_does_not_keep_a_cancel_waiting() {
+    for point in ["send_started", "before_model", "before_tool"] {
+        let (world, silent) = silent(point, false).await;
+        let key = world.session(external()).await;
+        let _worker = world.worker("w", world.store.clone());
+        let plan = json!([[["pay", {"n": 1}], ["pay", {"n": 2}], ["pay", {"n": 3}]]]);
+        let id = world.send(key, &format!("plan {plan}")).await;
+        world.pass(Duration::from_millis(100)).await;
+        let calls = if point == "before_tool" { 3 } else { 1 };
+        assert_eq!(silent.asked.load(Ordering::Relaxed), calls, "{point}");
+        world.cancel(key, id).await;
+        world.pass(Duration::from_millis(100)).await;
+        let status = world.record(id).await.status;
+        assert_eq!(status, SendStatus::Cancelled, "{point}");
+        world.audit().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_never_answers_has_failed_when_its_time_is_over() {
+    for (point, closed, rounds) in [
+        ("send_started", false, 2),
+        ("before_model", false, 2),
+        ("before_tool", false, 2),
+        ("before_tool", true, 2),
+        ("send_ended", false, 2),
+    ] {
+        let (world, silent) = silent(point, closed).await;
+        let key = world.session(agent()).await;
+        let _worker = world.worker("w", world.store.clone());
+        let plan = json!([[["look", {"n": 1}]]]);
+        let id = world.send(key, &format!("plan {plan}")).await;
+        let next = world.send(key, "next").await;
+        let records = world.settle(&[id, next]).await;
+        assert_eq!(records[0].status, SendStatus::Completed, "{point}");
+        assert_eq!(records[0].rounds, rounds, "{point}");
+        assert_eq!(records[1].status, SendStatus::Completed, "{point}");
+        assert!(silent.asked.load(Ordering::Relaxed) > 0, "{point}");
+        let calls = world.store.read_round(key, id, 0).await.expect("reads");
+        let code = calls[0].result.as_ref().and_then(|result| result.code);
+        assert_eq!(code, closed.then_some(Code::ToolDenied), "{point}");
+    }
+}
+
+/// Has failed calls made again, and sends the model back once.
+#[derive(Debug, Default)]
+struct Stubborn {
+    stored: AtomicUsize,
+}
+
+#[async_trait]
+impl Hook for Stubborn {
+    fn name(&self) -> &'static str {
+        "stubborn"
+    }
+
+    async fn tool_failed(
+        &self,
+        _at: At,
+        call: &ToolCall,
+        _result: &CallResult,
+    ) -> Result<OnFailure, HookError> {
+        Ok(
+            match call.arguments.get("n").and_then(serde_json::Value::as_i64) {
+                Some(1) => OnFailure::Retry,
+                Some(2) => OnFailure::Instead(CallResult::text("all is well")),
+                _ => OnFailure::Tell,
+            },
+        )
+    }
+
+    async fn before_end(&self, _at: At, reply: &Reply) -> Result<Option<String>, HookError> {
+        let done = plain_text(&reply.content) == "done";
+        Ok((!done).then(|| "that is not done".to_owned()))
+    }
+
+    async fn round_stored(&self, _at: At) -> Result<(), HookError> {
+        self.stored.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_calls_are_made_again_and_answers_are_sent_back_as_hooks_want_it() {
+    let mut world = World::new().await;
+    let hook = Arc::new(Stubborn::default());
+    world.hooks.register(hook.clone()).expect("a new name");
+    let named = ["look", "act"].map(|name| ToolEntry::Named(name.into()));
+    let key = world
+        .session(AgentSpec {
+            tools: named.into(),
+            ..AgentSpec::default()
+        })
+        .await;
+    let _worker = world.worker("w", world.store.clone());
+    let calls = [
+        json!(["look", {"n": 1, "fail": true}]),
+        json!(["look", {"n": 2, "fail": true}]),
+        json!(["look", {"n": 3, "fail": true}]),
+        json!(["act", {"n": 1, "fail": true}]),
+    ];
+    let list = json!([calls, "half", "done"]);
+    let id = world.send(key, &format!("answers {list}")).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.output_text.as_deref(), Some("done"));
+    assert_eq!((record.rounds, world.acts.of("look").len()), (3, 4));
+    assert_eq!(world.acts.of("act").len(), 1, "it may run once");
+    let session = world.dump().await.sessions.remove(0);
+    let failed = session
+        .calls
+        .iter()
+        .map(|call| call.result.as_ref().map(|r| r.failed));
+    let failed: Vec<_> = failed.collect();
+    assert_eq!(failed, [Some(true), Some(false), Some(true), Some(true)]);
+    let said = session.messages.iter().rev().take(3);
+    let said: Vec<String> = said.map(|m| plain_text(&m.content)).collect();
+    assert_eq!(said, ["done", "that is not done", "half"]);
+    assert_eq!(hook.stored.load(Ordering::Relaxed), 1);
+    world.audit().await;
+    // One that is never content is not heard for ever.
+    let other = world.session(AgentSpec::default()).await;
+    let endless = world.send(other, "hello").await;
+    let record = world.settle(&[endless]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    assert_eq!(record.rounds, 5);
 }

@@ -231,6 +231,64 @@ async fn a_schema_that_is_none_fails_the_send_and_not_the_worker() {
     assert!(world.script.ledger().is_empty());
 }
 
+/// Levels that each apply the one below twice.
+fn doubling() -> Value {
+    let mut defs = serde_json::Map::new();
+    defs.insert("a0".into(), json!({"type": "string"}));
+    for level in 1..=30 {
+        let below = json!({"$ref": format!("#/$defs/a{}", level - 1)});
+        defs.insert(format!("a{level}"), json!({"allOf": [below, below]}));
+    }
+    json!({"$defs": defs, "$ref": "#/$defs/a30"})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schema_that_would_be_checked_for_ever_stalls_nobody() {
+    let world = World::new().await;
+    let hostile = SendOptions {
+        output_schema: Some(doubling()),
+        ..SendOptions::default()
+    };
+    let tool: ToolEntry = serde_json::from_value(json!({
+        "type": "external", "name": "hostile", "parameters": {"properties": {"a": doubling()}},
+    }))
+    .expect("a tool");
+    let spec = AgentSpec {
+        tools: vec![tool],
+        ..AgentSpec::default()
+    };
+    let (bad, armed, good) = (
+        world.session(agent()).await,
+        world.session(spec).await,
+        world.session(agent()).await,
+    );
+    let _worker = world.worker("w", world.store.clone());
+    let list = json!([[["hostile", {"a": 1}]], "done"]);
+    let sends = [
+        world.send_with(bad, &answers(&json!(["1"])), hostile).await,
+        world.send(armed, &answers(&list)).await,
+        world.send(good, "hello").await,
+    ];
+    #[expect(clippy::disallowed_methods, reason = "real time is what is measured")]
+    let began = std::time::Instant::now();
+    let records = world.settle(&sends).await;
+    let took = began.elapsed();
+    let error = records[0].error.clone().expect("it failed");
+    assert_eq!(error.code, Code::SpecInvalid);
+    assert!(error.message.contains("/$defs/a"), "{}", error.message);
+    assert_eq!(records[1].output_text.as_deref(), Some("done"));
+    assert_eq!(records[2].output_text.as_deref(), Some("echo: hello"));
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let said = world.script.ledger();
+    let results: Vec<_> = said.iter().flat_map(|asked| &asked.transcript).collect();
+    assert!(
+        results
+            .iter()
+            .any(|(role, text)| *role == Tool && text.contains("no tool named")),
+        "{results:?}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_fault_at_any_write_changes_nothing_of_the_outcome() {
     async fn run(plan: FaultPlan, list: &Value) -> (Outcome, bool) {

@@ -32,6 +32,11 @@ pub struct WorkerConfig {
     pub sends_in_a_row_max: u32,
     /// Bytes of messages that share one transaction; a larger step has its own.
     pub group_bytes_max: usize,
+    /// How long a question or a permission waits for a person, unless the question says so; for ever
+    /// when absent.
+    pub answer_within: Option<Duration>,
+    /// How long one hook may take at one point.
+    pub hook_timeout: Duration,
     /// Bytes of windows that are kept for sessions between their sends.
     pub cache_bytes_max: usize,
 }
@@ -51,6 +56,8 @@ impl Default for WorkerConfig {
             attempts_max: 100,
             sends_in_a_row_max: 16,
             group_bytes_max: 8 << 20,
+            answer_within: None,
+            hook_timeout: Duration::from_secs(20),
             cache_bytes_max: 64 << 20,
         }
     }

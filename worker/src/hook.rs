@@ -7,7 +7,10 @@
 //! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, answer instead, refuse |
 //! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, refuse |
 //! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker's death | change the arguments, answer instead, refuse |
+//! | [`Hook::tool_failed`] | after each call that failed, where a worker made it | have it made once more, answer instead |
 //! | [`Hook::after_tool`] | after each call that a worker made | change the result |
+//! | [`Hook::before_end`] | before a final answer ends its send | send the model back with a message |
+//! | [`Hook::round_stored`] | after each round with calls is durable | observe |
 //! | [`Hook::send_ended`] | a send is final, as this worker stored it | observe |
 //!
 //! Hooks run one after the other, by [`Hook::order`], those of one order as they were registered. The
@@ -22,12 +25,14 @@ mod http;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::SendStatus;
+use mainspring_shared::time::Clock;
 use mainspring_shared::tool::CallResult;
 use serde_json::{Map, Value};
 
@@ -71,6 +76,17 @@ pub enum Verdict<T> {
     Instead(T),
     /// It must not happen, for this reason, which the model or the caller is told.
     Refuse(String),
+}
+
+/// What becomes of a call that failed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OnFailure {
+    /// The model is told.
+    Tell,
+    /// It is made once more, if its tool may be asked twice.
+    Retry,
+    /// This is its result.
+    Instead(CallResult),
 }
 
 /// A hook could not decide.
@@ -129,6 +145,28 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// A call failed that this worker made. The first hook that wants anything is the last that is
+    /// asked; of one call, none is asked a second time.
+    async fn tool_failed(
+        &self,
+        _at: At,
+        _call: &ToolCall,
+        _result: &CallResult,
+    ) -> Result<OnFailure, HookError> {
+        Ok(OnFailure::Tell)
+    }
+
+    /// The model gave a final answer. A text is said to the model as the user's, after the answer,
+    /// which is stored as a round like any other; the send goes on, as long as rounds are left.
+    async fn before_end(&self, _at: At, _reply: &Reply) -> Result<Option<String>, HookError> {
+        Ok(None)
+    }
+
+    /// A round with calls is durable.
+    async fn round_stored(&self, _at: At) -> Result<(), HookError> {
+        Ok(())
+    }
+
     /// The send is final.
     async fn send_ended(&self, _at: At, _status: SendStatus) -> Result<(), HookError> {
         Ok(())
@@ -165,6 +203,8 @@ pub(crate) struct Refusal {
 #[derive(Debug, Clone, Default)]
 pub struct Hooks {
     list: Vec<Arc<dyn Hook>>,
+    /// How long each may take at one point; without it for ever.
+    limit: Option<(Arc<dyn Clock>, Duration)>,
 }
 
 impl Hooks {
@@ -188,6 +228,15 @@ impl Hooks {
         Ok(())
     }
 
+    /// The same hooks, none of which may take longer than this at one point: then it has failed.
+    #[must_use]
+    pub fn within(&self, (clock, limit): (Arc<dyn Clock>, Duration)) -> Self {
+        Self {
+            list: self.list.clone(),
+            limit: Some((clock, limit)),
+        }
+    }
+
     /// Takes a hook away; true when it was there.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.list.len();
@@ -207,14 +256,53 @@ impl Hooks {
 
     pub(crate) async fn send_started(&self, at: At) {
         for hook in &self.list {
-            noted(hook.as_ref(), hook.send_started(at)).await;
+            self.noted(hook.as_ref(), hook.send_started(at)).await;
         }
     }
 
     pub(crate) async fn send_ended(&self, at: At, status: SendStatus) {
         for hook in &self.list {
-            noted(hook.as_ref(), hook.send_ended(at, status)).await;
+            self.noted(hook.as_ref(), hook.send_ended(at, status)).await;
         }
+    }
+
+    pub(crate) async fn round_stored(&self, at: At) {
+        for hook in &self.list {
+            self.noted(hook.as_ref(), hook.round_stored(at)).await;
+        }
+    }
+
+    /// What becomes of a call that failed.
+    pub(crate) async fn tool_failed(
+        &self,
+        at: At,
+        call: &ToolCall,
+        result: &CallResult,
+    ) -> OnFailure {
+        for hook in &self.list {
+            match self.asked(hook.tool_failed(at, call, result)).await {
+                Ok(OnFailure::Tell) => {}
+                Ok(wanted) => return wanted,
+                Err(error) => {
+                    tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+                }
+            }
+        }
+        OnFailure::Tell
+    }
+
+    /// What the model is told instead of ending; none when the answer ends the send.
+    pub(crate) async fn before_end(&self, at: At, reply: &Reply) -> Option<String> {
+        for hook in &self.list {
+            match self.asked(hook.before_end(at, reply)).await {
+                Ok(None) => {}
+                Ok(Some(text)) => return Some(text),
+                Err(error) => {
+                    tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+                }
+            }
+        }
+        None
     }
 
     /// An answer that is used instead of asking; none when the model is to be asked.
@@ -225,7 +313,7 @@ impl Hooks {
     ) -> Result<Option<Reply>, Refusal> {
         for hook in &self.list {
             let decided = hook.before_model(at, request);
-            if let Some(reply) = judged(hook.as_ref(), decided).await? {
+            if let Some(reply) = self.judged(hook.as_ref(), decided).await? {
                 return Ok(Some(reply));
             }
         }
@@ -235,7 +323,7 @@ impl Hooks {
     pub(crate) async fn after_model(&self, at: At, mut reply: Reply) -> Result<Reply, Refusal> {
         for hook in &self.list {
             let decided = hook.after_model(at, &mut reply);
-            if let Some(other) = judged(hook.as_ref(), decided).await? {
+            if let Some(other) = self.judged(hook.as_ref(), decided).await? {
                 return Ok(other);
             }
         }
@@ -246,7 +334,7 @@ impl Hooks {
     pub(crate) async fn before_tool(&self, at: At, call: &mut ToolCall) -> Option<CallResult> {
         for hook in &self.list {
             let decided = hook.before_tool(at, call);
-            match judged(hook.as_ref(), decided).await {
+            match self.judged(hook.as_ref(), decided).await {
                 Ok(None) => {}
                 Ok(Some(result)) => return Some(result),
                 Err(refusal) => {
@@ -262,7 +350,7 @@ impl Hooks {
         for hook in &self.list {
             let mut changed = result.clone();
             let done = hook.after_tool(at, call, &mut changed);
-            if noted(hook.as_ref(), done).await {
+            if self.noted(hook.as_ref(), done).await {
                 *result = changed;
             } else if hook.fails_closed() {
                 let text = format!(
@@ -274,40 +362,63 @@ impl Hooks {
             }
         }
     }
-}
 
-/// Whether an observer did what it wanted to; what it did not concerns nobody else.
-async fn noted(hook: &dyn Hook, done: impl Future<Output = Result<(), HookError>>) -> bool {
-    let error = match AssertUnwindSafe(done).catch_unwind().await {
-        Ok(Ok(())) => return true,
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "it panicked".to_owned(),
-    };
-    tracing::warn!(hook.name = hook.name(), error, "a hook failed");
-    false
-}
-
-/// What a hook puts in the place of what it was asked about.
-async fn judged<T>(
-    hook: &dyn Hook,
-    decided: impl Future<Output = Decision<T>>,
-) -> Result<Option<T>, Refusal> {
-    let refusal = |code, message: String| Refusal {
-        code,
-        message: format!("{}: {message}", hook.name()),
-    };
-    let error = match AssertUnwindSafe(decided).catch_unwind().await {
-        Ok(Ok(Verdict::Go)) => return Ok(None),
-        Ok(Ok(Verdict::Instead(outcome))) => return Ok(Some(outcome)),
-        Ok(Ok(Verdict::Refuse(why))) => return Err(refusal(Code::PolicyDenied, why)),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "it panicked".to_owned(),
-    };
-    tracing::warn!(hook.name = hook.name(), error, "a hook failed");
-    if hook.fails_closed() {
-        return Err(refusal(Code::PolicyUnavailable, error));
+    /// Whether an observer did what it wanted to; what it did not concerns nobody else.
+    async fn noted(
+        &self,
+        hook: &dyn Hook,
+        done: impl Future<Output = Result<(), HookError>>,
+    ) -> bool {
+        let Err(error) = self.asked(done).await else {
+            return true;
+        };
+        tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+        false
     }
-    Ok(None)
+
+    /// What a hook puts in the place of what it was asked about.
+    async fn judged<T>(
+        &self,
+        hook: &dyn Hook,
+        decided: impl Future<Output = Decision<T>>,
+    ) -> Result<Option<T>, Refusal> {
+        let refusal = |code, message: String| Refusal {
+            code,
+            message: format!("{}: {message}", hook.name()),
+        };
+        let error = match self.asked(decided).await {
+            Ok(Verdict::Go) => return Ok(None),
+            Ok(Verdict::Instead(outcome)) => return Ok(Some(outcome)),
+            Ok(Verdict::Refuse(why)) => return Err(refusal(Code::PolicyDenied, why)),
+            Err(error) => error,
+        };
+        tracing::warn!(hook.name = hook.name(), error, "a hook failed");
+        if hook.fails_closed() {
+            return Err(refusal(Code::PolicyUnavailable, error));
+        }
+        Ok(None)
+    }
+
+    /// What a hook says within its time.
+    async fn asked<T>(
+        &self,
+        says: impl Future<Output = Result<T, HookError>>,
+    ) -> Result<T, String> {
+        let says = AssertUnwindSafe(says).catch_unwind();
+        let late = async {
+            match &self.limit {
+                Some((clock, limit)) => clock.sleep(*limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            said = says => match said {
+                Ok(said) => said.map_err(|error| error.to_string()),
+                Err(_) => Err("it panicked".to_owned()),
+            },
+            () = late => Err("it did not answer in time".to_owned()),
+        }
+    }
 }
 
 #[cfg(test)]

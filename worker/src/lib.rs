@@ -3,6 +3,7 @@
 mod admit;
 mod boot;
 mod cache;
+mod checks;
 mod config;
 pub mod hook;
 mod live;

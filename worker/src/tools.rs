@@ -10,6 +10,7 @@ pub mod workflow;
 use std::sync::LazyLock;
 
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::tool::ASK_PERSON;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::json;
 
@@ -25,9 +26,6 @@ pub(crate) const SPAWN_AGENT: &str = "spawn_agent";
 
 /// Starts a run of a workflow.
 pub(crate) const CREATE_WORKFLOW: &str = "create_workflow";
-
-/// Asks whoever works with the agent.
-const ASK_PERSON: &str = "ask_person";
 
 /// The tools of a preset.
 pub(crate) fn preset(name: &str) -> Option<&'static [&'static str]> {
@@ -74,6 +72,11 @@ fn spawn_agent() -> Offer {
                 "tools": {"type": "array", "items": {"type": "string"}},
                 "max_rounds": {"type": "integer", "minimum": 1, "maximum": 50},
                 "model": {"type": "string", "minLength": 1},
+                "max_tokens": {"type": "integer", "minimum": 1, "maximum": 10_000_000},
+                "temperature": {"type": "number", "minimum": 0, "maximum": 2},
+                "output_schema": {"type": "object",
+                    "description": "A JSON Schema: the agent answers with a value that fits."},
+                "metadata": {"type": "object"},
                 "background": {"type": "boolean"},
                 "session_id": {"type": "string"},
             },
@@ -117,10 +120,23 @@ fn ask_person() -> Offer {
             "additionalProperties": false,
             "properties": {
                 "question": {"type": "string", "minLength": 1},
+                "kind": {
+                    "type": "string",
+                    "enum": ["text", "choice", "confirm"],
+                    "description": "`choice` takes one of `options`, `confirm` yes or no.",
+                },
                 "options": {
                     "type": "array",
                     "items": {"type": "string"},
                     "description": "Answers to choose from.",
+                },
+                "expires_seconds": {
+                    "type": "integer", "minimum": 1, "maximum": 31_536_000,
+                    "description": "How long to wait for an answer.",
+                },
+                "default": {
+                    "type": "string",
+                    "description": "The answer that holds when nobody answers in time.",
                 },
             },
         }),

@@ -70,7 +70,9 @@ pub(crate) struct Kernel {
 /// that are under way up to the drain timeout, gives back what is left, and ends its lease.
 ///
 /// Fails only when the database cannot be reached at the start.
-pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
+pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
+    let limit = (parts.clock.clone(), parts.config.hook_timeout);
+    parts.hooks = Arc::new(parts.hooks.within(limit));
     let boot = Arc::new(Boot::new());
     boot.begin(&parts).await?;
     let kernel = Arc::new(Kernel {

@@ -12,7 +12,7 @@ use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::session::SIGNAL_RESULT;
 use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
-use mainspring_shared::tool::{Approval, CallRecord, CallResult, bounded};
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, Question, bounded};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -44,7 +44,8 @@ pub(super) struct ResultsBody {
 pub(super) struct ResultBody {
     /// The call.
     call_id: String,
-    /// Any JSON; a text is shown to the model as it is. For a call that waits for permission:
+    /// Any JSON; a text is shown to the model as it is. For a question a text, one of its options, or
+    /// `true` and `false`, by its kind. For a call that waits for permission:
     /// `{"approved": true | false, "note"?}`.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Object>)]
@@ -200,6 +201,16 @@ fn answer(
                 CallAnswer::Result(CallResult::text(""))
             }
         };
+    }
+    let open = call.filter(|call| call.result.is_none() && shown.is_none());
+    let question = open.and_then(|call| Question::of(&call.name, &call.arguments));
+    if let Some(question) = question {
+        let answer = question.answer(&output).unwrap_or_else(|detail| {
+            checks.refuse(&format!("/results/{place}/output"), &detail);
+            String::new()
+        });
+        let result = CallResult::text(answer);
+        return CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX));
     }
     let result = match output {
         _ if shown.is_some() => CallResult {

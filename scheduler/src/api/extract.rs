@@ -15,6 +15,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::time::Span;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::problem::Problem;
@@ -324,6 +325,14 @@ pub(super) async fn no_body(app: &App, headers: &HeaderMap, body: Body) -> Resul
     }
     expect_json(headers, &whole)?;
     parse::<Nothing>(&whole, "").map(drop)
+}
+
+/// Does work that may take tens of milliseconds without holding up the requests beside this one.
+pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        Ok(_) | Err(_) => work(),
+    }
 }
 
 /// Parses a JSON object. What is wrong is named by a pointer that begins with `at`.

@@ -18,6 +18,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::extract::beside;
 use super::input::{Input, input_schema};
 use super::problem::{FieldError, Problem};
 
@@ -334,7 +335,7 @@ impl Checks {
             agent.system_prompt.as_deref(),
         );
         self.label(&format!("{member}/model"), agent.model.as_deref());
-        for fault in tool::check(&agent.tools) {
+        for fault in beside(|| tool::check(&agent.tools)) {
             self.refuse(&format!("{member}/tools{}", fault.pointer), &fault.detail);
         }
         self.budget(&format!("{member}/budget"), agent.budget.as_ref());
@@ -465,7 +466,7 @@ impl Checks {
         };
         if has_nul(schema) {
             self.refuse(member, NUL);
-        } else if let Err(fault) = OutputSpec::read(schema) {
+        } else if let Err(fault) = beside(|| OutputSpec::read(schema)) {
             self.refuse(&format!("{member}{}", fault.pointer), &fault.detail);
         }
     }

@@ -13,7 +13,7 @@ use mainspring_shared::workflow::validate::validate;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::extract::{Params, json_body, parse};
+use super::extract::{Params, beside, json_body, parse};
 use super::problem::{FieldError, Problem};
 use super::respond;
 use super::validate::Checks;
@@ -41,7 +41,7 @@ pub(super) struct SpecSummary {
 
 /// Checks a spec; every problem is named by a pointer that begins with `at`.
 pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Problem> {
-    validate(spec).map_err(|problems| {
+    beside(|| validate(spec)).map_err(|problems| {
         let errors = problems.into_iter().map(|problem| FieldError {
             pointer: format!("{at}{}", problem.pointer),
             detail: format!("{}. {}", problem.message, problem.hint),
@@ -52,7 +52,7 @@ pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Problem> {
 
 /// The same, with every problem noted beside what else is wrong with the request.
 pub(super) fn check_into(spec: &Value, at: &str, checks: &mut Checks) -> Option<Spec> {
-    match validate(spec) {
+    match beside(|| validate(spec)) {
         Ok(spec) => Some(spec),
         Err(problems) => {
             for problem in problems {

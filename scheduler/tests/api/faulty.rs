@@ -150,6 +150,7 @@ pass_on! {
     get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>>;
     read_inbox(query: ReadInbox) -> Vec<InboxItem>;
     list_children(key: SessionKey) -> Vec<SessionKey>;
+    open_children(key: SessionKey) -> u64;
     read_messages(query: ReadMessages) -> Vec<Message>;
     read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
     queue_stats(at: At) -> Vec<QueueStats>;

@@ -31,14 +31,14 @@ pub struct OutputSpec {
 #[error("{detail}")]
 pub struct OutputFault {
     /// Points into the value.
-    pub pointer: &'static str,
+    pub pointer: String,
     /// What is wrong.
     pub detail: String,
 }
 
-fn fault(pointer: &'static str, detail: impl Into<String>) -> OutputFault {
+fn fault(pointer: &str, detail: impl Into<String>) -> OutputFault {
     OutputFault {
-        pointer,
+        pointer: pointer.to_owned(),
         detail: detail.into(),
     }
 }
@@ -61,7 +61,7 @@ impl OutputSpec {
         };
         match Schema::compile(&spec.schema) {
             Ok(schema) => Ok((spec, schema)),
-            Err(detail) => Err(fault(at, detail)),
+            Err(inner) => Err(fault(&format!("{at}{}", inner.pointer), inner.detail)),
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    fn read(value: &Value) -> Result<OutputSpec, &'static str> {
+    fn read(value: &Value) -> Result<OutputSpec, String> {
         OutputSpec::read(value)
             .map(|(spec, _)| spec)
             .map_err(|fault| fault.pointer)
@@ -132,15 +132,15 @@ mod tests {
         for (value, pointer) in [
             (json!(true), ""),
             (json!("string"), ""),
-            (json!({"type": "text"}), ""),
-            (json!({"$ref": "https://x.example/s"}), ""),
+            (json!({"type": "text"}), "/type"),
+            (json!({"$ref": "https://x.example/s"}), "/$ref"),
             (json!({"schema": {}, "kind": "x"}), ""),
-            (json!({"schema": {"type": "text"}}), "/schema"),
+            (json!({"schema": {"type": "text"}}), "/schema/type"),
             (json!({"schema": true}), "/schema"),
             (json!({"schema": {}, "name": "a b"}), "/name"),
             (json!({"schema": {}, "strict": "yes"}), "/strict"),
         ] {
-            assert_eq!(read(&value), Err(pointer), "{value}");
+            assert_eq!(read(&value), Err(pointer.to_owned()), "{value}");
         }
     }
 }

@@ -140,6 +140,8 @@ pub enum Event {
         retry_after: Option<Duration>,
         /// Drawn from `[0, 1)`, for the jitter.
         fraction: f64,
+        /// Model calls of the round that gave a part of its answer: those did not fail.
+        parts: u32,
     },
     /// The wait in memory is over.
     BackoffOver,
@@ -194,8 +196,10 @@ pub enum Event {
 pub enum Answer {
     /// A final answer.
     Final,
-    /// A final answer that was cut at its token limit.
+    /// A final answer that was cut at its token limit, and is taken as it is.
     Cut,
+    /// A part of an answer: the model is asked for the rest.
+    Part,
     /// The model declined.
     Refused,
     /// Tools are to be called.

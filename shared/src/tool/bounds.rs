@@ -38,7 +38,7 @@ pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallR
     }
     let (head, tail) = (chars_max / 2, chars_max - chars_max / 2);
     let note = format!(
-        "\n[… {} of {chars} characters left out; the whole output is kept under {call_id} …]\n",
+        "\n[… {} of the {chars} characters of {call_id} left out …]\n",
         chars - chars_max
     );
     let shown = format!("{}{note}{}", first(&text, head), last(&text, tail, chars));
@@ -73,7 +73,10 @@ mod tests {
         let cut = bounded(CallResult::text(long.clone()), "call_1", 20);
         let shown = plain_text(&cut.content);
         assert!(shown.starts_with(&"é".repeat(10)) && shown.ends_with(&"z".repeat(10)));
-        assert!(shown.contains("100 of 120 characters left out"), "{shown}");
+        assert!(
+            shown.contains("100 of the 120 characters of call_1 left out"),
+            "{shown}"
+        );
         assert_eq!(cut.whole_text(), long);
     }
 

@@ -19,6 +19,9 @@ const TOOLS_MAX: usize = 256;
 /// Characters of a tool's name: what every provider takes.
 const NAME_CHARS_MAX: usize = 64;
 
+/// Patterns in the schemas of one agent's tools: each is compiled when the agent is accepted.
+const PATTERNS_MAX: usize = 256;
+
 /// One entry of `agent.tools`.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
@@ -228,6 +231,14 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
             detail: format!("an agent has at most {TOOLS_MAX} tools"),
         });
     }
+    let patterns: usize = tools.iter().map(patterns).sum();
+    if patterns > PATTERNS_MAX {
+        faults.push(ToolFault {
+            pointer: String::new(),
+            detail: format!("the schemas of an agent's tools have at most {PATTERNS_MAX} patterns"),
+        });
+        return faults;
+    }
     let mut names = BTreeSet::new();
     for (index, tool) in tools.iter().enumerate() {
         let mut fault = |member: &str, detail: String| {
@@ -245,8 +256,8 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
                 if !is_http(&tool.url) {
                     fault("/url", "must be an absolute http or https URL".to_owned());
                 }
-                if let Err(detail) = schema::check_parameters(&tool.parameters) {
-                    fault("/parameters", detail);
+                if let Err(inner) = schema::parameters(&tool.parameters) {
+                    fault(&format!("/parameters{}", inner.pointer), inner.detail);
                 }
                 if tool.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
                     fault("/timeout", "must be longer than nothing".to_owned());
@@ -254,8 +265,8 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
                 ("/name", &tool.name)
             }
             ToolEntry::Declared(DeclaredTool::External(tool)) => {
-                if let Err(detail) = schema::check_parameters(&tool.parameters) {
-                    fault("/parameters", detail);
+                if let Err(inner) = schema::parameters(&tool.parameters) {
+                    fault(&format!("/parameters{}", inner.pointer), inner.detail);
                 }
                 ("/name", &tool.name)
             }
@@ -274,6 +285,15 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
         }
     }
     faults
+}
+
+fn patterns(tool: &ToolEntry) -> usize {
+    match tool {
+        ToolEntry::Declared(DeclaredTool::Http(tool)) => schema::patterns(&tool.parameters),
+        ToolEntry::Declared(DeclaredTool::External(tool)) => schema::patterns(&tool.parameters),
+        ToolEntry::Declared(DeclaredTool::Mcp(_) | DeclaredTool::Worker(_))
+        | ToolEntry::Named(_) => 0,
+    }
 }
 
 const NAME_RULE: &str = "must be 1 to 64 letters, digits, `_` or `-`";
@@ -334,7 +354,13 @@ mod tests {
         let pointers: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
         assert_eq!(
             pointers,
-            ["/0", "/1/url", "/2/parameters", "/2/name", "/3/parameters"]
+            [
+                "/0",
+                "/1/url",
+                "/2/parameters/type",
+                "/2/name",
+                "/3/parameters/properties/x/type",
+            ]
         );
     }
 

@@ -1,91 +1,163 @@
-//! JSON Schemas of arguments and outputs: compiled once, every fault reported.
+//! JSON Schemas of arguments and outputs: bounded, compiled once, the first faults reported.
+//!
+//! Schemas come from requests, and a small one can ask for any amount of work. What is accepted is
+//! bounded by what it says ([`bounds`]); what one check costs is counted before it is made
+//! ([`work`]). Patterns have no look-around and no back references: they match in linear time.
 
+mod bounds;
+mod work;
+
+use std::sync::Arc;
+
+use jsonschema::PatternOptions;
 use serde_json::{Value, json};
+
+use self::bounds::Targets;
+use self::work::Work;
 
 /// Faults of one value that are reported: a model needs the first few, not a flood.
 const FAULTS_MAX: usize = 8;
 
-/// Bytes of one schema: more than a model will read.
-const SCHEMA_BYTES_MAX: usize = 256 << 10;
+/// Characters of one fault: some repeat the whole value.
+const FAULT_CHARS_MAX: usize = 500;
+
+/// Bytes of one compiled pattern; `^.{1,1000}$` fits, `^(.{1,1000}){1,1000}$` does not.
+const PATTERN_SIZE_MAX: usize = 1 << 20;
+
+/// Steps of a check up to which every fault is collected. Above, the first one is told.
+const ALL_FAULTS_STEPS_MAX: u64 = 10_000;
+
+/// Steps of a check that take no noticeable time.
+const SMALL_STEPS_MAX: u64 = 2_000;
+
+/// Bytes of a schema without patterns that is compiled in no noticeable time.
+const LIGHT_BYTES_MAX: usize = 8 << 10;
 
 /// The schema that every object fits.
 pub fn any_object() -> Value {
     json!({ "type": "object", "properties": {} })
 }
 
+/// What is wrong with a schema, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct SchemaFault {
+    /// Points into the schema.
+    pub pointer: String,
+    /// What is wrong.
+    pub detail: String,
+}
+
 /// A compiled schema. Never looks anything up outside itself.
 #[derive(Debug, Clone)]
-pub struct Schema {
-    validator: std::sync::Arc<jsonschema::Validator>,
+pub struct Schema(Arc<Compiled>);
+
+#[derive(Debug)]
+struct Compiled {
+    json: Value,
+    targets: Targets,
+    validator: jsonschema::Validator,
 }
 
 impl Schema {
-    /// Compiles a schema; says what is wrong with it otherwise.
-    pub fn compile(schema: &Value) -> Result<Self, String> {
-        if schema.to_string().len() > SCHEMA_BYTES_MAX {
-            return Err(format!("a schema has at most {SCHEMA_BYTES_MAX} bytes"));
-        }
-        match jsonschema::validator_for(schema) {
-            Ok(validator) => Ok(Self {
-                validator: validator.into(),
+    /// Compiles a schema; says what is wrong with it otherwise. What it takes is bounded, but may be
+    /// tens of milliseconds: it belongs on a thread that may block.
+    pub fn compile(schema: &Value) -> Result<Self, SchemaFault> {
+        let targets = bounds::check(schema)?;
+        let patterns = PatternOptions::regex().size_limit(PATTERN_SIZE_MAX);
+        let options = jsonschema::options()
+            .with_pattern_options(patterns)
+            // Compiles what the value says.
+            .with_format("regex", |_| true);
+        match options.build(schema) {
+            Ok(validator) => Ok(Self(Arc::new(Compiled {
+                json: schema.clone(),
+                targets,
+                validator,
+            }))),
+            Err(error) => Err(SchemaFault {
+                pointer: error.instance_path().to_string(),
+                detail: shortened(format!("is not a JSON Schema: {error}")),
             }),
-            Err(error) => Err(format!("is not a JSON Schema: {error}")),
         }
     }
 
-    /// The first faults of a value, each with where it is; none when it fits.
+    /// Whether checking this value takes no noticeable time.
+    pub fn is_small_for(&self, value: &Value) -> bool {
+        let Compiled { json, targets, .. } = &*self.0;
+        Work::of(json, targets, value, SMALL_STEPS_MAX).is_ok()
+    }
+
+    /// The first faults of a value, each with where it is; none when it fits. A value whose check
+    /// would take too long does not fit.
     pub fn faults(&self, value: &Value) -> Vec<String> {
-        let faults = self.validator.iter_errors(value).take(FAULTS_MAX);
-        let said = faults.map(|error| {
-            let path = error.instance_path().to_string();
-            if path.is_empty() {
-                error.to_string()
-            } else {
-                format!("{path}: {error}")
-            }
-        });
-        said.collect()
+        let Compiled {
+            json,
+            targets,
+            validator,
+        } = &*self.0;
+        let steps = match Work::of(json, targets, value, work::STEPS_MAX) {
+            Ok(steps) => steps,
+            Err(excess) => return vec![excess.to_string()],
+        };
+        if validator.is_valid(value) {
+            return Vec::new();
+        }
+        // The library collects all faults before it gives the first one.
+        if steps <= ALL_FAULTS_STEPS_MAX {
+            let faults = validator.iter_errors(value).take(FAULTS_MAX);
+            return faults.map(|error| said(&error)).collect();
+        }
+        let first = validator.validate(value).err();
+        vec![first.map_or_else(|| "does not fit".to_owned(), |error| said(&error))]
     }
 }
 
-/// Checks the schema of a tool's arguments: a valid one, for objects.
-pub fn check_parameters(schema: &Value) -> Result<(), String> {
+fn said(error: &jsonschema::ValidationError<'_>) -> String {
+    let path = error.instance_path().to_string();
+    shortened(if path.is_empty() {
+        error.to_string()
+    } else {
+        format!("{path}: {error}")
+    })
+}
+
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(FAULT_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// Compiles the schema of a tool's arguments: a valid one, for objects.
+pub fn parameters(schema: &Value) -> Result<Schema, SchemaFault> {
+    let fault = |pointer: &str, detail: &str| SchemaFault {
+        pointer: pointer.to_owned(),
+        detail: detail.to_owned(),
+    };
     match schema.get("type") {
         None => {}
         Some(Value::String(kind)) if kind == "object" => {}
-        Some(_) => return Err("arguments are an object: `type` must be \"object\"".to_owned()),
+        Some(_) => {
+            let detail = "arguments are an object: `type` must be \"object\"";
+            return Err(fault("/type", detail));
+        }
     }
     if !schema.is_object() {
-        return Err("must be a JSON Schema object".to_owned());
+        return Err(fault("", "must be a JSON Schema object"));
     }
-    Schema::compile(schema).map(|_| ())
+    Schema::compile(schema)
+}
+
+/// Whether compiling this schema may take a noticeable time.
+pub fn is_heavy(schema: &Value) -> bool {
+    bounds::patterns(schema) > 0 || schema.to_string().len() > LIGHT_BYTES_MAX
+}
+
+/// Patterns in a schema: each takes time and memory to compile.
+pub fn patterns(schema: &Value) -> usize {
+    bounds::patterns(schema)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_say_where_and_what() {
-        let schema = Schema::compile(&json!({
-            "type": "object",
-            "required": ["path"],
-            "properties": {"path": {"type": "string"}, "n": {"type": "integer", "minimum": 1}},
-            "additionalProperties": false,
-        }))
-        .expect("compiles");
-        assert!(schema.faults(&json!({"path": "a", "n": 2})).is_empty());
-        let faults = schema.faults(&json!({"n": 0, "z": 1})).join("\n");
-        for part in ["path", "/n", "z"] {
-            assert!(faults.contains(part), "{part} in {faults}");
-        }
-    }
-
-    #[test]
-    fn a_schema_that_points_outside_is_refused() {
-        let away = json!({"type": "object", "properties": {"a": {"$ref": "https://x.example/s"}}});
-        assert!(Schema::compile(&away).is_err());
-        let file = json!({"$ref": "file:///etc/passwd"});
-        assert!(Schema::compile(&file).is_err());
-    }
-}
+mod tests;

@@ -87,6 +87,15 @@ pub(crate) fn children(state: &State, key: SessionKey) -> Vec<SessionKey> {
     children.map(|session| session.key).collect()
 }
 
+pub(crate) fn open_children(state: &State, key: SessionKey) -> u64 {
+    let children = children(state, key);
+    let open = children.iter().filter(|child| {
+        let session = state.sessions.get(child);
+        session.is_some_and(|session| session.hot.pending > 0)
+    });
+    open.count() as u64
+}
+
 pub(crate) fn messages(state: &State, query: ReadMessages) -> Vec<Message> {
     let session = state.sessions.get(&query.key);
     let transcript = session.into_iter().flat_map(|s| s.messages.values());

@@ -529,6 +529,11 @@ impl Store for ModelStore {
         Ok(reads::children(&state, key))
     }
 
+    async fn open_children(&self, key: SessionKey) -> Result<u64> {
+        let (state, _) = self.begin(None);
+        Ok(reads::open_children(&state, key))
+    }
+
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
         let (state, _) = self.begin(None);
         Ok(reads::messages(&state, query))

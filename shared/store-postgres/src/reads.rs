@@ -269,6 +269,19 @@ pub(crate) async fn children(pool: &Pool, key: SessionKey) -> Result<Vec<Session
         .collect()
 }
 
+pub(crate) async fn open_children(pool: &Pool, key: SessionKey) -> Result<u64> {
+    let rows = fetch(pool, || {
+        sql!("sessions/open_children")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+    })
+    .await?;
+    let count = rows
+        .first()
+        .map(|row| Fields::new(row, "sessions").total("n"));
+    count.unwrap_or(Ok(0))
+}
+
 /// Per pool, by name; only `only` where given.
 pub(crate) async fn queue_stats(
     pool: &Pool,

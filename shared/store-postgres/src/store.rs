@@ -425,6 +425,10 @@ impl Store for PostgresStore {
         reads::children(&self.pools.claimers, key).await
     }
 
+    async fn open_children(&self, key: SessionKey) -> Result<u64> {
+        reads::open_children(&self.pools.claimers, key).await
+    }
+
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
         reads::messages(&self.pools.streamers, query).await
     }

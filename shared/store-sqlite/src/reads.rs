@@ -242,6 +242,16 @@ pub(crate) async fn children(
         .collect()
 }
 
+/// How many children of a session have sends that are not final.
+pub(crate) async fn open_children(conn: &mut SqliteConnection, key: SessionKey) -> Result<u64> {
+    let count: i64 = sqlx::query_scalar(include_str!("../sql/sessions/open_children.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_one(conn)
+        .await?;
+    Ok(count.unsigned_abs())
+}
+
 /// How much waits and runs, by pool.
 pub(crate) async fn queue_stats(
     conn: &mut SqliteConnection,

@@ -533,6 +533,11 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn open_children(&self, key: SessionKey) -> Result<u64> {
+        self.read(move |conn| Box::pin(reads::open_children(conn, key)))
+            .await
+    }
+
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
         self.read(move |conn| Box::pin(reads::messages(conn, query)))
             .await

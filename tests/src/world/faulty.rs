@@ -298,6 +298,7 @@ macro_rules! store_methods {
     read read_list(tenant: TenantId, name: ListName) -> List;
     read read_inbox(query: ReadInbox) -> Vec<InboxItem>;
     read list_children(key: SessionKey) -> Vec<SessionKey>;
+    read open_children(key: SessionKey) -> u64;
     read read_messages(query: ReadMessages) -> Vec<Message>;
     read read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
     read queue_stats(at: Option<Timestamp>) -> Vec<QueueStats>;

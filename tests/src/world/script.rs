@@ -30,7 +30,8 @@ pub struct Asked {
 /// asks to be called again a minute later, `plan ROUNDS` makes the calls of a JSON list of rounds, each a
 /// list of `[tool, arguments]` (a tool `panic` is a defect there), `empty` says nothing, `refuse` declines, `panic` is a
 /// provider with a defect, `answers LIST` gives the answers of a JSON list one after the other, each a
-/// text, a list of calls or `{"ms", "text"}` with a time to think, whatever it is told in between. Else it echoes.
+/// text, a list of calls, `{"ms", "text"}` with a time to think, or `{"cut", "calls"}` that reaches its
+/// token limit, whatever it is told in between. Else it echoes.
 #[derive(Debug)]
 pub struct Script {
     clock: Arc<dyn Clock>,
@@ -111,6 +112,22 @@ fn planned(calls: &Value) -> Vec<ToolCall> {
     calls.into_iter().map(call).collect()
 }
 
+/// How many answers of a list have been said, by the text of all that was.
+fn parts_given(list: &[Value], said: &str) -> usize {
+    let mut rest = said;
+    let texts = list.iter().map(|answer| match answer {
+        Value::String(text) => text.as_str(),
+        Value::Object(part) => part.get("cut").and_then(Value::as_str).unwrap_or_default(),
+        _ => "calling",
+    });
+    let given = texts.take_while(|text| {
+        let begins = rest.strip_prefix(text).filter(|_| !text.is_empty());
+        rest = begins.unwrap_or(rest);
+        begins.is_some()
+    });
+    given.count()
+}
+
 /// The next answer of the last list that was asked for; the last of it once it is used up.
 fn listed(shown: &[(Role, String)]) -> Option<Value> {
     let (at, list) = shown
@@ -124,10 +141,17 @@ fn listed(shown: &[(Role, String)]) -> Option<Value> {
             Some((at, list))
         })?;
     let list: Vec<Value> = serde_json::from_str(list).expect("a list is JSON");
-    let given = shown[at..]
-        .iter()
-        .filter(|(role, _)| *role == Role::Assistant)
-        .count();
+    let answers = shown[at..].iter();
+    let answers = answers.filter(|(role, _)| *role == Role::Assistant);
+    let given = if list.iter().any(|answer| answer.get("cut").is_some()) {
+        // Parts of an answer are one message: they are told apart by what they say.
+        parts_given(
+            &list,
+            &answers.map(|(_, text)| text.as_str()).collect::<String>(),
+        )
+    } else {
+        answers.count()
+    };
     list.get(given).or(list.last()).cloned()
 }
 
@@ -164,6 +188,11 @@ impl Model for Script {
         if let Some(answer) = listed {
             return Ok(match answer {
                 Value::String(text) => reply(&text, Vec::new(), Finish::Stop),
+                Value::Object(cut) if cut.contains_key("cut") => {
+                    let text = cut["cut"].as_str().expect("a text");
+                    let calls = cut.get("calls").map(planned).unwrap_or_default();
+                    reply(text, calls, Finish::Length)
+                }
                 Value::Object(slow) => {
                     let ms = slow["ms"].as_u64().expect("milliseconds");
                     self.clock.sleep(Duration::from_millis(ms)).await;

@@ -297,3 +297,52 @@ async fn a_round_that_is_older_than_its_keys_makes_its_child_and_its_run_once() 
     assert_eq!(over, ["brief", "create_workflow"]);
     world.audit().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_children_that_work_are_too_many() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let many = |count: usize, task: &str| vec![json!(["spawn_agent", {"task": task}]); count];
+    let first = world
+        .send(key, &plan(&json!([many(101, "sleep 5000")])))
+        .await;
+    let record = world.settle(&[first]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    let refused = |said: &[String]| {
+        let late = said.iter().filter(|text| text.contains("at once already"));
+        late.count()
+    };
+    let said = results(&session(&world).await);
+    assert_eq!((said.len(), refused(&said)), (101, 1));
+    let more = world
+        .send(key, &plan(&json!([many(60, "hello"), many(60, "hello")])))
+        .await;
+    let record = world.settle(&[more]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    let said = results(&session(&world).await);
+    assert_eq!((said.len(), refused(&said)), (221, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_answers_in_the_shape_that_its_task_asks_for() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let schema = json!({"type": "object", "required": ["n"]});
+    let task = format!("answers {}", json!(["no", "{\"n\": 7}"]));
+    let calls = json!([[["spawn_agent", {
+        "task": task, "output_schema": schema,
+        "max_tokens": 99, "temperature": 0.5, "metadata": {"team": "x"},
+    }]]]);
+    let id = world.send(key, &plan(&calls)).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    let dump = world.dump().await;
+    let value = dump.sessions[0].calls[0].result.clone();
+    let value = value.and_then(|result| result.value).expect("a value");
+    assert_eq!(value["output"], json!({"n": 7}));
+    let child = world.store.get_session(dump.sessions[1].key).await;
+    let child = child.expect("never fails").expect("it exists");
+    assert_eq!(child.metadata["team"], json!("x"));
+    let agent = child.agent;
+    assert_eq!((agent.max_tokens, agent.temperature), (Some(99), Some(0.5)));
+}

@@ -109,16 +109,17 @@ pub(super) fn reply(
     usage: Option<Usage>,
     model: Option<String>,
 ) -> Reply {
-    let cost_usd = usage.and_then(|usage| usage.cost_usd);
-    // No request is free of tokens: who says so has not counted.
-    let counted = usage.filter(|usage| usage.input_tokens > 0 || usage.output_tokens > 0);
-    let usage = counted.unwrap_or_else(|| Usage {
-        input_tokens: estimate::estimate_request_tokens(request),
-        output_tokens: estimate::answer_tokens(&content, &tool_calls),
-        estimated: true,
-        cost_usd,
-        ..Usage::default()
-    });
+    let mut usage = usage.unwrap_or_default();
+    let said = estimate::answer_tokens(&content, &tool_calls);
+    // No request is free of tokens, and no words are: who says so has not counted.
+    if usage.input_tokens == 0 {
+        usage.input_tokens = estimate::estimate_request_tokens(request);
+        usage.estimated = true;
+    }
+    if usage.output_tokens == 0 && said > 0 {
+        usage.output_tokens = said;
+        usage.estimated = true;
+    }
     let model = model.unwrap_or_else(|| request.model.clone());
     Reply {
         content,

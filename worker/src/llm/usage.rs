@@ -134,6 +134,7 @@ impl Counts {
             input_tokens,
             output_tokens,
             cache_read_tokens: cache_read_tokens.min(input_tokens),
+            cache_write_tokens: self.cache_written.unwrap_or(0).min(input_tokens),
             reasoning_tokens: reasoning_tokens.min(output_tokens),
             cost_usd: self.cost_usd,
             estimated: false,

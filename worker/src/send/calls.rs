@@ -14,7 +14,7 @@ use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::hook::{At, Hooks, ToolCall};
+use crate::hook::{At, Hooks, OnFailure, ToolCall};
 use crate::tool::{Invocation, Offer, OnInterrupt, Output, Tool, ToolError, Traits};
 
 /// What became of a call.
@@ -38,10 +38,10 @@ pub(super) struct Calls {
 pub(super) struct Begin {
     pub(super) place: usize,
     pub(super) tool: Arc<dyn Tool>,
-    pub(super) traits: Traits,
-    pub(super) arguments: Map<String, Value>,
-    /// Who is asked about it, and what the arguments have to fit, whatever hooks make of them.
-    pub(super) hooked: Option<(Arc<Hooks>, Offer)>,
+    /// What the arguments have to fit, whatever hooks make of them.
+    pub(super) offer: Offer,
+    /// Who is asked about it.
+    pub(super) hooks: Arc<Hooks>,
 }
 
 impl Calls {
@@ -54,23 +54,18 @@ impl Calls {
         begin: Begin,
     ) {
         let stop = CancellationToken::new();
-        self.stops.push((begin.traits.on_interrupt, stop.clone()));
+        let traits = begin.offer.traits;
+        self.stops.push((traits.on_interrupt, stop.clone()));
         let invocation = Invocation {
             call_id: record.call_id.clone(),
-            arguments: begin.arguments,
+            arguments: Map::new(),
             session: key,
             send_id: record.send_id,
             boot,
             attempt: record.attempt,
             stop,
         };
-        let (place, tool, traits) = (begin.place, begin.tool, begin.traits);
-        let Some((hooks, offer)) = begin.hooked else {
-            self.running.push(Box::pin(async move {
-                (place, run(clock, tool.as_ref(), traits, invocation).await)
-            }));
-            return;
-        };
+        let given = record.arguments.clone();
         let at = At {
             session: key,
             send: record.send_id,
@@ -83,8 +78,16 @@ impl Calls {
             arguments: Map::new(),
         };
         self.running.push(Box::pin(async move {
-            let hooked = hooked(clock, &hooks, at, call, (tool.as_ref(), &offer), invocation);
-            (place, hooked.await)
+            // Agents may change between two lives of a send's worker; its pinned version does not.
+            let arguments = match begin.offer.arguments(clock.as_ref(), &given).await {
+                Ok(arguments) => arguments,
+                Err(fault) => return (begin.place, invalid(fault)),
+            };
+            let call = ToolCall { arguments, ..call };
+            (
+                begin.place,
+                hooked(clock, at, call, &begin, invocation).await,
+            )
         }));
     }
 
@@ -114,13 +117,18 @@ impl Calls {
 /// Makes a call as far as the hooks let it.
 async fn hooked(
     clock: Arc<dyn Clock>,
-    hooks: &Hooks,
     at: At,
     mut call: ToolCall,
-    (tool, offer): (&dyn Tool, &Offer),
+    begin: &Begin,
     mut invocation: Invocation,
 ) -> Over {
-    call.arguments = std::mem::take(&mut invocation.arguments);
+    let Begin {
+        tool, offer, hooks, ..
+    } = begin;
+    if hooks.is_empty() {
+        invocation.arguments = call.arguments;
+        return run(clock, tool.as_ref(), offer.traits, invocation).await;
+    }
     let before = call.arguments.clone();
     if let Some(result) = hooks.before_tool(at, &mut call).await {
         return Over::Result(bounded(
@@ -130,18 +138,40 @@ async fn hooked(
         ));
     }
     if call.arguments != before
-        && let Err(fault) = offer.arguments(&Value::Object(call.arguments.clone()))
+        && let changed = Value::Object(call.arguments.clone())
+        && let Err(fault) = offer.arguments(clock.as_ref(), &changed).await
     {
-        return Over::Result(CallResult::error(Code::ToolInvalidArguments, fault));
+        return invalid(fault);
     }
     invocation.arguments = call.arguments.clone();
-    match run(clock, tool, offer.traits, invocation).await {
+    let again = invocation.clone();
+    let mut over = run(clock.clone(), tool.as_ref(), offer.traits, invocation).await;
+    if let Over::Result(result) = &over
+        && result.failed
+    {
+        match hooks.tool_failed(at, &call, result).await {
+            OnFailure::Tell => {}
+            OnFailure::Instead(other) => {
+                let bound = offer.traits.output_chars_max;
+                over = Over::Result(bounded(other, &call.call_id, bound));
+            }
+            // A tool that may run once has run.
+            OnFailure::Retry if offer.traits.repeat == Repeat::Once => {}
+            OnFailure::Retry if again.stop.is_cancelled() => {}
+            OnFailure::Retry => over = run(clock, tool.as_ref(), offer.traits, again).await,
+        }
+    }
+    match over {
         Over::Result(mut result) => {
             hooks.after_tool(at, &call, &mut result).await;
             Over::Result(result)
         }
         Over::Abort(message) => Over::Abort(message),
     }
+}
+
+fn invalid(fault: String) -> Over {
+    Over::Result(CallResult::error(Code::ToolInvalidArguments, fault))
 }
 
 /// Makes a call within its time; asked to stop, it has its grace to say how far it came.

@@ -13,7 +13,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::{CallRecord, CallResult};
 use serde::Deserialize;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -29,8 +29,11 @@ const PROMPT: &str = "You do one task for another agent. Do it with the tools yo
 /// Steps below the root that a child may stand.
 pub(super) const DEPTH_MAX: i32 = 3;
 
-/// Children that one session may have.
-pub(super) const CHILDREN_MAX: usize = 100;
+/// Children of one session that may work at once.
+pub(super) const CHILDREN_MAX: u64 = 100;
+
+/// Bytes of JSON that a parent may note of a child.
+const METADATA_BYTES_MAX: usize = 16 << 10;
 
 /// Sends that may wait in a child.
 const QUEUED_MAX: i64 = 100;
@@ -50,6 +53,14 @@ struct Task {
     max_rounds: Option<u32>,
     #[serde(default)]
     model: Option<String>,
+    #[serde(default)]
+    max_tokens: Option<u32>,
+    #[serde(default)]
+    temperature: Option<f64>,
+    #[serde(default)]
+    output_schema: Option<Value>,
+    #[serde(default)]
+    metadata: Map<String, Value>,
     #[serde(default)]
     session_id: Option<String>,
 }
@@ -115,6 +126,11 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
     let invalid = |text: String| refuse(Code::ToolInvalidArguments, text);
     let task: Task = serde_json::from_value(call.arguments.clone())
         .map_err(|error| invalid(error.to_string()))?;
+    if serde_json::to_vec(&task.metadata).map_or(true, |json| json.len() > METADATA_BYTES_MAX) {
+        return Err(invalid(format!(
+            "`metadata` has at most {METADATA_BYTES_MAX} bytes of JSON"
+        )));
+    }
     let depth = above.map_or(0, |parent| parent.depth) + 1;
     if depth > DEPTH_MAX {
         let text = format!("agents may stand {DEPTH_MAX} steps below the first one, not more");
@@ -135,7 +151,7 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
                 ..key
             },
             agent: agent(&task, send, offers),
-            metadata: Map::from_iter([("spawned_by".to_owned(), json!(call.call_id))]),
+            metadata: metadata(&task, call),
             parent: Some(Parent {
                 session: key.session,
                 call_id: call.call_id.clone(),
@@ -148,6 +164,7 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
     let options = SendOptions {
         priority: send.record.options.priority,
         budget,
+        output_schema: task.output_schema.clone(),
         ..SendOptions::default()
     };
     let item = AcceptSend {
@@ -166,6 +183,13 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
         queued_max: QUEUED_MAX,
     };
     Ok(Child { item, existing })
+}
+
+/// What is noted of a child: what its parent says, and who made it.
+fn metadata(task: &Task, call: &CallRecord) -> Map<String, Value> {
+    let mut metadata = task.metadata.clone();
+    metadata.insert("spawned_by".to_owned(), json!(call.call_id));
+    metadata
 }
 
 /// A child's agent: what its parent may, or less of it.
@@ -194,12 +218,14 @@ fn agent(task: &Task, send: &StartedSend, offers: &Offers) -> AgentSpec {
             .or_else(|| send.record.options.model.clone())
             .or_else(|| parent.model.clone()),
         tools: parent.tools.clone(),
-        // A child answers its parent in words.
+        // The shape that a task asks for comes with its send; else a child answers in words.
         output_schema: None,
         // What its parent's budget leaves for it comes with each of its sends.
         budget: None,
         allow: Some(granted),
         max_rounds: Some(task.max_rounds.unwrap_or(MAX_ROUNDS)),
+        max_tokens: task.max_tokens.or(parent.max_tokens),
+        temperature: task.temperature.or(parent.temperature),
         ..parent.clone()
     }
 }

@@ -4,14 +4,18 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, MAX_TOKENS_DEFAULT, OutputSpec};
-use mainspring_shared::message::NewMessage;
+use mainspring_shared::message::{ContentPart, NewMessage, Role};
 use mainspring_shared::send::machine::Rules;
 use mainspring_shared::session::window::Window;
 use mainspring_shared::store::StartedSend;
 
 use crate::config::WorkerConfig;
-use crate::llm::Request;
+use crate::llm::{Reply, Request};
 use crate::tool::Offers;
+
+/// What a model is told whose answer was cut.
+const GO_ON: &str = "Your answer reached its token limit and was cut. Go on exactly where it stops: \
+                     repeat nothing of it, and say nothing about the cut.";
 
 /// The name of the model that the send wants; the default provider's default when absent.
 pub(super) fn model(send: &StartedSend) -> Option<&str> {
@@ -72,6 +76,22 @@ pub(super) fn request(
         temperature: send.agent.temperature,
         tools: offers.specs(),
         output: None,
+    }
+}
+
+/// Shows the model the beginning of its answer, and asks for the rest.
+pub(super) fn go_on(request: &mut Request, partial: &Reply) {
+    let Some(last) = request.messages.last().cloned() else {
+        return;
+    };
+    let said = NewMessage {
+        role: Role::Assistant,
+        ..NewMessage::user(partial.content.clone(), last.round)
+    };
+    let ask = NewMessage::user(vec![ContentPart::text(GO_ON)], last.round);
+    for (message, seq) in [said, ask].into_iter().zip(last.seq + 1..) {
+        let message = message.at(seq, last.send_id, last.created_at, last.epoch);
+        request.messages.push(Arc::new(message));
     }
 }
 

@@ -12,9 +12,11 @@ use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
 use mainspring_shared::send::machine::Answer;
 use mainspring_shared::store::StartedSend;
-use mainspring_shared::tool::schema::Schema;
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::schema::{Schema, is_heavy};
 use serde_json::Value;
 
+use crate::checks::off_thread;
 use crate::llm::{Reply, json};
 
 /// Times that one send may ask for a better answer.
@@ -25,6 +27,9 @@ const FAULT_CHARS_MAX: usize = 400;
 
 /// Bytes of a schema that a correction repeats.
 const REPEATED_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of an answer that is read in no noticeable time.
+const SHORT_BYTES_MAX: usize = 16 << 10;
 
 /// What is asked of the answers of one send.
 #[derive(Debug)]
@@ -42,7 +47,8 @@ pub(super) struct Output {
 impl Output {
     /// What this send asks for; its options go before its agent. `messages` are those that are
     /// stored: they tell how often an earlier worker asked for a better answer.
-    pub(super) fn of(
+    pub(super) async fn of(
+        clock: &dyn Clock,
         send: &StartedSend,
         messages: &[Arc<Message>],
     ) -> Result<Option<Self>, OutputFault> {
@@ -51,7 +57,18 @@ impl Output {
         let Some(asked) = asked.or(send.agent.output_schema.as_ref()) else {
             return Ok(None);
         };
-        let (spec, schema) = OutputSpec::read(asked)?;
+        let read = if is_heavy(asked) {
+            let asked = asked.clone();
+            off_thread(clock, move || OutputSpec::read(&asked)).await
+        } else {
+            Some(OutputSpec::read(asked))
+        };
+        let (spec, schema) = read.unwrap_or_else(|| {
+            Err(OutputFault {
+                pointer: String::new(),
+                detail: "could not be compiled in time".to_owned(),
+            })
+        })?;
         Ok(Some(Self {
             spec: Arc::new(spec),
             schema,
@@ -62,11 +79,16 @@ impl Output {
         }))
     }
 
-    /// What to make of an answer. One that does not fit is asked for again as long as that is
-    /// allowed and `more` rounds are left; after that it is the send's failure.
+    /// What answers are held against.
+    pub(super) fn schema(&self) -> Schema {
+        self.schema.clone()
+    }
+
+    /// What to make of an answer that gave this. One that does not fit is asked for again as long as
+    /// that is allowed and `more` rounds are left; after that it is the send's failure.
     pub(super) fn check(
         &mut self,
-        reply: &Reply,
+        found: Result<Value, Fault>,
         answer: Answer,
         more: bool,
     ) -> Result<Answer, Failure> {
@@ -75,9 +97,11 @@ impl Output {
         let cut = match answer {
             Answer::Final => false,
             Answer::Cut => true,
-            Answer::Refused | Answer::Calls | Answer::Again => return Ok(answer),
+            Answer::Refused | Answer::Calls | Answer::Again | Answer::Part => {
+                return Ok(answer);
+            }
         };
-        let fault = match read(&plain_text(&reply.content), &self.schema) {
+        let fault = match found {
             Ok(value) => {
                 self.value = Some(value);
                 return Ok(answer);
@@ -142,8 +166,8 @@ fn repairs(messages: &[Arc<Message>], send: SendId) -> usize {
 }
 
 /// Why an answer has no value.
-#[derive(Debug, PartialEq)]
-enum Fault {
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Fault {
     NoJson,
     Broken(String),
     Mismatch(Vec<String>),
@@ -188,9 +212,31 @@ fn capitalised(text: &str) -> String {
     first.into_iter().chain(chars).collect()
 }
 
-/// The value that a text gives: the first that fits. Where none does, the first is at fault.
-fn read(text: &str, schema: &Schema) -> Result<Value, Fault> {
-    let found = find::find(text);
+/// The value that an answer gives. What takes long is done away from the threads that everything
+/// else runs on.
+pub(super) async fn read(
+    clock: &dyn Clock,
+    reply: &Reply,
+    schema: &Schema,
+) -> Result<Value, Fault> {
+    let text = plain_text(&reply.content);
+    if text.len() <= SHORT_BYTES_MAX {
+        let found = find::find(&text);
+        if found.values.iter().all(|value| schema.is_small_for(value)) {
+            return fitting(found, schema);
+        }
+    }
+    let schema = schema.clone();
+    let read = off_thread(clock, move || fitting(find::find(&text), &schema)).await;
+    read.unwrap_or_else(|| {
+        Err(Fault::Mismatch(vec![
+            "it could not be checked in time".into(),
+        ]))
+    })
+}
+
+/// The first of the values that fits. Where none does, the first is at fault.
+fn fitting(found: find::Found, schema: &Schema) -> Result<Value, Fault> {
     let mut faults = None;
     for value in found.values {
         let value = json::clean_value(value);
@@ -211,12 +257,9 @@ fn read(text: &str, schema: &Schema) -> Result<Value, Fault> {
 mod tests {
     use mainspring_shared::message::ToolCall;
     use mainspring_shared::time::Timestamp;
-    use mainspring_shared::usage::Usage;
     use serde_json::json;
 
     use super::*;
-    use crate::llm::Finish;
-
     fn output() -> Output {
         let asked = json!({
             "type": "object",
@@ -234,20 +277,14 @@ mod tests {
         }
     }
 
-    fn reply(text: &str) -> Reply {
-        Reply {
-            content: vec![ContentPart::text(text)],
-            tool_calls: Vec::new(),
-            finish: Finish::Stop,
-            usage: Usage::default(),
-            model: "m".into(),
-        }
+    fn said(text: &str) -> Result<Value, Fault> {
+        fitting(find::find(text), &output().schema)
     }
 
     #[test]
     fn the_first_value_that_fits_is_the_answers() {
         let mut output = output();
-        let answer = output.check(&reply("As in [1]: {\"n\": 2.0}"), Answer::Final, true);
+        let answer = output.check(said("As in [1]: {\"n\": 2.0}"), Answer::Final, true);
         assert_eq!(answer, Ok(Answer::Final));
         assert_eq!(output.take_value(), Some(json!({"n": 2})));
         assert_eq!(output.take_value(), None);
@@ -264,13 +301,13 @@ mod tests {
         ] {
             let mut output = output();
             for round in 0..2 {
-                let answer = output.check(&reply(text), Answer::Final, true);
+                let answer = output.check(said(text), Answer::Final, true);
                 assert_eq!(answer, Ok(Answer::Again), "{text}");
                 let told = output.correction(round).expect("a correction");
                 let told = plain_text(&told.content);
                 assert!(told.contains(part) && !told.contains("required"), "{told}");
             }
-            let failure = output.check(&reply(text), Answer::Final, true);
+            let failure = output.check(said(text), Answer::Final, true);
             let failure = failure.expect_err("asked twice");
             assert_eq!(failure.code, code);
             assert!(failure.message.contains(part), "{}", failure.message);
@@ -279,7 +316,7 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_again_without_a_round_for_it() {
-        let failure = output().check(&reply("no"), Answer::Cut, false);
+        let failure = output().check(said("no"), Answer::Cut, false);
         let failure = failure.expect_err("no more rounds");
         assert!(failure.message.contains("cut"), "{}", failure.message);
     }
@@ -288,7 +325,7 @@ mod tests {
     fn only_final_answers_are_checked() {
         let mut output = output();
         for answer in [Answer::Calls, Answer::Refused] {
-            assert_eq!(output.check(&reply("no"), answer, true), Ok(answer));
+            assert_eq!(output.check(said("no"), answer, true), Ok(answer));
         }
     }
 
@@ -296,7 +333,7 @@ mod tests {
     fn a_model_that_has_not_read_the_schema_is_told_it_with_the_correction() {
         let mut output = output();
         output.told = false;
-        let answer = output.check(&reply("{\"n\": 1"), Answer::Cut, true);
+        let answer = output.check(said("{\"n\": 1"), Answer::Cut, true);
         assert_eq!(answer, Ok(Answer::Again));
         let told = output.correction(0).expect("a correction");
         let told = plain_text(&told.content);

@@ -4,7 +4,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Open;
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{CallRecord, CallResult, CallState, Repeat};
+use mainspring_shared::tool::{CallRecord, CallResult, CallState, Repeat, expired};
 
 use crate::tool::{Concurrency, Offers, Place};
 
@@ -90,7 +90,7 @@ pub(super) fn verdict(
         CallState::Waits(_) => call
             .deadline_at
             .filter(|at| *at <= now)
-            .map(|_| CallResult::error(Code::ToolTimeout, "no result came in time")),
+            .map(|_| expired(call)),
         // Begun in an earlier life, and nobody knows how far it came.
         CallState::Started { epoch: begun } if begun != epoch && call.repeat == Repeat::Once => {
             Some(CallResult::error(

@@ -6,12 +6,16 @@
 use std::time::Duration;
 
 use mainspring_shared::budget::{Budget, Caps, Held, Price, Short, Spent};
+use mainspring_shared::message::{Message, Role};
 use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::usage::Usage;
 
 use super::load;
 use crate::llm::{Request, estimate_message_tokens, estimate_request_tokens};
+
+/// Tokens that frame a request, whatever it holds.
+const FRAME_TOKENS: u64 = 8;
 
 /// The caps that hold for a send, and what its session has spent besides it.
 #[derive(Debug)]
@@ -21,8 +25,8 @@ pub(super) struct Purse {
     /// What other sends of the session used or have set aside.
     others: Spent,
     wall: Option<Duration>,
-    /// Messages whose size the provider has told, and their tokens.
-    measured: Option<(usize, u64)>,
+    /// What the provider has told the size of.
+    measured: Option<Measured>,
     /// Calls that workers may have begun which died or lost the session: each may have been
     /// answered.
     lost: u32,
@@ -127,27 +131,30 @@ impl Purse {
         Ok(allowed < wanted)
     }
 
-    /// The most tokens that a request is likely to be read as: what the provider said of its
-    /// beginning, and the rest estimated with a margin.
+    /// The most tokens that a request is read as: what the provider said of its beginning, and the
+    /// rest estimated from above.
     fn input(&self, request: &Request) -> u64 {
-        let measured = self.measured;
-        let (known, rest) = match measured.filter(|(count, _)| *count <= request.messages.len()) {
+        let known = self.measured.as_ref().and_then(|known| known.of(request));
+        let (known, rest) = match known {
             Some((count, tokens)) => {
                 let rest = request.messages[count..].iter();
                 (tokens, rest.map(|m| estimate_message_tokens(m)).sum())
             }
             None => (0, estimate_request_tokens(request)),
         };
-        known + with_margin(rest)
+        known + rest + FRAME_TOKENS
     }
 
-    /// Takes note of what a provider said of a request of so many messages.
-    pub(super) fn measure(&mut self, messages: usize, usage: &Usage) {
-        if !usage.estimated {
-            let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
-            // The answer becomes the next message.
-            self.measured = Some((messages + 1, tokens));
-        }
+    /// Takes note of what a provider said of a request and its answer.
+    pub(super) fn measure(&mut self, request: &Request, usage: &Usage) {
+        self.measured = (!usage.estimated).then(|| Measured {
+            asked: request
+                .messages
+                .iter()
+                .map(|message| mark(message))
+                .collect(),
+            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+        });
     }
 
     /// One of `parts` shares of what is left, for a child; none when it is too small to be of use.
@@ -219,7 +226,96 @@ pub(super) fn spending(usage: &Usage, rounds: i32, held: &Held) -> Spent {
     Spent::of(usage, u64::from(rounds.unsigned_abs())).plus(held.sum())
 }
 
-/// Tokenizers differ from the estimate, mostly by less than a quarter.
-fn with_margin(tokens: u64) -> u64 {
-    tokens + tokens / 4 + 4
+/// A request that a provider has told the size of, with its answer.
+#[derive(Debug)]
+struct Measured {
+    /// The messages that it had, in order.
+    asked: Vec<(i64, Role, u64)>,
+    /// What they and the answer took, with everything around them.
+    tokens: u64,
+}
+
+impl Measured {
+    /// How many messages of a request are known, and what they take. None unless it begins with just
+    /// those that were measured, and the answer behind them: a window that slid on begins with
+    /// others, which may be of any size.
+    fn of(&self, request: &Request) -> Option<(usize, u64)> {
+        let (known, rest) = request.messages.split_at_checked(self.asked.len())?;
+        let same = known.iter().map(|m| mark(m)).eq(self.asked.iter().copied());
+        let answer = rest.first()?;
+        let follows = self
+            .asked
+            .last()
+            .is_some_and(|last| last.0 + 1 == answer.seq);
+        let answered = same && follows && answer.role == Role::Assistant;
+        answered.then_some((known.len() + 1, self.tokens))
+    }
+}
+
+/// What tells a message from another one that stands in its place.
+fn mark(message: &Message) -> (i64, Role, u64) {
+    (message.seq, message.role, estimate_message_tokens(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mainspring_shared::id::SendId;
+    use mainspring_shared::message::{ContentPart, NewMessage};
+
+    use super::*;
+
+    fn request(messages: &[(i64, Role, usize)]) -> Request {
+        let messages = messages.iter().map(|(seq, role, chars)| {
+            let new = NewMessage {
+                role: *role,
+                ..NewMessage::user(vec![ContentPart::text("a".repeat(*chars))], 0)
+            };
+            Arc::new(new.at(*seq, SendId(uuid::Uuid::nil()), Timestamp(0), 1))
+        });
+        Request {
+            model: "m".into(),
+            system: None,
+            messages: messages.collect(),
+            max_tokens: 100,
+            temperature: None,
+            tools: Vec::new(),
+            output: None,
+        }
+    }
+
+    #[test]
+    fn only_the_same_beginning_of_a_request_is_known() {
+        let asked = request(&[
+            (1, Role::User, 30),
+            (2, Role::Assistant, 30),
+            (3, Role::User, 3),
+        ]);
+        let measured = Measured {
+            asked: asked.messages.iter().map(|m| mark(m)).collect(),
+            tokens: 77,
+        };
+        let base = [
+            (1, Role::User, 30),
+            (2, Role::Assistant, 30),
+            (3, Role::User, 3),
+        ];
+        let longer = |more: &[(i64, Role, usize)]| request(&[&base[..], more].concat());
+        let (answer, result) = ((4, Role::Assistant, 9), (5, Role::Tool, 30_000));
+        assert_eq!(measured.of(&longer(&[answer, result])), Some((4, 77)));
+        assert_eq!(measured.of(&asked), None, "the answer is not in it");
+        // A window that slid on has as many messages, but others.
+        let slid = request(&[
+            base[2],
+            answer,
+            result,
+            (6, Role::Assistant, 3),
+            (7, Role::User, 3),
+        ]);
+        assert_eq!(measured.of(&slid), None);
+        // Something else came in between.
+        let other = longer(&[(4, Role::User, 30_000), (5, Role::Assistant, 9)]);
+        assert_eq!(measured.of(&other), None);
+    }
 }

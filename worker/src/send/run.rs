@@ -1,6 +1,7 @@
 //! The interpreter of a send's machine.
 
 mod asking;
+mod attempt;
 mod calling;
 mod delegating;
 mod paying;
@@ -8,13 +9,12 @@ mod persist;
 mod recalling;
 mod starting;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use mainspring_shared::agent::OutputFault;
 use mainspring_shared::budget::{Price, Spent};
 use mainspring_shared::error::Failure;
@@ -27,19 +27,21 @@ use mainspring_shared::session::window::Window;
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX};
 use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then, UsageRow};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{CallRecord, CallResult};
+use mainspring_shared::tool::CallRecord;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::attempt::{Answered, Asked, Call, NoReply, Partial, Streamed};
 use super::calls::{Calls, Over};
 use super::output::Output;
 use super::purse::{Aside, Purse};
 use super::unsaid::Unsaid;
+use super::vet::Vetted;
 use super::{load, plan};
 use crate::Kernel;
-use crate::hook::{At, Refusal};
-use crate::llm::{self, Reply, Request};
+use crate::hook::At;
+use crate::llm::{self, Reply};
 use crate::said::Said;
 use crate::tool::Offers;
 
@@ -117,17 +119,6 @@ impl Owed {
     }
 }
 
-type Call = BoxFuture<'static, Result<Reply, NoReply>>;
-
-/// Why a model call gave no answer.
-#[derive(Debug)]
-enum NoReply {
-    /// The model failed.
-    Model(llm::Error),
-    /// A policy did not permit it.
-    Policy(Refusal),
-}
-
 /// One send under a lease.
 pub(crate) struct Run<'a> {
     kernel: &'a Arc<Kernel>,
@@ -155,6 +146,12 @@ pub(crate) struct Run<'a> {
     aside: Option<Aside>,
     /// Responses that no transaction has stored yet.
     unpaid: Vec<UsageRow>,
+    /// What a hook says to the model after the answer that is stored next.
+    back: Option<String>,
+    /// Times that hooks sent the model back.
+    sent_back: u32,
+    /// What the model has said of its answer, where that was cut and goes on.
+    partial: Option<Partial>,
     asking: Option<Call>,
     asked: Option<Asked>,
     wait: Option<Duration>,
@@ -168,8 +165,8 @@ pub(crate) struct Run<'a> {
     /// Whether results from outside came since the calls' rows were read.
     results: bool,
     calls: Calls,
-    /// What hooks decided about calls of the last answer, by their places.
-    decided: BTreeMap<usize, CallResult>,
+    /// What is known of the calls of the last answer.
+    vetted: Vec<Vetted>,
     /// When results that came are stored although others still run.
     flush: Option<Duration>,
     /// Signals that a step lowered, and about which nothing was done yet.
@@ -184,29 +181,6 @@ pub(crate) struct Run<'a> {
     streamed: Option<Streamed>,
     left: Left,
     seen: Seen,
-}
-
-/// What readers were told of a round.
-#[derive(Debug)]
-struct Streamed {
-    round: i32,
-    /// The attempt that they were told of. One that streamed nothing leaves its number to the next:
-    /// whoever takes over after a death knows of those alone whose cost was stored.
-    attempt: i32,
-    /// Whether anything was streamed under it.
-    heard: Arc<AtomicBool>,
-}
-
-/// A model call that was begun.
-#[derive(Debug)]
-struct Asked {
-    /// What was asked, before hooks changed it.
-    request: Arc<Request>,
-    price: Option<Price>,
-    /// Characters that came back so far.
-    streamed: Arc<AtomicU64>,
-    /// Whether its answer may have fewer tokens than the agent allows.
-    capped: bool,
 }
 
 /// What this worker knows of the inbox.
@@ -249,7 +223,6 @@ impl<'a> Run<'a> {
             reach.cancel.cancel();
         }
         let record = &send.record;
-        let output = Output::of(&send, turn.window.active(None));
         let totals = SendTotals {
             usage: record.usage,
             held: record.held.clone(),
@@ -273,7 +246,7 @@ impl<'a> Run<'a> {
             reach,
             then: turn.then,
             offers: Offers::default(),
-            output,
+            output: Ok(None),
             unsaid,
             notes: None,
             // Whoever had the send before may have lowered the signal and died.
@@ -287,6 +260,9 @@ impl<'a> Run<'a> {
             totals,
             aside: None,
             unpaid: Vec::new(),
+            back: None,
+            sent_back: 0,
+            partial: None,
             asking: None,
             asked: None,
             wait: None,
@@ -296,7 +272,7 @@ impl<'a> Run<'a> {
             made: BTreeSet::new(),
             results: false,
             calls: Calls::default(),
-            decided: BTreeMap::new(),
+            vetted: Vec::new(),
             flush: None,
             heard: 0,
             failure: None,
@@ -313,7 +289,8 @@ impl<'a> Run<'a> {
     pub(crate) async fn drive(mut self) -> Left {
         self.live(LiveKind::SendStarted);
         let hooks = self.kernel.parts.hooks.clone();
-        hooks.send_started(self.place()).await;
+        let place = self.place();
+        self.observed(hooks.send_started(place), true).await;
         let Ok(open) = self.prepare().await else {
             if matches!(self.left, Left::Lost) {
                 self.release().await;
@@ -364,8 +341,11 @@ impl<'a> Run<'a> {
         if !self.send.agent.tools.is_empty() {
             let only = self.send.record.options.tools.as_deref();
             let tools = &self.kernel.parts.tools;
-            self.offers = tools.offers(&self.send.agent, only).await;
+            let clock = self.kernel.parts.clock.as_ref();
+            self.offers = tools.offers(clock, &self.send.agent, only).await;
         }
+        let clock = self.kernel.parts.clock.as_ref();
+        self.output = Output::of(clock, &self.send, self.window.active(None)).await;
         if !self.recall().await {
             return Err(self.release_as_lost().await);
         }
@@ -394,6 +374,7 @@ impl<'a> Run<'a> {
             Command::Ask { round, attempt } => self.ask(round as i32, attempt as i32).await,
             Command::AbortAsking => {
                 self.asking = None;
+                self.partial = None;
                 self.pay_estimated();
                 None
             }
@@ -499,6 +480,25 @@ impl<'a> Run<'a> {
         Happening::Event(event)
     }
 
+    /// Lets hooks look on for as long as nothing is more urgent. What ends the wait is found by the
+    /// machine: it stays raised.
+    /// Where the send has ended, only the lease and the process's own end are.
+    async fn observed(&mut self, looks: impl Future<Output = ()> + Send, begins: bool) {
+        let ends = [self.send.record.deadline_at, self.ends_at()];
+        let deadline = ends.into_iter().flatten().min();
+        let deadline = deadline.map(|at| at.since(self.now()));
+        let lifecycle = &self.kernel.lifecycle;
+        tokio::select! {
+            biased;
+            () = looks => {}
+            () = self.reach.lost.cancelled() => {}
+            () = lifecycle.aborting() => {}
+            () = self.reach.cancel.cancelled(), if begins => {}
+            () = lifecycle.stopping(), if begins => {}
+            () = sleep(self.kernel.parts.clock.as_ref(), deadline), if begins => {}
+        }
+    }
+
     /// Where the send stands, for hooks.
     fn place(&self) -> At {
         At {
@@ -549,7 +549,7 @@ impl<'a> Run<'a> {
 
 enum Happening {
     Event(Event),
-    Reply(Result<Reply, NoReply>),
+    Reply(Result<Answered, NoReply>),
     Over(usize, Over),
     Interrupt,
     Flush,
@@ -562,7 +562,7 @@ async fn sleep(clock: &dyn mainspring_shared::time::Clock, duration: Option<Dura
     }
 }
 
-async fn answer(call: &mut Option<Call>) -> Result<Reply, NoReply> {
+async fn answer(call: &mut Option<Call>) -> Result<Answered, NoReply> {
     match call {
         Some(call) => call.await,
         None => std::future::pending().await,

@@ -1,7 +1,7 @@
 //! What is stored of a round: messages, calls, the event log's entry.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
@@ -11,27 +11,25 @@ use mainspring_shared::send::{StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{CallBegin, NewCall};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallRecord, CallResult, Repeat, answers, call_id};
-use serde_json::Value;
+use mainspring_shared::tool::{
+    Approval, CallRecord, CallResult, Question, Repeat, answers, call_id,
+};
 
 use super::plan;
+use super::vet::Vetted;
 use crate::llm::{Error, Finish, Reply};
 use crate::tool::{Offers, Place};
 use crate::tools::SPAWN_AGENT;
-
-/// Calls of one answer that are made; what comes behind is told so. More is a model that ran wild.
-const CALLS_MAX: usize = 128;
-
-/// Bytes of one call's arguments: a file fits, a flood does not.
-const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 
 /// What an answer asks for; an answer that says nothing is no answer.
 pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
     if reply.finish == Finish::Refused {
         return Ok(Answer::Refused);
     }
-    // Calls of an answer that was cut may be cut themselves: they are not made.
-    if !reply.tool_calls.is_empty() && reply.finish != Finish::Length {
+    if reply.finish == Finish::Length {
+        return Ok(Answer::Cut);
+    }
+    if !reply.tool_calls.is_empty() {
         return Ok(Answer::Calls);
     }
     if plain_text(&reply.content).trim().is_empty() {
@@ -39,10 +37,7 @@ pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
             message: "the answer is empty".into(),
         });
     }
-    match reply.finish {
-        Finish::Length => Ok(Answer::Cut),
-        Finish::Stop | Finish::ToolCalls | Finish::Other(_) | Finish::Refused => Ok(Answer::Final),
-    }
+    Ok(Answer::Final)
 }
 
 /// The round for the event log.
@@ -101,6 +96,8 @@ pub(super) struct Asking {
     pub(super) now: Timestamp,
     /// Whether this worker starts nothing more.
     pub(super) stopping: bool,
+    /// How long people are waited for who are asked something, unless the question says so.
+    pub(super) answer_within: Option<Duration>,
     /// Whether too little is left for any child.
     pub(super) no_children: bool,
 }
@@ -108,28 +105,20 @@ pub(super) struct Asking {
 /// The assistant's message with its calls, and each call's row. The ids are made of the send, the
 /// round and the place: the same when the round is asked again after a crash, and never those of
 /// another round.
-pub(super) fn round(
-    reply: &Reply,
-    asking: Asking,
-    offers: &Offers,
-    decided: &BTreeMap<usize, CallResult>,
-) -> Round {
+pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers, vetted: &[Vetted]) -> Round {
     let Asking { send, round, .. } = asking;
-    let mut calls: Vec<ToolCall> = Vec::with_capacity(reply.tool_calls.len());
-    let mut refused: Vec<Option<CallResult>> = Vec::with_capacity(reply.tool_calls.len());
-    for (place, call) in reply.tool_calls.iter().enumerate() {
-        let (arguments, fault) = check(place, call, offers);
-        refused.push(fault);
-        calls.push(ToolCall {
+    let both = reply.tool_calls.iter().zip(vetted).enumerate();
+    let calls: Vec<ToolCall> = both
+        .map(|(place, (call, vetted))| ToolCall {
             id: call_id(send, round, place),
             name: call.name.clone(),
-            arguments,
-        });
-    }
+            arguments: vetted.said.clone(),
+        })
+        .collect();
     let mut rows = Vec::with_capacity(calls.len());
-    for (place, (call, fault)) in calls.iter().zip(refused).enumerate() {
+    for (place, (call, vetted)) in calls.iter().zip(vetted).enumerate() {
         let offer = offers.get(&call.name);
-        let begins = match (fault.or_else(|| decided.get(&place).cloned()), offer) {
+        let begins = match (vetted.result.clone(), offer) {
             (Some(settled), _) => CallBegin::Settled(settled),
             (None, None) => CallBegin::Settled(unknown_tool(&call.name, offers)),
             (None, Some(_)) if asking.no_children && call.name == SPAWN_AGENT => {
@@ -138,15 +127,19 @@ pub(super) fn round(
             (None, Some(offer)) if offer.approval => CallBegin::Waits {
                 on: WaitingOn::Human,
                 approval: true,
-                deadline: None,
+                deadline: asking.answer_within,
             },
             (None, Some(offer)) => match &offer.place {
                 Place::Here(_) => CallBegin::Requested,
-                Place::Outside { on, deadline } => CallBegin::Waits {
-                    on: *on,
-                    approval: false,
-                    deadline: *deadline,
-                },
+                Place::Outside { on, deadline } => {
+                    let question = Question::of(&call.name, &vetted.arguments);
+                    let expires = question.map(|asked| asked.expires().or(asking.answer_within));
+                    CallBegin::Waits {
+                        on: *on,
+                        approval: false,
+                        deadline: expires.unwrap_or(*deadline),
+                    }
+                }
             },
         };
         rows.push(NewCall {
@@ -154,7 +147,7 @@ pub(super) fn round(
             round,
             place: place as i32,
             name: call.name.clone(),
-            arguments: call.arguments.clone(),
+            arguments: vetted.arguments.clone(),
             repeat: offer.map_or(Repeat::Safe, |offer| offer.traits.repeat),
             begins,
         });
@@ -178,30 +171,6 @@ pub(super) fn round(
         calls: rows,
         records,
     }
-}
-
-/// The arguments as they are kept, and why the call cannot be made.
-fn check(place: usize, call: &ToolCall, offers: &Offers) -> (Value, Option<CallResult>) {
-    let invalid = |message: String| CallResult::error(Code::ToolInvalidArguments, message);
-    let bytes = match &call.arguments {
-        Value::String(text) => text.len(),
-        other => other.to_string().len(),
-    };
-    if bytes > ARGUMENTS_BYTES_MAX {
-        let note = format!("[{bytes} bytes of arguments left out]");
-        let fault =
-            format!("arguments have at most {ARGUMENTS_BYTES_MAX} bytes, these had {bytes}");
-        return (Value::String(note), Some(invalid(fault)));
-    }
-    let kept = call.arguments.clone();
-    if place >= CALLS_MAX {
-        let fault = format!("an answer has at most {CALLS_MAX} calls; this one was not made");
-        return (kept, Some(invalid(fault)));
-    }
-    let fault = offers
-        .get(&call.name)
-        .and_then(|offer| offer.arguments(&kept).err());
-    (kept, fault.map(invalid))
 }
 
 fn too_little_for_a_child() -> CallResult {

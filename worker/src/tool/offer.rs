@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::time::Clock;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::{Map, Value};
 
 use super::{Tool, ToolSpec, Traits};
+use crate::checks::off_thread;
 
 /// A tool on offer.
 #[derive(Debug, Clone)]
@@ -79,7 +81,26 @@ impl Offers {
 
 impl Offer {
     /// The arguments as the tool takes them; what is wrong with them otherwise, for the model.
-    pub(crate) fn arguments(&self, given: &Value) -> Result<Map<String, Value>, String> {
+    pub(crate) async fn arguments(
+        &self,
+        clock: &dyn Clock,
+        given: &Value,
+    ) -> Result<Map<String, Value>, String> {
+        if self.schema.is_small_for(given) {
+            return self.checked(given);
+        }
+        let (offer, given) = (self.clone(), given.clone());
+        let checked = off_thread(clock, move || offer.checked(&given)).await;
+        checked.unwrap_or_else(|| {
+            let name = &self.spec.name;
+            Err(format!(
+                "the arguments of {name} could not be checked in time"
+            ))
+        })
+    }
+
+    /// The same, on this thread.
+    pub(crate) fn checked(&self, given: &Value) -> Result<Map<String, Value>, String> {
         let name = &self.spec.name;
         let Value::Object(arguments) = given else {
             return Err(match given {

@@ -7,12 +7,14 @@ use std::time::Duration;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::WaitingOn;
-use mainspring_shared::tool::schema::{self, Schema};
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::schema::{self, Schema, SchemaFault};
 use mainspring_shared::tool::{DeclaredTool, Repeat, ToolEntry};
 use serde_json::Value;
 
 use super::offer::{Offer, Offers, Place};
 use super::{Tool, ToolSpec, Traits};
+use crate::checks::off_thread;
 use crate::tools::builtin::Jail;
 use crate::tools::{self, http, mcp};
 
@@ -40,13 +42,13 @@ struct Schemas(Mutex<HashMap<String, Schema>>);
 const SCHEMAS_MAX: usize = 1_024;
 
 impl Schemas {
-    fn compile(&self, parameters: &Value) -> Result<Schema, String> {
+    async fn compile(&self, clock: &dyn Clock, parameters: &Value) -> Result<Schema, String> {
         let json = parameters.to_string();
         let known = |map: &mut HashMap<String, Schema>| map.get(&json).cloned();
         if let Some(schema) = self.0.lock().ok().and_then(|mut map| known(&mut map)) {
             return Ok(schema);
         }
-        let schema = Schema::compile(parameters)?;
+        let schema = compile(clock, parameters).await?;
         if let Ok(mut map) = self.0.lock() {
             if map.len() >= SCHEMAS_MAX {
                 map.clear();
@@ -56,15 +58,47 @@ impl Schemas {
         Ok(schema)
     }
 
-    fn offer(&self, tool: Arc<dyn Tool>, approval: bool) -> Result<Offer, String> {
-        let spec = tool.spec();
-        Ok(Offer {
-            schema: self.compile(&spec.parameters)?,
-            traits: tool.traits(),
-            approval,
-            place: Place::Here(tool),
-            spec: Arc::new(spec),
-        })
+    async fn offer(
+        &self,
+        clock: &dyn Clock,
+        tool: Arc<dyn Tool>,
+        approval: bool,
+    ) -> Result<Offer, String> {
+        let schema = self.compile(clock, &tool.spec().parameters).await?;
+        Ok(offer(tool, schema, approval))
+    }
+}
+
+fn offer(tool: Arc<dyn Tool>, schema: Schema, approval: bool) -> Offer {
+    Offer {
+        schema,
+        traits: tool.traits(),
+        approval,
+        spec: Arc::new(tool.spec()),
+        place: Place::Here(tool),
+    }
+}
+
+/// Compiles a schema; one that takes long away from the threads that everything else runs on.
+async fn compile(clock: &dyn Clock, json: &Value) -> Result<Schema, String> {
+    let compiled = if schema::is_heavy(json) {
+        let json = json.clone();
+        off_thread(clock, move || Schema::compile(&json)).await
+    } else {
+        Some(Schema::compile(json))
+    };
+    match compiled {
+        Some(Ok(schema)) => Ok(schema),
+        Some(Err(fault)) => Err(said(&fault)),
+        None => Err("the schema could not be compiled in time".to_owned()),
+    }
+}
+
+fn said(fault: &SchemaFault) -> String {
+    if fault.pointer.is_empty() {
+        fault.detail.clone()
+    } else {
+        format!("{}: {}", fault.pointer, fault.detail)
     }
 }
 
@@ -123,18 +157,19 @@ impl Tools {
         let ToolSpec {
             name, parameters, ..
         } = tool.spec();
-        if let Err(detail) = schema::check_parameters(&parameters) {
-            return Err(ToolsError::Parameters { name, detail });
-        }
         if self.named.contains_key(&name) || tools::RESERVED.contains(&name.as_str()) {
             return Err(ToolsError::Duplicate { name });
         }
-        match self.schemas.offer(tool, false) {
-            Ok(offer) => {
-                self.named.insert(name, offer);
+        let compiled = schema::parameters(&parameters);
+        match compiled {
+            Ok(schema) => {
+                self.named.insert(name, offer(tool, schema, false));
                 Ok(())
             }
-            Err(detail) => Err(ToolsError::Parameters { name, detail }),
+            Err(fault) => Err(ToolsError::Parameters {
+                name,
+                detail: said(&fault),
+            }),
         }
     }
 
@@ -159,12 +194,19 @@ impl Tools {
     /// What an agent's model is offered, in the order of the agent's list; narrowed to `only`,
     /// where given. What a list names and this worker lacks is left out: a call of it is answered
     /// `tool.not_found`.
-    pub(crate) async fn offers(&self, agent: &AgentSpec, only: Option<&[String]>) -> Offers {
+    pub(crate) async fn offers(
+        &self,
+        clock: &dyn Clock,
+        agent: &AgentSpec,
+        only: Option<&[String]>,
+    ) -> Offers {
         let mut offers = Gathered::default();
         for entry in &agent.tools {
             match entry {
                 ToolEntry::Named(name) => self.ours(&mut offers, name, false),
-                ToolEntry::Declared(declared) => self.declared(&mut offers, declared).await,
+                ToolEntry::Declared(declared) => {
+                    self.declared(clock, &mut offers, declared).await;
+                }
             }
         }
         for only in [agent.allow.as_deref(), only].into_iter().flatten() {
@@ -220,11 +262,11 @@ impl Tools {
         }
     }
 
-    async fn declared(&self, offers: &mut Gathered, declared: &DeclaredTool) {
+    async fn declared(&self, clock: &dyn Clock, offers: &mut Gathered, declared: &DeclaredTool) {
         match declared {
             DeclaredTool::Http(tool) => {
-                let offer = self.schemas.offer(self.http.tool(tool), tool.approval);
-                offers.add_valid(offer);
+                let http = self.http.tool(tool);
+                offers.add_valid(self.schemas.offer(clock, http, tool.approval).await);
             }
             DeclaredTool::External(tool) => {
                 let spec = ToolSpec {
@@ -233,7 +275,7 @@ impl Tools {
                     parameters: tool.parameters.clone(),
                 };
                 let deadline = tool.deadline.map(|span| span.0);
-                let schema = self.schemas.compile(&spec.parameters);
+                let schema = self.schemas.compile(clock, &spec.parameters).await;
                 let offer =
                     |schema| outside(spec, schema, WaitingOn::Tool, deadline, tool.approval);
                 offers.add_valid(schema.map(offer));
@@ -242,7 +284,7 @@ impl Tools {
             DeclaredTool::Mcp(wanted) => match self.mcp.tools(wanted).await {
                 Ok(tools) => {
                     for tool in tools {
-                        offers.add_valid(self.schemas.offer(tool, wanted.approval));
+                        offers.add_valid(self.schemas.offer(clock, tool, wanted.approval).await);
                     }
                 }
                 Err(error) => {
@@ -288,7 +330,7 @@ impl Gathered {
     fn add_valid(&mut self, offer: Result<Offer, String>) {
         match offer {
             Ok(offer) => self.add(offer),
-            Err(detail) => tracing::debug!(detail, "a tool's schema is none"),
+            Err(detail) => tracing::warn!(detail, "a tool is left out: its schema is none"),
         }
     }
 

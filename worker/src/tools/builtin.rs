@@ -65,11 +65,19 @@ pub(crate) const CORE: &[&str] = &[
     "glob",
     "grep",
     "shell",
+    "read_output",
     "ask_person",
 ];
 
 /// Only reads.
-pub(crate) const EXPLORE: &[&str] = &["read_file", "list_dir", "glob", "grep", "ask_person"];
+pub(crate) const EXPLORE: &[&str] = &[
+    "read_file",
+    "list_dir",
+    "glob",
+    "grep",
+    "read_output",
+    "ask_person",
+];
 
 /// Everything.
 pub(crate) const FULL: &[&str] = &[
@@ -84,6 +92,7 @@ pub(crate) const FULL: &[&str] = &[
     "command_start",
     "command_output",
     "command_stop",
+    "read_output",
     "current_time",
     "todo",
     "note_add",

@@ -55,6 +55,11 @@ pub const BUILT_IN: &[BuiltIn] = &[
         "shows how a command in the background stands",
     ),
     tool("command_stop", SHELL, "ends a command in the background"),
+    tool(
+        "read_output",
+        NOTHING,
+        "reads what was left out of an output",
+    ),
     tool("current_time", NOTHING, "says when it is"),
     tool("todo", NOTHING, "keeps what the session has to do"),
     tool(

@@ -1,6 +1,6 @@
 //! Tools behind a URL.
 //!
-//! A call is one `POST` of `{call_id, name, arguments, session_id, send_id}`, with the call's id as
+//! A call is one `POST` of `{url, call_id, name, arguments, session_id, send_id}`, with the call's id as
 //! `Idempotency-Key` and signed as Standard Webhooks. It goes to addresses of the public internet,
 //! and to those that the operator names, only: each name is looked up once per connection, and the
 //! connection is made to an address that passed the check. Redirects are not followed and no proxy
@@ -41,6 +41,8 @@ pub struct CallerSettings {
     /// What requests are signed with: `whsec_` and base64, or any text as it is. With several,
     /// each signs: that is how a secret is replaced. With none, requests carry no signature.
     pub signing_secrets: Vec<Secret>,
+    /// Hosts whose requests are signed, as their URLs name them; all when empty.
+    pub signing_hosts: Vec<String>,
     /// Addresses that are not public and may be called all the same: CIDRs or single addresses.
     pub allow_private: Vec<String>,
     /// How long one attempt may take unless the tool says otherwise.
@@ -53,6 +55,7 @@ impl Default for CallerSettings {
     fn default() -> Self {
         Self {
             signing_secrets: Vec::new(),
+            signing_hosts: Vec::new(),
             allow_private: Vec::new(),
             timeout: Duration::from_mins(1),
             // As many as the kernel keeps characters of an output.
@@ -111,6 +114,7 @@ impl Caller {
     ) -> Result<Self, SetupError> {
         let shared = Shared {
             keys: Keys::new(&settings.signing_secrets)?,
+            signing_hosts: settings.signing_hosts.clone(),
             addresses: Addresses::allowing(&settings.allow_private)?,
             timeout: settings.timeout,
             answer_bytes_max: settings.answer_bytes_max,
@@ -134,6 +138,7 @@ impl Caller {
 #[derive(Debug)]
 struct Shared {
     keys: Keys,
+    signing_hosts: Vec<String>,
     addresses: Addresses,
     timeout: Duration,
     answer_bytes_max: usize,
@@ -146,6 +151,13 @@ struct Shared {
 }
 
 impl Shared {
+    /// Whether requests to this URL are signed.
+    fn signs(&self, url: &reqwest::Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        let listed = |listed: &String| listed.eq_ignore_ascii_case(host);
+        self.signing_hosts.is_empty() || self.signing_hosts.iter().any(listed)
+    }
+
     fn client(&self) -> Result<&Client, &reqwest::Error> {
         let build = || {
             let resolver = dns::Guarded::new(self.lookup.clone(), self.addresses.clone());

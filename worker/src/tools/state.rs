@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `todo` | one of each session, written as a whole |
 //! | `note_add`, `note_update`, `note_delete`, `note_list` | one of each session; the model is shown it when a send begins |
+//! | `read_output` | none: it reads what a call of the session gave, where the model was shown a part |
 //! | `board_read`, `board_post`, `board_update`, `board_remove` | one of each tree of sessions, or of all agents that name the same |
 //!
 //! A write is known by its call: repeated after a worker's death it changes nothing.
@@ -11,6 +12,7 @@
 mod board;
 mod desk;
 mod notes;
+mod output;
 mod todo;
 
 use std::sync::Arc;
@@ -31,6 +33,8 @@ pub fn register(
     tools: &mut Tools,
 ) -> Result<(), ToolsError> {
     let desk = Arc::new(Desk { store, clock });
+    let output = output::ReadOutput { desk: desk.clone() };
+    tools.insert(Arc::new(output))?;
     tools.insert(Arc::new(todo::Todo { desk: desk.clone() }))?;
     for act in notes::Act::ALL {
         let desk = desk.clone();

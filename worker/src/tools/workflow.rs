@@ -13,6 +13,7 @@ use mainspring_shared::tool::Repeat;
 use mainspring_shared::workflow::run::{NodeState, RunAsk, RunRecord};
 use mainspring_shared::workflow::validate::{Problem, validate};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use crate::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Tools, ToolsError, Traits};
 
@@ -80,8 +81,10 @@ impl Tool for ValidateWorkflow {
     }
 
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
-        let spec = invocation.arguments.get("spec").unwrap_or(&Value::Null);
-        match validate(spec) {
+        let spec = invocation.arguments.get("spec").cloned();
+        // It may compile schemas for a while.
+        let checked = spawn_blocking(move || validate(&spec.unwrap_or_default())).await;
+        match checked.map_err(|error| ToolError::reply(error.to_string()))? {
             Ok(spec) => {
                 let ids = spec.nodes().iter().filter_map(|node| node.id.as_deref());
                 let ids: Vec<&str> = ids.collect();

@@ -188,10 +188,16 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("hooks.before_model", Kind::List),
     Key::new("hooks.before_tool", Kind::List),
     Key::new("hooks.timeout", TIMEOUT),
+    Key::new("hooks.limit", TIMEOUT),
     Key::new("tools.shell_environment", Kind::List),
     Key::new("tools.launcher", Kind::List),
     Key::new("tools.allow_private", Kind::List),
     Key::new("tools.signing_secret", Kind::Secret),
+    Key::new("tools.signing_hosts", Kind::List),
+    Key::new(
+        "tools.answer_within",
+        span(MS, Duration::from_hours(24 * 365)),
+    ),
     Key::new("tools.timeout", TIMEOUT),
 ];
 

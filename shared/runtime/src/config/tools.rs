@@ -37,6 +37,12 @@ pub struct ToolsConfig {
     /// another.
     #[serde(default)]
     pub signing_secret: Option<Secret>,
+    /// Hosts of tools whose requests are signed; all when empty.
+    #[serde(default)]
+    pub signing_hosts: Vec<String>,
+    /// How long a question or a permission waits for a person, unless the question says so.
+    #[serde(default)]
+    pub answer_within: Option<Span>,
     /// How long one attempt of a tool behind a URL may take unless it says otherwise.
     pub timeout: Span,
 }
@@ -51,6 +57,8 @@ pub struct HooksConfig {
     pub before_tool: Vec<String>,
     /// How long one attempt to ask may take.
     pub timeout: Span,
+    /// How long one hook may take at one point, all of its attempts included.
+    pub limit: Span,
 }
 
 /// How commands run.

@@ -168,6 +168,15 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
         Event::Replied(Answer::Calls | Answer::Again) => {
             to(State::Storing { round, draining }, [Command::StoreRound])
         }
+        Event::Replied(Answer::Part) => {
+            let attempt = attempt + 1;
+            let next = State::Asking {
+                round,
+                attempt,
+                draining,
+            };
+            to(next, [Command::Ask { round, attempt }])
+        }
         Event::Replied(Answer::Final) => end(round, End::Completed(StopReason::End)),
         Event::Replied(Answer::Cut) => end(round, End::Completed(StopReason::Length)),
         Event::Replied(Answer::Refused) => end(
@@ -179,11 +188,13 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
             permanent,
             retry_after,
             fraction,
+            parts,
         } => {
+            let tries = own(attempt, rules).saturating_sub(parts);
             let wait = if permanent {
                 None
             } else {
-                rules.retry.wait(own(attempt, rules), retry_after, fraction)
+                rules.retry.wait(tries, retry_after, fraction)
             };
             match wait {
                 None => end(round, End::Failed(reason_of(code), code)),
@@ -238,6 +249,8 @@ fn own(attempt: u32, rules: &Rules) -> u32 {
 fn reason_of(code: Code) -> StopReason {
     if code == Code::BudgetExceeded {
         StopReason::Budget
+    } else if code == Code::LlmTruncated {
+        StopReason::Length
     } else if matches!(code, Code::PolicyDenied | Code::PolicyUnavailable) {
         StopReason::Policy
     } else {

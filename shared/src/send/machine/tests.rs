@@ -162,6 +162,7 @@ fn failed(permanent: bool, retry_after: Option<u64>) -> Event {
         permanent,
         retry_after: retry_after.map(Duration::from_secs),
         fraction: 0.5,
+        parts: 0,
     }
 }
 
@@ -198,6 +199,7 @@ fn events() -> Vec<(&'static str, Event)> {
         ("begun", Event::Begun),
         ("replied, final", Event::Replied(Answer::Final)),
         ("replied, cut", Event::Replied(Answer::Cut)),
+        ("replied, part", Event::Replied(Answer::Part)),
         ("replied, refused", Event::Replied(Answer::Refused)),
         ("replied, calls", Event::Replied(Answer::Calls)),
         ("replied, again", Event::Replied(Answer::Again)),
@@ -273,6 +275,7 @@ fn possible(step: &Step) -> Vec<Event> {
         State::Asking { .. } => possible.extend([
             Event::Replied(Answer::Final),
             Event::Replied(Answer::Cut),
+            Event::Replied(Answer::Part),
             Event::Replied(Answer::Refused),
             Event::Replied(Answer::Calls),
             Event::Replied(Answer::Again),
@@ -345,12 +348,17 @@ struct Watch {
     ends: u32,
     lost: bool,
     interrupts: u32,
+    parts: u32,
 }
 
 impl Watch {
     fn event(&mut self, event: Event) {
         match event {
-            Event::Replied(_) | Event::Failed { .. } => self.asking = false,
+            Event::Replied(answer) => {
+                self.asking = false;
+                self.parts += u32::from(answer == Answer::Part);
+            }
+            Event::Failed { .. } => self.asking = false,
             Event::CallsOver { .. } | Event::CallsAborted => self.calling = false,
             Event::Woken { .. } | Event::Undelivered => self.ends -= 1,
             Event::Interrupted => self.interrupts += 1,
@@ -372,7 +380,8 @@ impl Watch {
             Command::Ask { round, attempt } => {
                 prop_assert!(!self.asking && !self.calling, "asks beside other work");
                 prop_assert!(round < RULES.rounds_max);
-                prop_assert!(attempt <= RULES.retry.attempts_max + self.interrupts);
+                let more = self.interrupts + self.parts;
+                prop_assert!(attempt <= RULES.retry.attempts_max + more);
                 self.asking = true;
             }
             Command::AbortAsking => {
@@ -446,6 +455,7 @@ fn calls_lost_with_other_workers_are_no_failures() {
         permanent: false,
         retry_after: None,
         fraction: 0.5,
+        parts: 0,
     };
     let wait = |rules: &Rules| transition(&state, failed, rules).expect("legal").commands;
     // As after the first failure.

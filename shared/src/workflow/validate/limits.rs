@@ -3,10 +3,14 @@
 use serde_json::Value;
 
 use super::Problem;
+use crate::tool::schema;
 use crate::workflow::spec::BYTES_MAX;
 
 /// Levels of JSON: what every parser on the way takes, with what stands around a spec.
 const JSON_DEPTH_MAX: usize = 112;
+
+/// Patterns in all schemas: each is compiled whenever the spec is read.
+const PATTERNS_MAX: usize = 256;
 
 /// Reads a text that holds JSON.
 pub(super) fn decode(text: &str, pointer: &str) -> Result<Value, Problem> {
@@ -68,6 +72,14 @@ pub(super) fn check(spec: &Value) -> Result<(), Problem> {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
+    }
+    if schema::patterns(spec) > PATTERNS_MAX {
+        return Err(Problem {
+            pointer: String::new(),
+            rule: "too_many_patterns",
+            message: format!("the schemas in the spec have more than {PATTERNS_MAX} patterns"),
+            hint: "check texts in a tool or in a later node".to_owned(),
+        });
     }
     Ok(())
 }

@@ -86,6 +86,28 @@ pub async fn a_child_knows_its_parent(store: &dyn Store) {
     );
 }
 
+pub async fn a_child_is_open_as_long_as_it_has_work(store: &dyn Store) {
+    async fn open(store: &dyn Store, session: u128) -> u64 {
+        let count = store.open_children(key(session)).await;
+        count.expect("the store answers")
+    }
+    accept(store, 0, opening(1, 1)).await;
+    assert_eq!(open(store, 1).await, 0);
+    accept(store, 1, child(2, 2, 1, "call_y")).await;
+    accept(store, 1, child(3, 3, 1, "call_z")).await;
+    assert_eq!((open(store, 1).await, open(store, 2).await), (2, 0));
+    let claimed = claim(store, 21, 1, 2, 2).await;
+    complete(store, 22, ending(&claimed, Then::Continue)).await;
+    assert_eq!(open(store, 1).await, 1);
+    assert_eq!(children(store, 1).await.len(), 2);
+    let foreign = SessionKey {
+        tenant: TenantId(2),
+        ..key(1)
+    };
+    let count = store.open_children(foreign).await;
+    assert_eq!(count.expect("the store answers"), 0);
+}
+
 pub async fn the_end_of_a_child_is_the_result_of_its_call(store: &dyn Store) {
     let parent = waits_for(store, 1).await;
     let id = call(&parent, 0, 0);

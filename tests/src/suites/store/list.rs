@@ -109,6 +109,7 @@ macro_rules! store_cases {
             }
             children {
                 a_child_knows_its_parent,
+                a_child_is_open_as_long_as_it_has_work,
                 the_end_of_a_child_is_the_result_of_its_call,
                 only_the_last_child_wakes_its_parent,
                 a_child_that_failed_is_an_error,

@@ -169,6 +169,7 @@ pub fn cost(tokens: u64) -> Usage {
         input_tokens: tokens,
         output_tokens: 2,
         cache_read_tokens: 1,
+        cache_write_tokens: 3,
         reasoning_tokens: 0,
         cost_usd: Some(0.25),
         estimated: false,

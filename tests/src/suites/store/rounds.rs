@@ -62,6 +62,7 @@ pub async fn a_round_sets_the_sums_of_its_send(store: &dyn Store) {
             input_tokens: 1 << 40,
             output_tokens: 3,
             cache_read_tokens: 2,
+            cache_write_tokens: 3,
             reasoning_tokens: 1,
             cost_usd: None,
             estimated: true,

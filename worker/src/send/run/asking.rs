@@ -3,24 +3,40 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use mainspring_shared::agent::OnTruncation;
 use mainspring_shared::budget::Short;
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::inbox::InboxItem;
-use mainspring_shared::message::{NewMessage, plain_text};
+use mainspring_shared::message::{ContentPart, NewMessage, plain_text};
 use mainspring_shared::send::machine::{Answer, Event};
 use mainspring_shared::store::ReadInbox;
 use serde_json::Value;
 
+use super::attempt::Attempt;
 use super::persist::Outage;
-use super::{Asked, Inbox, NoReply, Run, Streamed, load};
+use super::{Answered, Asked, Inbox, NoReply, Partial, Run, Streamed, load};
 use crate::hook::Refusal;
-use crate::llm::{self, Chunk, Reply};
+use crate::llm::{self, Chunk, Model, Reply, Request, estimate_tokens};
 use crate::metrics;
+use crate::send::output::Output;
 use crate::send::settle;
+use crate::send::vet::Vetting;
 
 /// Items of the inbox that one round tells the model.
 const ITEMS_MAX: u32 = 64;
+
+/// Times that hooks may send the model back in one life of a send.
+const SENT_BACK_MAX: u32 = 4;
+
+/// What a model call added to an answer.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// Whether it said something.
+    said: bool,
+    /// Model calls before it that gave a part.
+    parts: u32,
+}
 
 impl Run<'_> {
     /// Begins a model call.
@@ -48,7 +64,9 @@ impl Run<'_> {
             .streamed
             .as_ref()
             .filter(|before| before.round == round);
-        let heard = before.is_some_and(|before| before.heard.load(Ordering::Relaxed));
+        // What goes on is told on.
+        let goes_on = self.partial.is_some() && self.reset.is_none();
+        let heard = before.is_some_and(|before| before.heard.load(Ordering::Relaxed)) && !goes_on;
         // What was streamed under the last number is void from now on, also for whoever takes over.
         if heard && let Some(event) = self.note_spending().await {
             return Some(event);
@@ -58,34 +76,23 @@ impl Run<'_> {
             Some(_) | None => attempt,
         };
         self.totals.attempts = attempt;
-        let unsaid = &self.unsaid.messages;
-        let mut request = load::request(
-            &self.send,
-            resolved.model.clone(),
-            self.window,
-            unsaid,
-            &self.offers,
-        );
-        load::remind(&mut request, self.notes.as_deref());
         let client = resolved.client.clone();
-        if let Ok(Some(output)) = &mut self.output {
-            let native = client.native_schema();
-            output.told = !native;
-            load::shape(&mut request, &output.spec, native);
-        }
+        let mut request = self.request(resolved.model.clone(), client.native_schema());
         let capped = match self.allow(&mut request, &resolved) {
             Ok(capped) => capped,
             Err(short) => return Some(self.short(short)),
         };
         let streamed = Arc::new(AtomicU64::new(0));
-        self.announce(round, label, &request.model, heard);
-        let heard = Arc::new(AtomicBool::new(false));
+        if !goes_on {
+            self.announce(round, label, &request.model, heard);
+        }
+        let heard = Arc::new(AtomicBool::new(goes_on));
         self.streamed = Some(Streamed {
             round,
             attempt: label,
             heard: heard.clone(),
         });
-        let mut request = Arc::new(request);
+        let request = Arc::new(request);
         let asked = Asked {
             request: request.clone(),
             price: resolved.price,
@@ -95,34 +102,61 @@ impl Run<'_> {
         self.owe(&asked);
         self.asked = Some(asked);
         let said = self.reach.said.clone();
-        said.begin(round, label);
-        let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
+        if !goes_on {
+            said.begin(round, label);
+        }
+        if let Some(partial) = self.partial.as_ref().filter(|_| !goes_on) {
+            // Readers were told to forget the beginning of the answer.
+            said.piece(&Chunk::Text(&plain_text(&partial.reply.content)));
+            heard.store(true, Ordering::Relaxed);
+        }
+        let attempt = self.attempt(client, request);
         metrics::model_call_started();
         self.asking = Some(Box::pin(async move {
             let mut on_chunk = |chunk: Chunk<'_>| {
-                streamed.fetch_add(said.piece(&chunk), Ordering::Relaxed);
+                let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk;
+                streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
+                said.piece(&chunk);
                 heard.store(true, Ordering::Relaxed);
             };
-            let instead = if hooks.is_empty() {
-                None
-            } else {
-                // What a hook changes of the request, it changes on its own account: the budget's
-                // bound holds all the same.
-                let bound = request.max_tokens;
-                let request = Arc::make_mut(&mut request);
-                let instead = hooks.before_model(at, request).await;
-                request.max_tokens = request.max_tokens.min(bound);
-                instead.map_err(NoReply::Policy)?
-            };
-            let reply = if let Some(reply) = instead {
-                reply
-            } else {
-                let asked = client.complete(&request, &mut on_chunk);
-                asked.await.map_err(NoReply::Model)?
-            };
-            hooks.after_model(at, reply).await.map_err(NoReply::Policy)
+            attempt.answered(&mut on_chunk).await
         }));
         None
+    }
+
+    /// What the model is asked.
+    fn request(&mut self, model: String, native: bool) -> Request {
+        let unsaid = &self.unsaid.messages;
+        let mut request = load::request(&self.send, model, self.window, unsaid, &self.offers);
+        load::remind(&mut request, self.notes.as_deref());
+        if let Some(partial) = &self.partial {
+            load::go_on(&mut request, &partial.reply);
+        }
+        if let Ok(Some(output)) = &mut self.output {
+            output.told = !native;
+            load::shape(&mut request, &output.spec, native);
+        }
+        request
+    }
+
+    /// The model call, with everything that is found out about its answer.
+    fn attempt(&self, client: Arc<dyn Model>, request: Arc<Request>) -> Attempt {
+        let parts = &self.kernel.parts;
+        let shape = self.output.as_ref().ok().and_then(Option::as_ref);
+        // Where no round is left, nobody is asked in vain.
+        let more = self.totals.rounds.unsigned_abs() + 1 < self.rules.rounds_max;
+        Attempt {
+            vetting: Vetting {
+                clock: parts.clock.clone(),
+                hooks: parts.hooks.clone(),
+                offers: self.offers.clone(),
+                at: self.place(),
+            },
+            shape: shape.map(Output::schema),
+            may_go_back: more && self.sent_back < SENT_BACK_MAX && self.partial.is_none(),
+            client,
+            request,
+        }
     }
 
     /// Tells readers that a model call begins.
@@ -224,29 +258,45 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn answered(&mut self, reply: Result<Reply, NoReply>) -> Event {
-        let mut reply = match reply {
-            Ok(reply) => reply,
+    pub(super) fn answered(&mut self, reply: Result<Answered, NoReply>) -> Event {
+        let Answered {
+            mut reply,
+            calls,
+            found,
+            back,
+        } = match reply {
+            Ok(answered) => answered,
             Err(NoReply::Model(error)) => return self.failed(&error),
             Err(NoReply::Policy(refusal)) => return self.not_permitted(refusal),
         };
         let capped = self.asked.as_ref().is_some_and(|asked| asked.capped);
         let model = reply.model.clone();
+        self.vetted = calls;
         self.pay(&model, &mut reply.usage);
+        let shaped = matches!(self.output, Ok(Some(_)));
+        let part = self.join(&mut reply);
         match settle::classify(&reply) {
             Ok(Answer::Cut) if capped => {
+                reply.tool_calls.clear();
                 self.reply = Some(reply);
                 self.short(Short::Cut)
             }
+            Ok(Answer::Cut) if !shaped => self.cut(reply, part),
             Ok(answer) => {
                 if answer != Answer::Calls {
                     // Those of an answer that was cut may be cut themselves: they are not made.
                     reply.tool_calls.clear();
                 }
                 let more = self.totals.rounds.unsigned_abs() + 1 < self.rules.rounds_max;
-                let checked = match &mut self.output {
-                    Ok(Some(output)) => output.check(&reply, answer, more),
-                    Ok(None) | Err(_) => Ok(answer),
+                if let Some(text) = back {
+                    self.sent_back += 1;
+                    self.back = Some(text);
+                    self.reply = Some(reply);
+                    return Event::Replied(Answer::Again);
+                }
+                let checked = match (&mut self.output, found) {
+                    (Ok(Some(output)), Some(found)) => output.check(found, answer, more),
+                    (Ok(_) | Err(_), _) => Ok(answer),
                 };
                 let answer = match checked {
                     Ok(answer) => answer,
@@ -270,8 +320,70 @@ impl Run<'_> {
         }
     }
 
+    /// Puts what was said before it in front of a reply.
+    fn join(&mut self, reply: &mut Reply) -> Part {
+        let said = !plain_text(&reply.content).trim().is_empty();
+        let Some(before) = self.partial.take() else {
+            return Part { said, parts: 0 };
+        };
+        let rest = std::mem::replace(&mut reply.content, before.reply.content);
+        for part in rest {
+            match (part, reply.content.last_mut()) {
+                (ContentPart::Text { text: more }, Some(ContentPart::Text { text })) => {
+                    text.push_str(&more);
+                }
+                // What it thought about how to go on belongs to no answer of its own.
+                (ContentPart::Reasoning { .. }, _) => {}
+                (other, _) => reply.content.push(other),
+            }
+        }
+        reply.usage.add(&before.reply.usage);
+        Part {
+            said,
+            parts: before.parts,
+        }
+    }
+
+    /// What becomes of an answer that was cut.
+    fn cut(&mut self, mut reply: Reply, part: Part) -> Event {
+        let asks = !reply.tool_calls.is_empty();
+        // They may be cut themselves.
+        reply.tool_calls.clear();
+        let empty = plain_text(&reply.content).trim().is_empty();
+        let parts = part.parts + 1;
+        let why = match self.send.agent.context.on_truncation {
+            OnTruncation::Accept if empty => {
+                return self.failed(&llm::Error::BadResponse {
+                    message: "the answer is empty".into(),
+                });
+            }
+            OnTruncation::Accept => {
+                self.reply = Some(reply);
+                return Event::Replied(Answer::Cut);
+            }
+            OnTruncation::Fail => "",
+            OnTruncation::Continue if asks => ", and the calls that it asks for are not made",
+            OnTruncation::Continue if !part.said => ", and has no text that could go on",
+            OnTruncation::Continue
+                if self.totals.rounds.unsigned_abs() + parts >= self.rules.rounds_max =>
+            {
+                ", and no rounds are left to go on"
+            }
+            OnTruncation::Continue => {
+                self.partial = Some(Partial { reply, parts });
+                return Event::Replied(Answer::Part);
+            }
+        };
+        self.reply = Some(reply);
+        let message = format!("the answer was cut at its token limit{why}");
+        self.cannot(Failure::new(Code::LlmTruncated, message))
+    }
+
     /// What the model is told after the answer that is stored now, if that did not fit.
     pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
+        if let Some(text) = self.back.take() {
+            return Some(NewMessage::user(vec![ContentPart::text(text)], round));
+        }
         self.output.as_mut().ok()?.as_mut()?.correction(round)
     }
 
@@ -289,6 +401,7 @@ impl Run<'_> {
             permanent: true,
             retry_after: None,
             fraction: 0.0,
+            parts: 0,
         }
     }
 
@@ -303,6 +416,7 @@ impl Run<'_> {
             permanent: code == Code::PolicyDenied,
             retry_after: None,
             fraction: self.kernel.parts.entropy.fraction(),
+            parts: self.partial.as_ref().map_or(0, |partial| partial.parts),
         }
     }
 
@@ -332,6 +446,7 @@ impl Run<'_> {
             permanent: error.is_permanent(),
             retry_after: error.retry_after(),
             fraction: self.kernel.parts.entropy.fraction(),
+            parts: self.partial.as_ref().map_or(0, |partial| partial.parts),
         }
     }
 }

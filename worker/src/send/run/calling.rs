@@ -7,7 +7,8 @@ use mainspring_shared::event::LiveKind;
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::store::{CallChange, CallStep};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{CallResult, CallState, Repeat, answers, cancelled_call};
+use mainspring_shared::tool::{Approval, CallResult, CallState, Repeat, answers, cancelled_call};
+use serde_json::Value;
 
 use super::Run;
 use super::persist::Outage;
@@ -18,6 +19,9 @@ use crate::tools::SPAWN_AGENT;
 
 /// How long a result waits for those of calls beside it before it is stored by itself.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
+
+/// Bytes of arguments that a live event carries: it is for those who look on, not for a file.
+const LIVE_BYTES_MAX: usize = 16 << 10;
 
 impl Run<'_> {
     /// Reads the open round's calls. False when the database does not say.
@@ -82,6 +86,7 @@ impl Run<'_> {
     /// Calls that a person has permitted and that are made outside wait for their results from now
     /// on.
     fn move_outside(&mut self, now: Timestamp) {
+        let mut moved = Vec::new();
         for (place, record) in self.records.iter_mut().enumerate() {
             if record.state() != CallState::Requested {
                 continue;
@@ -92,7 +97,11 @@ impl Run<'_> {
                 record.waits_on = Some(*on);
                 record.deadline_at = deadline.map(|within| now.after(within));
                 self.fresh.push(place);
+                moved.push(place);
             }
+        }
+        for place in moved {
+            self.announce_call(place);
         }
     }
 
@@ -148,30 +157,42 @@ impl Run<'_> {
         let Place::Here(tool) = &offer.place else {
             return;
         };
-        // Agents may change between two lives of a send's worker; its pinned version does not.
-        let arguments = match offer.arguments(&record.arguments) {
-            Ok(arguments) => arguments,
-            Err(fault) => {
-                let result = CallResult::error(Code::ToolInvalidArguments, fault);
-                self.settle(place, result);
-                return;
-            }
-        };
-        let hooks = &self.kernel.parts.hooks;
         let begin = Begin {
             place,
             tool: tool.clone(),
-            traits: offer.traits,
-            arguments,
-            hooked: (!hooks.is_empty()).then(|| (hooks.clone(), offer.clone())),
+            offer: offer.clone(),
+            hooks: self.kernel.parts.hooks.clone(),
+        };
+        self.announce_call(place);
+        let clock = self.kernel.parts.clock.clone();
+        let asking = (self.key, self.lease.boot);
+        self.calls.begin(clock, asking, &record, begin);
+    }
+
+    /// Tells readers of the round's calls that are made outside from now on.
+    pub(super) fn announce_waiting(&self) {
+        for (place, record) in self.records.iter().enumerate() {
+            let waits = matches!(record.state(), CallState::Waits(_));
+            if waits && record.approval == Approval::None {
+                self.announce_call(place);
+            }
+        }
+    }
+
+    /// Tells readers that a call begins, here or outside.
+    pub(super) fn announce_call(&self, place: usize) {
+        let record = &self.records[place];
+        let fits = record.arguments.to_string().len() <= LIVE_BYTES_MAX;
+        let arguments = if fits {
+            record.arguments.clone()
+        } else {
+            Value::Null
         };
         self.live(LiveKind::ToolCallStarted {
             id: record.call_id.clone(),
             name: record.name.clone(),
+            arguments,
         });
-        let clock = self.kernel.parts.clock.clone();
-        let asking = (self.key, self.lease.boot);
-        self.calls.begin(clock, asking, &record, begin);
     }
 
     /// Takes a result in; an event when all calls are over.

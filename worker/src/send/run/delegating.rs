@@ -8,15 +8,12 @@ use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, CancelOutcome, RefuseReason, cancel_below,
 };
-use mainspring_shared::tool::{CallResult, CallState, call_id};
+use mainspring_shared::tool::{CallResult, CallState};
 use serde_json::json;
 
 use super::Run;
 use super::persist::Outage;
-use crate::hook::ToolCall;
-use crate::llm::Reply;
 use crate::send::children::{self, Asking, CHILDREN_MAX};
-use crate::tool::Place;
 use crate::tools::{CREATE_WORKFLOW, SPAWN_AGENT};
 use crate::{signals, writes};
 
@@ -26,33 +23,6 @@ pub(super) type StoreResult<T> = Result<T, mainspring_shared::store::Error>;
 type Granted<T> = Result<T, CallResult>;
 
 impl Run<'_> {
-    /// Asks the hooks about those calls of an answer that nobody here makes: what they decide has to
-    /// be known before anyone is waited for.
-    pub(super) async fn decide_outside(&mut self, reply: &Reply) {
-        self.decided.clear();
-        let hooks = self.kernel.parts.hooks.clone();
-        if hooks.is_empty() {
-            return;
-        }
-        for (place, asked) in reply.tool_calls.iter().enumerate() {
-            let outside = self.offers.get(&asked.name).is_some_and(|offer| {
-                matches!(offer.place, Place::Outside { .. })
-                    && offer.arguments(&asked.arguments).is_ok()
-            });
-            let Some(arguments) = asked.arguments.as_object().filter(|_| outside) else {
-                continue;
-            };
-            let mut call = ToolCall {
-                call_id: call_id(self.send.record.id, self.totals.rounds, place),
-                name: asked.name.clone(),
-                arguments: arguments.clone(),
-            };
-            if let Some(result) = hooks.before_tool(self.place(), &mut call).await {
-                self.decided.insert(place, result);
-            }
-        }
-    }
-
     /// Finds the children and the runs that the open round's calls made in an earlier life, by their
     /// ids: the keys that guard against making them again are kept for a time, a round may be open for
     /// longer. False when the database does not say.
@@ -201,20 +171,22 @@ impl Run<'_> {
             Ok(child) => child,
             Err(refused) => return Ok(Err(refused)),
         };
-        let siblings = store.list_children(self.key).await?;
-        let named = child.existing;
-        if named.is_some_and(|named| !siblings.contains(&named)) {
+        let there = store.get_session(child.item.target.key()).await?;
+        let parent = there.as_ref().and_then(|there| there.parent.as_ref());
+        if child.existing.is_some()
+            && parent.is_none_or(|parent| parent.session != self.key.session)
+        {
             return refuse(
                 Code::SessionNotFound,
                 "that session is no child of this one",
             );
         }
-        let known = siblings.contains(&child.item.target.key());
-        if siblings.len() >= CHILDREN_MAX && !known {
-            return refuse(
-                Code::LimitExceeded,
-                "this session has too many children already",
+        // One that a crash left behind counts already.
+        if there.is_none() && store.open_children(self.key).await? >= CHILDREN_MAX {
+            let text = format!(
+                "{CHILDREN_MAX} agents of this session work at once already; wait for some of them"
             );
+            return refuse(Code::LimitExceeded, &text);
         }
         Ok(Ok(child.item))
     }

@@ -13,12 +13,10 @@ use mainspring_shared::tool::CallResult;
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
 
-use super::{Asked, Pending, Run};
+use super::attempt::Asked;
+use super::{Pending, Run};
 use crate::llm::{Request, Resolved, estimate_request_tokens};
 use crate::send::purse::Used;
-
-/// Characters that make one token of an answer that broke off.
-const CHARS_PER_TOKEN: u64 = 4;
 
 impl Run<'_> {
     /// When the send's time is up.
@@ -90,7 +88,9 @@ impl Run<'_> {
         if let Some(asked) = self.asked.take() {
             let price = asked.price.as_ref();
             usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(usage)));
-            self.purse.measure(asked.request.messages.len(), usage);
+            if self.partial.is_none() {
+                self.purse.measure(&asked.request, usage);
+            }
         }
         self.enter(model.to_owned(), *usage);
     }
@@ -254,9 +254,9 @@ impl Run<'_> {
     }
 }
 
-/// Tokens of an answer that broke off after so many characters.
+/// Tokens of an answer that broke off.
 pub(super) fn streamed_tokens(streamed: &AtomicU64) -> u64 {
-    streamed.load(Ordering::Relaxed) / CHARS_PER_TOKEN
+    streamed.load(Ordering::Relaxed)
 }
 
 /// Whether this is what a call is told whose child works in the background.

@@ -20,6 +20,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 
 use super::{Inbox, Left, Run};
+use crate::hook::At;
 use crate::llm::Reply;
 use crate::metrics;
 use crate::send::unsaid::Unsaid;
@@ -41,9 +42,9 @@ impl Run<'_> {
             epoch: self.lease.epoch,
             now: self.now(),
             stopping: self.kernel.lifecycle.is_stopping(),
+            answer_within: self.kernel.parts.config.answer_within,
             no_children: false,
         };
-        self.decide_outside(&reply).await;
         let round = self.round(&reply, asking);
         let Unsaid {
             mut messages,
@@ -52,6 +53,7 @@ impl Run<'_> {
             ..
         } = std::mem::take(&mut self.unsaid);
         // Calls that are all refused have their answers in the round's own transaction.
+        let called = !round.records.is_empty();
         let answered = plan::open(&round.records, self.now()) == Open::Nothing;
         messages.extend(round.messages);
         messages.extend(self.correction(index));
@@ -74,6 +76,15 @@ impl Run<'_> {
                 self.heard = signals & SIGNAL_INTERRUPT;
                 if !answered {
                     self.records = round.records;
+                    self.announce_waiting();
+                }
+                let hooks = self.kernel.parts.hooks.clone();
+                let place = At {
+                    round: index,
+                    ..self.place()
+                };
+                if called {
+                    self.observed(hooks.round_stored(place), true).await;
                 }
                 if let Some(event) = self.spawn_children().await {
                     return event;
@@ -94,11 +105,11 @@ impl Run<'_> {
         let names = reply.tool_calls.iter().map(|call| call.name.as_str());
         let children = names.filter(|name| *name == SPAWN_AGENT).count();
         if children == 0 {
-            return settle::round(reply, asking, &self.offers, &self.decided);
+            return settle::round(reply, asking, &self.offers, &self.vetted);
         }
         let slice = self.slice(children);
         asking.no_children = slice.is_none();
-        let round = settle::round(reply, asking, &self.offers, &self.decided);
+        let round = settle::round(reply, asking, &self.offers, &self.vetted);
         let made = round.records.iter().filter(|r| r.result.is_none());
         let made = made.filter(|record| record.name == SPAWN_AGENT);
         if let Some(slice) = slice.filter(|slice| *slice != Spent::default()) {
@@ -285,8 +296,6 @@ impl Run<'_> {
                             "a send failed"
                         );
                     }
-                    let hooks = self.kernel.parts.hooks.clone();
-                    hooks.send_ended(self.place(), completed.status).await;
                     self.report().await;
                     if completed.status != SendStatus::Completed {
                         self.end_children().await;
@@ -295,6 +304,10 @@ impl Run<'_> {
                     if let Some(ready) = completed.ring {
                         writes::ring(&self.kernel.parts, ready);
                     }
+                    let hooks = self.kernel.parts.hooks.clone();
+                    let place = self.place();
+                    let looks = hooks.send_ended(place, completed.status);
+                    self.observed(looks, false).await;
                     if !kept {
                         return self.release_as_lost().await;
                     }

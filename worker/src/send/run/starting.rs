@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::Run;
 use super::persist::Outage;
+use crate::checks::off_thread;
 use crate::send::children::{self, DEPTH_MAX};
 use crate::tools::{CREATE_WORKFLOW, workflow};
 
@@ -67,9 +68,17 @@ impl Run<'_> {
         let refuse = |code, text: String| Ok(Err(CallResult::error(code, text)));
         let detached = is_detached(record);
         let spec = record.arguments.get("spec").unwrap_or(&Value::Null);
-        let spec = match validate(spec) {
-            Ok(spec) => spec,
-            Err(problems) => return refuse(Code::SpecInvalid, workflow::problems(&problems)),
+        let clock = self.kernel.parts.clock.clone();
+        let spec = spec.clone();
+        let spec = match off_thread(clock.as_ref(), move || validate(&spec)).await {
+            Some(Ok(spec)) => spec,
+            Some(Err(problems)) => {
+                return refuse(Code::SpecInvalid, workflow::problems(&problems));
+            }
+            None => {
+                let text = "error: the spec could not be checked in time".to_owned();
+                return refuse(Code::SpecInvalid, text);
+            }
         };
         let granted = self.offers.list().iter();
         let options = RunOptions {

@@ -10,7 +10,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::retry::Policy;
 use mainspring_shared::tool::{HttpTool, Repeat};
 use reqwest::Url;
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -87,7 +87,7 @@ impl HttpCall {
             Ok(url) => url,
             Err(what) => return Err(Fault::Refused(what.clone()).reply(repeat, 1)),
         };
-        let body = Bytes::from(self.body(invocation));
+        let body = Bytes::from(self.body(url, invocation));
         let clock = &self.shared.clock;
         let until = clock
             .monotonic()
@@ -118,8 +118,10 @@ impl HttpCall {
         }
     }
 
-    fn body(&self, invocation: &Invocation) -> Vec<u8> {
+    fn body(&self, url: &Url, invocation: &Invocation) -> Vec<u8> {
         let body = json!({
+            // What is signed names whom it is for: nobody else can use it.
+            "url": url.as_str(),
             "call_id": invocation.call_id,
             "name": self.spec.name,
             "arguments": invocation.arguments,
@@ -152,7 +154,11 @@ impl HttpCall {
             tracing::error!(%error, "no HTTP client for tools");
             Fault::Refused("this worker has no HTTP client".to_owned())
         })?;
-        let mut headers = shared.keys.headers(id, shared.clock.now(), &body);
+        let mut headers = if shared.signs(url) {
+            shared.keys.headers(id, shared.clock.now(), &body)
+        } else {
+            HeaderMap::new()
+        };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let request = client
             .post(url.clone())

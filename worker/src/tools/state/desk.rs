@@ -9,6 +9,7 @@ use mainspring_shared::list::{Bounds, Change, List, ListName, Written};
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store::{self, ListOutcome, Store, WriteList};
 use mainspring_shared::time::Clock;
+use mainspring_shared::tool::CallRecord;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -29,6 +30,18 @@ impl Desk {
     pub(super) async fn session(&self, key: SessionKey) -> Result<SessionRecord, ToolError> {
         let found = self.patiently(|| self.store.get_session(key)).await?;
         found.ok_or_else(gone)
+    }
+
+    /// A call of this session, where it is kept.
+    pub(super) async fn call(
+        &self,
+        key: SessionKey,
+        call_id: &str,
+    ) -> Result<Option<CallRecord>, ToolError> {
+        let ids = || vec![(key.tenant, call_id.to_owned())];
+        let found = self.patiently(|| self.store.get_calls(ids())).await?;
+        let call = found.into_iter().next().flatten();
+        Ok(call.filter(|call| call.session == key.session))
     }
 
     pub(super) async fn read(&self, tenant: TenantId, name: ListName) -> Result<List, ToolError> {

@@ -69,7 +69,7 @@ impl Bed {
             ..AgentSpec::default()
         };
         Self {
-            offers: tools.offers(&agent, None).await,
+            offers: tools.offers(&SystemClock::new(), &agent, None).await,
             dir,
             session,
         }
@@ -130,7 +130,7 @@ impl Bed {
         Invocation {
             // Processes are looked for by it: no other run of the tests may have the same.
             call_id: format!("call_{}_{call}", std::process::id()),
-            arguments: offer.arguments(arguments).expect("fit the schema"),
+            arguments: offer.checked(arguments).expect("fit the schema"),
             session: self.session,
             send_id: SendId(Uuid::from_u128(9)),
             boot: BootId(Uuid::nil()),

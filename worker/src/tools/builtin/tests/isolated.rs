@@ -91,7 +91,7 @@ impl Cell {
             ..AgentSpec::default()
         };
         Self {
-            offers: tools.offers(&agent, None).await,
+            offers: tools.offers(&SystemClock::new(), &agent, None).await,
             dir,
             tools,
             lifecycle,

@@ -107,7 +107,7 @@ async fn the_model_may_ask_for_another_time_within_bounds() {
     let offer = bed.offers().get("shell").expect("is on offer");
     for timeout in [0, 601] {
         let arguments = json!({"command": "true", "timeout": timeout});
-        assert!(offer.arguments(&arguments).is_err(), "{timeout}");
+        assert!(offer.checked(&arguments).is_err(), "{timeout}");
     }
     let told = bed
         .refused("shell", json!({"command": "sleep 1000", "timeout": 1}))

@@ -194,6 +194,7 @@ async fn a_call_is_one_signed_post_with_its_id_as_key() {
     assert_eq!(request.line, "POST /hook?x=1 HTTP/1.1");
     let body: Value = serde_json::from_slice(&request.body).expect("JSON");
     let expected = json!({
+        "url": url(&server),
         "call_id": "call_7_0_0",
         "name": "look",
         "arguments": {"at": "it"},
@@ -214,6 +215,32 @@ async fn a_call_is_one_signed_post_with_its_id_as_key() {
     let signed = keys.headers("call_7_0_0", Timestamp(1_700_000_000_000), &request.body);
     let signature = signed["webhook-signature"].to_str().expect("ASCII");
     assert_eq!(request.header("webhook-signature"), Some(signature));
+}
+
+#[test]
+fn only_listed_hosts_are_signed_for() {
+    let signs = |hosts: &[&str], url: &str| {
+        let settings = CallerSettings {
+            signing_hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            ..CallerSettings::default()
+        };
+        let clock = Arc::new(mainspring_runtime::SystemClock::new());
+        let entropy = Arc::new(OsEntropy);
+        let caller = Caller::new(&settings, clock, entropy).expect("good settings");
+        caller.shared.signs(&url.parse().expect("a URL"))
+    };
+    let ours = ["Tools.example", "10.0.0.1"];
+    for (url, signed) in [
+        ("https://tools.example/x", true),
+        ("https://tools.example:8443/x", true),
+        ("http://10.0.0.1/", true),
+        ("https://tools.example.evil.example/x", false),
+        ("https://evil.example/tools.example", false),
+        ("https://tools.example@evil.example/", false),
+    ] {
+        assert_eq!(signs(&ours, url), signed, "{url}");
+        assert!(signs(&[], url), "without a list all are");
+    }
 }
 
 #[tokio::test]

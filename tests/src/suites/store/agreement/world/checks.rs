@@ -110,6 +110,7 @@ impl World<'_> {
             both!(self, |store| store.read_steps(small::key(n), 1, 5));
             both!(self, |store| store.get_session(small::key(n)));
             both!(self, |store| store.list_children(small::key(n)));
+            both!(self, |store| store.open_children(small::key(n)));
             let query = ReadInbox {
                 key: small::key(n),
                 pending: n % 2 == 0,

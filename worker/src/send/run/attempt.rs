@@ -1,0 +1,129 @@
+//! One model call, with the hooks around it, and what is found out about its answer before anything of
+//! it is stored. All of it is one future that the run drops when something more urgent comes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use futures::future::BoxFuture;
+use mainspring_shared::budget::Price;
+use mainspring_shared::send::machine::Answer;
+use mainspring_shared::tool::schema::Schema;
+use serde_json::Value;
+
+use crate::hook::Refusal;
+use crate::llm::{self, Chunk, Model, Reply, Request};
+use crate::send::output::Fault;
+use crate::send::vet::{Vetted, Vetting};
+use crate::send::{output, settle};
+
+pub(super) type Call = BoxFuture<'static, Result<Answered, NoReply>>;
+
+/// An answer, and what was found out about it before anything of it is stored.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) reply: Reply,
+    /// What is known of its calls.
+    pub(super) calls: Vec<Vetted>,
+    /// The value in it, where one was asked for.
+    pub(super) found: Option<Result<Value, Fault>>,
+    /// What a hook says to the model instead of letting the send end.
+    pub(super) back: Option<String>,
+}
+
+/// Why a model call gave no answer.
+#[derive(Debug)]
+pub(super) enum NoReply {
+    /// The model failed.
+    Model(llm::Error),
+    /// A policy did not permit it.
+    Policy(Refusal),
+}
+
+/// What readers were told of a round.
+#[derive(Debug)]
+pub(super) struct Streamed {
+    pub(super) round: i32,
+    /// The attempt that they were told of. One that streamed nothing leaves its number to the next:
+    /// whoever takes over after a death knows of those alone whose cost was stored.
+    pub(super) attempt: i32,
+    /// Whether anything was streamed under it.
+    pub(super) heard: Arc<AtomicBool>,
+}
+
+/// A model call that was begun.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// What was asked, before hooks changed it.
+    pub(super) request: Arc<Request>,
+    pub(super) price: Option<Price>,
+    /// Tokens that came back so far, estimated.
+    pub(super) streamed: Arc<AtomicU64>,
+    /// Whether its answer may have fewer tokens than the agent allows.
+    pub(super) capped: bool,
+}
+
+/// The beginning of an answer.
+#[derive(Debug)]
+pub(super) struct Partial {
+    pub(super) reply: Reply,
+    /// Model calls that gave a part of it.
+    pub(super) parts: u32,
+}
+
+/// A model call to make.
+pub(super) struct Attempt {
+    pub(super) vetting: Vetting,
+    /// What a final answer has to fit.
+    pub(super) shape: Option<Schema>,
+    /// Whether hooks may send the model back.
+    pub(super) may_go_back: bool,
+    pub(super) client: Arc<dyn Model>,
+    pub(super) request: Arc<Request>,
+}
+
+impl Attempt {
+    /// Makes the call.
+    pub(super) async fn answered(
+        mut self,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Answered, NoReply> {
+        let (hooks, at) = (self.vetting.hooks.clone(), self.vetting.at);
+        let instead = if hooks.is_empty() {
+            None
+        } else {
+            // What a hook changes of the request, it changes on its own account: the budget's
+            // bound holds all the same.
+            let bound = self.request.max_tokens;
+            let request = Arc::make_mut(&mut self.request);
+            let instead = hooks.before_model(at, request).await;
+            request.max_tokens = request.max_tokens.min(bound);
+            instead.map_err(NoReply::Policy)?
+        };
+        let reply = if let Some(reply) = instead {
+            reply
+        } else {
+            let asked = self.client.complete(&self.request, on_chunk);
+            asked.await.map_err(NoReply::Model)?
+        };
+        let reply = hooks.after_model(at, reply).await;
+        let reply = reply.map_err(NoReply::Policy)?;
+        let (mut calls, mut found, mut back) = (Vec::new(), None, None);
+        match (settle::classify(&reply), &self.shape) {
+            (Ok(Answer::Calls), _) => calls = self.vetting.calls(&reply.tool_calls).await,
+            (Ok(Answer::Final | Answer::Cut), Some(schema)) => {
+                let clock = self.vetting.clock.as_ref();
+                found = Some(output::read(clock, &reply, schema).await);
+            }
+            (Ok(Answer::Final), None) if self.may_go_back => {
+                back = hooks.before_end(at, &reply).await;
+            }
+            (Ok(_) | Err(_), _) => {}
+        }
+        Ok(Answered {
+            reply,
+            calls,
+            found,
+            back,
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! What is found out about the calls of an answer before its round is stored: whether their arguments
+//! fit, and what hooks say of those that nobody here makes.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream;
+use mainspring_shared::error::Code;
+use mainspring_shared::message::ToolCall as Asked;
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::{CallResult, Question, call_id};
+use serde_json::Value;
+
+use crate::hook::{At, Hooks, ToolCall};
+use crate::tool::{Offers, Place};
+
+/// Calls of one answer that are made; what comes behind is told so. More is a model that ran wild.
+const CALLS_MAX: usize = 128;
+
+/// Bytes of one call's arguments: a file fits, a flood does not.
+const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
+
+/// Calls of one answer that hooks are asked about at once.
+const AT_ONCE_MAX: usize = 16;
+
+/// A call of an answer, as it is to be stored.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Vetted {
+    /// What the model said, or a note in the place of what is too large.
+    pub(super) said: Value,
+    /// The arguments of the call: what hooks made of what the model said.
+    pub(super) arguments: Value,
+    /// Its result, where it is not made.
+    pub(super) result: Option<CallResult>,
+}
+
+/// Who is asked about calls.
+#[derive(Debug, Clone)]
+pub(super) struct Vetting {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) hooks: Arc<Hooks>,
+    pub(super) offers: Offers,
+    pub(super) at: At,
+}
+
+impl Vetting {
+    /// Looks at every call of an answer.
+    pub(super) async fn calls(&self, calls: &[Asked]) -> Vec<Vetted> {
+        let calls = stream::iter(calls.iter().cloned().enumerate());
+        let vetted = calls.map(|(place, call)| self.call(place, call));
+        vetted.buffered(AT_ONCE_MAX).collect().await
+    }
+
+    async fn call(&self, place: usize, call: Asked) -> Vetted {
+        let mut vetted = Vetted {
+            said: call.arguments.clone(),
+            arguments: call.arguments.clone(),
+            result: None,
+        };
+        let invalid = |message: String| CallResult::error(Code::ToolInvalidArguments, message);
+        let bytes = match &call.arguments {
+            Value::String(text) => text.len(),
+            other => other.to_string().len(),
+        };
+        if bytes > ARGUMENTS_BYTES_MAX {
+            let note = Value::String(format!("[{bytes} bytes of arguments left out]"));
+            let fault =
+                format!("arguments have at most {ARGUMENTS_BYTES_MAX} bytes, these had {bytes}");
+            return Vetted {
+                said: note.clone(),
+                arguments: note,
+                result: Some(invalid(fault)),
+            };
+        }
+        if place >= CALLS_MAX {
+            let fault = format!("an answer has at most {CALLS_MAX} calls; this one was not made");
+            vetted.result = Some(invalid(fault));
+            return vetted;
+        }
+        let Some(offer) = self.offers.get(&call.name) else {
+            return vetted;
+        };
+        let clock = self.clock.as_ref();
+        let arguments = match offer.arguments(clock, &call.arguments).await {
+            Ok(arguments) => arguments,
+            Err(fault) => {
+                vetted.result = Some(invalid(fault));
+                return vetted;
+            }
+        };
+        if let Some(fault) = Question::of(&call.name, &call.arguments).and_then(|q| q.fault()) {
+            vetted.result = Some(invalid(fault.to_owned()));
+            return vetted;
+        }
+        // What runs here is asked about when it begins, and again when it is repeated.
+        if self.hooks.is_empty() || matches!(offer.place, Place::Here(_)) {
+            return vetted;
+        }
+        let mut asked = ToolCall {
+            call_id: call_id(self.at.send, self.at.round, place),
+            name: call.name.clone(),
+            arguments,
+        };
+        vetted.result = self.hooks.before_tool(self.at, &mut asked).await;
+        let arguments = Value::Object(asked.arguments);
+        if vetted.result.is_none() && arguments != vetted.arguments {
+            vetted.result = offer.arguments(clock, &arguments).await.err().map(invalid);
+            vetted.arguments = arguments;
+        }
+        vetted
+    }
+}
