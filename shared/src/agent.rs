@@ -1,5 +1,6 @@
 //! How a session's model is asked.
 
+mod delegation;
 mod output;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use crate::stored::Extra;
 use crate::time::Span;
 use crate::tool::{ToolEntry, pool_of};
 
+pub use self::delegation::{Delegation, NotGranted};
 pub use self::output::{OutputFault, OutputSpec};
 
 /// The pool that agents and workers are in unless they say otherwise.

@@ -3,6 +3,7 @@
 mod bounds;
 mod call;
 mod declared;
+mod preset;
 mod question;
 pub mod schema;
 
@@ -15,4 +16,5 @@ pub use declared::{
     DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, WorkerTool, check,
     is_pool, pool_fault, pool_of,
 };
+pub use preset::{CORE, EXPLORE, FULL, preset};
 pub use question::{ASK_PERSON, Question, QuestionKind, expired};

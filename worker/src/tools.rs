@@ -27,16 +27,6 @@ pub(crate) const SPAWN_AGENT: &str = "spawn_agent";
 /// Starts a run of a workflow.
 pub(crate) const CREATE_WORKFLOW: &str = "create_workflow";
 
-/// The tools of a preset.
-pub(crate) fn preset(name: &str) -> Option<&'static [&'static str]> {
-    match name {
-        "core" => Some(builtin::CORE),
-        "explore" => Some(builtin::EXPLORE),
-        "full" => Some(builtin::FULL),
-        _ => None,
-    }
-}
-
 /// A built-in tool that is done outside.
 pub(crate) fn outside(name: &str) -> Option<Offer> {
     static OFFERS: LazyLock<[Offer; 3]> =

@@ -77,6 +77,10 @@ impl RunBody {
 
 /// A run's parts, or why its budget admits none.
 fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Problem> {
+    if options.starter.is_some() {
+        let detail = "`starter` is not known here: a run that a client starts has none";
+        return Err(Problem::new(Code::RequestInvalid, detail));
+    }
     if let Err(failure) = spec.admitted(&options) {
         return Err(Problem::new(failure.code, failure.message));
     }

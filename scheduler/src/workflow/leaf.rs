@@ -174,21 +174,19 @@ impl Run {
     }
 
     fn direct_agent(&self, slot: SlotIx, tool: &str) -> AgentSpec {
-        let mut allow = self.record.options.allow.clone();
+        let options = &self.record.options;
+        let wanted = [ToolEntry::Named(tool.to_owned())];
+        let mut agent = options.heir(Some(&wanted));
         // The question is the workflow's own, not a tool that its starter must have.
-        if let Some(allow) = &mut allow
-            && tool == ASK_TOOL
-            && !allow.iter().any(|name| name == ASK_TOOL)
-        {
-            allow.push(ASK_TOOL.to_owned());
+        if matches!(self.body(slot), Body::Approval { .. }) {
+            agent.tools = wanted.to_vec();
+            agent.allow = Some(vec![tool.to_owned()]);
         }
         AgentSpec {
             name: self.slots[slot].record.id.clone(),
             model: Some(DIRECT_MODEL.to_owned()),
-            tools: vec![ToolEntry::Named(tool.to_owned())],
-            allow,
-            pool: self.record.options.pool.clone(),
-            ..AgentSpec::default()
+            pool: options.pool.clone(),
+            ..agent
         }
     }
 

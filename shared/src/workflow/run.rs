@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agent::{AgentSpec, SendOptions};
+use crate::agent::{AgentSpec, Delegation, SendOptions};
 use crate::error::Failure;
 use crate::id::{RunId, RunKey, SendId, SessionId};
 use crate::message::ContentPart;
@@ -15,6 +15,7 @@ use crate::named::named;
 use crate::send::{SendStatus, StopReason};
 use crate::stored::Extra;
 use crate::time::Timestamp;
+use crate::tool::ToolEntry;
 use crate::usage::Usage;
 
 /// The version of the language that specs are read in; stored with each run.
@@ -128,10 +129,42 @@ pub struct RunOptions {
     /// The workers that every leaf runs on: a run stays in the pool of the agent that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// The send of an agent that started it; none where a client or a timer did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub starter: Option<Box<Starter>>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
+}
+
+impl RunOptions {
+    /// The agent of a leaf with these tools, all that its run has when none are named: what its
+    /// starter hands on, or what its creator allows.
+    pub fn heir(&self, wanted: Option<&[ToolEntry]>) -> AgentSpec {
+        if let Some(starter) = &self.starter {
+            return starter.delegation.heir(wanted);
+        }
+        let allowed = self.allow.iter().flatten().cloned();
+        AgentSpec {
+            tools: match wanted {
+                Some(wanted) => wanted.to_vec(),
+                None => allowed.map(ToolEntry::Named).collect(),
+            },
+            allow: self.allow.clone(),
+            ..AgentSpec::default()
+        }
+    }
+}
+
+/// The send that started a run, as far as the run has of it what it needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Starter {
+    /// The call that asked for the run.
+    pub call_id: String,
+    /// What the leaves inherit.
+    pub delegation: Delegation,
 }
 
 /// A run as stored. An advance may change `status`, `options` (a retry raises a limit), `attempt`,

@@ -1,6 +1,7 @@
 //! From any JSON value to a workflow that may run, or to everything that is wrong with it.
 
 mod agent;
+mod grants;
 mod leaves;
 mod limits;
 mod nodes;
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use self::reader::Reader;
 use super::spec::Spec;
+use crate::agent::Delegation;
 
 /// Problems that are told at once: nobody repairs more than these in one go.
 pub const PROBLEMS_MAX: usize = 200;
@@ -47,8 +49,8 @@ pub fn validate(spec: &Value) -> Result<Spec, Vec<Problem>> {
     validate_with(spec, None)
 }
 
-/// Checks a spec whose leaves may name only these tools, where they are given.
-pub fn validate_with(spec: &Value, tools: Option<&[String]>) -> Result<Spec, Vec<Problem>> {
+/// Checks a spec whose leaves may have no other tools than these, where they are given.
+pub fn validate_with(spec: &Value, granted: Option<&Delegation>) -> Result<Spec, Vec<Problem>> {
     let decoded;
     let mut spec = spec;
     if let Value::String(text) = spec {
@@ -56,7 +58,7 @@ pub fn validate_with(spec: &Value, tools: Option<&[String]>) -> Result<Spec, Vec
         spec = &decoded;
     }
     limits::check(spec).map_err(|problem| vec![problem])?;
-    let mut reader = Reader::new(tools);
+    let mut reader = Reader::new(granted);
     let spec = reader.spec(spec);
     reader.finish(spec)
 }

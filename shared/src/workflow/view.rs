@@ -60,7 +60,11 @@ impl From<RunRecord> for RunView {
             status: record.status,
             session_id: record.session,
             input: record.input,
-            options: record.options,
+            options: RunOptions {
+                // Each leaf's session shows what it inherited.
+                starter: None,
+                ..record.options
+            },
             attempt: record.attempt,
             result: record.result,
             error: record.error,

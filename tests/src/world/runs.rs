@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::SchedulerConfig;
+use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::entropy::Entropy as _;
-use mainspring_shared::id::{RunId, RunKey, SessionId, TenantId};
-use mainspring_shared::store::{CreateRunOutcome, NewRun, ReadNodes, Store};
+use mainspring_shared::id::{RunId, RunKey, SessionId, SessionKey, TenantId};
+use mainspring_shared::store::{CreateRunOutcome, NewRun, ReadNodes, SessionPatch, Store};
 use mainspring_shared::workflow::run::{DSL_VERSION, NodeRecord, RunAsk, RunOptions, RunRecord};
 use mainspring_shared::workflow::validate::validate;
 use serde_json::Value;
@@ -73,11 +74,24 @@ impl World {
         }
     }
 
+    /// Gives a session another version of its agent.
+    ///
+    /// # Panics
+    /// Never: the store does not fail.
+    pub async fn update(&self, key: SessionKey, agent: AgentSpec) {
+        let patch = SessionPatch {
+            agent: Some(agent),
+            ..SessionPatch::default()
+        };
+        let updated = self.store.update_session(None, key, patch).await;
+        updated.expect("never fails");
+    }
+
     /// Deletes a session.
     ///
     /// # Panics
     /// Never: the store does not fail.
-    pub async fn delete(&self, key: mainspring_shared::id::SessionKey) {
+    pub async fn delete(&self, key: SessionKey) {
         let deleted = self.store.delete_session(None, key, self.boot).await;
         deleted.expect("never fails");
     }

@@ -3,7 +3,7 @@
 //! A child's ids are made of the call's, so that a call that is looked at again after a crash finds
 //! the child that it made.
 
-use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::agent::{AgentSpec, Delegation, SendOptions};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunId, SendId, SessionId, SessionKey};
@@ -11,13 +11,11 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{
     AcceptSend, IdempotencyKey, NewSession, Parent, StartedSend, Target,
 };
-use mainspring_shared::tool::{CallRecord, CallResult};
+use mainspring_shared::tool::{CallRecord, CallResult, ToolEntry};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
-
-use crate::tool::Offers;
 
 /// Rounds of a child unless its parent says otherwise.
 const MAX_ROUNDS: u32 = 20;
@@ -71,6 +69,19 @@ pub(super) struct Child {
     pub(super) item: AcceptSend,
     /// Set when the parent names a child that it should have already.
     pub(super) existing: Option<SessionKey>,
+    /// What its parent may, or what of it the parent names.
+    may: AgentSpec,
+}
+
+impl Child {
+    /// Holds a child that was made before to what its parent may in this send.
+    pub(super) fn narrow(&mut self, delegation: &Delegation, agent: &AgentSpec) {
+        let mut tools = delegation.narrowed(agent);
+        if let Some(allow) = &self.may.allow {
+            tools.retain(|name| allow.contains(name));
+        }
+        self.item.options.tools = Some(tools);
+    }
 }
 
 /// Whether the caller goes on without the child's result.
@@ -108,7 +119,8 @@ pub(super) struct Asking<'a> {
     /// Whose child the asking session is itself.
     pub(super) above: Option<&'a Parent>,
     pub(super) send: &'a StartedSend,
-    pub(super) offers: &'a Offers,
+    /// What the asking send hands on.
+    pub(super) delegation: &'a Delegation,
     /// What the child may spend.
     pub(super) budget: Option<Budget>,
 }
@@ -119,7 +131,7 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
         key,
         above,
         send,
-        offers,
+        delegation,
         budget,
     } = parent;
     let refuse = |code, text: String| CallResult::error(code, format!("error: {text}"));
@@ -142,6 +154,20 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
         Ok(SessionKey { session, ..key })
     });
     let existing = named.transpose()?;
+    let of_new = task.name.is_some()
+        || task.max_tokens.is_some()
+        || task.temperature.is_some()
+        || !task.metadata.is_empty();
+    if existing.is_some() && of_new {
+        let text = "an agent that goes on keeps its name and its settings: leave out `name`, \
+                    `max_tokens`, `temperature` and `metadata` beside `session_id`";
+        return Err(invalid(text.to_owned()));
+    }
+    let wanted = task.tools.clone().map(|names| {
+        let names = names.into_iter().map(ToolEntry::Named);
+        names.collect::<Vec<_>>()
+    });
+    let may = delegation.heir(wanted.as_deref());
     let target = if let Some(child) = existing {
         Target::Existing(child)
     } else {
@@ -150,7 +176,7 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
                 session: SessionId(derived(call, "session")),
                 ..key
             },
-            agent: agent(&task, send, offers),
+            agent: agent(&task, &send.agent, may.clone()),
             metadata: metadata(&task, call),
             parent: Some(Parent {
                 session: key.session,
@@ -161,12 +187,18 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
         };
         Target::New(Box::new(new))
     };
-    let options = SendOptions {
+    let mut options = SendOptions {
         priority: send.record.options.priority,
         budget,
         output_schema: task.output_schema.clone(),
         ..SendOptions::default()
     };
+    if existing.is_some() {
+        // It has an agent already: what is said of it now holds for this task.
+        options.model = task.model;
+        options.system_prompt = task.system_prompt;
+        options.max_rounds = task.max_rounds;
+    }
     let item = AcceptSend {
         id: send_id(call),
         target,
@@ -182,7 +214,11 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
         }),
         queued_max: QUEUED_MAX,
     };
-    Ok(Child { item, existing })
+    Ok(Child {
+        item,
+        existing,
+        may,
+    })
 }
 
 /// What is noted of a child: what its parent says, and who made it.
@@ -192,19 +228,8 @@ fn metadata(task: &Task, call: &CallRecord) -> Map<String, Value> {
     metadata
 }
 
-/// A child's agent: what its parent may, or less of it.
-fn agent(task: &Task, send: &StartedSend, offers: &Offers) -> AgentSpec {
-    let parent = &send.agent;
-    let granted: Vec<String> = offers
-        .list()
-        .iter()
-        .map(|offer| offer.spec.name.clone())
-        .filter(|name| {
-            task.tools
-                .as_ref()
-                .is_none_or(|wanted| wanted.contains(name))
-        })
-        .collect();
+/// A child's agent: what its parent may, or less of it, with what is said of it.
+fn agent(task: &Task, parent: &AgentSpec, may: AgentSpec) -> AgentSpec {
     AgentSpec {
         name: Some(task.name.clone().unwrap_or_else(|| "delegate".to_owned())),
         system_prompt: Some(
@@ -212,21 +237,13 @@ fn agent(task: &Task, send: &StartedSend, offers: &Offers) -> AgentSpec {
                 .clone()
                 .unwrap_or_else(|| PROMPT.to_owned()),
         ),
-        model: task
-            .model
-            .clone()
-            .or_else(|| send.record.options.model.clone())
-            .or_else(|| parent.model.clone()),
-        tools: parent.tools.clone(),
-        // The shape that a task asks for comes with its send; else a child answers in words.
-        output_schema: None,
-        // What its parent's budget leaves for it comes with each of its sends.
-        budget: None,
-        allow: Some(granted),
+        model: task.model.clone().or_else(|| may.model.clone()),
         max_rounds: Some(task.max_rounds.unwrap_or(MAX_ROUNDS)),
         max_tokens: task.max_tokens.or(parent.max_tokens),
         temperature: task.temperature.or(parent.temperature),
-        ..parent.clone()
+        // The shape that a task asks for comes with its send, else a child answers in words; so does
+        // what its parent's budget leaves for it.
+        ..may
     }
 }
 

@@ -1,9 +1,12 @@
 //! What a model is offered in one send.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_shared::agent::Delegation;
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::StartedSend;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::{Map, Value};
@@ -41,13 +44,21 @@ pub(crate) enum Place {
 pub(crate) struct Offers {
     list: Arc<[Offer]>,
     missing: Arc<[String]>,
+    /// The places of their entries in the agent's list, by name.
+    places: Arc<BTreeMap<String, usize>>,
 }
 
 impl Offers {
-    pub(crate) fn new(list: Vec<Offer>, missing: Vec<String>) -> Self {
+    /// Offers with the places of their entries in the agent's list, and what is missing of it.
+    pub(crate) fn new(
+        list: Vec<Offer>,
+        places: BTreeMap<String, usize>,
+        missing: Vec<String>,
+    ) -> Self {
         Self {
             list: list.into(),
             missing: missing.into(),
+            places: Arc::new(places),
         }
     }
 
@@ -65,6 +76,15 @@ impl Offers {
     /// All of them.
     pub(crate) fn list(&self) -> &[Offer] {
         &self.list
+    }
+
+    /// What a send with these offers hands on to the agents that it starts.
+    pub(crate) fn delegation(&self, send: &StartedSend) -> Delegation {
+        let granted = self.list.iter().filter_map(|offer| {
+            let name = &offer.spec.name;
+            Some((name.clone(), *self.places.get(name)?))
+        });
+        Delegation::new(&send.agent, &send.record.options, granted)
     }
 
     /// What the model is told.

@@ -1,6 +1,7 @@
 //! The tools that a worker has, by name, and how an agent's list becomes what its model is offered.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::schema::{self, Schema, SchemaFault};
-use mainspring_shared::tool::{DeclaredTool, Repeat, ToolEntry};
+use mainspring_shared::tool::{DeclaredTool, Repeat, ToolEntry, preset};
 use serde_json::Value;
 
 use super::offer::{Offer, Offers, Place};
@@ -201,7 +202,8 @@ impl Tools {
         only: Option<&[String]>,
     ) -> Offers {
         let mut offers = Gathered::default();
-        for entry in &agent.tools {
+        for (place, entry) in agent.tools.iter().enumerate() {
+            offers.place = place;
             match entry {
                 ToolEntry::Named(name) => self.ours(&mut offers, name, false),
                 ToolEntry::Declared(declared) => {
@@ -217,7 +219,7 @@ impl Tools {
             self.miss(name);
         }
         offers.missing.append(&mut offers.away);
-        Offers::new(offers.list, offers.missing)
+        Offers::new(offers.list, offers.names, offers.missing)
     }
 
     /// Says once that an agent asks for what is not here.
@@ -234,7 +236,7 @@ impl Tools {
 
     /// A preset or a tool of this worker.
     fn ours(&self, offers: &mut Gathered, name: &str, approval: bool) {
-        match tools::preset(name) {
+        match preset(name) {
             Some(names) => {
                 // A preset stands for what there is of it.
                 let missing = offers.missing.len();
@@ -317,12 +319,15 @@ pub(crate) fn outside(
 /// Offers under way: the first of a name counts.
 #[derive(Debug, Default)]
 struct Gathered {
-    names: BTreeSet<String>,
+    /// Each name with the place of its entry in the agent's list.
+    names: BTreeMap<String, usize>,
     list: Vec<Offer>,
     /// What was named and is not here.
     missing: Vec<String>,
     /// Whose tools are not here, which is logged where it is seen.
     away: Vec<String>,
+    /// The place of the entry whose offers come now.
+    place: usize,
 }
 
 impl Gathered {
@@ -335,7 +340,8 @@ impl Gathered {
     }
 
     fn add(&mut self, offer: Offer) {
-        if self.names.insert(offer.spec.name.clone()) {
+        if let Entry::Vacant(vacant) = self.names.entry(offer.spec.name.clone()) {
+            vacant.insert(self.place);
             self.list.push(offer);
         }
     }

@@ -55,57 +55,6 @@ use self::wakeups::Wakeups;
 use self::workspace::Workspace;
 use crate::tool::{Tool, Tools, ToolsError};
 
-/// Reads and changes files, runs commands, asks.
-pub(crate) const CORE: &[&str] = &[
-    "read_file",
-    "write_file",
-    "edit_file",
-    "apply_patch",
-    "list_dir",
-    "glob",
-    "grep",
-    "shell",
-    "read_output",
-    "ask_person",
-];
-
-/// Only reads.
-pub(crate) const EXPLORE: &[&str] = &[
-    "read_file",
-    "list_dir",
-    "glob",
-    "grep",
-    "read_output",
-    "ask_person",
-];
-
-/// Everything.
-pub(crate) const FULL: &[&str] = &[
-    "read_file",
-    "write_file",
-    "edit_file",
-    "apply_patch",
-    "list_dir",
-    "glob",
-    "grep",
-    "shell",
-    "command_start",
-    "command_output",
-    "command_stop",
-    "read_output",
-    "current_time",
-    "todo",
-    "note_add",
-    "note_update",
-    "note_delete",
-    "note_list",
-    "schedule_wakeup",
-    "list_wakeups",
-    "cancel_wakeup",
-    "ask_person",
-    "spawn_agent",
-];
-
 /// Enters the tools that the settings allow. What the settings name must be there: a worker that
 /// cannot sandbox commands as it was told to does not start.
 pub fn register(

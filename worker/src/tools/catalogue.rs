@@ -1,6 +1,6 @@
 //! What ships, in a list for people: the names that an agent's `tools` may hold without more.
 
-use super::preset;
+use mainspring_shared::tool::preset;
 
 /// The presets: names that stand for several tools.
 pub const PRESETS: [&str; 3] = ["core", "explore", "full"];

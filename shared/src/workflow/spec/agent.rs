@@ -31,7 +31,7 @@ pub struct LeafAgent {
     pub max_tokens: u32,
     /// Passed to the provider as it is.
     pub temperature: f64,
-    /// The model; the workers' default when absent.
+    /// The model; that of whoever started the run, or the workers' default, when absent.
     pub model: Option<String>,
     /// The shape of its answer.
     pub output_schema: Option<Value>,
@@ -75,23 +75,17 @@ impl Agent {
     /// The agent of its session, with the rendered prompt, in a run with these options.
     pub fn session_agent(&self, system_prompt: String, options: &RunOptions) -> AgentSpec {
         let spec = &self.spec;
-        let allow = options.allow.as_deref();
-        let inherited = || {
-            let names = allow.unwrap_or_default().iter().cloned();
-            names.map(ToolEntry::Named).collect()
-        };
+        let heir = options.heir(spec.tools.as_deref());
         AgentSpec {
             name: Some(spec.name.clone()),
             system_prompt: Some(system_prompt),
-            model: spec.model.clone(),
-            tools: spec.tools.clone().unwrap_or_else(inherited),
-            allow: allow.map(<[String]>::to_vec),
+            model: spec.model.clone().or_else(|| heir.model.clone()),
             max_rounds: Some(spec.max_rounds),
             max_tokens: Some(spec.max_tokens),
             temperature: Some(spec.temperature),
             output_schema: self.schema().cloned(),
             pool: options.pool.clone().or_else(|| spec.pool.clone()),
-            ..AgentSpec::default()
+            ..heir
         }
     }
 

@@ -153,9 +153,7 @@ impl Reader<'_> {
         for (index, one) in list.iter().enumerate() {
             match serde_json::from_value::<ToolEntry>(one.clone()) {
                 Ok(entry) => {
-                    if let ToolEntry::Named(name) = &entry {
-                        self.known_tool(name, &format!("{pointer}/{index}"));
-                    }
+                    self.granted(&entry, &format!("{pointer}/{index}"));
                     entries.push(entry);
                 }
                 Err(error) => {
@@ -172,23 +170,6 @@ impl Reader<'_> {
             }
         }
         Some(entries)
-    }
-
-    /// A tool that only this spec knows would fail when its leaf starts.
-    pub(super) fn known_tool(&mut self, name: &str, pointer: &str) {
-        let Some(tools) = self.tools else { return };
-        if !tools.iter().any(|tool| tool == name) {
-            let hint = match super::reader::nearest(name, tools.iter().map(String::as_str)) {
-                Some(near) => format!("write {near:?}"),
-                None => format!("known are: {}", tools.join(", ")),
-            };
-            self.problem(
-                pointer,
-                "unknown_tool",
-                format!("there is no tool {name:?}"),
-                hint,
-            );
-        }
     }
 
     /// The shape of an answer, compiled once so that it cannot fail later.

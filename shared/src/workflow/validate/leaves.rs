@@ -7,6 +7,7 @@ use super::nodes::Place;
 use super::policy::TIME_MAX;
 use super::reader::{Members, Reader};
 use crate::time::Timestamp;
+use crate::tool::ToolEntry;
 use crate::workflow::spec::{Body, NodeIx, Pause};
 
 impl Reader<'_> {
@@ -77,7 +78,8 @@ impl Reader<'_> {
         self.known(members, &["tool", "arguments"], true);
         let tool = self.label(members, "tool", "name a tool that the workers have");
         if let Some(tool) = &tool {
-            self.known_tool(tool, &members.pointer("tool"));
+            let entry = ToolEntry::Named(tool.clone());
+            self.granted(&entry, &members.pointer("tool"));
         }
         let arguments = self
             .object(members, "arguments")

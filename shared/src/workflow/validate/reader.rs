@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::limits::at;
 use super::{PROBLEMS_MAX, Problem};
+use crate::agent::Delegation;
 use crate::time::Span;
 use crate::workflow::spec::{Node, NodeIx, Spec};
 use crate::workflow::template::free_names;
@@ -52,7 +53,8 @@ pub(super) enum UseKind {
 pub(super) type Ids = BTreeMap<(Option<NodeIx>, String), Vec<(NodeIx, String)>>;
 
 pub(super) struct Reader<'a> {
-    pub(super) tools: Option<&'a [String]>,
+    /// What leaves may have; anything where nobody says.
+    pub(super) granted: Option<&'a Delegation>,
     pub(super) problems: Vec<Problem>,
     pub(super) nodes: Vec<Node>,
     pub(super) ids: Ids,
@@ -62,9 +64,9 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(tools: Option<&'a [String]>) -> Self {
+    pub(super) fn new(granted: Option<&'a Delegation>) -> Self {
         Self {
-            tools,
+            granted,
             problems: Vec::new(),
             nodes: Vec::new(),
             ids: BTreeMap::new(),

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::samples::{agent, envelope, foreach, samples, steps, with};
 use super::*;
+use crate::agent::{AgentSpec, SendOptions};
 use crate::workflow::spec::{DEPTH_MAX, NODES_MAX};
 
 fn spec_with(key: &str, value: Value) -> Value {
@@ -366,11 +367,24 @@ fn tool_names_are_checked_where_they_are_known() {
         spec_with("tools", json!(["grep", "grap"])),
         {"type": "tool", "id": "t", "tool": "glob"},
     ])));
-    let known = ["grep".to_owned(), "glob".to_owned()];
+    let tools = json!(["grep", {"type": "http", "name": "glob", "url": "https://own.example/"}]);
+    let agent = AgentSpec {
+        tools: serde_json::from_value(tools).expect("tools"),
+        ..AgentSpec::default()
+    };
+    let granted = [("grep".to_owned(), 0), ("glob".to_owned(), 1)];
+    let known = Delegation::new(&agent, &SendOptions::default(), granted);
     let problems = validate_with(&spec, Some(&known)).expect_err("unknown");
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].pointer, "/root/steps/0/spec/tools/1");
     assert_eq!(problems[0].hint, "write \"grep\"");
+    assert_eq!(problems[0].rule, "unknown_tool");
+    let another = json!([{"type": "http", "name": "glob", "url": "https://other.example/"}]);
+    spec["root"]["steps"][0]["spec"]["tools"] = another;
+    let problems = validate_with(&spec, Some(&known)).expect_err("another tool of that name");
+    assert_eq!((problems.len(), problems[0].rule), (1, "tool"));
+    assert_eq!(problems[0].pointer, "/root/steps/0/spec/tools/0");
+    assert_eq!(problems[0].hint, "write \"glob\" alone");
     spec["root"]["steps"][0]["spec"]["tools"] = Value::Null;
     assert!(validate_with(&spec, Some(&known)).is_ok());
 }

@@ -159,15 +159,16 @@ impl Run<'_> {
         let above = store.get_session(self.key).await?;
         let above = above.and_then(|session| session.parent);
         let record = &self.records[place];
+        let delegation = self.offers.delegation(&self.send);
         let parent = Asking {
             key: self.key,
             above: above.as_ref(),
             send: &self.send,
-            offers: &self.offers,
+            delegation: &delegation,
             budget: self.child_budget(&record.call_id),
         };
         let child = children::child(record, parent);
-        let child = match child {
+        let mut child = match child {
             Ok(child) => child,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -180,6 +181,11 @@ impl Run<'_> {
                 Code::SessionNotFound,
                 "that session is no child of this one",
             );
+        }
+        if child.existing.is_some()
+            && let Some(there) = &there
+        {
+            child.narrow(&delegation, &there.agent);
         }
         // One that a crash left behind counts already.
         if there.is_none() && store.open_children(self.key).await? >= CHILDREN_MAX {

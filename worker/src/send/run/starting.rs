@@ -6,8 +6,8 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::store::{CreateRunOutcome, IdempotencyKey, NewRun};
 use mainspring_shared::tool::{CallRecord, CallResult, CallState};
-use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions};
-use mainspring_shared::workflow::validate::validate;
+use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions, Starter};
+use mainspring_shared::workflow::validate::validate_with;
 use serde_json::{Value, json};
 
 use super::Run;
@@ -68,23 +68,29 @@ impl Run<'_> {
         let refuse = |code, text: String| Ok(Err(CallResult::error(code, text)));
         let detached = is_detached(record);
         let spec = record.arguments.get("spec").unwrap_or(&Value::Null);
+        let delegation = self.offers.delegation(&self.send);
+        let granted = delegation.clone();
         let clock = self.kernel.parts.clock.clone();
         let spec = spec.clone();
-        let spec = match off_thread(clock.as_ref(), move || validate(&spec)).await {
-            Some(Ok(spec)) => spec,
-            Some(Err(problems)) => {
-                return refuse(Code::SpecInvalid, workflow::problems(&problems));
-            }
-            None => {
-                let text = "error: the spec could not be checked in time".to_owned();
-                return refuse(Code::SpecInvalid, text);
-            }
-        };
-        let granted = self.offers.list().iter();
+        let spec =
+            match off_thread(clock.as_ref(), move || validate_with(&spec, Some(&granted))).await {
+                Some(Ok(spec)) => spec,
+                Some(Err(problems)) => {
+                    return refuse(Code::SpecInvalid, workflow::problems(&problems));
+                }
+                None => {
+                    let text = "error: the spec could not be checked in time".to_owned();
+                    return refuse(Code::SpecInvalid, text);
+                }
+            };
         let options = RunOptions {
-            allow: Some(granted.map(|offer| offer.spec.name.clone()).collect()),
+            allow: Some(delegation.names().map(str::to_owned).collect()),
             // A model cannot leave the sandbox that it is in.
             pool: Some(self.send.agent.pool().to_owned()),
+            starter: Some(Box::new(Starter {
+                call_id: record.call_id.clone(),
+                delegation,
+            })),
             ..RunOptions::default()
         };
         if let Err(failure) = spec.admitted(&options) {

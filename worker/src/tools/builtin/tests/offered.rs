@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use mainspring_runtime::{Environment, SystemClock};
+use mainspring_shared::tool::{CORE, EXPLORE, FULL};
 use serde_json::json;
 
 use super::super::{
-    CORE, ENVIRONMENT_DEFAULT, EXPLORE, FULL, Settings, Shell, Template, WorkspaceSettings,
-    allowed, register,
+    ENVIRONMENT_DEFAULT, Settings, Shell, Template, WorkspaceSettings, allowed, register,
 };
 use super::bed::{Bed, files};
 use crate::tool::{Tools, ToolsError};

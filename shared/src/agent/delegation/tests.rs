@@ -1,0 +1,168 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn entries(value: &Value) -> Vec<ToolEntry> {
+    serde_json::from_value(value.clone()).expect("tools")
+}
+
+fn pay(url: &str, approval: bool) -> Value {
+    json!({"type": "http", "name": "pay", "url": url, "approval": approval,
+           "parameters": {"type": "object", "required": ["sum"]}, "pool": "money"})
+}
+
+fn starter() -> AgentSpec {
+    let tools = json!([
+        {"type": "worker", "name": "shell", "approval": true},
+        pay("https://bank.example/pay", true),
+        {"type": "external", "name": "sign"},
+        "explore",
+        {"type": "mcp", "server": "files", "prefix": "fs_"},
+    ]);
+    AgentSpec {
+        tools: entries(&tools),
+        model: Some("vendor/model".into()),
+        board: Some("team".into()),
+        ..AgentSpec::default()
+    }
+}
+
+fn delegation(of: &AgentSpec) -> Delegation {
+    let granted = [
+        ("shell", 0),
+        ("pay", 1),
+        ("sign", 2),
+        ("grep", 3),
+        ("fs_read", 4),
+        ("fs_write", 4),
+    ];
+    let granted = granted.map(|(name, place)| (name.to_owned(), place));
+    Delegation::new(of, &SendOptions::default(), granted)
+}
+
+fn heir(wanted: &Value) -> AgentSpec {
+    delegation(&starter()).heir(Some(&entries(wanted)))
+}
+
+fn check(wanted: &Value) -> Vec<Result<(), NotGranted>> {
+    let delegation = delegation(&starter());
+    let entries = entries(wanted);
+    entries
+        .iter()
+        .map(|entry| delegation.check(entry))
+        .collect()
+}
+
+#[test]
+fn who_names_no_tools_inherits_them_as_they_are_declared() {
+    let agent = delegation(&starter()).heir(None);
+    assert_eq!(agent.tools, starter().tools);
+    let all = ["fs_read", "fs_write", "grep", "pay", "shell", "sign"];
+    assert_eq!(agent.allow, Some(all.map(str::to_owned).to_vec()));
+    assert_eq!(agent.model.as_deref(), Some("vendor/model"));
+    assert_eq!(agent.board.as_deref(), Some("team"));
+    assert_eq!(heir(&json!([])).tools, []);
+    assert_eq!(heir(&json!([])).allow, Some(Vec::new()));
+}
+
+#[test]
+fn a_name_means_the_granted_declaration() {
+    let agent = heir(&json!(["pay", "shell", "nothing"]));
+    assert_eq!(agent.tools, starter().tools[..2]);
+    assert_eq!(
+        agent.allow,
+        Some(vec!["pay".to_owned(), "shell".to_owned()])
+    );
+}
+
+#[test]
+fn what_is_declared_again_keeps_its_url_and_its_approval() {
+    let agent = heir(&json!([
+        pay("https://elsewhere.example/", false),
+        {"type": "worker", "name": "shell"},
+        {"type": "http", "name": "new", "url": "https://elsewhere.example/"},
+    ]));
+    assert_eq!(agent.tools, starter().tools[..2]);
+    assert_eq!(
+        agent.allow,
+        Some(vec!["pay".to_owned(), "shell".to_owned()])
+    );
+}
+
+#[test]
+fn approval_may_be_added() {
+    let agent = heir(&json!([
+        {"type": "worker", "name": "grep", "approval": true},
+        {"type": "external", "name": "sign", "approval": true},
+    ]));
+    let guarded = agent
+        .tools
+        .iter()
+        .map(|tool| (tool.label(), tool.approval()));
+    let expected = [
+        ("sign", true),
+        ("sign", false),
+        ("grep", true),
+        ("explore", false),
+    ];
+    assert_eq!(
+        guarded.collect::<Vec<_>>(),
+        expected,
+        "of two with one name the first counts"
+    );
+    assert_eq!(
+        agent.allow,
+        Some(vec!["grep".to_owned(), "sign".to_owned()])
+    );
+}
+
+#[test]
+fn presets_and_servers_stand_for_what_is_granted_of_them() {
+    let agent = heir(&json!(["core", {"type": "mcp", "server": "files", "tools": ["read"]}]));
+    let names = ["fs_read", "grep", "shell"].map(str::to_owned);
+    assert_eq!(agent.allow, Some(names.to_vec()));
+    assert!(agent.tools.contains(&starter().tools[4]));
+}
+
+#[test]
+fn what_is_not_granted_is_named() {
+    let unknown = |name: &str| Err(NotGranted::Unknown(name.to_owned()));
+    let other = |name: &str| Err(NotGranted::Other(name.to_owned()));
+    let found = check(&json!([
+        "shell",
+        "write_file",
+        pay("https://bank.example/pay", false),
+        pay("https://elsewhere.example/", true),
+        {"type": "external", "name": "shell"},
+        {"type": "mcp", "server": "other"},
+        {"type": "mcp", "server": "files", "tools": ["delete"]},
+        "explore",
+    ]));
+    let expected = [
+        Ok(()),
+        unknown("write_file"),
+        Ok(()),
+        other("pay"),
+        other("shell"),
+        unknown("other"),
+        unknown("files"),
+        Ok(()),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_agent_that_was_started_before_keeps_what_it_has_in_the_same_way() {
+    let now = delegation(&starter());
+    assert_eq!(now.narrowed(&now.heir(None)).len(), 6);
+    // What the starter guards or reaches in another way by now is not used in the old way.
+    let mut before = now.heir(None);
+    before.tools = entries(&json!([
+        "shell",
+        pay("https://old.example/pay", true),
+        {"type": "external", "name": "sign", "approval": true},
+        "explore",
+    ]));
+    assert_eq!(now.narrowed(&before), ["grep", "sign"]);
+    assert_eq!(now.narrowed(&AgentSpec::default()), Vec::<String>::new());
+}

@@ -1,0 +1,62 @@
+//! Presets: names that stand for several of the tools that workers have.
+
+/// Reads and changes files, runs commands, asks.
+pub const CORE: &[&str] = &[
+    "read_file",
+    "write_file",
+    "edit_file",
+    "apply_patch",
+    "list_dir",
+    "glob",
+    "grep",
+    "shell",
+    "read_output",
+    "ask_person",
+];
+
+/// Only reads.
+pub const EXPLORE: &[&str] = &[
+    "read_file",
+    "list_dir",
+    "glob",
+    "grep",
+    "read_output",
+    "ask_person",
+];
+
+/// Everything.
+pub const FULL: &[&str] = &[
+    "read_file",
+    "write_file",
+    "edit_file",
+    "apply_patch",
+    "list_dir",
+    "glob",
+    "grep",
+    "shell",
+    "command_start",
+    "command_output",
+    "command_stop",
+    "read_output",
+    "current_time",
+    "todo",
+    "note_add",
+    "note_update",
+    "note_delete",
+    "note_list",
+    "schedule_wakeup",
+    "list_wakeups",
+    "cancel_wakeup",
+    "ask_person",
+    "spawn_agent",
+];
+
+/// The tools of a preset.
+pub fn preset(name: &str) -> Option<&'static [&'static str]> {
+    match name {
+        "core" => Some(CORE),
+        "explore" => Some(EXPLORE),
+        "full" => Some(FULL),
+        _ => None,
+    }
+}
