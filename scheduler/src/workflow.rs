@@ -22,7 +22,7 @@ use mainspring_shared::workflow::run::{
     Advance, LeafStart, NodeRecord, NodeState, RunEvent, RunRecord, RunStatus,
 };
 use mainspring_shared::workflow::spec::Spec;
-use mainspring_shared::workflow::validate::validate;
+use mainspring_shared::workflow::validate::accepted;
 
 use self::budget::Pool;
 use self::tree::{Slot, SlotIx};
@@ -40,6 +40,9 @@ const CROWDED_DOUBLINGS: u32 = 4;
 /// Why a stored run cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    /// It was accepted in a version of the language that is not known here.
+    #[error("the spec is written in version {0} of the language")]
+    Version(i32),
     /// Its spec does not pass the validator.
     #[error("the stored spec is invalid: {0}")]
     Spec(String),
@@ -78,6 +81,7 @@ pub struct Run {
     dirty: BTreeSet<SlotIx>,
     start: Vec<LeafStart>,
     cancel: Vec<SendId>,
+    forget: Vec<SessionId>,
     now: Timestamp,
     /// Nodes that were looked at since the run was loaded: what the cost of an advance is
     /// measured by.
@@ -87,7 +91,9 @@ pub struct Run {
 impl Run {
     /// Reads a run as it is stored.
     pub fn load(record: RunRecord, nodes: Vec<NodeRecord>) -> Result<Self, LoadError> {
-        let spec = validate(&record.spec).map_err(|problems| {
+        let version = record.dsl_version;
+        let read = accepted(&record.spec, version).ok_or(LoadError::Version(version))?;
+        let spec = read.map_err(|problems| {
             let first = problems.first().map(ToString::to_string);
             LoadError::Spec(first.unwrap_or_default())
         })?;
@@ -110,6 +116,7 @@ impl Run {
             dirty: BTreeSet::new(),
             start: Vec::new(),
             cancel: Vec::new(),
+            forget: Vec::new(),
             now: Timestamp(0),
             looks: 0,
         };
@@ -191,27 +198,39 @@ impl Run {
                 .collect(),
             start: std::mem::take(&mut self.start),
             cancel: std::mem::take(&mut self.cancel),
+            forget: std::mem::take(&mut self.forget),
             refused,
         }
     }
 
-    /// When the whole must be over.
-    fn deadline(&self) -> Option<Timestamp> {
-        let timeout = self.spec.envelope.timeout?;
-        self.record
-            .started_at
-            .map(|started| started.after(timeout.0))
+    /// When the whole must be over, and why.
+    fn deadline(&self) -> Option<(Timestamp, Failure)> {
+        let started = self.record.started_at?;
+        let own = self.spec.envelope.timeout.map(|timeout| {
+            let detail = "the run took longer than its `timeout`";
+            (timeout, Failure::new(Code::WorkflowTimeout, detail))
+        });
+        let starter = self.record.options.starter.as_ref();
+        let given = starter.and_then(|starter| starter.wall()).map(|wall| {
+            let detail = "the time that its starter had is up";
+            (wall, Failure::new(Code::BudgetExceeded, detail))
+        });
+        let first = own
+            .into_iter()
+            .chain(given)
+            .min_by_key(|(within, _)| within.0);
+        first.map(|(within, why)| (started.after(within.0), why))
     }
 
     fn look_at_the_clock(&mut self) {
         if self.record.status.is_final() {
             return;
         }
-        if self.deadline().is_some_and(|deadline| deadline <= self.now)
+        if let Some((deadline, why)) = self.deadline()
+            && deadline <= self.now
             && self.record.error.is_none()
         {
-            let detail = "the run took longer than its `timeout`";
-            self.end(Failure::new(Code::WorkflowTimeout, detail));
+            self.end(why);
         }
         while let Some((at, slot)) = self.due.first().copied()
             && at <= self.now
@@ -253,6 +272,7 @@ impl Run {
         };
         let first = self.due.first().map(|(at, _)| *at);
         let deadline = self.deadline().filter(|_| self.record.error.is_none());
+        let deadline = deadline.map(|(at, _)| at);
         // Nobody says when another run has left more.
         let doublings = self.crowded.checked_sub(1);
         let pause = doublings.map(|n| CROWDED_LOOK * 2_u32.pow(n.min(CROWDED_DOUBLINGS)));
@@ -277,6 +297,11 @@ impl Run {
         self.record.result = result;
         self.record.finished_at = Some(self.now);
         self.record.alarm_at = None;
+        let used = self.used();
+        if let Some(starter) = &mut self.record.options.starter {
+            starter.used.get_or_insert(used);
+            self.raise();
+        }
     }
 }
 

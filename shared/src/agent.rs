@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::budget::Budget;
+use crate::id::RunId;
 use crate::list::{NOTES_MAX_DEFAULT, WhenFull};
 use crate::stored::Extra;
 use crate::time::Span;
@@ -205,6 +206,10 @@ pub struct SendOptions {
     /// What to do when the session has a send that is not final.
     #[serde(default)]
     pub on_busy: OnBusy,
+    /// The run whose end is the input, where what it did not use goes back with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub ended_run: Option<RunId>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]

@@ -85,6 +85,16 @@ impl Budget {
         faults
     }
 
+    /// What has to be set aside so that it can be used up.
+    pub fn slice(&self) -> Spent {
+        let caps = self.caps();
+        Spent {
+            tokens: caps.tokens.unwrap_or(0),
+            nano_usd: caps.nano_usd.unwrap_or(0),
+            rounds: caps.rounds.unwrap_or(0),
+        }
+    }
+
     /// The limits that are counted.
     pub fn caps(&self) -> Caps {
         Caps {
@@ -131,6 +141,11 @@ impl Spent {
         }
     }
 
+    /// Whether it is nothing.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// What is more than `other`.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
@@ -140,6 +155,15 @@ impl Spent {
             rounds: self.rounds.saturating_sub(other.rounds),
         }
     }
+}
+
+/// What someone used who was given a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Used {
+    /// What its model answers cost, its children's included.
+    pub usage: Usage,
+    /// What it used besides: model answers, and slices that were still out when it ended.
+    pub kept: Spent,
 }
 
 /// Slices that are out, by the call that created the child.
@@ -205,6 +229,38 @@ impl Caps {
             tokens: self.tokens.map(|cap| cap.saturating_sub(spent.tokens)),
             nano_usd: self.nano_usd.map(|cap| cap.saturating_sub(spent.nano_usd)),
             rounds: self.rounds.map(|cap| cap.saturating_sub(spent.rounds)),
+        }
+    }
+
+    /// One of so many equal parts, but no less than `least`, as far as there is as much.
+    #[must_use]
+    pub fn part(self, parts: u64, least: Spent) -> Self {
+        let part =
+            |cap: Option<u64>, least: u64| cap.map(|cap| (cap / parts.max(1)).max(least.min(cap)));
+        Self {
+            tokens: part(self.tokens, least.tokens),
+            nano_usd: part(self.nano_usd, least.nano_usd),
+            rounds: part(self.rounds, least.rounds),
+        }
+    }
+
+    /// Whether each has at least as much, where it is limited.
+    pub fn has(&self, least: Spent) -> bool {
+        let has = |cap: Option<u64>, least| cap.is_none_or(|cap| cap >= least);
+        has(self.tokens, least.tokens)
+            && has(self.nano_usd, least.nano_usd)
+            && has(self.rounds, least.rounds)
+    }
+
+    /// The same as a budget.
+    pub fn budget(&self) -> Budget {
+        Budget {
+            tokens: self.tokens,
+            usd: self.nano_usd.map(|nano| nano as f64 / 1e9),
+            rounds: self
+                .rounds
+                .map(|rounds| u32::try_from(rounds).unwrap_or(u32::MAX)),
+            wall: None,
         }
     }
 

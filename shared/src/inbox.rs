@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::OnBusy;
-use crate::id::SendId;
+use crate::id::{RunId, SendId};
 use crate::message::ContentPart;
 use crate::time::Timestamp;
 
@@ -95,6 +95,21 @@ impl Fate {
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|value| value.as_str() == text)
     }
+}
+
+/// The attempt of a run whose end gives back what was set aside for it: whoever retries it later does
+/// so on another account.
+pub const FIRST: i32 = 1;
+
+/// The id of the item that tells of the end of a run.
+pub fn run_item(run: RunId, attempt: i32) -> String {
+    format!("run:{run}:{attempt}")
+}
+
+/// The run whose first end an item tells of.
+pub fn ended_run(item_id: &str) -> Option<RunId> {
+    let (run, attempt) = item_id.strip_prefix("run:")?.split_once(':')?;
+    (attempt.parse() == Ok(FIRST)).then(|| run.parse().ok())?
 }
 
 /// An item as stored and as the API shows it.

@@ -483,6 +483,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Runs by id; `None` where unknown.
     async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>>;
 
+    /// What is asked of runs and no advance has taken yet, in order.
+    async fn read_asks(&self, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>>;
+
     /// Runs, newest first.
     async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>>;
 

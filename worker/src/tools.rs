@@ -27,6 +27,11 @@ pub(crate) const SPAWN_AGENT: &str = "spawn_agent";
 /// Starts a run of a workflow.
 pub(crate) const CREATE_WORKFLOW: &str = "create_workflow";
 
+/// Whether calls of this tool are other agents' work, which a budget has to pay for.
+pub(crate) fn is_agents_work(name: &str) -> bool {
+    [SPAWN_AGENT, CREATE_WORKFLOW].contains(&name)
+}
+
 /// A built-in tool that is done outside.
 pub(crate) fn outside(name: &str) -> Option<Offer> {
     static OFFERS: LazyLock<[Offer; 3]> =

@@ -199,11 +199,15 @@ fn answer(status: StatusCode, record: RunRecord) -> Result<Response, Problem> {
     respond::created(status, &path, &RunView::from(record))
 }
 
-/// A run.
+/// A run, with what is asked of it.
 pub(super) async fn read(app: &App, key: RunKey) -> Result<RunRecord, Problem> {
+    // Asks go with the advance that takes them: read before the run, none is overlooked.
+    let asks = app.store.read_asks(vec![key]).await?;
     let found = app.store.get_runs(vec![key]).await?;
     let found = found.into_iter().flatten().next();
-    found.ok_or_else(Problem::run_not_found)
+    let record = found.ok_or_else(Problem::run_not_found)?;
+    let asks = asks.into_iter().flatten().collect::<Vec<_>>();
+    Ok(record.asked(&asks))
 }
 
 /// Waits until the run is final, `wait` has passed or this process stops, and returns it as it then
@@ -379,13 +383,6 @@ pub(super) async fn asked(
     let Some(wait) = wait else {
         return answer(StatusCode::ACCEPTED, read(app, key).await?);
     };
-    // The ask has to be looked at before the run's status says anything.
-    let mut over = app.clock.sleep(wait);
-    tokio::select! {
-        biased;
-        () = watching.poked() => {}
-        () = &mut over => {}
-    }
     let record = wait_for(app, &watching, wait).await?;
     answer(status_of(&record), record)
 }

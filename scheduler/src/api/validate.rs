@@ -455,6 +455,7 @@ impl Checks {
             on_busy,
             budget: options.budget,
             output_schema: options.output_schema,
+            ended_run: None,
             extra: Extra::default(),
         }
     }

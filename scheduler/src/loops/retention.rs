@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunId, SendId, SessionKey, TenantId};
 use mainspring_shared::store::{self, ListRuns, ReadNodes, RetireSends};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::run::{DETACHED, RunRecord};
+use mainspring_shared::workflow::spec::Lifecycle;
 use uuid::Uuid;
 
 use super::{Health, jittered, pause};
@@ -129,7 +131,7 @@ async fn runs(app: &App, keep: Duration, place: &mut Option<RunId>) -> Result<u6
     let mut old = Vec::new();
     for run in &page.data {
         if run.finished_at.is_some_and(|ended| ended < before) {
-            remove_leaves(app, run.key, boot).await?;
+            remove_leaves(app, run, boot).await?;
             old.push(run.key);
         }
     }
@@ -145,8 +147,17 @@ fn first_of(at: Timestamp) -> RunId {
     RunId(Uuid::from_u128(u128::from(at.0.unsigned_abs()) << 80))
 }
 
-/// Deletes the sessions of a run's leaves, those of all attempts.
-async fn remove_leaves(app: &App, run: RunKey, boot: BootId) -> Result<(), store::Error> {
+/// Whether a leaf's session is not its run's.
+async fn is_detached(app: &App, key: SessionKey) -> Result<bool, store::Error> {
+    let found = app.store.get_session(key).await?;
+    Ok(found.is_some_and(|session| session.metadata.contains_key(DETACHED)))
+}
+
+/// Deletes the sessions of a run's leaves, those of all attempts, but for detached ones.
+async fn remove_leaves(app: &App, run: &RunRecord, boot: BootId) -> Result<(), store::Error> {
+    // Few runs have any: only their sessions are read.
+    let keeps_detached = run.spec.to_string().contains(Lifecycle::Detached.as_str());
+    let run = run.key;
     let mut after = 0;
     loop {
         let query = ReadNodes {
@@ -163,6 +174,9 @@ async fn remove_leaves(app: &App, run: RunKey, boot: BootId) -> Result<(), store
                     tenant: run.tenant,
                     session,
                 };
+                if keeps_detached && is_detached(app, key).await? {
+                    continue;
+                }
                 app.store.delete_session(None, key, boot).await?;
             }
         }

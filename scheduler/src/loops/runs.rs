@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use mainspring_shared::bus::{Notice, RunNotice, Topic};
-use mainspring_shared::id::{BootId, TenantId};
+use mainspring_shared::id::{BootId, SessionKey, TenantId};
 use mainspring_shared::store::{self, AdvanceOutcome, AdvanceRun, ClaimRuns, RunNews};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::DSL_VERSION;
@@ -152,6 +152,7 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
     }
     if !prepared.is_empty() {
         cancel(app, boot, &prepared).await?;
+        forget(app, boot, &prepared).await?;
         commit(app, boot, memory, prepared).await?;
         memory.shrink();
     }
@@ -227,6 +228,19 @@ async fn cancel(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), st
     Ok(())
 }
 
+/// Deletes the sessions that advances leave behind, before these are stored: what their sends said
+/// stays, so that the next owner decides the same should this process die in between.
+async fn forget(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), store::Error> {
+    for one in prepared {
+        let tenant = one.item.run.key.tenant;
+        for session in &one.forget {
+            let session = *session;
+            advance::delete(app, boot, SessionKey { tenant, session }).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Stores advances, and does what follows from each.
 async fn commit(
     app: &App,
@@ -282,6 +296,7 @@ async fn refused(
     let broken = Prepared {
         item: advance::broken(app, &record, one.item.step, ends, asks, now),
         cancel: app.store.live_leaves(key).await?,
+        forget: Vec::new(),
         grown: 0,
         kept: None,
     };

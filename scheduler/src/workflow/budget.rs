@@ -1,21 +1,36 @@
 //! Budgets: a slice is set aside before a leaf starts, and what it did not use returns.
 
-use mainspring_shared::usage::Usage;
-use mainspring_shared::workflow::spec::{Body, Budget};
+use mainspring_shared::budget::{Caps, Spent, Used};
+use mainspring_shared::workflow::spec::{Body, Budget, MAX_TOKENS_DEFAULT};
 
 use super::Run;
 use super::tree::SlotIx;
 
-/// Tokens that the leaves below one node share.
+/// Tools whose calls are agents' work, which costs.
+const SPAWNING: [&str; 2] = ["spawn_agent", "create_workflow"];
+
+/// What the leaves below one node share.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Tokens that may be given out; none for no limit.
-    limit: Option<u64>,
-    spent: u64,
-    reserved: u64,
+    /// What may be given out.
+    limit: Caps,
+    spent: Spent,
+    reserved: Spent,
     parent: Option<usize>,
     /// The nested workflow that it belongs to; none for the run's own.
     pub(super) of: Option<SlotIx>,
+}
+
+impl Pool {
+    fn new(limit: Caps, parent: Option<usize>, of: Option<SlotIx>) -> Self {
+        Self {
+            limit,
+            spent: Spent::default(),
+            reserved: Spent::default(),
+            parent,
+            of,
+        }
+    }
 }
 
 /// Whether a leaf may start.
@@ -23,16 +38,12 @@ pub(super) struct Pool {
 pub(super) enum Slice {
     /// With no limit.
     Unlimited,
-    /// With so many tokens.
-    Of(u64),
+    /// With so much.
+    Of(Caps),
     /// Once others have given back what they do not use.
     Later,
     /// Never: this pool is spent.
     Spent(usize),
-}
-
-fn tokens(usage: &Usage) -> u64 {
-    usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
 /// What of a budget may be given out at all.
@@ -42,37 +53,46 @@ fn usable(budget: Budget) -> u64 {
 }
 
 impl Run {
-    /// The pool of the run itself: the smaller of what its spec and its creator allow, unless a
-    /// retry raised it.
+    /// The pool of the run itself: the smallest of what its spec, its creator and its starter allow,
+    /// unless a retry raised it.
     pub(super) fn run_pool(&self) -> Pool {
         let options = &self.record.options;
         let spec = self.spec.envelope.budget;
-        let limit = match (options.raised_tokens, options.max_tokens, spec) {
-            (Some(raised), _, spec) => Some((raised, spec)),
-            (None, Some(given), Some(budget)) => Some((given.min(budget.max_tokens), spec)),
-            (None, Some(given), None) => Some((given, None)),
-            (None, None, Some(budget)) => Some((budget.max_tokens, spec)),
-            (None, None, None) => None,
+        let set_aside = match (&options.starter, options.raised_tokens) {
+            (Some(starter), None) => starter.caps(),
+            (Some(_) | None, _) => Caps::default(),
         };
-        Pool {
-            limit: limit.map(|(max_tokens, spec)| {
-                let pct = spec.map_or(0.0, |budget| budget.stop_at_remaining_pct);
-                usable(Budget {
-                    max_tokens,
-                    stop_at_remaining_pct: pct,
-                })
-            }),
-            spent: 0,
-            reserved: 0,
-            parent: None,
-            of: None,
-        }
+        let given = spec.map(|budget| budget.max_tokens).into_iter();
+        let given = given
+            .chain(options.max_tokens)
+            .chain(set_aside.tokens)
+            .min();
+        let limit = options.raised_tokens.or(given);
+        let tokens = limit.map(|max_tokens| {
+            usable(Budget {
+                max_tokens,
+                stop_at_remaining_pct: spec.map_or(0.0, |budget| budget.stop_at_remaining_pct),
+            })
+        });
+        let limit = Caps {
+            tokens,
+            ..set_aside
+        };
+        Pool::new(limit, None, None)
     }
 
-    /// Replaces the run's limit, with what was spent and set aside kept.
+    /// Brings the run's limit up to date, with what was spent and set aside kept.
     pub(super) fn raise(&mut self) {
-        let fresh = self.run_pool();
-        self.pools[0].limit = fresh.limit;
+        self.pools[0].limit = self.run_pool().limit;
+    }
+
+    /// What the run has used.
+    pub fn used(&self) -> Used {
+        let usage = self.record.usage;
+        Used {
+            usage,
+            kept: self.pools[0].spent.minus(Spent::of(&usage, 0)),
+        }
     }
 
     /// The pool of a node: its own, where it is a workflow with a budget.
@@ -83,13 +103,11 @@ impl Run {
         let Some(budget) = envelope.budget else {
             return above;
         };
-        self.pools.push(Pool {
-            limit: Some(usable(budget)),
-            spent: 0,
-            reserved: 0,
-            parent: Some(above),
-            of: Some(slot),
-        });
+        let limit = Caps {
+            tokens: Some(usable(budget)),
+            ..Caps::default()
+        };
+        self.pools.push(Pool::new(limit, Some(above), Some(slot)));
         self.pools.len() - 1
     }
 
@@ -98,16 +116,15 @@ impl Run {
         std::iter::successors(first, |pool| self.pools[*pool].parent).collect()
     }
 
-    pub(super) fn note_spent(&mut self, slot: SlotIx, usage: &Usage) {
+    pub(super) fn note_spent(&mut self, slot: SlotIx, spent: Spent) {
         for pool in self.pools_of(slot) {
-            let pool = &mut self.pools[pool];
-            pool.spent = pool.spent.saturating_add(tokens(usage));
+            self.pools[pool].spent = self.pools[pool].spent.plus(spent);
         }
     }
 
-    pub(super) fn note_reserved(&mut self, slot: SlotIx, slice: u64) {
+    pub(super) fn note_reserved(&mut self, slot: SlotIx, slice: Spent) {
         for pool in self.pools_of(slot) {
-            self.pools[pool].reserved += slice;
+            self.pools[pool].reserved = self.pools[pool].reserved.plus(slice);
         }
     }
 
@@ -115,41 +132,62 @@ impl Run {
     pub(super) fn give_back(&mut self, slot: SlotIx) {
         let slice = std::mem::take(&mut self.slots[slot].record.reserved);
         for pool in self.pools_of(slot) {
-            let pool = &mut self.pools[pool];
-            pool.reserved = pool.reserved.saturating_sub(slice);
+            self.pools[pool].reserved = self.pools[pool].reserved.minus(slice);
         }
     }
 
     /// What a leaf may use: what it asks for itself, else an even share of what is left among the
     /// `rivals` that could start now. Never less than one call may need.
     pub(super) fn slice(&self, slot: SlotIx, rivals: u64) -> Slice {
-        let Body::Agent(agent) = self.body(slot) else {
-            return Slice::Unlimited;
+        let (own, call) = match self.body(slot) {
+            Body::Agent(agent) => (agent.spec.budget, agent.spec.max_tokens),
+            Body::Tool { tool, .. } if SPAWNING.contains(&tool.as_str()) => {
+                (None, MAX_TOKENS_DEFAULT)
+            }
+            _ => return Slice::Unlimited,
         };
-        let own = agent.spec.budget;
-        let call = u64::from(agent.spec.max_tokens);
-        let mut slice = own;
+        let mut slice = Caps {
+            tokens: own,
+            ..Caps::default()
+        };
         for pool in self.pools_of(slot) {
-            let Some(limit) = self.pools[pool].limit else {
-                continue;
-            };
             let Pool {
-                spent, reserved, ..
+                limit,
+                spent,
+                reserved,
+                ..
             } = self.pools[pool];
-            let free = limit.saturating_sub(spent).saturating_sub(reserved);
+            let free = limit.less(spent.plus(reserved));
             // A small budget is still worth one call.
-            let least = own.unwrap_or(u64::MAX).min(call).min(limit).max(1);
-            if free < least {
-                return if reserved > 0 {
-                    Slice::Later
-                } else {
+            let tokens = own.unwrap_or(u64::MAX).min(call.into());
+            let least = Spent {
+                tokens: tokens.min(limit.tokens.unwrap_or(u64::MAX)).max(1),
+                nano_usd: 1,
+                rounds: 1,
+            };
+            if !free.has(least) {
+                return if reserved.is_nothing() {
                     Slice::Spent(pool)
+                } else {
+                    Slice::Later
                 };
             }
-            let share = (free / rivals.max(1)).clamp(least, free);
-            let most = if own.is_some() { free } else { share };
-            slice = Some(slice.map_or(most, |slice| slice.min(most)));
+            let share = free.part(rivals, least);
+            let most = Caps {
+                // Who asks for so much gets it, where it is there.
+                tokens: if own.is_some() {
+                    free.tokens
+                } else {
+                    share.tokens
+                },
+                ..share
+            };
+            slice = slice.and(most);
         }
-        slice.map_or(Slice::Unlimited, Slice::Of)
+        if slice.is_none() {
+            Slice::Unlimited
+        } else {
+            Slice::Of(slice)
+        }
     }
 }

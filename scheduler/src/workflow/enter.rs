@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mainspring_shared::budget::Spent;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::stored::Extra;
 use mainspring_shared::time::Timestamp;
@@ -59,7 +60,8 @@ impl Run {
             payload: None,
             error: None,
             usage: Usage::default(),
-            reserved: 0,
+            kept: Spent::default(),
+            reserved: Spent::default(),
             due_at: None,
             amended: false,
             steered: Vec::new(),

@@ -10,9 +10,9 @@ use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::workflow::run::{
     Attempt, DIRECT_MODEL, GoesOn, LeafEnd, LeafStart, NodeState,
 };
-use mainspring_shared::workflow::spec::{Body, RetryOn};
+use mainspring_shared::workflow::spec::{Body, Lifecycle, NodeIx, RetryOn};
 use mainspring_shared::workflow::template::{render, render_value};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::budget::Slice;
 use super::tree::SlotIx;
@@ -59,7 +59,7 @@ impl Run {
             let rivals = u64::from(most - self.live).min(self.ready.len() as u64);
             match self.slice(next.1, rivals) {
                 Slice::Unlimited => self.start_leaf(next.1, None),
-                Slice::Of(tokens) => self.start_leaf(next.1, Some(tokens)),
+                Slice::Of(caps) => self.start_leaf(next.1, Some(caps.budget())),
                 Slice::Later => {
                     passed = next;
                     vain += 1;
@@ -82,13 +82,13 @@ impl Run {
         };
     }
 
-    fn start_leaf(&mut self, slot: SlotIx, tokens: Option<u64>) {
-        match self.leaf_start(slot, tokens) {
+    fn start_leaf(&mut self, slot: SlotIx, budget: Option<Budget>) {
+        match self.leaf_start(slot, budget) {
             Ok(start) => {
                 self.leave(slot);
                 self.slots[slot].record.state = NodeState::Queued;
                 self.count_live(slot, true);
-                let slice = tokens.unwrap_or(0);
+                let slice = budget.unwrap_or_default().slice();
                 self.slots[slot].record.reserved = slice;
                 self.note_reserved(slot, slice);
                 self.dirty.insert(slot);
@@ -101,14 +101,11 @@ impl Run {
         }
     }
 
-    fn leaf_start(&mut self, slot: SlotIx, tokens: Option<u64>) -> Result<LeafStart, Failure> {
+    fn leaf_start(&mut self, slot: SlotIx, budget: Option<Budget>) -> Result<LeafStart, Failure> {
         let names = self.names(slot);
         let policy = self.body(slot).policy();
         let options = SendOptions {
-            budget: tokens.map(|tokens| Budget {
-                tokens: Some(tokens),
-                ..Budget::default()
-            }),
+            budget,
             deadline: policy.and_then(|policy| policy.timeout),
             ..SendOptions::default()
         };
@@ -169,8 +166,28 @@ impl Run {
             agent,
             input: vec![ContentPart::text(input)],
             options,
+            metadata: self.metadata(slot),
+            detached: matches!(self.body(slot), Body::Agent(agent)
+                if agent.spec.lifecycle == Lifecycle::Detached),
             goes_on,
         })
+    }
+
+    /// The metadata of the workflows around a leaf, from the outermost in, and its own.
+    fn metadata(&self, slot: SlotIx) -> Map<String, Value> {
+        let ix = self.slots[slot].ix;
+        let scope = |ix: &NodeIx| self.spec.node(*ix).scope;
+        let around: Vec<NodeIx> = std::iter::successors(scope(&ix), scope).collect();
+        let mut metadata = self.spec.envelope.metadata.clone();
+        for workflow in around.into_iter().rev() {
+            if let Body::Workflow { envelope, .. } = &self.spec.node(workflow).body {
+                metadata.extend(envelope.metadata.clone());
+            }
+        }
+        if let Body::Agent(agent) = self.body(slot) {
+            metadata.extend(agent.spec.metadata.clone());
+        }
+        metadata
     }
 
     fn direct_agent(&self, slot: SlotIx, tool: &str) -> AgentSpec {
@@ -197,7 +214,7 @@ impl Run {
         };
         self.looks += 1;
         // Whatever it cost counts, also where its result comes too late.
-        self.charge(slot, &end.usage);
+        self.charge(slot, &end.usage, end.kept);
         if !self.is_live(slot) || self.slots[slot].record.attempt != attempt {
             return;
         }
@@ -227,7 +244,14 @@ impl Run {
             return;
         }
         let (on, failure) = match outcome {
-            Outcome::Good => return self.settle(slot, NodeState::Completed, None),
+            Outcome::Good => {
+                if let Body::Agent(agent) = self.body(slot)
+                    && agent.spec.is_ephemeral()
+                {
+                    self.forget.extend(self.slots[slot].record.session);
+                }
+                return self.settle(slot, NodeState::Completed, None);
+            }
             Outcome::Over(state, failure) => return self.fail_leaf(slot, state, failure),
             Outcome::Empty => (RetryOn::Empty, None),
             Outcome::RoundLimit(failure) => (RetryOn::RoundLimit, Some(failure)),
@@ -422,6 +446,7 @@ impl Run {
             known.unwrap_or_else(|| Failure::new(code, detail))
         };
         match (end.status, end.stop_reason) {
+            // One that was cut is a whole one only where its agent says so.
             (SendStatus::Completed, StopReason::End | StopReason::Length) => {}
             (SendStatus::Completed, StopReason::RoundLimit) => {
                 let detail = "the leaf used up its rounds";

@@ -7,6 +7,7 @@ mod model;
 mod random;
 mod room;
 mod sessions;
+mod versions;
 
 use mainspring_shared::workflow::spec::Body;
 

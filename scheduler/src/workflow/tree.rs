@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use mainspring_shared::budget::Spent;
 use mainspring_shared::usage::Usage;
 use mainspring_shared::workflow::path::{self, Step};
 use mainspring_shared::workflow::run::{NodeKind, NodeRecord, NodeState};
@@ -177,9 +178,9 @@ impl Run {
                 return Err(misfit());
             }
             self.n_next = self.n_next.max(node.n + 1);
-            let usage = node.usage;
+            let spent = Spent::of(&node.usage, 0).plus(node.kept);
             let slot = self.push(node, ix, parent, key);
-            self.note_spent(slot, &usage);
+            self.note_spent(slot, spent);
         }
         for slot in 0..self.slots.len() {
             self.derive(slot);
@@ -370,11 +371,13 @@ impl Run {
         }
     }
 
-    /// Adds usage to a leaf and to everything that it counts towards.
-    pub(super) fn charge(&mut self, slot: SlotIx, usage: &Usage) {
-        self.slots[slot].record.usage.add(usage);
+    /// Adds what an attempt used to its leaf and to everything that it counts towards.
+    pub(super) fn charge(&mut self, slot: SlotIx, usage: &Usage, kept: Spent) {
+        let record = &mut self.slots[slot].record;
+        record.usage.add(usage);
+        record.kept = record.kept.plus(kept);
         self.record.usage.add(usage);
-        self.note_spent(slot, usage);
+        self.note_spent(slot, Spent::of(usage, 0).plus(kept));
         self.dirty.insert(slot);
     }
 }

@@ -126,6 +126,7 @@ pass_on! {
     ) -> Vec<AdvanceOutcome>;
     release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
     get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
+    read_asks(keys: Vec<RunKey>) -> Vec<Vec<RunAsk>>;
     list_runs(query: ListRuns) -> Page<RunRecord>;
     forget_runs(keys: Vec<RunKey>) -> u64;
     read_nodes(query: ReadNodes) -> Vec<NodeRecord>;

@@ -369,7 +369,15 @@ async fn a_cancelled_run_is_retried_and_keeps_what_succeeded() {
     assert_eq!(api.get(&send).await.ok(200)["status"], "cancelled");
     assert_eq!(act("cancel").await.ok(200)["status"], "cancelled");
     let retried = api.call("POST", &format!("{run}/retry")).send().await;
-    retried.ok(202);
+    // Whoever asks sees a run that goes on, also before a scheduler has looked at it.
+    for shown in [
+        retried.ok(202),
+        api.get(&format!("{run}?wait=1ms")).await.ok(200),
+    ] {
+        let status = shown["status"].as_str();
+        assert!(matches!(status, Some("queued" | "running")), "{shown}");
+        assert_eq!(shown["finished_at"], json!(null));
+    }
     answer(&world, &api, &run, "second", "at last").await;
     let shown = finished(&api, &run).await;
     assert_eq!(

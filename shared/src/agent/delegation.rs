@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{AgentSpec, ContextSpec, NotesSpec, Recovery, SendOptions};
+use crate::stored::Extra;
 use crate::tool::{DeclaredTool, McpTools, ToolEntry, WorkerTool, preset};
 
 /// The tools and settings of one send, as those inherit them that it starts. Tools travel as they
@@ -57,7 +58,7 @@ impl Delegation {
             model: options.model.clone().or_else(|| agent.model.clone()),
             context: agent.context.clone(),
             recovery: agent.recovery,
-            notes: agent.notes,
+            notes: agent.notes.clone(),
             board: agent.board.clone(),
             pool: agent.pool.clone(),
         }
@@ -108,7 +109,7 @@ impl Delegation {
             model: self.model.clone(),
             context: self.context.clone(),
             recovery: self.recovery,
-            notes: self.notes,
+            notes: self.notes.clone(),
             board: self.board.clone(),
             pool: self.pool.clone(),
             ..AgentSpec::default()
@@ -259,6 +260,7 @@ impl ToolEntry {
                     name: name.to_owned(),
                     approval: true,
                     pool: None,
+                    extra: Extra::default(),
                 }));
             }
             Self::Declared(DeclaredTool::Http(tool)) => tool.approval = true,

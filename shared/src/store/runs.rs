@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::sends::{AcceptSend, IdempotencyKey};
 use super::sweeps::ReadySession;
+use crate::budget::Spent;
 use crate::error::{Code, Failure};
 use crate::id::{BootId, RunId, RunKey, SendId, SessionId, SessionKey, TenantId};
 use crate::message::ContentPart;
@@ -179,6 +180,7 @@ impl EndedLeaf {
                     "what became of the leaf cannot be read",
                 )),
                 usage: Usage::default(),
+                kept: Spent::default(),
                 todo_left: false,
             },
         }
@@ -199,6 +201,11 @@ impl EndedLeaf {
                 value: send.output,
                 error: send.error,
                 usage: send.usage,
+                kept: Spent {
+                    rounds: u64::from(send.rounds.unsigned_abs()),
+                    ..Spent::default()
+                }
+                .plus(send.held.sum()),
                 todo_left: false,
             },
         })
@@ -242,7 +249,7 @@ pub struct RunReport {
     pub words: Option<RunWords>,
 }
 
-/// Words for a session, which wake it.
+/// Words for a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunWords {
     /// The id of the inbox item, where the session is busy.
@@ -251,6 +258,10 @@ pub struct RunWords {
     pub send: SendId,
     /// What is said.
     pub content: Vec<ContentPart>,
+    /// Whether they wake a session that is at rest; else its next send is told.
+    pub wake: bool,
+    /// The run that has ended, where what it did not use goes back with these words.
+    pub ended_run: Option<RunId>,
 }
 
 /// What became of an advance.

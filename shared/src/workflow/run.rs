@@ -4,22 +4,33 @@
 //! what to write. Whoever holds the run's lease keeps both in memory between two advances; after a
 //! crash the next owner reads the nodes and goes on in the same way.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use crate::agent::{AgentSpec, Delegation, SendOptions};
+use crate::budget::{Budget, Caps, Spent, Used};
 use crate::error::Failure;
 use crate::id::{RunId, RunKey, SendId, SessionId};
 use crate::message::ContentPart;
 use crate::named::named;
 use crate::send::{SendStatus, StopReason};
 use crate::stored::Extra;
-use crate::time::Timestamp;
+use crate::time::{Span, Timestamp};
 use crate::tool::ToolEntry;
 use crate::usage::Usage;
 
-/// The version of the language that specs are read in; stored with each run.
-pub const DSL_VERSION: i32 = 1;
+/// The version of the language that new specs are read in. A run keeps the version that it was
+/// accepted in: it is read by the rules of that one for as long as it lives, and who knows only
+/// older versions leaves it alone.
+///
+/// | version | what it brought |
+/// |---|---|
+/// | 1 | the language |
+/// | 2 | `lifecycle` of a leaf has an effect, and is refused where it could have none |
+pub const DSL_VERSION: i32 = 2;
+
+/// The metadata of a leaf's session by which its run knows that the session is not the run's.
+pub const DETACHED: &str = "run_detached";
 
 /// The model of leaves that are a tool call and nothing else: their input is
 /// `{"tool", "arguments"}`, their answer is what the call gave.
@@ -165,6 +176,31 @@ pub struct Starter {
     pub call_id: String,
     /// What the leaves inherit.
     pub delegation: Delegation,
+    /// What it set aside for the run; without a limit where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// What the run had used when it first ended: all else went back then, so that a retry has
+    /// nothing left of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Used>,
+}
+
+impl Starter {
+    /// What it limits.
+    pub fn caps(&self) -> Caps {
+        let caps = self.budget.unwrap_or_default().caps();
+        let left = |cap: Option<u64>| cap.filter(|_| self.used.is_none()).or(cap.map(|_| 0));
+        Caps {
+            tokens: left(caps.tokens),
+            nano_usd: left(caps.nano_usd),
+            rounds: left(caps.rounds),
+        }
+    }
+
+    /// How long the run may take.
+    pub fn wall(&self) -> Option<Span> {
+        self.budget?.wall.filter(|_| self.used.is_none())
+    }
 }
 
 /// A run as stored. An advance may change `status`, `options` (a retry raises a limit), `attempt`,
@@ -272,8 +308,12 @@ pub struct NodeRecord {
     pub error: Option<Failure>,
     /// The sum over its attempts.
     pub usage: Usage,
-    /// Tokens that are set aside for it while it is under way.
-    pub reserved: u64,
+    /// What its attempts used besides: model answers, and slices of theirs that were still out.
+    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+    pub kept: Spent,
+    /// What is set aside for it while it is under way.
+    #[serde(deserialize_with = "set_aside")]
+    pub reserved: Spent,
     /// When a pause or the wait before its next attempt is over, or its time is up.
     pub due_at: Option<Timestamp>,
     /// Its result was given by hand.
@@ -290,6 +330,23 @@ pub struct NodeRecord {
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
+}
+
+/// Older rows have the tokens alone.
+fn set_aside<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Spent, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Tokens(u64),
+        All(Spent),
+    }
+    Ok(match Stored::deserialize(deserializer)? {
+        Stored::Tokens(tokens) => Spent {
+            tokens,
+            ..Spent::default()
+        },
+        Stored::All(spent) => spent,
+    })
 }
 
 /// Words that a person put into the session of a leaf while it was under way.
@@ -354,6 +411,8 @@ pub struct LeafEnd {
     pub error: Option<Failure>,
     /// What it cost, its children included.
     pub usage: Usage,
+    /// What it used besides: model answers, and slices of children that go on.
+    pub kept: Spent,
     /// Whether its session's list of things to do has open ones. Looked up only where that decides
     /// whether it goes on.
     pub todo_left: bool,
@@ -403,7 +462,33 @@ pub enum RunAsk {
     },
 }
 
+impl RunRecord {
+    /// The run as someone sees it who asked this of it: one that ended and is to run again has no
+    /// end any more, although no advance has taken note of it yet.
+    #[must_use]
+    pub fn asked(self, asks: &[RunAsk]) -> Self {
+        if !self.status.is_final() || !asks.iter().any(RunAsk::runs_again) {
+            return self;
+        }
+        Self {
+            status: RunStatus::Queued,
+            result: None,
+            error: None,
+            finished_at: None,
+            ..self
+        }
+    }
+}
+
 impl RunAsk {
+    /// Whether a run that has ended goes on with it.
+    pub fn runs_again(&self) -> bool {
+        match self {
+            Self::Retry { .. } | Self::RetryNode { .. } | Self::AmendNode { .. } => true,
+            Self::Cancel { .. } | Self::CancelNode { .. } | Self::Steered { .. } => false,
+        }
+    }
+
     /// What a run is asked whose session is deleted.
     pub fn session_deleted() -> Self {
         Self::Cancel {
@@ -436,6 +521,10 @@ pub struct LeafStart {
     pub input: Vec<ContentPart>,
     /// Its decisions: schema, deadline, budget.
     pub options: SendOptions,
+    /// What the spec says of its session: that of the workflows around it, and its own.
+    pub metadata: Map<String, Value>,
+    /// Whether its session belongs to nobody else.
+    pub detached: bool,
     /// Where it goes on instead of in a new session, unless that is gone by then.
     pub goes_on: Option<GoesOn>,
 }
@@ -450,6 +539,8 @@ pub struct Advance {
     pub start: Vec<LeafStart>,
     /// Sends to end.
     pub cancel: Vec<SendId>,
+    /// Sessions to delete, of leaves that succeeded and are not to leave any behind.
+    pub forget: Vec<SessionId>,
     /// Asks that could not be met, by their place among the events, and why.
     pub refused: Vec<(usize, Failure)>,
 }

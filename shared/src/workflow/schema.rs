@@ -206,7 +206,7 @@ fn agent_spec() -> Value {
         .with("temperature", json!({"type": "number", "minimum": 0, "maximum": 2, "default": 0}))
         .with("model", json!({"type": ["string", "null"], "description": "MODEL or PROVIDER/MODEL."}))
         .with("output_schema", maybe("output_schema"))
-        .with("lifecycle", json!({"enum": ["ephemeral", "linked", "detached"], "default": "ephemeral"}))
+        .with("lifecycle", json!({"enum": ["ephemeral", "linked", "detached"], "default": "linked"}))
         .with("metadata", json!({"type": "object"}))
         .with(
             "budget",

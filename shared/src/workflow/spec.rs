@@ -21,6 +21,8 @@ pub use self::scope::{Binding, Unresolved};
 
 /// Levels of nodes below one another.
 pub const DEPTH_MAX: usize = 64;
+/// Levels of a spec as JSON: what every parser on the way takes, with what stands around a spec.
+pub const JSON_DEPTH_MAX: usize = 112;
 /// Bytes of a spec as JSON.
 pub const BYTES_MAX: usize = 1 << 20;
 /// Nodes of a spec.

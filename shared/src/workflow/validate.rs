@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::reader::Reader;
+use super::run::DSL_VERSION;
 use super::spec::Spec;
 use crate::agent::Delegation;
 
@@ -49,8 +50,19 @@ pub fn validate(spec: &Value) -> Result<Spec, Vec<Problem>> {
     validate_with(spec, None)
 }
 
+/// Reads a spec that was accepted in an earlier version of the language, by the rules of that one.
+/// None where the version is newer than any that is known here.
+pub fn accepted(spec: &Value, version: i32) -> Option<Result<Spec, Vec<Problem>>> {
+    let known = (1..=DSL_VERSION).contains(&version);
+    known.then(|| read(spec, None, version))
+}
+
 /// Checks a spec whose leaves may have no other tools than these, where they are given.
 pub fn validate_with(spec: &Value, granted: Option<&Delegation>) -> Result<Spec, Vec<Problem>> {
+    read(spec, granted, DSL_VERSION)
+}
+
+fn read(spec: &Value, granted: Option<&Delegation>, version: i32) -> Result<Spec, Vec<Problem>> {
     let decoded;
     let mut spec = spec;
     if let Value::String(text) = spec {
@@ -58,7 +70,7 @@ pub fn validate_with(spec: &Value, granted: Option<&Delegation>) -> Result<Spec,
         spec = &decoded;
     }
     limits::check(spec).map_err(|problem| vec![problem])?;
-    let mut reader = Reader::new(granted);
+    let mut reader = Reader::new(granted, version);
     let spec = reader.spec(spec);
     reader.finish(spec)
 }

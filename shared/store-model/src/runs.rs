@@ -102,6 +102,12 @@ pub(crate) fn ask(state: &mut State, key: RunKey, ask: RunAsk) -> bool {
     true
 }
 
+pub(crate) fn asks(state: &State, key: RunKey) -> Vec<RunAsk> {
+    let run = state.runs.get(&key);
+    let asks = run.into_iter().flat_map(|run| run.asks.values());
+    asks.cloned().collect()
+}
+
 /// Asks the runs of a session to end that is deleted.
 pub(crate) fn cancel_of(state: &mut State, key: SessionKey) {
     let runs = state.runs.values().filter(|run| {
@@ -281,7 +287,7 @@ fn note(state: &mut State, key: RunKey, ends: &BTreeSet<SendId>) {
 }
 
 /// Whoever waits for the run hears of its end: an open call by its result, a session that is busy by
-/// an item, one at rest by a send.
+/// an item, one at rest by a send, unless it need not be woken.
 fn tell(
     state: &mut State,
     now: Timestamp,
@@ -306,16 +312,19 @@ fn tell(
         item_id,
         send,
         content,
+        wake,
+        ended_run,
     }) = report.words
     else {
         return (None, None);
     };
-    if let Some(send_id) = absorbing(session) {
+    let busy = absorbing(session);
+    if busy.is_some() || !wake {
         let item = NewItem {
             id: item_id,
             kind: ItemKind::Child,
             mode: OnBusy::Steer,
-            send_id: Some(send_id),
+            send_id: busy,
             content,
         };
         session.store_item(item, Fate::Pending, now);
@@ -325,7 +334,10 @@ fn tell(
         id: send,
         target: Target::Existing(key),
         input: content,
-        options: SendOptions::default(),
+        options: SendOptions {
+            ended_run,
+            ..SendOptions::default()
+        },
         reports_to: None,
         run: None,
         idempotency: None,

@@ -428,6 +428,11 @@ impl Store for ModelStore {
         Ok(found.collect())
     }
 
+    async fn read_asks(&self, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>> {
+        let (state, _) = self.begin(None);
+        Ok(keys.iter().map(|key| runs::asks(&state, *key)).collect())
+    }
+
     async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>> {
         let (state, _) = self.begin(None);
         Ok(runs::list(&state, &query))

@@ -23,7 +23,7 @@ use crate::retry::{Attempts, Fault, Pool, Verdict, execute, fetch, sql};
 use crate::rows::{Fields, skipped};
 
 pub(crate) use advance::advance;
-pub(crate) use reads::{dump, get, list, live_leaves, nodes, steps};
+pub(crate) use reads::{dump, get, list, live_leaves, nodes, read_asks, steps};
 
 pub(crate) async fn create(
     pool: &Pool,

@@ -347,6 +347,10 @@ impl Store for PostgresStore {
         runs::get(&self.pools.claimers, &keys).await
     }
 
+    async fn read_asks(&self, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>> {
+        runs::read_asks(&self.pools.claimers, &keys).await
+    }
+
     async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>> {
         runs::list(&self.pools.readers, &query).await
     }

@@ -26,7 +26,7 @@ use crate::writer::Tx;
 
 mod reads;
 
-pub(crate) use reads::{dump, get, list, live_leaves, nodes, steps};
+pub(crate) use reads::{dump, get, list, live_leaves, nodes, read_asks, steps};
 
 /// Creates runs one after the other.
 pub(crate) async fn create(tx: &mut Tx, items: Vec<NewRun>) -> Result<Vec<CreateRunOutcome>> {
@@ -387,7 +387,7 @@ async fn write_run(tx: &mut Tx, boot: BootId, item: &AdvanceRun) -> Result<bool>
 }
 
 /// Whoever waits for the run hears of its end: an open call by its result, a session that is busy by
-/// an item, one at rest by a send.
+/// an item, one at rest by a send, unless it need not be woken.
 async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
     let key = report.session;
     let Some(session) = hot::load(tx, key).await? else {
@@ -405,17 +405,20 @@ async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
         item_id,
         send,
         content,
+        wake,
+        ended_run,
     }) = report.words
     else {
         return Ok(Told::default());
     };
-    if let Some(head) = hot::head(tx, key).await? {
+    let head = hot::head(tx, key).await?;
+    if head.is_some() || !wake {
         let item = InboxItem {
             id: item_id,
             n: hot.next_position,
             kind: ItemKind::Child,
             mode: OnBusy::Steer,
-            send_id: Some(head.id),
+            send_id: head.as_ref().map(|head| head.id),
             content,
             fate: Fate::Pending,
             seq: None,
@@ -424,7 +427,7 @@ async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
         };
         hot.next_position += 1;
         inbox::insert(tx, key, &item).await?;
-        let told = inbox::tell(tx, &mut hot, Some(&head), item.mode).await?;
+        let told = inbox::tell(tx, &mut hot, head.as_ref(), item.mode).await?;
         hot.save(tx).await?;
         return Ok(told);
     }
@@ -432,7 +435,10 @@ async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
         id: send,
         target: Target::Existing(key),
         input: content,
-        options: SendOptions::default(),
+        options: SendOptions {
+            ended_run,
+            ..SendOptions::default()
+        },
         reports_to: None,
         run: None,
         idempotency: None,

@@ -442,6 +442,11 @@ impl Store for SqliteStore {
         self.read(|conn| Box::pin(runs::get(conn, keys))).await
     }
 
+    async fn read_asks(&self, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>> {
+        self.read(|conn| Box::pin(runs::read_asks(conn, keys)))
+            .await
+    }
+
     async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>> {
         self.read(|conn| Box::pin(runs::list(conn, query))).await
     }

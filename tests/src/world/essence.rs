@@ -91,6 +91,7 @@ fn session(session: &DumpSession) -> Value {
         "owned": session.hot.owner.is_some(),
         "ready": session.hot.ready_since.is_some(),
         "pending": session.hot.pending,
+        "spent": session.hot.spent,
         "depth": session.parent.as_ref().map(|parent| parent.depth),
         "sends": sends,
         "messages": session.messages.iter().map(message).collect::<Vec<_>>(),

@@ -269,6 +269,7 @@ macro_rules! store_methods {
     ) -> Vec<AdvanceOutcome>;
     write release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
     read get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
+    read read_asks(keys: Vec<RunKey>) -> Vec<Vec<RunAsk>>;
     read list_runs(query: ListRuns) -> Page<RunRecord>;
     write forget_runs(keys: Vec<RunKey>) -> u64;
     read read_nodes(query: ReadNodes) -> Vec<NodeRecord>;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use mainspring_shared::budget::{Budget, Caps, Held, Price, Short, Spent};
+use mainspring_shared::budget::{Budget, Caps, Held, Price, Short, Spent, Used};
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::{Span, Timestamp};
@@ -178,18 +178,14 @@ impl Purse {
         (budget != Budget::default()).then_some(budget)
     }
 
-    /// Takes in what a child used: its slice is no longer set aside. `slice` is what was set aside
+    /// Takes in what a child or a run used: its slice is no longer set aside. `slice` is what was set aside
     /// for a child of an earlier send, which this send's sums do not know of.
     pub(super) fn settle(&mut self, totals: &mut SendTotals, call: &str, used: Used, slice: Spent) {
-        let rounds = Spent {
-            rounds: used.rounds,
-            ..Spent::default()
-        };
         if let Some(held) = totals.held.0.get_mut(call) {
-            // Its rounds stay spent.
-            *held = rounds;
+            // What it used besides tokens stays spent.
+            *held = used.kept;
         } else {
-            self.others = self.others.minus(slice).plus(rounds);
+            self.others = self.others.minus(slice).plus(used.kept);
         }
         if totals.held.0.get(call) == Some(&Spent::default()) {
             totals.held.0.remove(call);
@@ -206,14 +202,6 @@ pub(super) struct Aside {
     pub(super) usage: Usage,
     held: Held,
     others: Spent,
-}
-
-/// What a child used.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Used {
-    pub(super) usage: Usage,
-    /// Its model answers, its children's included.
-    pub(super) rounds: u64,
 }
 
 /// What a send used, and has set aside.

@@ -349,6 +349,9 @@ impl<'a> Run<'a> {
         if !self.recall().await {
             return Err(self.release_as_lost().await);
         }
+        if !self.roll_up_input().await {
+            return Err(self.release_as_lost().await);
+        }
         let open_round = self.window.last().and_then(|last| {
             let asks = last.role == Role::Assistant && !last.tool_calls.is_empty();
             (asks && last.send_id == self.send.record.id).then_some(last.round)

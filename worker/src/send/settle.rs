@@ -19,7 +19,7 @@ use super::plan;
 use super::vet::Vetted;
 use crate::llm::{Error, Finish, Reply};
 use crate::tool::{Offers, Place};
-use crate::tools::SPAWN_AGENT;
+use crate::tools::is_agents_work;
 
 /// What an answer asks for; an answer that says nothing is no answer.
 pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
@@ -121,7 +121,7 @@ pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers, vetted: &[Ve
         let begins = match (vetted.result.clone(), offer) {
             (Some(settled), _) => CallBegin::Settled(settled),
             (None, None) => CallBegin::Settled(unknown_tool(&call.name, offers)),
-            (None, Some(_)) if asking.no_children && call.name == SPAWN_AGENT => {
+            (None, Some(_)) if asking.no_children && is_agents_work(&call.name) => {
                 CallBegin::Settled(too_little_for_a_child())
             }
             (None, Some(offer)) if offer.approval => CallBegin::Waits {
@@ -174,7 +174,7 @@ pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers, vetted: &[Ve
 }
 
 fn too_little_for_a_child() -> CallResult {
-    let text = "error: too little of the budget is left for another agent; do it yourself, or answer \
+    let text = "error: too little of the budget is left for other agents; do it yourself, or answer \
                 with what you have";
     CallResult::error(Code::BudgetExceeded, text)
 }

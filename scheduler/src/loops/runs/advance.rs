@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use mainspring_shared::budget::{Spent, Used};
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
+use mainspring_shared::inbox::{FIRST, run_item};
 use mainspring_shared::list::{Entry, ListName};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::StopReason;
@@ -15,9 +17,9 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{
-    Advance, LeafStart, NodeRecord, RunCounts, RunEvent, RunLeaf, RunRecord, RunStatus,
+    Advance, DETACHED, LeafStart, NodeRecord, RunCounts, RunEvent, RunLeaf, RunRecord, RunStatus,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::accept::signal;
 use crate::app::App;
@@ -46,6 +48,8 @@ pub(super) struct Prepared {
     pub(super) item: AdvanceRun,
     /// Sends to end first.
     pub(super) cancel: Vec<SendId>,
+    /// Sessions to delete first.
+    pub(super) forget: Vec<SessionId>,
     /// By how many more leaves are under way then.
     pub(super) grown: i64,
     /// The run as it is then; none where it cannot be read.
@@ -70,6 +74,7 @@ pub(super) async fn prepare(
             return Ok(Prepared {
                 cancel: app.store.live_leaves(record.key).await?,
                 grown: -i64::from(record.counts.live),
+                forget: Vec::new(),
                 item,
                 kept: None,
             });
@@ -94,6 +99,7 @@ pub(super) async fn prepare(
         changed,
         start,
         cancel,
+        forget,
         refused,
     } = kept.run.advance(events, now);
     let mut starts = Vec::with_capacity(start.len());
@@ -112,7 +118,9 @@ pub(super) async fn prepare(
     let item = AdvanceRun {
         step: news.step,
         changes: changes(&run, before, &nodes, &refused),
-        report: is_final.then(|| report(app, &run)).flatten(),
+        report: is_final
+            .then(|| report(app, &run, kept.run.used()))
+            .flatten(),
         run,
         nodes,
         start: starts,
@@ -125,6 +133,7 @@ pub(super) async fn prepare(
         grown: i64::from(item.run.counts.live) - live,
         item,
         cancel,
+        forget,
         kept: Some(kept),
     })
 }
@@ -172,10 +181,15 @@ async fn started(
     };
     kept.run.started(&leaf.path, session, send);
     let run = kept.run.record();
-    let mut metadata = Map::new();
+    let mut metadata = std::mem::take(&mut leaf.metadata);
+    metadata.remove(DETACHED);
+    if leaf.detached {
+        metadata.insert(DETACHED.to_owned(), json!(true));
+    }
     metadata.insert("run_id".to_owned(), json!(run.key.run));
     metadata.insert("run_path".to_owned(), json!(leaf.path));
-    let parent = run.session.map(|parent| Parent {
+    let parent = run.session.filter(|_| !leaf.detached);
+    let parent = parent.map(|parent| Parent {
         session: parent,
         call_id: run
             .reports_to
@@ -261,7 +275,7 @@ fn changes(
 }
 
 /// Who hears of the end of a run, and what.
-fn report(app: &App, run: &RunRecord) -> Option<RunReport> {
+fn report(app: &App, run: &RunRecord, used: Used) -> Option<RunReport> {
     let session = SessionKey {
         tenant: run.key.tenant,
         session: run.session?,
@@ -269,7 +283,8 @@ fn report(app: &App, run: &RunRecord) -> Option<RunReport> {
     let text = end_text(run);
     let call = run.reports_to.clone().map(|call_id| {
         let value = json!({
-            "run_id": run.key.run, "status": run.status, "usage": run.usage, "error": run.error,
+            "run_id": run.key.run, "status": run.status, "usage": used.usage, "kept": used.kept,
+            "error": run.error,
         });
         let result = if run.status == RunStatus::Completed {
             CallResult {
@@ -288,11 +303,16 @@ fn report(app: &App, run: &RunRecord) -> Option<RunReport> {
         };
         (call_id, result)
     });
-    // Whoever ended a run needs no word of it.
-    let words = (run.status != RunStatus::Cancelled).then(|| RunWords {
-        item_id: format!("run:{}:{}", run.key.run, run.attempt),
+    // Whoever ended a run need not be woken for it; an agent that started it is told in passing,
+    // because what it had set aside for the run comes back with the words.
+    let wake = run.status != RunStatus::Cancelled;
+    let by_agent = run.options.starter.is_some();
+    let words = (wake || by_agent).then(|| RunWords {
+        item_id: run_item(run.key.run, run.attempt),
         send: SendId(app.entropy.ordered_id()),
         content: vec![ContentPart::text(text)],
+        wake,
+        ended_run: (by_agent && run.attempt == FIRST).then_some(run.key.run),
     });
     Some(RunReport {
         session,
@@ -338,8 +358,19 @@ pub(super) fn broken(
 ) -> AdvanceRun {
     let was_final = record.status.is_final();
     let error = Failure::new(Code::Internal, "the run cannot be advanced");
+    let mut options = record.options.clone();
+    let mut used = Used::default();
+    if let Some(starter) = &mut options.starter {
+        // Nobody can say what its leaves used: nothing of what was set aside goes back.
+        let slice = starter.budget.unwrap_or_default().slice();
+        used = *starter.used.get_or_insert(Used {
+            usage: record.usage,
+            kept: slice.minus(Spent::of(&record.usage, 0)),
+        });
+    }
     let run = RunRecord {
         status: RunStatus::Failed,
+        options,
         result: None,
         error: Some(error.clone()),
         alarm_at: None,
@@ -359,11 +390,21 @@ pub(super) fn broken(
         changes: json!({
             "status": run.status, "error": error, "usage": run.usage, "counts": run.counts,
         }),
-        report: (!was_final).then(|| report(app, &run)).flatten(),
+        report: (!was_final).then(|| report(app, &run, used)).flatten(),
         run,
         release: true,
         leaves_max: None,
     }
+}
+
+/// Deletes a session and those below it, from the top down.
+pub(super) async fn delete(app: &App, boot: BootId, key: SessionKey) -> Result<(), store::Error> {
+    let mut open = vec![key];
+    while let Some(key) = open.pop() {
+        open.extend(app.store.list_children(key).await?);
+        app.store.delete_session(None, key, boot).await?;
+    }
+    Ok(())
 }
 
 /// Ends what works for a send that ended without a worker.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mainspring_shared::budget::Spent;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{RunId, RunKey, SendId, SessionId, TenantId};
 use mainspring_shared::message::plain_text;
@@ -97,6 +98,10 @@ pub(super) fn says(text: &str) -> LeafEnd {
             output_tokens: 5,
             ..Usage::default()
         },
+        kept: Spent {
+            rounds: 1,
+            ..Spent::default()
+        },
         todo_left: false,
     }
 }
@@ -161,7 +166,16 @@ impl Bed {
         checks: bool,
         live_max: Option<u32>,
     ) -> Self {
-        let mut run = Run::load(record(spec, input, options), Vec::new()).expect("loads");
+        Self::begin(record(spec, input, options), checks, live_max)
+    }
+
+    /// A run as it is stored.
+    pub(super) fn of(record: RunRecord) -> Self {
+        Self::begin(record, true, None)
+    }
+
+    fn begin(record: RunRecord, checks: bool, live_max: Option<u32>) -> Self {
+        let mut run = Run::load(record, Vec::new()).expect("loads");
         run.leave_room(live_max);
         let mut bed = Self {
             run,

@@ -1,10 +1,15 @@
 //! Budgets: what is given out and what was spent never pass the limit.
 
+use mainspring_shared::agent::Delegation;
+use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
-use mainspring_shared::workflow::run::{LeafStart, RunAsk, RunOptions, RunStatus};
+use mainspring_shared::time::{Span, Timestamp};
+use mainspring_shared::workflow::run::{
+    LeafStart, RunAsk, RunEvent, RunOptions, RunStatus, Starter,
+};
 use serde_json::{Value, json};
 
-use super::bed::{Bed, agent, envelope, says};
+use super::bed::{Bed, agent, envelope, fails, says};
 use super::random::Dice;
 
 fn fan(items: usize, max_tokens: u64) -> Value {
@@ -22,6 +27,131 @@ fn fan(items: usize, max_tokens: u64) -> Value {
 fn slice(start: &LeafStart) -> u64 {
     let budget = start.options.budget.as_ref().expect("a budget");
     budget.tokens.expect("tokens")
+}
+
+/// What a send set aside for the run that it starts.
+fn set_aside(budget: Budget) -> RunOptions {
+    RunOptions {
+        starter: Some(Box::new(Starter {
+            call_id: "call".to_owned(),
+            delegation: Delegation::default(),
+            budget: Some(budget),
+            used: None,
+        })),
+        ..RunOptions::default()
+    }
+}
+
+#[test]
+fn money_and_rounds_are_given_out_in_slices_as_tokens_are() {
+    let budget = Budget {
+        usd: Some(0.01),
+        rounds: Some(10),
+        ..Budget::default()
+    };
+    let mut bed = Bed::with(&fan(40, 1_000_000), json!("x"), set_aside(budget));
+    bed.crashes = true;
+    let (mut dollars, mut rounds) = (0.0, 0);
+    while !bed.live.is_empty() {
+        let out = bed
+            .live
+            .iter()
+            .map(|live| live.start.options.budget.expect("a budget"));
+        let out: Vec<Budget> = out.collect();
+        let given: f64 = out.iter().map(|one| one.usd.expect("dollars")).sum();
+        let given_rounds: u32 = out.iter().map(|one| one.rounds.expect("rounds")).sum();
+        assert!(dollars + given <= 0.010_000_1, "{dollars} and {given}");
+        assert!(rounds + given_rounds <= 10, "{rounds} and {given_rounds}");
+        let mut end = says("x");
+        end.usage.cost_usd = out[0].usd;
+        dollars += out[0].usd.expect("dollars");
+        rounds += 1;
+        bed.end(0, end);
+    }
+    assert_eq!(bed.code(), Some(Code::BudgetExceeded));
+    let used = bed
+        .run
+        .record()
+        .options
+        .starter
+        .as_ref()
+        .and_then(|starter| starter.used);
+    let used = used.expect("it has ended");
+    assert_eq!(
+        (used.kept.rounds, used.usage),
+        (u64::from(rounds), bed.run.record().usage)
+    );
+    assert!(
+        (dollars - 0.01).abs() < 1e-6 || rounds == 10,
+        "{dollars} {rounds}"
+    );
+}
+
+#[test]
+fn what_went_back_is_not_there_for_a_retry() {
+    let budget = Budget {
+        tokens: Some(1_000),
+        ..Budget::default()
+    };
+    let mut bed = Bed::with(&fan(1, 1_000_000), json!("x"), set_aside(budget));
+    assert_eq!(slice(&bed.live[0].start), 1_000);
+    bed.end(0, fails("no"));
+    assert!(bed.status().is_final());
+    bed.reload();
+    bed.ask(RunAsk::Retry { max_tokens: None });
+    assert_eq!(
+        (bed.live.len(), bed.code()),
+        (0, Some(Code::BudgetExceeded))
+    );
+    let max_tokens = Some(5_000);
+    bed.ask(RunAsk::Retry { max_tokens });
+    assert_eq!(slice(&bed.live[0].start), 5_000 - 15);
+    bed.end(0, says("yes"));
+    assert_eq!(bed.status(), RunStatus::Completed);
+    let used = bed
+        .run
+        .record()
+        .options
+        .starter
+        .as_ref()
+        .and_then(|starter| starter.used);
+    let used = used.expect("it has ended").usage;
+    assert_eq!(
+        used.input_tokens + used.output_tokens,
+        15,
+        "what the first end said"
+    );
+}
+
+#[test]
+fn a_slice_that_is_still_out_when_its_leaf_ends_is_not_given_out_again() {
+    let budget = Budget {
+        tokens: Some(1_000),
+        ..Budget::default()
+    };
+    let mut bed = Bed::with(&fan(2, 600), json!("x"), set_aside(budget));
+    let first = slice(&bed.live[0].start);
+    let mut end = says("x");
+    end.kept.tokens = first - 15;
+    bed.end(0, end);
+    bed.reload();
+    let out: u64 = bed.live.iter().map(|live| slice(&live.start)).sum();
+    assert!(first + out <= 600, "{first} and {out}");
+}
+
+#[test]
+fn a_run_takes_no_longer_than_its_starter_may() {
+    let budget = Budget {
+        wall: Some(Span(std::time::Duration::from_mins(1))),
+        ..Budget::default()
+    };
+    let spec = envelope(&agent("a", &json!({})));
+    let mut bed = Bed::with(&spec, json!("x"), set_aside(budget));
+    assert_eq!(bed.run.record().alarm_at, Some(Timestamp(61_000)));
+    bed.now = Timestamp(61_000);
+    bed.feed(vec![RunEvent::Looked]);
+    bed.answer("/", says("too late"));
+    assert_eq!(bed.code(), Some(Code::BudgetExceeded));
 }
 
 /// Ends leaves with whatever part of their slice they used, checking the limit at each step.

@@ -242,7 +242,7 @@ fn check_end(bed: &Bed) {
     );
     for node in bed.run.nodes() {
         assert!(node.state.is_settled(), "{} is {:?}", node.path, node.state);
-        assert_eq!(node.reserved, 0);
+        assert!(node.reserved.is_nothing());
         let bad = matches!(node.state, NodeState::Failed | NodeState::Cancelled);
         if bad && record.status == RunStatus::Completed {
             let mut place = Some(node.path.as_str());

@@ -35,9 +35,9 @@ pub struct LeafAgent {
     pub model: Option<String>,
     /// The shape of its answer.
     pub output_schema: Option<Value>,
-    /// Read for the sake of specs that have it: in a run, sessions are kept with the run.
+    /// How long its session is kept.
     pub lifecycle: Lifecycle,
-    /// Carried along.
+    /// Of its session.
     pub metadata: Map<String, Value>,
     /// Tokens that it may use in all.
     pub budget: Option<u64>,
@@ -45,15 +45,15 @@ pub struct LeafAgent {
     pub pool: Option<String>,
 }
 
-/// How long a child's session is kept, outside a run.
+/// How long the session of a leaf is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lifecycle {
-    /// Until it succeeded.
-    #[default]
+    /// Until the leaf succeeded; as `Linked` where it did not.
     Ephemeral,
-    /// As long as its parent.
+    /// As long as its run, and the session that the run belongs to.
+    #[default]
     Linked,
-    /// For itself.
+    /// For itself: it has no parent, and stays when the run is removed.
     Detached,
 }
 
@@ -68,6 +68,13 @@ impl Lifecycle {
             Self::Linked => "linked",
             Self::Detached => "detached",
         }
+    }
+}
+
+impl LeafAgent {
+    /// Whether its session goes as soon as it succeeded.
+    pub fn is_ephemeral(&self) -> bool {
+        self.lifecycle == Lifecycle::Ephemeral
     }
 }
 

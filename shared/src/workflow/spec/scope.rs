@@ -284,7 +284,12 @@ impl Spec {
         }
         let declared = self.declared_tokens();
         let own = self.envelope.budget.map(|budget| budget.max_tokens);
-        let limit = own.into_iter().chain(options.max_tokens).min();
+        let set_aside = options
+            .starter
+            .as_ref()
+            .and_then(|starter| starter.caps().tokens);
+        let given = options.max_tokens.into_iter().chain(set_aside);
+        let limit = own.into_iter().chain(given).min();
         match limit.filter(|limit| declared > *limit) {
             None => Ok(()),
             Some(limit) => Err(Failure::new(

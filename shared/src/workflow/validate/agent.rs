@@ -103,11 +103,27 @@ impl Reader<'_> {
             temperature: temperature.unwrap_or_default(),
             model: model.flatten(),
             output_schema,
-            lifecycle: lifecycle.map_or_else(Lifecycle::default, |place| Lifecycle::ALL[place]),
+            lifecycle: self.lifecycle(members, lifecycle),
             metadata,
             budget,
             pool,
         })
+    }
+
+    /// How long its session is kept. In version 1 the member was read and had no effect.
+    fn lifecycle(&mut self, members: Members<'_>, written: Option<usize>) -> Lifecycle {
+        let wanted = written
+            .map(|place| Lifecycle::ALL[place])
+            .unwrap_or_default();
+        if self.version < 2 {
+            return Lifecycle::default();
+        }
+        if wanted == Lifecycle::Detached && self.granted.is_some() {
+            let message = "an agent's run leaves no sessions behind";
+            let hint = "write \"linked\", or leave it out";
+            self.problem(members.pointer("lifecycle"), "lifecycle", message, hint);
+        }
+        wanted
     }
 
     fn pool(&mut self, members: Members<'_>, tools: &[ToolEntry]) -> Option<String> {

@@ -4,10 +4,7 @@ use serde_json::Value;
 
 use super::Problem;
 use crate::tool::schema;
-use crate::workflow::spec::BYTES_MAX;
-
-/// Levels of JSON: what every parser on the way takes, with what stands around a spec.
-const JSON_DEPTH_MAX: usize = 112;
+use crate::workflow::spec::{BYTES_MAX, JSON_DEPTH_MAX};
 
 /// Patterns in all schemas: each is compiled whenever the spec is read.
 const PATTERNS_MAX: usize = 256;

@@ -6,7 +6,7 @@ use super::limits::at;
 use super::reader::{Members, Reader, UseKind, nearest};
 use crate::workflow::spec::{
     Agent, Body, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, DEPTH_MAX, Fan, ITEMS_MAX, ITERATIONS_MAX,
-    Items, NODES_MAX, Node, NodeIx, Ref, Spec,
+    Items, LeafAgent, NODES_MAX, Node, NodeIx, Ref, Spec,
 };
 
 const KINDS: &[&str] = &[
@@ -245,6 +245,9 @@ impl Reader<'_> {
             .filter(|value| value.is_object());
         let output_schema = output_schema.and_then(|_| self.output_schema(members));
         let continuation = self.continuation(members);
+        if continuation.is_some() && spec.as_ref().is_some_and(LeafAgent::is_ephemeral) {
+            self.goes_on_and_ends(&members.pointer("continuation"));
+        }
         let mut policy = self.policy(members);
         policy.fallback = self.fallback(ix, members, place);
         Some(Body::Agent(Box::new(Agent {
@@ -497,6 +500,13 @@ impl Reader<'_> {
         })
     }
 
+    /// A session cannot both go on and be gone.
+    fn goes_on_and_ends(&mut self, pointer: &str) {
+        let message = "an `ephemeral` session is gone once its leaf succeeded, and cannot go on";
+        let hint = "write `lifecycle`: \"linked\", or leave it out";
+        self.problem(pointer, "lifecycle", message, hint);
+    }
+
     /// Agents of a loop's body that go on from round to round.
     fn continued(&mut self, ix: NodeIx, members: Members<'_>) -> Vec<NodeIx> {
         let ids = self.texts(members, "continue_nodes").unwrap_or_default();
@@ -507,7 +517,14 @@ impl Reader<'_> {
                 node.id.as_ref() == Some(id) && node.scope == self.nodes[ix].scope
             });
             match inside.filter(|at| self.goes_on(*at, ix)) {
-                Some(at) => found.push(at),
+                Some(at) => {
+                    let agent = &self.nodes[at].body;
+                    if matches!(agent, Body::Agent(agent) if agent.spec.is_ephemeral()) {
+                        let pointer = format!("{}/{index}", members.pointer("continue_nodes"));
+                        self.goes_on_and_ends(&pointer);
+                    }
+                    found.push(at);
+                }
                 // It is there, but could not be read: that was told already.
                 None if inside.is_none() && self.lost.contains(id) => {}
                 None => {

@@ -55,6 +55,8 @@ pub(super) type Ids = BTreeMap<(Option<NodeIx>, String), Vec<(NodeIx, String)>>;
 pub(super) struct Reader<'a> {
     /// What leaves may have; anything where nobody says.
     pub(super) granted: Option<&'a Delegation>,
+    /// The version of the language that the spec is read in.
+    pub(super) version: i32,
     pub(super) problems: Vec<Problem>,
     pub(super) nodes: Vec<Node>,
     pub(super) ids: Ids,
@@ -64,9 +66,10 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(granted: Option<&'a Delegation>) -> Self {
+    pub(super) fn new(granted: Option<&'a Delegation>, version: i32) -> Self {
         Self {
             granted,
+            version,
             problems: Vec::new(),
             nodes: Vec::new(),
             ids: BTreeMap::new(),

@@ -388,12 +388,13 @@ impl Advance<'_> {
         let Some(words) = &report.words else {
             return Ok(Told::default());
         };
-        if let Some(send_id) = ledger.absorbing(key).map(|send| send.id) {
+        let busy = ledger.absorbing(key).map(|send| send.id);
+        if busy.is_some() || !words.wake {
             let item = NewItem {
                 id: words.item_id.clone(),
                 kind: ItemKind::Child,
                 mode: OnBusy::Steer,
-                send_id: Some(send_id),
+                send_id: busy,
                 content: words.content.clone(),
             };
             ledger.store_item(key, item, Fate::Pending);
@@ -405,7 +406,10 @@ impl Advance<'_> {
             id: words.send,
             target: Target::Existing(key),
             input: words.content.clone(),
-            options: SendOptions::default(),
+            options: SendOptions {
+                ended_run: words.ended_run,
+                ..SendOptions::default()
+            },
             reports_to: None,
             run: None,
             idempotency: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::id::{BootId, RunKey, SendId};
 use mainspring_shared::store::{DumpRun, ListRuns, Page, ReadNodes, Result, RunStep};
-use mainspring_shared::workflow::run::{NodeRecord, RunRecord, RunStatus};
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord, RunStatus};
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -28,6 +28,24 @@ pub(crate) async fn get(pool: &Pool, keys: &[RunKey]) -> Result<Vec<Option<RunRe
         let mut fields = Fields::new(row, "runs");
         let ord = fields.ord()?;
         found[ord] = Some(fields.run()?);
+    }
+    Ok(found)
+}
+
+pub(crate) async fn read_asks(pool: &Pool, keys: &[RunKey]) -> Result<Vec<Vec<RunAsk>>> {
+    let mut found: Vec<Vec<RunAsk>> = keys.iter().map(|_| Vec::new()).collect();
+    if keys.is_empty() {
+        return Ok(found);
+    }
+    let (tenants, runs) = run_columns(keys);
+    let rows = fetch(pool, || {
+        sql!("runs/asks").bind(tenants.clone()).bind(runs.clone())
+    });
+    for row in &rows.await? {
+        let mut fields = Fields::new(row, "run_asks");
+        let ord = fields.ord()?;
+        let _: i64 = fields.take("ask_id")?;
+        found[ord].push(fields.json("ask")?);
     }
     Ok(found)
 }

@@ -2,7 +2,7 @@
 
 use mainspring_shared::id::{BootId, RunKey, SendId};
 use mainspring_shared::store::{DumpRun, ListRuns, Page, ReadNodes, RunStep};
-use mainspring_shared::workflow::run::{NodeRecord, RunRecord};
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 use sqlx::SqliteConnection;
 use uuid::Uuid;
 
@@ -28,6 +28,19 @@ pub(crate) async fn get(
             row.map(|row| record(&mut Cells::new(row, "runs")))
                 .transpose()?,
         );
+    }
+    Ok(found)
+}
+
+/// What is asked of runs, in order.
+pub(crate) async fn read_asks(
+    conn: &mut SqliteConnection,
+    keys: Vec<RunKey>,
+) -> Result<Vec<Vec<RunAsk>>> {
+    let mut found = Vec::with_capacity(keys.len());
+    for key in keys {
+        let of_run = asks(&mut *conn, key).await?;
+        found.push(of_run.into_iter().map(|(_, ask)| ask).collect());
     }
     Ok(found)
 }

@@ -334,6 +334,7 @@ macro_rules! store_cases {
                 the_end_of_a_run_is_the_result_of_the_call_that_waits,
                 a_busy_session_finds_the_end_of_a_run_in_its_inbox,
                 a_session_at_rest_is_woken_by_the_end_of_a_run,
+                a_session_at_rest_may_be_told_with_its_next_send,
                 the_runs_of_a_deleted_session_are_asked_to_end,
             }
             run_turns {
@@ -357,6 +358,7 @@ macro_rules! store_cases {
                 a_leaf_goes_on_in_a_session_that_takes_sends,
                 runs_are_listed_newest_first,
                 an_unowned_boot_is_nobody,
+                what_is_asked_can_be_read_until_an_advance_takes_it,
             }
             sessions {
                 a_created_session_reads_back,

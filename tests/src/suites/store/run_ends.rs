@@ -3,6 +3,7 @@
 use mainspring_shared::inbox::Fate;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::{
     AdvanceOutcome, AdvanceRun, AuditOptions, ReadNodes, RunReport, RunWords, Store, Then,
 };
@@ -31,6 +32,8 @@ fn words(n: u128) -> RunWords {
         item_id: "run:1:1".to_owned(),
         send: send(n),
         content: vec![ContentPart::text("the run has ended")],
+        wake: true,
+        ended_run: None,
     }
 }
 
@@ -137,17 +140,53 @@ pub async fn a_session_at_rest_is_woken_by_the_end_of_a_run(store: &dyn Store) {
     let report = RunReport {
         session: key(1),
         call: None,
-        words: Some(words(50)),
+        words: Some(RunWords {
+            ended_run: Some(run_key(1).run),
+            ..words(50)
+        }),
     };
     let item = ending_of_run(&record, 0, Some(report));
     let AdvanceOutcome::Advanced { rings, .. } = advance(store, 900, 1, item.clone()).await else {
         panic!("the run is its own");
     };
     assert_eq!(one(rings).key, key(1));
-    assert_eq!(stored(store, 50).await.input, words(50).content);
+    let told = stored(store, 50).await;
+    assert_eq!(told.input, words(50).content);
+    assert_eq!(told.options.ended_run, Some(run_key(1).run));
     let late = advance(store, 901, 1, item).await;
     assert_eq!(late, AdvanceOutcome::Lost, "each is told once");
     assert_eq!(dumped(store, 1).await.sends.len(), 2);
+}
+
+pub async fn a_session_at_rest_may_be_told_with_its_next_send(store: &dyn Store) {
+    let claimed = running(store).await;
+    complete(store, 20, ending(&claimed, Then::Continue)).await;
+    let record = of_session_one(store, None).await;
+    let report = RunReport {
+        session: key(1),
+        call: None,
+        words: Some(RunWords {
+            wake: false,
+            ..words(50)
+        }),
+    };
+    let item = ending_of_run(&record, 0, Some(report));
+    let AdvanceOutcome::Advanced { rings, told, .. } = advance(store, 900, 1, item).await else {
+        panic!("the run is its own");
+    };
+    assert_eq!((rings, told), (Vec::new(), None));
+    let dump = dumped(store, 1).await;
+    assert_eq!(dump.sends.len(), 1, "nobody is woken");
+    let item = one(dump.inbox);
+    assert_eq!((item.id.as_str(), item.fate), ("run:1:1", Fate::Pending));
+    assert_eq!(item.send_id, None);
+    accept(store, 910, sending(2, 1)).await;
+    let next = claim(store, 911, 2, 1, 9).await;
+    assert_ne!(
+        next.counters.signals & SIGNAL_INBOX,
+        0,
+        "its next send looks"
+    );
 }
 
 pub async fn the_runs_of_a_deleted_session_are_asked_to_end(store: &dyn Store) {

@@ -1,5 +1,6 @@
 //! Runs: their news and their advances.
 
+use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{BootId, RunId, RunKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{
@@ -93,7 +94,8 @@ fn node(path: &str, n: i64, state: NodeState) -> NodeRecord {
         payload: Some(json!({ "a": [1] })),
         error: None,
         usage: Usage::default(),
-        reserved: 0,
+        kept: Spent::default(),
+        reserved: Spent::default(),
         due_at: None,
         amended: false,
         steered: Vec::new(),
@@ -531,4 +533,25 @@ pub async fn an_unowned_boot_is_nobody(store: &dyn Store) {
         one(outcomes.expect("the store answers")),
         AdvanceOutcome::Lost
     );
+}
+
+pub async fn what_is_asked_can_be_read_until_an_advance_takes_it(store: &dyn Store) {
+    let record = under_way(store, 1..1).await;
+    created(store, 5, new_run(2)).await;
+    let retry = RunAsk::Retry { max_tokens: None };
+    let cancel = RunAsk::Cancel { reason: None };
+    let asks = vec![(run_key(1), retry.clone()), (run_key(1), cancel.clone())];
+    let asked = store.ask_runs(at(6), asks).await;
+    assert_eq!(asked.expect("the store answers"), [true, true]);
+    let keys = || vec![run_key(2), run_key(1), run_key(9)];
+    let found = store.read_asks(keys()).await.expect("the store answers");
+    assert_eq!(found, [vec![], vec![retry, cancel], vec![]]);
+    let claimed = claim_runs(store, 7, 1).await;
+    let news = claimed.runs.into_iter().find(|news| news.key == run_key(1));
+    let news = news.expect("asked");
+    let mut item = advance_of(&record, news.step);
+    item.asks = news.asks.iter().map(|(n, _)| *n).collect();
+    advance(store, 8, 1, item).await;
+    let found = store.read_asks(keys()).await.expect("the store answers");
+    assert_eq!(found, [const { Vec::<RunAsk>::new() }; 3]);
 }

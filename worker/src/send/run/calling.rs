@@ -15,7 +15,7 @@ use super::persist::Outage;
 use crate::send::calls::{Begin, Calls, Over};
 use crate::send::plan;
 use crate::tool::Place;
-use crate::tools::SPAWN_AGENT;
+use crate::tools::is_agents_work;
 
 /// How long a result waits for those of calls beside it before it is stored by itself.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
@@ -272,7 +272,7 @@ impl Run<'_> {
         if let Some(answers) = answers(&self.records) {
             self.unsaid.answers(answers, changes);
             for record in std::mem::take(&mut self.records) {
-                if let Some(result) = record.result.filter(|_| record.name == SPAWN_AGENT) {
+                if let Some(result) = record.result.filter(|_| is_agents_work(&record.name)) {
                     self.roll_up(&record.call_id, &result);
                 }
             }

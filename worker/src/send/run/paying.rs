@@ -3,20 +3,22 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mainspring_shared::budget::{Budget, Short, Spent};
+use mainspring_shared::budget::{Budget, Short, Spent, Used};
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::inbox::{InboxItem, ItemKind};
+use mainspring_shared::id::{RunId, RunKey};
+use mainspring_shared::inbox::{InboxItem, ItemKind, ended_run};
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::store::{SendTotals, UsageRow};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::usage::Usage;
+use mainspring_shared::workflow::run::Starter;
 use serde_json::Value;
 
 use super::attempt::Asked;
+use super::persist::Outage;
 use super::{Pending, Run};
 use crate::llm::{Request, Resolved, estimate_request_tokens};
-use crate::send::purse::Used;
 
 impl Run<'_> {
     /// When the send's time is up.
@@ -180,21 +182,21 @@ impl Run<'_> {
         self.release().await
     }
 
-    /// What a child of the round gets of what is left; none when that is too little for any.
+    /// What a child or run of the round gets of what is left; none when that is too little for any.
     pub(super) fn slice(&self, children: usize) -> Option<Spent> {
         // One share stays for what is made of their results.
         self.purse.share(&self.totals, children as u64 + 1)
     }
 
-    /// A child's budget, by what was set aside for it.
+    /// The budget of a child or a run, by what was set aside for it.
     pub(super) fn child_budget(&self, call: &str) -> Option<Budget> {
         let slice = self.totals.held.0.get(call);
         self.purse.budget(slice, self.time_left())
     }
 
-    /// Adds what a finished child cost to this send's sums.
+    /// Adds what a finished child or run cost to this send's sums.
     pub(super) fn roll_up(&mut self, call: &str, result: &CallResult) {
-        // A receipt, or a child that goes on, keeps its slice; one that was never made gives it
+        // A receipt, or what goes on, keeps its slice; one that was never made gives it
         // back.
         let goes_on = matches!(
             result.code,
@@ -206,9 +208,15 @@ impl Run<'_> {
         let value = result.value.as_ref();
         let member = |name| value.and_then(|value: &Value| value.get(name));
         let usage = member("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
+        // A run says what it used besides, a child counts its model answers.
+        let kept = member("kept").and_then(|kept| serde_json::from_value(kept.clone()).ok());
+        let rounds = member("rounds").and_then(Value::as_u64).unwrap_or(0);
         let used = Used {
             usage: usage.unwrap_or_default(),
-            rounds: member("rounds").and_then(Value::as_u64).unwrap_or(0),
+            kept: kept.unwrap_or(Spent {
+                rounds,
+                ..Spent::default()
+            }),
         };
         self.take_in(call, used, Spent::default());
     }
@@ -221,11 +229,60 @@ impl Run<'_> {
         self.purse.settle(&mut self.totals, call, used, slice);
     }
 
-    /// Adds what children cost whose ends came into the inbox.
+    /// Adds what a run cost whose end is the input of this send; false when the database does not
+    /// say for as long as the lease allows.
+    pub(super) async fn roll_up_input(&mut self) -> bool {
+        // Stored with the first round, as the input is.
+        let told = self.send.record.rounds > 0;
+        let Some(run) = self.send.record.options.ended_run.filter(|_| !told) else {
+            return true;
+        };
+        let mut outage = Outage::default();
+        loop {
+            match self.roll_up_runs(vec![run]).await {
+                Ok(()) => return true,
+                Err(error) => {
+                    if !self.outlast(&error.into(), &mut outage).await {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes in what runs used, whose ends the model is told with the next step.
+    async fn roll_up_runs(&mut self, runs: Vec<RunId>) -> super::delegating::StoreResult<()> {
+        let tenant = self.key.tenant;
+        let keys = runs.into_iter().map(|run| RunKey { tenant, run });
+        let records = self.kernel.parts.store.get_runs(keys.collect()).await?;
+        for run in records.into_iter().flatten() {
+            let starter = run.options.starter.as_deref();
+            if let Some(Starter {
+                call_id,
+                budget,
+                used: Some(used),
+                ..
+            }) = starter
+            {
+                let slice = budget.unwrap_or_default().slice();
+                self.take_in(call_id, *used, slice);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what children and runs cost whose ends came into the inbox.
     pub(super) async fn roll_up_items(
         &mut self,
         items: &[InboxItem],
     ) -> super::delegating::StoreResult<()> {
+        let runs: Vec<_> = items
+            .iter()
+            .filter_map(|item| ended_run(&item.id))
+            .collect();
+        if !runs.is_empty() {
+            self.roll_up_runs(runs).await?;
+        }
         let ended = items.iter().filter(|item| item.kind == ItemKind::Child);
         let sends = ended.filter_map(|item| item.id.strip_prefix("child_")?.parse().ok());
         let ids: Vec<_> = sends.map(|send| (self.key.tenant, send)).collect();
@@ -240,14 +297,12 @@ impl Run<'_> {
             let rounds = u64::from(child.rounds.unsigned_abs()) + child.held.sum().rounds;
             let used = Used {
                 usage: child.usage,
-                rounds,
+                kept: Spent {
+                    rounds,
+                    ..Spent::default()
+                },
             };
-            let caps = child.options.budget.unwrap_or_default().caps();
-            let slice = Spent {
-                tokens: caps.tokens.unwrap_or(0),
-                nano_usd: caps.nano_usd.unwrap_or(0),
-                rounds: caps.rounds.unwrap_or(0),
-            };
+            let slice = child.options.budget.unwrap_or_default().slice();
             self.take_in(call, used, slice);
         }
         Ok(())

@@ -25,7 +25,7 @@ use crate::llm::Reply;
 use crate::metrics;
 use crate::send::unsaid::Unsaid;
 use crate::send::{plan, settle};
-use crate::tools::SPAWN_AGENT;
+use crate::tools::is_agents_work;
 use crate::writes::{self, SharedError};
 
 impl Run<'_> {
@@ -99,11 +99,11 @@ impl Run<'_> {
         }
     }
 
-    /// The round with its calls; what its children get is set aside, and where that is too little
-    /// they are not made.
+    /// The round with its calls; what its children and runs get is set aside, and where that is too
+    /// little they are not made.
     fn round(&mut self, reply: &Reply, mut asking: settle::Asking) -> settle::Round {
         let names = reply.tool_calls.iter().map(|call| call.name.as_str());
-        let children = names.filter(|name| *name == SPAWN_AGENT).count();
+        let children = names.filter(|name| is_agents_work(name)).count();
         if children == 0 {
             return settle::round(reply, asking, &self.offers, &self.vetted);
         }
@@ -111,7 +111,7 @@ impl Run<'_> {
         asking.no_children = slice.is_none();
         let round = settle::round(reply, asking, &self.offers, &self.vetted);
         let made = round.records.iter().filter(|r| r.result.is_none());
-        let made = made.filter(|record| record.name == SPAWN_AGENT);
+        let made = made.filter(|record| is_agents_work(&record.name));
         if let Some(slice) = slice.filter(|slice| *slice != Spent::default()) {
             let held = made.map(|record| (record.call_id.clone(), slice));
             self.totals.held.0.extend(held);

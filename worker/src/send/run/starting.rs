@@ -90,6 +90,8 @@ impl Run<'_> {
             starter: Some(Box::new(Starter {
                 call_id: record.call_id.clone(),
                 delegation,
+                budget: self.child_budget(&record.call_id),
+                used: None,
             })),
             ..RunOptions::default()
         };

@@ -1,0 +1,127 @@
+//! What a leaf's session gets of its spec, and runs that were accepted in another version of the
+//! language.
+
+use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions};
+use mainspring_shared::workflow::validate::validate;
+use serde_json::{Value, json};
+
+use super::super::{LoadError, Run};
+use super::bed::{Bed, agent, cut, envelope, fails, record, says};
+
+fn with_lifecycle(id: &str, lifecycle: &str) -> Value {
+    let mut leaf = agent(id, &json!({}));
+    leaf["spec"]["lifecycle"] = json!(lifecycle);
+    leaf
+}
+
+/// A spec that version 1 took, and that is refused today.
+fn of_version_1() -> Value {
+    let mut leaf = with_lifecycle("a", "ephemeral");
+    leaf["continuation"] = json!({"max": 1, "gate": "always"});
+    envelope(&leaf)
+}
+
+#[test]
+fn a_run_goes_on_in_the_version_that_it_was_accepted_in() {
+    let problems = validate(&of_version_1()).expect_err("refused by now");
+    assert_eq!(problems.len(), 1, "{problems:#?}");
+    assert_eq!(
+        (problems[0].pointer.as_str(), problems[0].rule),
+        ("/root/continuation", "lifecycle")
+    );
+    let plain = envelope(&agent("a", &json!({})));
+    let mut old = record(&plain, json!("in"), RunOptions::default());
+    old.spec = of_version_1();
+    let today = Run::load(old.clone(), Vec::new());
+    assert!(matches!(today, Err(LoadError::Spec(_))), "{today:?}");
+    old.dsl_version = 1;
+    let mut bed = Bed::of(old);
+    bed.answer("/", cut(true));
+    bed.reload();
+    let forgotten = bed.answer("/", says("done")).forget;
+    assert!(
+        bed.status().is_final() && bed.code().is_none(),
+        "{:?}",
+        bed.code()
+    );
+    assert_eq!(bed.run.record().dsl_version, 1);
+    assert_eq!(forgotten, [], "in version 1 no session went");
+}
+
+#[test]
+fn a_newer_version_is_not_read() {
+    let plain = envelope(&agent("a", &json!({})));
+    let mut newer = record(&plain, json!("in"), RunOptions::default());
+    newer.dsl_version = DSL_VERSION + 1;
+    let found = Run::load(newer, Vec::new());
+    assert!(matches!(found, Err(LoadError::Version(version)) if version == DSL_VERSION + 1));
+}
+
+#[test]
+fn an_ephemeral_session_goes_once_its_leaf_succeeded() {
+    let mut retried = with_lifecycle("a", "ephemeral");
+    retried["retry"] = json!({"max_attempts": 2, "backoff": 0});
+    let steps = [
+        retried,
+        with_lifecycle("b", "linked"),
+        agent("c", &json!({})),
+    ];
+    let mut bed = Bed::new(&envelope(&json!({"type": "sequence", "steps": steps})));
+    assert_eq!(
+        bed.answer("/0:a", fails("no")).forget,
+        [],
+        "it is kept to be looked at"
+    );
+    let session = bed.run.node("/0:a").expect("is there").session;
+    assert_eq!(
+        bed.answer("/0:a", says("yes")).forget,
+        session.into_iter().collect::<Vec<_>>()
+    );
+    assert_eq!(bed.answer("/1:b", says("yes")).forget, []);
+    assert_eq!(bed.answer("/2:c", says("yes")).forget, []);
+    assert!(bed.status().is_final());
+}
+
+#[test]
+fn what_cannot_go_on_is_told() {
+    let body = with_lifecycle("a", "ephemeral");
+    let spec = envelope(
+        &json!({"type": "loop", "id": "l", "body": body, "until": {"ref": "a"},
+        "continue_nodes": ["a"]}),
+    );
+    let problems = validate(&spec).expect_err("it cannot both go on and be gone");
+    let found: Vec<_> = problems
+        .iter()
+        .map(|one| (one.pointer.as_str(), one.rule))
+        .collect();
+    assert_eq!(found, [("/root/continue_nodes/0", "lifecycle")]);
+}
+
+#[test]
+fn sessions_carry_the_metadata_of_their_specs() {
+    let mut own = with_lifecycle("a", "detached");
+    own["spec"]["metadata"] = json!({"team": "leaf", "own": 1});
+    let inner = json!({"name": "inner", "metadata": {"team": "inner", "inner": 2}, "root": own});
+    let nested = json!({"type": "workflow", "id": "w", "spec": inner});
+    let tool = json!({"type": "tool", "id": "t", "tool": "look"});
+    let mut spec = envelope(&json!({"type": "parallel", "branches": [nested, tool]}));
+    spec["metadata"] = json!({"team": "outer", "outer": 3});
+    let bed = Bed::new(&spec);
+    let start = |id: &str| {
+        let mut live = bed.live.iter();
+        let found = live.find(|live| live.start.path.ends_with(id));
+        found.expect("it started").start.clone()
+    };
+    let leaf = start("a");
+    let expected = json!({"team": "leaf", "own": 1, "inner": 2, "outer": 3});
+    assert_eq!(
+        (Value::Object(leaf.metadata), leaf.detached),
+        (expected, true)
+    );
+    let tool = start("t");
+    let expected = json!({"team": "outer", "outer": 3});
+    assert_eq!(
+        (Value::Object(tool.metadata), tool.detached),
+        (expected, false)
+    );
+}
