@@ -59,10 +59,13 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Ends a run and everything below it
+    /// Ends a run, or one of its nodes, and everything below it
     Cancel {
         /// The run
         id: String,
+        /// Ends only the node with this path
+        #[arg(long, value_name = "PATH", conflicts_with = "reason")]
+        node: Option<String>,
         /// Why, for people
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
@@ -71,9 +74,36 @@ pub(crate) enum RunsCommand {
     Retry {
         /// The run
         id: String,
+        /// Runs the settled node with this path again, and what read its result
+        #[arg(long, value_name = "PATH", conflicts_with = "max_tokens")]
+        node: Option<String>,
         /// Sets a new limit of tokens
         #[arg(long, value_name = "N")]
         max_tokens: Option<u64>,
+    },
+    /// Tells a leaf that is under way something, at its next round
+    Steer {
+        /// The run
+        id: String,
+        /// The path of the leaf
+        #[arg(long, value_name = "PATH")]
+        node: String,
+        /// What it is told
+        text: String,
+    },
+    /// Gives a leaf's result by hand; what read it runs again
+    Amend {
+        /// The run
+        id: String,
+        /// The path of the leaf
+        #[arg(long, value_name = "PATH")]
+        node: String,
+        /// What it says instead
+        #[arg(required_unless_present = "json")]
+        text: Option<String>,
+        /// The value that it returns instead, as JSON
+        #[arg(long, value_name = "JSON")]
+        json: Option<String>,
     },
     /// Follows a run's events to its end
     Tail {

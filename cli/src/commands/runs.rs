@@ -1,5 +1,7 @@
 //! `mainspring runs …`
 
+use std::fmt::Write as _;
+
 use mainspring_shared::error::Code;
 use mainspring_shared::time::Span;
 use serde_json::{Value, json};
@@ -60,14 +62,39 @@ pub(crate) async fn run(
             let rows = lists::rows(&client, &request, page.limit).await?;
             output::list(format, &NODES, &rows)
         }
-        RunsCommand::Cancel { id, reason } => {
-            let request = Request::post(format!("/v1/runs/{id}/cancel"));
-            let request = request.body(json!({ "reason": reason }));
+        RunsCommand::Cancel { id, node, reason } => {
+            let request = match node {
+                Some(path) => of_node(id, path, "cancel"),
+                None => {
+                    Request::post(format!("/v1/runs/{id}/cancel")).body(json!({ "reason": reason }))
+                }
+            };
             output::object(format, &client.ask(request).await?)
         }
-        RunsCommand::Retry { id, max_tokens } => {
-            let request = Request::post(format!("/v1/runs/{id}/retry"));
-            let request = request.body(json!({ "max_tokens": max_tokens }));
+        RunsCommand::Retry {
+            id,
+            node,
+            max_tokens,
+        } => {
+            let request = match node {
+                Some(path) => of_node(id, path, "retry"),
+                None => Request::post(format!("/v1/runs/{id}/retry"))
+                    .body(json!({ "max_tokens": max_tokens })),
+            };
+            output::object(format, &client.ask(request).await?)
+        }
+        RunsCommand::Steer { id, node, text } => {
+            let request = of_node(id, node, "steer").body(json!({ "text": text }));
+            output::object(format, &client.ask(request).await?)
+        }
+        RunsCommand::Amend {
+            id,
+            node,
+            text,
+            json,
+        } => {
+            let request =
+                of_node(id, node, "amend").body(amendment(text.as_deref(), json.as_deref())?);
             output::object(format, &client.ask(request).await?)
         }
         RunsCommand::Tail { id, after } => {
@@ -84,6 +111,38 @@ pub(crate) async fn run(
             }
         }
     }
+}
+
+/// A request about one node, whose path is one segment.
+fn of_node(id: &str, path: &str, verb: &str) -> Request {
+    let mut segment = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            segment.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(segment, "%{byte:02X}");
+        }
+    }
+    Request::post(format!("/v1/runs/{id}/nodes/{segment}/{verb}"))
+}
+
+/// A leaf's result, as people write it.
+fn amendment(text: Option<&str>, value: Option<&str>) -> Result<Value, Failure> {
+    let mut body = json!({});
+    if let Some(text) = text {
+        body["text"] = json!(text);
+    }
+    if let Some(value) = value {
+        let parsed: Result<Value, _> = serde_json::from_str(value);
+        body["output"] = parsed.map_err(|error| {
+            Failure::new(
+                Exit::Usage,
+                format!("the value of --json is not JSON: {error}"),
+            )
+        })?;
+    }
+    Ok(body)
 }
 
 /// Whether nothing but a retry can change a run any more.

@@ -156,6 +156,23 @@ fn a_run_that_fails_or_is_cancelled_ends_the_command_so_and_is_retried() {
         (shown["attempt"] == 2 && shown["counts"]["live"] == 1).then_some(())
     };
     eventually("its leaf begins again", retried);
+    // One node is told something, ended, and given a result by hand.
+    let on = |verb: &'static str, more: &[&str]| {
+        let words = [&["runs", verb, run, "--node", "/0:first"][..], more].concat();
+        ask(&dev.url, &words)
+    };
+    let steered = on("steer", &["be quick"]);
+    assert_eq!(steered.code, 0, "{}", steered.stderr);
+    assert_eq!(on("amend", &["--json", "{"]).code, 2);
+    assert_eq!(on("cancel", &[]).code, 0);
+    assert_eq!(ask(&dev.url, &["runs", "tail", run]).code, 8);
+    assert_eq!(on("cancel", &[]).code, 4);
+    let amended = on("amend", &["done by hand"]);
+    assert_eq!(amended.code, 0, "{}", amended.stderr);
+    let shown = json(&dev.url, &["runs", "show", run, "--wait", "20s"]);
+    assert_eq!(shown["result"]["text"], "again: done by hand", "{shown}");
+    let slow_again = on("retry", &[]);
+    assert_eq!(slow_again.code, 0, "{}", slow_again.stderr);
     assert_eq!(ask(&dev.url, &["runs", "cancel", run]).code, 0);
 }
 
