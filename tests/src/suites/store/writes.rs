@@ -400,6 +400,7 @@ mod tests {
         "get_calls",
         "read_inbox",
         "list_children",
+        "open_children",
         "read_messages",
         "read_steps",
         "queue_stats",
