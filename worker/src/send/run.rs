@@ -162,8 +162,6 @@ pub(crate) struct Run<'a> {
     fresh: Vec<usize>,
     /// Children and runs that the open round's calls made in an earlier life.
     made: BTreeSet<Uuid>,
-    /// Whether results from outside came since the calls' rows were read.
-    results: bool,
     calls: Calls,
     /// What is known of the calls of the last answer.
     vetted: Vec<Vetted>,
@@ -270,7 +268,6 @@ impl<'a> Run<'a> {
             records: Vec::new(),
             fresh: Vec::new(),
             made: BTreeSet::new(),
-            results: false,
             calls: Calls::default(),
             vetted: Vec::new(),
             flush: None,

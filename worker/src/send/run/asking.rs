@@ -52,6 +52,8 @@ impl Run<'_> {
         if self.inbox != Inbox::Known && !self.gather(round).await {
             return Some(self.release_as_lost().await);
         }
+        // Whatever was raised by now is told with this question.
+        self.heard = 0;
         let resolved = match self.kernel.parts.providers.resolve(load::model(&self.send)) {
             Ok(resolved) => resolved,
             Err(error) => return Some(self.failed(&error)),

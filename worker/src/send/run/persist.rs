@@ -193,7 +193,7 @@ impl Run<'_> {
     async fn open_after(&mut self, signals: i32) -> Option<Open> {
         let signals = signals | std::mem::take(&mut self.heard);
         self.lowered(signals);
-        if std::mem::take(&mut self.results)
+        if signals & SIGNAL_RESULT != 0
             && let Some(round) = self.records.first().map(|record| record.round)
             && !self.read_round(round).await
         {
@@ -210,7 +210,6 @@ impl Run<'_> {
         if self.inbox == Inbox::Raised || signals & SIGNAL_INBOX != 0 {
             self.inbox = Inbox::Lowered;
         }
-        self.results |= signals & SIGNAL_RESULT != 0;
     }
 
     /// Stores a step that does not end the send; returns the signals that it lowered. A repeat after
@@ -448,13 +447,6 @@ impl Run<'_> {
         // What was settled here is not made again by whoever is woken, however much later.
         if let Some(event) = self.flush_results().await {
             return event;
-        }
-        // A step before this one lowered the signal that would keep the send from waiting.
-        if self.results {
-            return match self.open_after(0).await {
-                Some(open) => Event::Woken { open },
-                None => self.release_as_lost().await,
-            };
         }
         let stopping = self.kernel.lifecycle.is_stopping();
         // Whoever is woken by the end of its time ends it.
