@@ -44,6 +44,8 @@ async fn runs(world: &World, boot: BootId, count: u128) -> Vec<RunRecord> {
         limit: 100,
         ends_max: 10,
         leaves_max: None,
+        dsl_max: DSL_VERSION,
+        aside: Vec::new(),
     };
     let claimed = world
         .store
@@ -77,6 +79,8 @@ fn telling(run: &RunRecord, step: i64, session: SessionKey) -> AdvanceRun {
                 item_id: format!("words {}", id()),
                 send: SendId(id()),
                 content: vec![ContentPart::text("it ended")],
+                wake: true,
+                ended_run: None,
             }),
         }),
         release: false,
@@ -144,7 +148,7 @@ async fn work(world: &World, keys: &[SessionKey], turn: usize) {
     let held: Vec<_> = held
         .filter_map(|outcome| match outcome {
             ClaimOutcome::Claimed(claimed) => Some(*claimed),
-            ClaimOutcome::Busy | ClaimOutcome::Idle => None,
+            ClaimOutcome::Busy | ClaimOutcome::Idle | ClaimOutcome::Suspect => None,
         })
         .collect();
     let held = shuffled(&held, turn);

@@ -16,7 +16,7 @@ use mainspring_shared::store::{
     SessionPatch, Store, Then, TimerChange, WriteList,
 };
 use mainspring_shared::tool::CallResult;
-use mainspring_shared::workflow::run::RunAsk;
+use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
 use super::harness::Opened;
 use super::prelude::*;
@@ -222,6 +222,7 @@ writes! {
         |store, c| store.release_sessions(at(NOW), vec![ReleaseSession {
             key: held(c).key,
             lease: held(c).lease,
+            lost: false,
         }]).await;
     create_runs: |_store| None, |store, _c| store.create_runs(at(NOW), vec![new_run(1)]).await;
     ask_runs[adds]: |store| run_under_way(store).await,
@@ -237,6 +238,8 @@ writes! {
         limit: 10,
         ends_max: 10,
         leaves_max: None,
+        dsl_max: DSL_VERSION,
+        aside: Vec::new(),
     }).await;
     advance_runs: |store| {
         register(store, 1).await;
@@ -376,7 +379,7 @@ mod tests {
     use super::*;
 
     /// The methods of the port that write nothing.
-    const READS: [&str; 29] = [
+    const READS: [&str; 30] = [
         "now",
         "check",
         "list_boots",
