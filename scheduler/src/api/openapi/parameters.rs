@@ -88,7 +88,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         "after" if path.ends_with("/messages") => (
             "query",
             "Only what comes behind this `seq`.",
-            json!({ "type": "integer", "minimum": 0 }),
+            json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX }),
         ),
         "after" => (
             "query",
@@ -102,8 +102,8 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "Last-Event-ID" => (
             "header",
-            "The last event that the reader has; wins over `after`.",
-            text(EVENT_ID),
+            "The last event that the reader has; wins over `after`, unless it is empty.",
+            text(&format!("^$|{EVENT_ID}")),
         ),
         _ => (
             "header",
