@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     /// The methods of the port that write nothing.
-    const READS: [&str; 30] = [
+    const READS: [&str; 31] = [
         "now",
         "check",
         "list_boots",
@@ -393,6 +393,7 @@ mod tests {
         "get_runs",
         "list_runs",
         "read_nodes",
+        "read_asks",
         "read_run_steps",
         "sweep_ready",
         "get_sends",
