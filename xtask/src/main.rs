@@ -68,7 +68,7 @@ fn ci() -> anyhow::Result<()> {
         cargo_arguments: Vec::new(),
     })?;
     clients::check()?;
-    simulate::run(&["--seeds", "300"])?;
+    simulate::few(&["--seeds", "300"])?;
     let report = tempfile::NamedTempFile::new()?;
     let report = report.path().to_string_lossy().into_owned();
     simulate::soak(&["--hours", "0.02", "--chapter", "72", "--report", &report])

@@ -77,7 +77,11 @@ impl Question {
             (QuestionKind::Text, Value::String(text)) if !text.trim().is_empty() => {
                 Ok(text.clone())
             }
-            (QuestionKind::Text, _) => Err("the answer is a text that is not empty".to_owned()),
+            (QuestionKind::Text, Value::String(_) | Value::Null) => {
+                Err("the answer is empty".to_owned())
+            }
+            // A program may answer in a form of its own: the model reads it as JSON.
+            (QuestionKind::Text, other) => Ok(other.to_string()),
             (QuestionKind::Choice, Value::String(text)) if self.options.contains(text) => {
                 Ok(text.clone())
             }
@@ -139,7 +143,8 @@ mod tests {
         for (question, given, expected) in [
             (&text, json!("so"), Some("so")),
             (&text, json!(" "), None),
-            (&text, json!({"a": 1}), None),
+            (&text, json!({"a": 1}), Some(r#"{"a":1}"#)),
+            (&text, json!(null), None),
             (&choice, json!("red"), Some("red")),
             (&choice, json!("green"), None),
             (&choice, json!(0), None),

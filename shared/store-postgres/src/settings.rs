@@ -76,7 +76,7 @@ impl Settings {
         let Ok(options) = PgConnectOptions::from_str(&self.url) else {
             return false;
         };
-        let host = options.get_host();
+        let host = options.get_host().trim_matches(['[', ']']);
         let here = options.get_socket().is_some()
             || host == "localhost"
             || host.starts_with('/')
