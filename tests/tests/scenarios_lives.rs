@@ -21,6 +21,7 @@ use mainspring_shared::store::{
 use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 use mainspring_worker::WorkerConfig;
+use mainspring_worker::llm::estimate_tokens;
 use mainspring_worker::tools::builtin::{self, Background, Settings, Shell, WorkspaceSettings};
 use uuid::Uuid;
 
@@ -474,7 +475,7 @@ async fn a_defect_keeps_what_was_spent_and_told() {
     assert!(usage.estimated && usage.input_tokens > 0, "{usage:?}");
     assert_eq!(
         usage.output_tokens,
-        "some words of an answer".len() as u64 / 4
+        estimate_tokens("some words of an answer")
     );
     world.audit().await;
 }

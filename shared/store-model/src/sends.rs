@@ -30,6 +30,10 @@ pub(crate) fn accept(
         Seen::Never => {}
     }
     let key = item.target.key();
+    // Its id is its key: a request that comes again without another one stores nothing.
+    if state.homes.contains_key(&(key.tenant, item.id)) {
+        return AcceptOutcome::Replayed(item.id);
+    }
     match &item.target {
         Target::New(new) => {
             let session = Session::new((**new).clone(), now);

@@ -5,6 +5,10 @@ use mainspring_shared::store::{Error, Result};
 
 use crate::rows::skipped;
 
+/// Items at fault in whose place others are tried: beyond that, what stands behind them waits for
+/// someone to mend them rather than for a query each.
+const REPLACED_MAX: u32 = 100;
+
 /// A piece of what is due, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
@@ -55,7 +59,10 @@ impl Pieces {
         if piece.limit <= 1 {
             skipped(error);
             self.passed_over += 1;
-            // Another one in its place, if there is any.
+            if self.passed_over <= REPLACED_MAX {
+                // Another one in its place, if there is any.
+                self.left.push(1);
+            }
             return;
         }
         let half = piece.limit / 2;
@@ -107,6 +114,15 @@ mod tests {
         let healthy = due.into_iter().filter(|item| ![0, 41, 99].contains(item));
         assert_eq!(found, healthy.collect::<Vec<_>>());
         assert!(tries < 60, "{tries}");
+    }
+
+    #[test]
+    fn what_is_at_fault_takes_no_ones_place() {
+        assert_eq!(served(vec![1, 2, 3, 4], &[1, 2], 1), (vec![3], 3));
+        let all: Vec<u32> = (0..1_000).collect();
+        let (found, tries) = served(all.clone(), &all, 1);
+        assert_eq!(found, []);
+        assert_eq!(tries, REPLACED_MAX + 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The comparison of the system's word with two ledgers that it cannot touch: a pure function, so
 //! that a test can plant every kind of lie in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::time::Timestamp;
 use serde_json::Value;
@@ -85,8 +85,10 @@ pub struct Evidence {
     pub transcripts: BTreeMap<String, Vec<Value>>,
     /// The numbers of each watched session's steps, by its reader's events: `(n, i)`.
     pub watched: BTreeMap<String, Vec<(i64, i64)>>,
-    /// How many steps each session has.
+    /// The last step of each session that has events.
     pub steps: BTreeMap<String, i64>,
+    /// Steps that have none: they store what calls began, or what an attempt cost that broke off.
+    pub silent: BTreeSet<(String, i64)>,
     /// Sends in the database.
     pub sends: usize,
     /// What the model was asked.
@@ -228,8 +230,12 @@ fn readers(evidence: &Evidence, found: &mut Vec<String>) {
     for (session, seen) in &evidence.watched {
         let mut next = (1, 0);
         for (n, i) in seen {
-            // Either the step's next event, or the first of the next step.
-            if (*n, *i) != next && (*n, *i) != (next.0 + i64::from(next.1 > 0), 0) {
+            // Either the step's next event, or the first of the next step that has any.
+            let mut after = next.0 + i64::from(next.1 > 0);
+            while evidence.silent.contains(&(session.clone(), after)) {
+                after += 1;
+            }
+            if (*n, *i) != next && (*n, *i) != (after, 0) {
                 found.push(format!(
                     "the reader of {session} saw {n}.{i} after {next:?}"
                 ));

@@ -1,6 +1,6 @@
 //! The end of a fault test: the system comes to rest, and everything is compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
@@ -72,6 +72,7 @@ async fn gather(
 ) -> Result<Evidence> {
     let mut evidence = Evidence {
         steps,
+        silent: silent(stand)?,
         sends: stand.query("SELECT count(*) FROM sends")?.parse()?,
         calls: stand.model.ledger().entries(),
         faults: stand.harm.faults(),
@@ -129,10 +130,28 @@ fn place(id: &str) -> Result<(i64, i64)> {
     Ok((n.parse()?, i.parse()?))
 }
 
-/// How many steps each session has, past the API.
+/// Steps of which nobody is told: without a message and without a round.
+const SILENT: &str = "kind IN ('round', 'calls') AND refs::jsonb -> 'messages' IS NULL \
+                      AND refs::jsonb -> 'round' IS NULL";
+
+/// The last step of each session that has events, past the API.
 fn steps(stand: &Stand) -> Result<BTreeMap<String, i64>> {
-    let rows = stand.query("SELECT session_id, next_step - 1 FROM session_hot")?;
+    let last = format!(
+        "SELECT h.session_id, coalesce(max(s.n), 0) FROM session_hot h \
+         LEFT JOIN steps s ON s.session_id = h.session_id AND NOT ({SILENT}) GROUP BY 1"
+    );
+    Ok(numbered(stand, &last)?.into_iter().collect())
+}
+
+/// Steps without events, past the API.
+fn silent(stand: &Stand) -> Result<BTreeSet<(String, i64)>> {
+    let which = format!("SELECT session_id, n FROM steps WHERE {SILENT}");
+    Ok(numbered(stand, &which)?.into_iter().collect())
+}
+
+fn numbered(stand: &Stand, question: &str) -> Result<Vec<(String, i64)>> {
+    let rows = stand.query(question)?;
     let rows = rows.lines().filter_map(|row| row.split_once('|'));
-    rows.map(|(id, steps)| Ok((format!("ses_{}", id.replace('-', "")), steps.parse()?)))
+    rows.map(|(id, n)| Ok((format!("ses_{}", id.replace('-', "")), n.parse()?)))
         .collect()
 }

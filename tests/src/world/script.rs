@@ -36,14 +36,17 @@ pub struct Asked {
 pub struct Script {
     clock: Arc<dyn Clock>,
     ledger: Mutex<Vec<Asked>>,
-    given_up: Arc<Mutex<Vec<(String, Duration)>>>,
+    given_up: GivenUp,
 }
+
+/// What was asked in calls that were given up, and how long each had taken.
+type GivenUp = Arc<Mutex<Vec<(String, Duration)>>>;
 
 /// A call that is under way.
 struct Under {
     user: String,
     clock: Arc<dyn Clock>,
-    given_up: Option<Arc<Mutex<Vec<(String, Duration)>>>>,
+    given_up: Option<GivenUp>,
 }
 
 impl Drop for Under {
@@ -155,6 +158,10 @@ fn listed(shown: &[(Role, String)]) -> Option<Value> {
     list.get(given).or(list.last()).cloned()
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one arm for each word that a script knows"
+)]
 #[async_trait]
 impl Model for Script {
     async fn complete(
@@ -242,7 +249,7 @@ impl Model for Script {
             }
             "break" => {
                 on_chunk(Chunk::Text("another half"));
-                self.clock.sleep(Duration::from_secs(60)).await;
+                self.clock.sleep(Duration::from_mins(1)).await;
             }
             "crash" => {
                 on_chunk(Chunk::Text("some words of an answer"));

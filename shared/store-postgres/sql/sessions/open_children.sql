@@ -1,6 +1,12 @@
 -- Counts the sessions that one created and that have sends which are not final.
+-- The subquery stays one of its own, so that each hot row is found by its whole key.
 -- Indexes: sessions_children, the primary key of session_hot.
 SELECT count(*) AS n
 FROM sessions s
-JOIN session_hot h ON h.tenant = s.tenant AND h.session_id = s.session_id
+CROSS JOIN LATERAL (
+    SELECT h.pending
+    FROM session_hot h
+    WHERE h.tenant = s.tenant AND h.session_id = s.session_id
+    OFFSET 0
+) h
 WHERE s.tenant = $1::integer AND s.parent_session = $2::uuid AND h.pending > 0

@@ -94,6 +94,18 @@ fn found(lie: impl FnOnce(&mut Evidence)) -> String {
 }
 
 #[test]
+fn a_step_without_events_is_no_gap_and_no_excuse_for_another() {
+    let mut evidence = truth();
+    evidence.silent.insert(("ses".into(), 3));
+    evidence.steps.insert("ses".into(), 4);
+    let seen = vec![(1, 0), (2, 0), (2, 1), (4, 0)];
+    evidence.watched.insert("ses".into(), seen);
+    assert_eq!(violations(&evidence), Vec::<String>::new());
+    evidence.silent.clear();
+    assert_eq!(violations(&evidence).len(), 1);
+}
+
+#[test]
 fn the_truth_has_no_violation() {
     assert_eq!(violations(&truth()), Vec::<String>::new());
 }

@@ -280,9 +280,9 @@ pub async fn a_released_send_ends_at_once_and_rings_for_the_next(store: &dyn Sto
 
 pub async fn the_signal_outlives_the_owner(store: &dyn Store) {
     running(store).await;
+    signalled(store, TTL - 1, 1).await;
     let late = TTL + 1;
     register_at(store, late, 2).await;
-    signalled(store, late, 1).await;
     let claimed = claim(store, late + 1, 2, 1, 2).await;
     assert_eq!(claimed.counters.signals, 1);
     assert!(claimed.send.record.cancel_requested);

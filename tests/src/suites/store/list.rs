@@ -62,12 +62,12 @@ macro_rules! store_cases {
                 a_renewal_extends_the_lease,
                 a_late_boot_that_nobody_missed_goes_on,
                 an_unknown_or_stopped_boot_is_dead,
-                a_boot_that_ends_gives_back_what_it_owns,
-                a_boot_that_was_declared_dead_gives_back_the_rest,
-                a_boot_sees_what_it_owns_page_by_page,
                 a_renewal_tells_of_its_own_sessions_signals_only,
                 ended_boots_are_listed_for_ten_minutes,
                 retention_removes_ended_boots_that_nothing_names,
+                a_boot_that_ends_gives_back_what_it_owns,
+                a_boot_that_was_declared_dead_gives_back_the_rest,
+                a_boot_sees_what_it_owns_page_by_page,
             }
             calls {
                 a_round_stores_its_calls_as_they_begin,

@@ -167,17 +167,19 @@ pub async fn a_session_says_where_it_stands(store: &dyn Store) {
     let resumed = store.resume_recovery(at(4), boot(SCHEDULER), key(1)).await;
     assert_eq!(resumed.expect("the store answers"), Some(send(1)));
     assert_eq!(status(store, 1).await, SessionStatus::Queued);
-    let claimed = claim(store, 5, 1, 1, 2).await;
+    claim(store, 5, 1, 1, 2).await;
     let stopped = store.stop_boot(at(6), boot(1)).await;
     stopped.expect("the store answers");
     assert_eq!(
         status(store, 1).await,
         SessionStatus::Queued,
-        "the owner died"
+        "the owner gave it back"
     );
-    complete(store, 7, ending(&claimed, Then::Release)).await;
+    register(store, 2).await;
+    let claimed = claim(store, 7, 2, 1, 3).await;
+    complete(store, 8, ending(&claimed, Then::Release)).await;
     assert_eq!(status(store, 1).await, SessionStatus::Idle);
-    close(store, 8, 1, true).await;
+    close(store, 9, 1, true).await;
     assert_eq!(status(store, 1).await, SessionStatus::Closed);
 }
 
