@@ -6,7 +6,7 @@ use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
-    AlarmSweep, ClaimOutcome, CompleteOutcome, ParkUntil, Renewal, Store, Then,
+    AlarmSweep, ClaimOutcome, CompleteOutcome, CompleteSend, ParkUntil, Renewal, Store, Then,
 };
 use mainspring_shared::tool::cancelled_call;
 
@@ -256,7 +256,12 @@ pub async fn a_running_send_is_left_to_its_worker(store: &dyn Store) {
     let swept = sweep(store, TTL + 1).await;
     assert_eq!((swept.served, swept.finished.len()), (1, 0));
     assert_eq!(swept.next_alarm_at, at(5_000 + TTL + 1));
-    complete(store, TTL + 2, ending(&claimed, Then::Release)).await;
+    // Its round is paid for.
+    let item = CompleteSend {
+        usage: Vec::new(),
+        ..ending(&claimed, Then::Release)
+    };
+    complete(store, TTL + 2, item).await;
     assert_eq!(stored(store, 1).await.alarm_at, None);
 }
 
