@@ -259,6 +259,14 @@ impl Attempts {
         let mut held = self.connection(&pool.connections).await?;
         let done = timeout(pool.patience, work(held.connection())).await;
         let done = done.map_err(|_| no_answer())?;
+        if done.is_err() {
+            // A transaction that was left open is rolled back with the connection's next use. The
+            // next attempt may be on another one, and would pass over what this one still holds.
+            let answer = timeout(PING_MAX, held.connection().ping()).await;
+            if !matches!(answer, Ok(Ok(()))) {
+                return done;
+            }
+        }
         held.give_back();
         done
     }
