@@ -15,16 +15,6 @@ pub(crate) fn run(words: &[&str]) -> anyhow::Result<()> {
     )
 }
 
-/// Runs few simulated worlds as the tests were built: sooner than a build with optimisations.
-pub(crate) fn few(words: &[&str]) -> anyhow::Result<()> {
-    process::run(
-        Command::new("cargo")
-            .args(["run", "--quiet", "--package", "mainspring-tests"])
-            .args(["--bin", "simulate", "--"])
-            .args(words),
-    )
-}
-
 /// Does harm to real processes for hours; the words are the soak's own. Servers are the machine's.
 pub(crate) fn soak(words: &[&str]) -> anyhow::Result<()> {
     process::run(Command::new("cargo").args(["build", "--package", "mainspring-cli"]))?;
