@@ -1,8 +1,8 @@
 //! JSON Schemas of arguments and outputs: bounded, compiled once, the first faults reported.
 //!
 //! Schemas come from requests, and a small one can ask for any amount of work. What is accepted is
-//! bounded by what it says ([`bounds`]); what one check costs is counted before it is made
-//! ([`work`]). Patterns have no look-around and no back references: they match in linear time.
+//! bounded by what it says (`bounds`); what one check costs is counted before it is made
+//! (`work`). Patterns have no look-around and no back references: they match in linear time.
 
 mod bounds;
 mod work;
