@@ -234,7 +234,7 @@ async fn an_answer_that_comes_after_the_keys_are_gone_ends_a_send_with_a_child_i
     ]]);
     let id = world.send(key, &plan(&calls)).await;
     until(&world, id, WaitingOn::Human).await;
-    world.pass(Duration::from_secs(60)).await;
+    world.pass(Duration::from_mins(1)).await;
     let kept = Duration::from_secs(10);
     assert!(
         world
@@ -284,7 +284,7 @@ async fn a_round_that_is_older_than_its_keys_makes_its_child_and_its_run_once() 
             .expect("never fails")
             > 0
     );
-    world.pass(Duration::from_secs(60)).await;
+    world.pass(Duration::from_mins(1)).await;
     assert_eq!(resumptions(&world, key).await, 1);
     let record = world.record(id).await;
     assert_eq!(record.waiting_on, Some(WaitingOn::Agent), "{record:#?}");
