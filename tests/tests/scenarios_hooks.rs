@@ -208,7 +208,7 @@ async fn a_call_that_is_repeated_after_a_death_is_asked_about_again() {
     let plan = json!([[["put", {"ms": 5000, "n": 1}]]]);
     let id = world.send(key, &format!("plan {plan}")).await;
     while world.acts.all().is_empty() {
-        world.pass(std::time::Duration::from_millis(50)).await;
+        world.pass(Duration::from_millis(50)).await;
     }
     store.kill();
     let _second = world.worker("second", world.store.clone());

@@ -86,28 +86,18 @@ fn report(seed: u64, outcome: &Outcome, options: &Options) {
         shrunk(&plan, options.backing, TRIES)
     };
     let failed = run(&small, options.backing, options.trace);
-    let mut text = format!("seed {seed} fails:\n");
-    for violation in &outcome.violations {
-        text.push_str(&format!("  {violation}\n"));
-    }
-    text.push_str(&format!(
-        "the smallest world found that fails: {} workers, {} schedulers, {} sessions, {} at once\n",
+    let mut lines = vec![format!("seed {seed} fails:")];
+    lines.extend(outcome.violations.iter().map(|it| format!("  {it}")));
+    lines.push(format!(
+        "the smallest world found that fails: {} workers, {} schedulers, {} sessions, {} at once",
         small.workers, small.schedulers, small.sessions, small.concurrency
     ));
-    for op in &small.ops {
-        text.push_str(&format!("  {op:?}\n"));
-    }
-    for fault in &small.faults {
-        text.push_str(&format!("  {fault:?}\n"));
-    }
-    for violation in &failed.violations {
-        text.push_str(&format!("  fails: {violation}\n"));
-    }
-    for line in &failed.trace {
-        text.push_str(&format!("  {line}\n"));
-    }
-    text.push_str(&format!("again: {}", again(seed, options)));
-    say(&text);
+    lines.extend(small.ops.iter().map(|op| format!("  {op:?}")));
+    lines.extend(small.faults.iter().map(|fault| format!("  {fault:?}")));
+    lines.extend(failed.violations.iter().map(|it| format!("  fails: {it}")));
+    lines.extend(failed.trace.iter().map(|line| format!("  {line}")));
+    lines.push(format!("again: {}", again(seed, options)));
+    say(&lines.join("\n"));
 }
 
 fn main() -> ExitCode {
@@ -133,7 +123,7 @@ fn main() -> ExitCode {
                     let plan = Plan::of(seed);
                     let mut outcome = run(&plan, options.backing, options.trace);
                     virtual_ms.fetch_add(outcome.took_ms, Ordering::Relaxed);
-                    if n % TWICE == 0 {
+                    if n.is_multiple_of(TWICE) {
                         let twice = run(&plan, options.backing, false);
                         if twice.digest != outcome.digest {
                             let lie = "run twice, it takes two courses".to_owned();
