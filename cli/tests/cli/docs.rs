@@ -8,7 +8,10 @@ use crate::program::{Ended, Serving, ask, eventually, json};
 
 /// How blocks begin that need something else than a server on this machine.
 const ELSEWHERE: [(&str, &str); 8] = [
-    ("cargo install", "compiles, and serves until it is stopped"),
+    (
+        "cargo run -- dev",
+        "compiles, and serves until it is stopped",
+    ),
     (
         "cargo build -p mainspring-cli\nMAINSPRING=",
         "has a test: end_to_end_agent",
