@@ -36,6 +36,7 @@ mod pieces;
 mod retry;
 mod rows;
 mod runs;
+mod silence;
 
 pub use migrate::ddl;
 pub use retry::TooManyConnections;

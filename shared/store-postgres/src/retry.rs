@@ -12,6 +12,7 @@ use sqlx::{Connection, PgConnection, PgPool, Postgres};
 use tokio::time::timeout;
 
 use crate::group::Contended;
+use crate::silence::Silence;
 
 /// A statement with its arguments.
 pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
@@ -36,15 +37,15 @@ const CONFLICTS_MAX: u32 = 40;
 /// server's, the next is known to be new.
 const LOSSES_MAX: u32 = 2;
 
-/// Connections, and how long it is worth waiting for an answer on one. A server that is gone without
-/// a word, as one that lost its power or its network is, closes nothing: without an end to the wait,
-/// whoever asked it last would wait for ever.
+/// Connections, and how long it is worth waiting for an answer on one.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     /// The connections.
     pub(crate) connections: PgPool,
     /// More than the server works on one statement.
     pub(crate) patience: Duration,
+    /// What all the store's pools know of silent connections.
+    pub(crate) silence: Arc<Silence>,
     /// The sessions that were found locked.
     pub(crate) contended: Arc<Contended>,
 }
@@ -257,8 +258,8 @@ impl Attempts {
         work: impl AsyncFnOnce(&mut PgConnection) -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, Fault> {
         let mut held = self.connection(&pool.connections).await?;
-        let done = timeout(pool.patience, work(held.connection())).await;
-        let done = done.map_err(|_| no_answer())?;
+        let answer = pool.silence.answer(pool.patience, work(held.connection()));
+        let done = answer.await.ok_or_else(no_answer)?;
         if done.is_err() {
             // A transaction that was left open is rolled back with the connection's next use. The
             // next attempt may be on another one, and would pass over what this one still holds.

@@ -10,6 +10,7 @@ use mainspring_shared::store::Result;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 
 use crate::retry::{Pool, refused};
+use crate::silence::Silence;
 
 /// What happens to the schema when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -159,16 +160,23 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
     };
     let readers = within(settings.read_timeout);
     let auditors = within(settings.audit_timeout);
+    let silence = Arc::new(Silence::default());
     let pool = |connections: u32, timeout: Duration, options| {
+        let heard = silence.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(settings.acquire_timeout)
             .test_before_acquire(false)
+            .before_acquire(move |_, connection| {
+                let suspect = heard.suspects(connection.age);
+                Box::pin(async move { Ok(!suspect) })
+            })
             .max_lifetime(Duration::from_mins(30))
             .connect_lazy_with(options);
         Pool {
             connections: pool,
             patience: timeout + ON_ITS_WAY,
+            silence: silence.clone(),
             contended: Arc::default(),
         }
     };

@@ -1,0 +1,88 @@
+//! Connections whose other end is gone without a word.
+//!
+//! A server that loses its power or its network closes nothing: a connection to it is found out only
+//! by an answer that never comes, and that takes as long as the longest statement may. Every
+//! connection that is as old is as good as found out with it. Without that, a process would pay the
+//! same wait once for each of them, one after the other.
+
+use std::future::pending;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+/// How long a statement that is under way on a suspect may still take.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the pools of a store know of silent connections, together.
+#[derive(Debug, Default)]
+pub(crate) struct Silence {
+    /// When a connection was last found silent.
+    found: watch::Sender<Option<Instant>>,
+}
+
+impl Silence {
+    /// Works on a connection until there is an answer. `None` when there is none within `patience`,
+    /// or soon after another connection was found silent. What became of the work is unknown then.
+    pub(crate) async fn answer<T>(
+        &self,
+        patience: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut news = self.found.subscribe();
+        let limit = async {
+            if timeout(patience, news.changed()).await.is_err() {
+                self.found.send_replace(Some(Instant::now()));
+            } else {
+                let _ = timeout(GRACE, pending::<()>()).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = work => Some(answer),
+            () = limit => None,
+        }
+    }
+
+    /// Whether a connection of this age was made before another one was last found silent.
+    pub(crate) fn suspects(&self, age: Duration) -> bool {
+        let found = *self.found.borrow();
+        found.is_some_and(|found| age > found.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(15);
+
+    #[tokio::test(start_paused = true)]
+    async fn one_silent_connection_makes_older_ones_suspects() {
+        let silence = Silence::default();
+        assert_eq!(silence.answer(PATIENCE, ready(7)).await, Some(7));
+        assert!(!silence.suspects(Duration::MAX), "nothing was silent");
+
+        assert_eq!(silence.answer(PATIENCE, pending::<()>()).await, None);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(silence.suspects(Duration::from_secs(2)), "it is older");
+        assert!(!silence.suspects(Duration::from_millis(900)), "it is newer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_under_way_ends_soon_after_another_connection_was_silent() {
+        let silence = Silence::default();
+        let start = Instant::now();
+        let first = silence.answer(PATIENCE, pending::<()>());
+        let second = async {
+            let _ = timeout(Duration::from_secs(10), pending::<()>()).await;
+            let answer = silence.answer(PATIENCE, pending::<()>()).await;
+            (answer, start.elapsed())
+        };
+        let (first, second) = tokio::join!(first, second);
+        assert_eq!(first, None);
+        assert_eq!(second, (None, PATIENCE + GRACE));
+    }
+}
