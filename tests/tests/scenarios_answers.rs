@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use mainspring_shared::agent::{AgentSpec, OnBusy};
+use mainspring_shared::agent::{AgentSpec, OnBusy, SendOptions};
+use mainspring_shared::message::plain_text;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{CallAnswer, PostOutcome};
+use mainspring_shared::time::Span;
 use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
 use mainspring_tests::world::World;
 use serde_json::json;
@@ -77,5 +79,71 @@ async fn a_child_that_ends_before_the_receipt_of_another_is_not_waited_for_again
         assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
         worker.stop();
     }
+    world.audit().await;
+}
+
+/// What came between an accepted answer and the worker's next look at it.
+#[derive(Debug, Clone, Copy)]
+enum Overtakes {
+    Interrupt,
+    Cancel,
+    Deadline,
+    /// The time of the call itself.
+    Expiry,
+    /// Another call of the round that ends the send.
+    Abort,
+}
+
+/// An answer that was accepted is the call's result, whatever comes before the worker reads it.
+#[tokio::test(start_paused = true)]
+async fn an_accepted_answer_is_told_whatever_overtakes_it() {
+    for what in [
+        Overtakes::Interrupt,
+        Overtakes::Cancel,
+        Overtakes::Deadline,
+        Overtakes::Expiry,
+        Overtakes::Abort,
+    ] {
+        overtaken(what).await;
+    }
+}
+
+async fn overtaken(what: Overtakes) {
+    let world = World::new().await;
+    let external = json!({"type": "external", "name": "sign", "deadline": "2s"});
+    let mut agent = agent();
+    agent
+        .tools
+        .push(serde_json::from_value(external).expect("a tool"));
+    let key = world.session(agent).await;
+    let ends = match what {
+        Overtakes::Abort => json!({ "n": 1, "ms": 3_000, "abort": true }),
+        _ => json!({ "n": 1, "ms": 3_000 }),
+    };
+    let calls = json!([[["sign", {}], ["put", ends]]]);
+    let options = SendOptions {
+        deadline: matches!(what, Overtakes::Deadline).then(|| Span(2_000 * MS)),
+        ..SendOptions::default()
+    };
+    let id = world
+        .send_with(key, &format!("plan {calls}"), options)
+        .await;
+    let _worker = world.worker("w", world.store.clone());
+    world.pass(1_000 * MS).await;
+    let call = call_id(id, 0, 0);
+    let answer = CallAnswer::Result(CallResult::text("signed"));
+    let posted = world.post(key, &call, answer).await;
+    assert!(matches!(posted, PostOutcome::Accepted { .. }), "{posted:?}");
+    match what {
+        Overtakes::Interrupt => drop(world.deliver(key, "stop", OnBusy::Interrupt).await),
+        Overtakes::Cancel => world.cancel(key, id).await,
+        Overtakes::Deadline | Overtakes::Expiry | Overtakes::Abort => {}
+    }
+    world.settle(&[id]).await;
+    let dump = world.dump().await;
+    let mut messages = dump.sessions.iter().flat_map(|session| &session.messages);
+    let told = messages.find(|message| message.tool_call_id.as_deref() == Some(call.as_str()));
+    let told = told.map(|message| plain_text(&message.content));
+    assert_eq!(told.as_deref(), Some("signed"), "{what:?}");
     world.audit().await;
 }

@@ -160,6 +160,8 @@ pub(crate) struct Run<'a> {
     records: Vec<CallRecord>,
     /// Places of calls that changed since they were stored.
     fresh: Vec<usize>,
+    /// Places of calls that are not waited for any longer, while their rows may say more.
+    given_up: Vec<usize>,
     /// Children and runs that the open round's calls made in an earlier life.
     made: BTreeSet<Uuid>,
     calls: Calls,
@@ -267,6 +269,7 @@ impl<'a> Run<'a> {
             reply: None,
             records: Vec::new(),
             fresh: Vec::new(),
+            given_up: Vec::new(),
             made: BTreeSet::new(),
             calls: Calls::default(),
             vetted: Vec::new(),

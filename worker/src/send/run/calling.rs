@@ -77,7 +77,7 @@ impl Run<'_> {
         for place in 0..self.records.len() {
             let record = &self.records[place];
             if let Some(result) = plan::verdict(record, &self.offers, self.lease.epoch, now) {
-                self.settle(place, result);
+                self.give_up(place, result);
             }
         }
         self.begin_next().await
@@ -232,12 +232,44 @@ impl Run<'_> {
         }
     }
 
+    /// Gives a call a result in the place of one that is waited for. Someone may have brought that
+    /// one meanwhile: [`Run::first_word`] says which of them counts, before any is told.
+    fn give_up(&mut self, place: usize, result: CallResult) {
+        let record = &self.records[place];
+        if record.result.is_none() && matches!(record.state(), CallState::Waits(_)) {
+            self.given_up.push(place);
+        }
+        self.settle(place, result);
+    }
+
+    /// Stores what calls were given that are not waited for any longer, and takes what their rows say
+    /// from then on: the result of whoever was first. An event when that did not work.
+    pub(super) async fn first_word(&mut self) -> Option<Event> {
+        let given_up = std::mem::take(&mut self.given_up);
+        let round = self.records[*given_up.first()?].round;
+        let fresh = std::mem::take(&mut self.fresh).into_iter();
+        let (unsure, fresh) = fresh.partition(|place| given_up.contains(place));
+        self.fresh = fresh;
+        let changes = self.changes_of(unsure);
+        if !changes.is_empty()
+            && let Some(event) = self.store_changes(changes).await
+        {
+            return Some(event);
+        }
+        for place in given_up {
+            self.records[place].result = None;
+        }
+        if self.read_round(round).await {
+            return None;
+        }
+        Some(self.release_as_lost().await)
+    }
+
     fn calls_over(&mut self) -> Event {
         let open = self.open();
-        let may_ride = self
-            .fresh
-            .iter()
-            .all(|place| self.records[*place].repeat == Repeat::Safe);
+        let mut fresh = self.fresh.iter();
+        let may_ride = self.given_up.is_empty()
+            && fresh.all(|place| self.records[*place].repeat == Repeat::Safe);
         if open == Open::Nothing && may_ride {
             self.tell_results();
         }
@@ -246,9 +278,13 @@ impl Run<'_> {
 
     /// What the rows of calls get that changed since they were stored.
     pub(super) fn fresh_changes(&mut self) -> Vec<CallChange> {
-        let now = self.now();
         let fresh = std::mem::take(&mut self.fresh);
-        let changes = fresh.into_iter().filter_map(|place| {
+        self.changes_of(fresh)
+    }
+
+    fn changes_of(&self, places: Vec<usize>) -> Vec<CallChange> {
+        let now = self.now();
+        let changes = places.into_iter().filter_map(|place| {
             let record = &self.records[place];
             let change = match (&record.result, record.waits_on) {
                 (Some(result), _) => CallStep::Settled(result.clone()),
@@ -268,6 +304,7 @@ impl Run<'_> {
 
     /// Puts the round's results among what the model is told next.
     pub(super) fn tell_results(&mut self) {
+        debug_assert!(self.given_up.is_empty(), "who was first is not known");
         let changes = self.fresh_changes();
         if let Some(answers) = answers(&self.records) {
             self.unsaid.answers(answers, changes);
@@ -299,19 +336,23 @@ impl Run<'_> {
             if over {
                 let text = "error: a message came in between; this call was not made or its result \
                             is not waited for";
-                self.settle(place, CallResult::error(Code::ToolInterrupted, text));
+                self.give_up(place, CallResult::error(Code::ToolInterrupted, text));
             }
         }
     }
 
     /// Settles whatever is open, because the send ends, and puts the results among what is stored
-    /// with its end.
-    pub(super) fn end_calls(&mut self) {
+    /// with its end. An event when that did not work.
+    pub(super) async fn end_calls(&mut self) -> Option<Event> {
         for place in 0..self.records.len() {
-            self.settle(place, cancelled_call());
+            self.give_up(place, cancelled_call());
+        }
+        if let Some(event) = self.first_word().await {
+            return Some(event);
         }
         if !self.records.is_empty() {
             self.tell_results();
         }
+        None
     }
 }

@@ -121,6 +121,9 @@ impl Run<'_> {
 
     /// Stores results, and the answers of the round once it has them all.
     pub(super) async fn store_results(&mut self) -> Event {
+        if let Some(event) = self.first_word().await {
+            return event;
+        }
         if self.open() == Open::Nothing {
             self.tell_results();
         }
@@ -142,8 +145,8 @@ impl Run<'_> {
             Ok(signals) => {
                 let cancelled = signals & SIGNAL_CANCEL != 0;
                 match self.open_after(signals).await {
-                    Some(open) => Event::ResultsStored { cancelled, open },
-                    None => self.release_as_lost().await,
+                    Ok(open) => Event::ResultsStored { cancelled, open },
+                    Err(event) => event,
                 }
             }
             Err(event) => event,
@@ -190,19 +193,22 @@ impl Run<'_> {
     }
 
     /// What the open round needs after a step that lowered these signals.
-    async fn open_after(&mut self, signals: i32) -> Option<Open> {
+    async fn open_after(&mut self, signals: i32) -> Result<Open, Event> {
         let signals = signals | std::mem::take(&mut self.heard);
         self.lowered(signals);
         if signals & SIGNAL_RESULT != 0
             && let Some(round) = self.records.first().map(|record| record.round)
             && !self.read_round(round).await
         {
-            return None;
+            return Err(self.release_as_lost().await);
         }
         if signals & SIGNAL_INTERRUPT != 0 {
             self.interrupt_waiting(false);
+            if let Some(event) = self.first_word().await {
+                return Err(event);
+            }
         }
-        Some(self.look())
+        Ok(self.look())
     }
 
     /// Takes note of signals that a step lowered.
@@ -262,6 +268,9 @@ impl Run<'_> {
 
     /// Stores the end, and takes what the transaction took next.
     pub(super) async fn end(&mut self, end: End) -> Event {
+        if let Some(event) = self.end_calls().await {
+            return event;
+        }
         // The signal is lowered: nobody would look again for what came. An answer that was made
         // without it is followed by another round; any other end tells it.
         if self.inbox == Inbox::Lowered {
@@ -375,7 +384,6 @@ impl Run<'_> {
     }
 
     fn completion(&mut self, end: End) -> CompleteSend {
-        self.end_calls();
         let index = self.totals.rounds;
         let reply = self.reply.clone();
         let Unsaid {
@@ -471,8 +479,8 @@ impl Run<'_> {
         // What a step between lowered, the store does not know any more.
         if self.heard & item.unless != 0 {
             return match self.open_after(0).await {
-                Some(open) => Event::Woken { open },
-                None => self.release_as_lost().await,
+                Ok(open) => Event::Woken { open },
+                Err(event) => event,
             };
         }
         let mut outage = Outage::default();
@@ -493,8 +501,8 @@ impl Run<'_> {
                 Ok(ParkOutcome::Woken { signals }) => {
                     self.wrote();
                     return match self.open_after(signals).await {
-                        Some(open) => Event::Woken { open },
-                        None => self.release_as_lost().await,
+                        Ok(open) => Event::Woken { open },
+                        Err(event) => event,
                     };
                 }
                 // Parking gives the lease back, so a repeat after an unheard commit ends here too.

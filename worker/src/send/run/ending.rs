@@ -1,0 +1,212 @@
+//! How a send ends: what its last transaction tells, and what keeps it from ending.
+
+use mainspring_shared::budget::Short;
+use mainspring_shared::error::{Code, Coded, Failure};
+use mainspring_shared::message::{Role, plain_text};
+use mainspring_shared::send::machine::{End, Event};
+use mainspring_shared::send::{SendResult, SendStatus, StopReason};
+use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
+use mainspring_shared::store::{CompleteOutcome, CompleteSend, Then};
+
+use super::persist::Outage;
+use super::{Inbox, Left, Run};
+use crate::metrics;
+use crate::send::settle;
+use crate::send::unsaid::Unsaid;
+use crate::writes;
+
+impl Run<'_> {
+    /// Stores the end, and takes what the transaction took next.
+    pub(super) async fn end(&mut self, end: End) -> Event {
+        if let Some(event) = self.end_calls().await {
+            return event;
+        }
+        // The signal is lowered: nobody would look again for what came. An answer that was made
+        // without it is followed by another round; any other end tells it.
+        if self.inbox == Inbox::Lowered {
+            let answers = self.reply.is_some() && matches!(end, End::Completed(_));
+            if answers {
+                match self.lacks_words().await {
+                    Some(true) => return Event::Undelivered,
+                    Some(false) => self.inbox = Inbox::Known,
+                    None => return self.release_as_lost().await,
+                }
+            } else {
+                self.gather(self.totals.rounds).await;
+            }
+        }
+        let mut item = self.completion(end);
+        let mut outage = Outage::default();
+        loop {
+            match self.kernel.writes.complete(item.clone()).await {
+                Ok(CompleteOutcome::Completed(completed)) => {
+                    self.wrote();
+                    metrics::send_ended(completed.status);
+                    if let (SendStatus::Failed, Some(failure)) =
+                        (completed.status, &item.result.error)
+                    {
+                        tracing::warn!(
+                            send.id = %item.send_id,
+                            session.id = %self.key.session,
+                            code = failure.code.as_str(),
+                            stop_reason = ?item.result.stop_reason,
+                            rounds = item.totals.rounds,
+                            "a send failed"
+                        );
+                    }
+                    self.report().await;
+                    if completed.status != SendStatus::Completed {
+                        self.end_children().await;
+                    }
+                    let kept = self.remember(item.messages, completed.first_seq, completed.at);
+                    if let Some(ready) = completed.ring {
+                        writes::ring(&self.kernel.parts, ready);
+                    }
+                    let hooks = self.kernel.parts.hooks.clone();
+                    let place = self.place();
+                    let looks = hooks.send_ended(place, completed.status);
+                    self.observed(looks, false).await;
+                    if !kept {
+                        return self.release_as_lost().await;
+                    }
+                    self.left = Left::Done(completed.next.map(Box::new));
+                    return Event::Stored;
+                }
+                Ok(CompleteOutcome::Undelivered) => {
+                    self.wrote();
+                    // The signals are lowered now. What raised them may have been told with this
+                    // round's question: then the answer stands, and nothing is asked again.
+                    if self.lacks_nothing(&item).await {
+                        item.lease = self.reach.lease(self.lease);
+                        continue;
+                    }
+                    return self.goes_on(item);
+                }
+                // An earlier attempt may have ended it and kept the lease for the next send.
+                Ok(CompleteOutcome::LeaseLost) => return self.release_as_lost().await,
+                Ok(CompleteOutcome::Locked) => {
+                    if !self.pause(&mut outage).await {
+                        return self.release_as_lost().await;
+                    }
+                }
+                Err(error) => {
+                    if self.outlast(&error, &mut outage).await {
+                        continue;
+                    }
+                    if outage.began || item.messages.is_empty() {
+                        return self.release_as_lost().await;
+                    }
+                    // The database refuses the answer itself: the send ends without it.
+                    let failure = Failure::new(error.code(), "the answer could not be stored");
+                    item.messages.clear();
+                    item.result = SendResult::failed(StopReason::Internal, failure);
+                }
+            }
+        }
+    }
+
+    /// Whether the end that is to be stored delivers all that lies in the inbox. False when the
+    /// database does not say: then the next round looks.
+    async fn lacks_nothing(&mut self, item: &CompleteSend) -> bool {
+        let pending = self.kernel.parts.store.read_inbox(self.pending_items());
+        let Ok(pending) = pending.await else {
+            return false;
+        };
+        let told = |id: &str| item.deliveries.iter().any(|told| told.item_id == id);
+        !self.is_full(&pending) && pending.iter().all(|pending| told(&pending.id))
+    }
+
+    /// The send was to end, but has been told something: its answer becomes a round.
+    fn goes_on(&mut self, item: CompleteSend) -> Event {
+        let mut messages = item.messages;
+        // The answer is made anew from the reply, which is kept for this.
+        messages.pop();
+        self.unsaid = Unsaid {
+            messages,
+            changes: item.changes,
+            deliveries: item.deliveries,
+            ..Unsaid::default()
+        };
+        self.unpaid = item.usage;
+        self.totals.rounds -= 1;
+        self.inbox = Inbox::Lowered;
+        Event::Undelivered
+    }
+
+    fn completion(&mut self, end: End) -> CompleteSend {
+        let index = self.totals.rounds;
+        let reply = self.reply.clone();
+        let Unsaid {
+            mut messages,
+            changes,
+            deliveries,
+            ..
+        } = std::mem::take(&mut self.unsaid);
+        let answer = reply.as_ref().filter(|reply| !reply.content.is_empty());
+        if let Some(reply) = answer {
+            messages.push(settle::answer(reply, index));
+        } else if reply.is_none() {
+            let stored = self.window.last().map(|message| message.role);
+            let last = messages.last().map(|message| message.role).or(stored);
+            // Calls without their results are not left behind, so an answer is one in words.
+            if last != Some(Role::Assistant) {
+                messages.extend(settle::closing(end, index));
+            }
+        }
+        let result = match end {
+            End::Completed(reason) => {
+                let text = match &reply {
+                    Some(reply) => plain_text(&reply.content),
+                    None => settle::last_text(self.window.active(None), self.send.record.id),
+                };
+                SendResult {
+                    output: reply.as_ref().and(self.value()),
+                    ..SendResult::completed(reason, text)
+                }
+            }
+            End::Failed(StopReason::Deadline, _) if self.time_is_up() => {
+                let failure = Failure::new(Code::BudgetExceeded, Short::Wall.to_string());
+                SendResult::failed(StopReason::Budget, failure)
+            }
+            End::Failed(reason, code) => {
+                let failure = self.failure.take().filter(|failure| failure.code == code);
+                let failure = failure.unwrap_or_else(|| Failure::new(code, summary(code)));
+                SendResult::failed(reason, failure)
+            }
+            End::Cancelled => SendResult::cancelled(),
+        };
+        if reply.is_some() {
+            self.totals.rounds = index + 1;
+        }
+        // Only an answer can be followed by another round.
+        let answered = answer.is_some() && result.status == SendStatus::Completed;
+        let stopping = self.kernel.lifecycle.is_stopping();
+        CompleteSend {
+            key: self.key,
+            lease: self.reach.lease(self.lease),
+            send_id: self.send.record.id,
+            messages,
+            changes,
+            deliveries,
+            usage: std::mem::take(&mut self.unpaid),
+            round: reply.as_ref().map(|reply| settle::round_ref(reply, index)),
+            totals: self.sums(self.totals.rounds, self.totals.attempts),
+            result,
+            unless: if answered {
+                SIGNAL_INBOX | SIGNAL_INTERRUPT
+            } else {
+                0
+            },
+            then: if stopping { Then::Release } else { self.then },
+        }
+    }
+}
+
+fn summary(code: Code) -> &'static str {
+    match code {
+        Code::SendDeadline => "the deadline passed before the send ended",
+        Code::LimitExceeded => "messages interrupted one round too often",
+        Code::SendWorkerCrashLimit => "workers died under this send too often",
+        _ => "the send could not be answered",
+    }
+}
