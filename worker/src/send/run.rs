@@ -4,6 +4,8 @@ mod asking;
 mod attempt;
 mod calling;
 mod delegating;
+mod ending;
+mod leaving;
 mod paying;
 mod persist;
 mod recalling;
