@@ -28,10 +28,16 @@ use crate::api::problem::Problem;
 
 /// Connections that are told at once that there is no place for them. Beyond these they are just
 /// closed.
-const REFUSALS_MAX: usize = 64;
+const REFUSALS_MAX: usize = 256;
 
 /// How long telling one may take.
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
+
+/// How long its request is waited for, of that: it may be a probe, which is answered.
+const QUESTION_MAX: Duration = Duration::from_millis(500);
+
+/// Bytes of its request that are looked at.
+const QUESTION_BYTES_MAX: usize = 2_048;
 
 /// How often an HTTP/2 client is asked whether it is there, and how long it may take to say so.
 const PING: Duration = Duration::from_secs(20);
@@ -178,21 +184,58 @@ async fn connection(stream: TcpStream, router: Router, patience: Patience, lifec
     }
 }
 
-/// Says that there is no place, and waits until that was heard.
+/// Says that there is no place, and waits until that was heard. Only whether the process lives is
+/// answered: one that is full must not be taken for dead, and lose all it serves.
 async fn refuse(mut stream: TcpStream, problem: &Problem) -> io::Result<()> {
-    let body = serde_json::to_string(problem).unwrap_or_default();
-    let answer = format!(
-        "HTTP/1.1 {} Too Many Requests\r\ncontent-type: application/problem+json\r\n\
-        content-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n{body}",
-        problem.status(),
-        body.len(),
-    );
+    let mut head = Vec::with_capacity(QUESTION_BYTES_MAX);
+    // Whoever asks nothing in time is told all the same.
+    if let Ok(read) = tokio::time::timeout(QUESTION_MAX, question(&mut stream, &mut head)).await {
+        read?;
+    }
+    let answer = if asks_for_life(&head) {
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\n\
+        content-length: 3\r\nconnection: close\r\n\r\nok\n"
+            .to_owned()
+    } else {
+        let body = serde_json::to_string(problem).unwrap_or_default();
+        format!(
+            "HTTP/1.1 {} Too Many Requests\r\ncontent-type: application/problem+json\r\n\
+            content-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n{body}",
+            problem.status(),
+            body.len(),
+        )
+    };
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
     // To close it with something unread would take the answer back.
     let mut unread = [0; 4096];
     while stream.read(&mut unread).await? > 0 {}
     Ok(())
+}
+
+/// Reads to the end of a request's head, or as much of it as is looked at.
+async fn question(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<()> {
+    let mut piece = [0; 512];
+    while head.len() < QUESTION_BYTES_MAX && !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let read = stream.read(&mut piece).await?;
+        if read == 0 {
+            break;
+        }
+        head.extend_from_slice(&piece[..read]);
+    }
+    Ok(())
+}
+
+/// Whether a request's head is that of `GET /livez`.
+fn asks_for_life(head: &[u8]) -> bool {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let path = |target: &[u8]| target.split(|byte| *byte == b'?').next() == Some(b"/livez");
+    words.next() == Some(b"GET")
+        && words.next().is_some_and(path)
+        && words
+            .next()
+            .is_some_and(|version| version.starts_with(b"HTTP/1."))
 }
 
 /// A connection that breaks when the other side takes nothing for too long.

@@ -94,11 +94,33 @@ async fn connections_beyond_the_bound_are_told_so() {
         assert_eq!(&heard, b"HTTP/1.1 200 OK");
         held.push(stream);
     }
-    let refused = api.get("/livez").await;
-    assert_eq!(refused.problem(429, "limit.exceeded")["retryable"], true);
-    assert_eq!(refused.header("retry-after"), Some("1"));
+    for path in ["/v1/info", "/readyz", "/livezx"] {
+        let refused = api.get(path).await;
+        assert_eq!(refused.problem(429, "limit.exceeded")["retryable"], true);
+        assert_eq!(refused.header("retry-after"), Some("1"));
+    }
+    // So is who says nothing, and who says much.
+    for said in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &"x".repeat(10_000)] {
+        let told = rest(saying(&api, said.as_bytes()).await).await;
+        assert!(told.starts_with("HTTP/1.1 429"), "{told}");
+    }
+    // A full process lives: it must not be killed for its readers.
+    let probe = b"GET /livez HTTP/1.1\r\nhost: 10.0.0.7:7464\r\nuser-agent: kube-probe\r\n\r\n";
+    let told = rest(saying(&api, probe).await).await;
+    assert!(
+        told.starts_with("HTTP/1.1 200 OK\r\n")
+            && told.contains("\r\nconnection: close\r\n")
+            && told.ends_with("\r\n\r\nok\n"),
+        "{told}"
+    );
+    let (head, tail) = probe.split_at(7);
+    let mut slow = saying(&api, head).await;
+    slow.flush().await.expect("flushes");
+    tokio::task::yield_now().await;
+    slow.write_all(tail).await.expect("writes");
+    assert!(rest(slow).await.starts_with("HTTP/1.1 200 OK"));
     held.pop();
-    let free = async { while api.get("/livez").await.status != 200 {} };
+    let free = async { while api.get("/v1/info").await.status == 429 {} };
     timeout(PATIENCE, free).await.expect("a place becomes free");
 }
 
