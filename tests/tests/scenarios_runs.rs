@@ -1,5 +1,6 @@
 //! Whole runs through schedulers and workers in simulated time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, SendOptions};
@@ -12,7 +13,7 @@ use mainspring_shared::tool::{CallResult, ToolEntry};
 use mainspring_shared::workflow::run::{
     DSL_VERSION, NodeState, RunAsk, RunLeaf, RunOptions, RunRecord, RunStatus,
 };
-use mainspring_tests::world::World;
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 use serde_json::{Value, json};
 
 fn agent(id: &str, input: &str) -> Value {
@@ -266,4 +267,48 @@ async fn a_run_that_cannot_be_read_ends_its_leaves_and_fails_for_whoever_waits()
     let result = call.result.expect("is settled");
     assert_eq!(result.code, Some(Code::Internal));
     world.audit().await;
+}
+
+/// An agent that goes on in its session in a second round, beside one that takes long.
+fn two_rounds() -> Value {
+    json!({ "name": "twice", "root": { "type": "parallel", "branches": [
+        { "type": "loop", "id": "cycle", "as": "round", "max_iterations": 2,
+          "on_exhausted": "continue", "until": { "ref": "build.ok" }, "continue_nodes": ["build"],
+          "body": agent("build", "build {{round}}") },
+        agent("slow", "sleep 3000000"),
+    ] } })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_fails_where_a_session_that_it_needs_cannot_be_read_for_good() {
+    let sound = FaultPlan {
+        at: usize::MAX,
+        fault: Fault::FailBefore,
+    };
+    for (belongs, built) in [(false, 1), (true, 0)] {
+        let world = World::new().await;
+        let _worker = world.worker("w", world.store.clone());
+        let store = Arc::new(Faulty::new(world.store.clone(), sound));
+        store.spoil("get_session");
+        let _scheduler = world.scheduler("s", store).await;
+        let above = world.session(AgentSpec::default()).await;
+        let above = belongs.then_some(above.session);
+        let key = world.start_run(&two_rounds(), above).await;
+        let run = world.settle_run(key).await;
+        assert_eq!(run.status, RunStatus::Failed);
+        assert_eq!(run.error.expect("it says why").code, Code::Internal);
+        let took = run.finished_at.expect("it ended").since(run.created_at);
+        let looks = Duration::from_secs(30)..Duration::from_mins(1);
+        assert!(looks.contains(&took), "{took:?}");
+        let builds = world.script.ledger();
+        let builds = builds
+            .iter()
+            .filter(|asked| asked.user.starts_with("build"));
+        assert_eq!(builds.count(), built);
+        world.pass(Duration::from_secs(5)).await;
+        let sessions = world.dump().await.sessions.into_iter();
+        let mut sends = sessions.flat_map(|session| session.sends);
+        assert!(sends.all(|send| send.status.is_final()), "nothing is left");
+        world.audit().await;
+    }
 }

@@ -196,8 +196,17 @@ async fn prepare(
         Some(kept) => Start::Kept(kept),
         None => memory::load(app, news.key, news.step, for_good).await?,
     };
-    memory.aside.forget(news.key);
-    advance::prepare(app, start, news, now).await.map(Some)
+    let spare = for_good.then(|| (start.record().clone(), news.clone()));
+    let prepared = match (advance::prepare(app, start, news, now).await, spare) {
+        // What belongs to one of its leaves cannot be read either.
+        (Err(error), Some((record, news))) if error.is_of_data() => {
+            tracing::error!(run.id = %record.key.run, error = %error, "a run cannot be advanced");
+            let start = Start::Broken(Box::new(record));
+            advance::prepare(app, start, news, now).await?
+        }
+        (prepared, _) => prepared?,
+    };
+    Ok(Some(prepared))
 }
 
 /// Ends the sends that advances end, before these are stored: should this process die in between,
@@ -320,6 +329,7 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
         let key = one.item.run.key;
         match outcome {
             AdvanceOutcome::Advanced { step, rings, told } => {
+                memory.aside.forget(key);
                 metrics::counter!(ADVANCES).increment(1);
                 metrics::histogram!(ADVANCE_ENDS).record(one.item.ends.len() as f64);
                 app.ringer.ring(rings);

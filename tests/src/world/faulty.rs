@@ -80,6 +80,7 @@ pub struct Faulty {
     struck: OnceLock<&'static str>,
     paused: watch::Sender<bool>,
     away: AtomicBool,
+    unreadable: Mutex<Option<&'static str>>,
     then: Mutex<Option<(&'static str, BoxFuture<'static, ()>)>>,
 }
 
@@ -101,6 +102,7 @@ impl Faulty {
             struck: OnceLock::new(),
             paused: watch::Sender::new(false),
             away: AtomicBool::new(false),
+            unreadable: Mutex::default(),
             then: Mutex::default(),
         }
     }
@@ -138,6 +140,11 @@ impl Faulty {
     /// Takes the database away from this process, or gives it back.
     pub fn set_away(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
+    }
+
+    /// From now on, what this method reads is no sense to this process.
+    pub fn spoil(&self, name: &'static str) {
+        *self.unreadable.lock().expect("nobody panics under it") = Some(name);
     }
 
     /// What others do right after the next write of this name, before its caller hears of it.
@@ -198,10 +205,22 @@ impl Faulty {
         }
     }
 
-    async fn read<T>(&self, _: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn read<T>(
+        &self,
+        name: &'static str,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         self.alive().await;
         if self.away.load(Ordering::SeqCst) {
             return Err(unavailable());
+        }
+        if *self.unreadable.lock().expect("nobody panics under it") == Some(name) {
+            return Err(Error::Corrupt {
+                table: "rows",
+                column: "value",
+                row: name.to_owned(),
+                detail: "spoilt by the test".to_owned(),
+            });
         }
         call.await
     }

@@ -43,6 +43,15 @@ pub(super) enum Start {
     Broken(Box<RunRecord>),
 }
 
+impl Start {
+    pub(super) fn record(&self) -> &RunRecord {
+        match self {
+            Self::Kept(kept) => kept.run.record(),
+            Self::Broken(record) => record,
+        }
+    }
+}
+
 /// An advance that is to be stored.
 pub(super) struct Prepared {
     pub(super) item: AdvanceRun,

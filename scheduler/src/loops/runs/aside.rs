@@ -15,6 +15,10 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// its turn several times.
 const LOOKS: u32 = 3;
 
+/// The longest pause between two looks at a run that cannot even be failed. It is looked at for ever:
+/// a later release, or someone with a backup, may have made it readable.
+const PAUSE_MAX: Duration = Duration::from_mins(10);
+
 /// Runs that could not be read: while they are left to others, the rest goes on.
 #[derive(Default)]
 pub(super) struct Aside {
@@ -27,17 +31,27 @@ struct Look {
     looks: u32,
 }
 
+impl Look {
+    /// How long it is left alone: the longer the less hope there is.
+    fn pause(&self) -> Duration {
+        let more = self.looks.saturating_sub(LOOKS).min(16);
+        PAUSE.saturating_mul(1 << more).min(PAUSE_MAX)
+    }
+}
+
 impl Aside {
-    /// Notes the database's clock.
+    /// Notes the database's clock. What nobody brought for long is another scheduler's, or has ended.
     pub(super) fn look(&mut self, now: Timestamp) {
         self.now = now;
+        self.runs
+            .retain(|_, look| now <= look.until.after(PAUSE_MAX));
     }
 
     /// Those that are to be left out now.
     pub(super) fn keys(&self) -> Vec<RunKey> {
         let left = self.runs.iter().filter(|(_, look)| {
             // A clock that was set back must not keep them out.
-            self.now < look.until && look.until <= self.now.after(PAUSE)
+            self.now < look.until && look.until <= self.now.after(look.pause())
         });
         left.map(|(key, _)| *key).collect()
     }
@@ -52,8 +66,8 @@ impl Aside {
         if look.looks == 0 {
             tracing::error!(run.id = %key.run, why, "a run cannot be read and is set aside");
         }
-        look.looks += 1;
-        look.until = self.now.after(PAUSE);
+        look.looks = look.looks.saturating_add(1);
+        look.until = self.now.after(look.pause());
     }
 
     /// Whether nobody else could read it either.
@@ -91,6 +105,30 @@ mod tests {
         assert!(aside.is_for_good(key));
         aside.forget(key);
         assert!(!aside.is_for_good(key));
+    }
+
+    #[test]
+    fn a_run_that_cannot_even_be_failed_is_looked_at_more_and_more_rarely_and_for_ever() {
+        let key = RunKey {
+            tenant: TenantId::DEFAULT,
+            run: RunId(Uuid::from_u128(1)),
+        };
+        let mut aside = Aside::default();
+        let mut pauses = Vec::new();
+        for _ in 0..40 {
+            aside.put(key, "a test");
+            let since = aside.now;
+            while aside.keys() == [key] {
+                aside.look(aside.now.after(PAUSE));
+            }
+            pauses.push(aside.now.since(since).as_secs() / PAUSE.as_secs());
+        }
+        assert_eq!(pauses[..9], [1, 1, 1, 2, 4, 8, 16, 32, 60]);
+        assert!(pauses[9..].iter().all(|pause| *pause == 60), "{pauses:?}");
+        assert!(aside.is_for_good(key));
+        // Another scheduler has it now.
+        aside.look(aside.now.after(PAUSE_MAX).after(PAUSE));
+        assert!(aside.runs.is_empty());
     }
 
     #[test]

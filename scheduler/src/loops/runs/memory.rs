@@ -66,8 +66,8 @@ impl Memory {
     }
 }
 
-/// Reads a run that is owned, with all its nodes. One whose nodes cannot be read is broken, if that
-/// is `for_good`.
+/// Reads a run that is owned, with all its nodes. One whose nodes, or the session that it belongs to,
+/// cannot be read is broken, if that is `for_good`.
 pub(super) async fn load(
     app: &App,
     key: RunKey,
@@ -110,7 +110,14 @@ pub(super) async fn load(
         }
     }
     let root = match record.session {
-        Some(session) => Some(root(app, key, session).await?),
+        Some(session) => match root(app, key, session).await {
+            Ok(root) => Some(root),
+            Err(error) if for_good && error.is_of_data() => {
+                tracing::error!(run.id = %key.run, step, error = %error, "a run cannot be read");
+                return Ok(Start::Broken(Box::new(record)));
+            }
+            Err(error) => return Err(error),
+        },
         None => None,
     };
     let copy = record.clone();
