@@ -1,0 +1,178 @@
+//! What agents may call, and what is asked before they do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_runtime::{Config, Environment, Lifecycle, ShellKind};
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::time::Clock;
+use mainspring_worker::hook::{Hooks, HttpPolicy};
+use mainspring_worker::llm::Secret;
+use mainspring_worker::tool::Tools;
+use mainspring_worker::tools::http::{Caller, CallerSettings};
+use mainspring_worker::tools::mcp::{Pool, ServerSettings, Transport};
+use mainspring_worker::tools::{builtin, state, workflow};
+
+use crate::failure::{Exit, Failure, usage, usage_text};
+
+/// How services behind URLs are called.
+fn caller(
+    config: &Config,
+    (timeout, signing_hosts): (Duration, &[String]),
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Caller, Failure> {
+    let settings = &config.tools;
+    let signing = settings.signing_secret.iter();
+    let signing = signing.flat_map(|secrets| secrets.reveal().split_whitespace());
+    let caller = CallerSettings {
+        signing_secrets: signing.map(Secret::new).collect(),
+        signing_hosts: signing_hosts.to_vec(),
+        allow_private: settings.allow_private.clone(),
+        timeout,
+        ..CallerSettings::default()
+    };
+    Caller::new(&caller, clock.clone(), entropy.clone()).map_err(usage)
+}
+
+/// The policies that the configuration names.
+pub(crate) fn hooks(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Hooks, Failure> {
+    let caller = caller(config, (config.hooks.timeout.0, &[]), clock, entropy)?;
+    let mut hooks = Hooks::default();
+    for (place, url) in config.hooks.before_model.iter().enumerate() {
+        let policy = HttpPolicy::before_model(format!("before_model[{place}]"), url, &caller);
+        hooks.register(Arc::new(policy)).map_err(usage)?;
+    }
+    for (place, url) in config.hooks.before_tool.iter().enumerate() {
+        let policy = HttpPolicy::before_tool(format!("before_tool[{place}]"), url, &caller);
+        hooks.register(Arc::new(policy)).map_err(usage)?;
+    }
+    Ok(hooks)
+}
+
+/// The MCP servers that the configuration names; none of them is started.
+pub(crate) fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Pool, Failure> {
+    let secret = |secret: &mainspring_runtime::Secret| Secret::new(secret.reveal());
+    let mut servers = BTreeMap::new();
+    for (name, server) in &config.mcp {
+        let transport = match (&server.command, &server.url) {
+            (Some(command), None) => Transport::Stdio {
+                command: command.clone(),
+                args: server.args.clone(),
+                env: server
+                    .env
+                    .iter()
+                    .map(|(name, value)| (name.clone(), secret(value)))
+                    .collect(),
+            },
+            (None, Some(url)) => Transport::Http {
+                url: url.clone(),
+                headers: server
+                    .headers
+                    .iter()
+                    .map(|(name, value)| (name.clone(), secret(value)))
+                    .collect(),
+            },
+            _ => {
+                let message = format!("[mcp.{name}] has to say how the server is reached");
+                return Err(usage_text(message, "give either command or url"));
+            }
+        };
+        let base = ServerSettings::new(transport);
+        let server = ServerSettings {
+            timeout: server.timeout.map_or(base.timeout, |span| span.0),
+            start_timeout: server
+                .start_timeout
+                .map_or(base.start_timeout, |span| span.0),
+            ..base
+        };
+        servers.insert(name.clone(), server);
+    }
+    Pool::new(servers, clock).map_err(usage)
+}
+
+/// Everything that agents may name, and how the tools that they declare are called.
+pub(crate) fn tools(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+    background: &builtin::Background,
+) -> Result<Tools, Failure> {
+    let caller = caller(
+        config,
+        (config.tools.timeout.0, &config.tools.signing_hosts),
+        clock,
+        entropy,
+    )?;
+    let pool = mcp_servers(config, clock)?;
+    let mut tools = Tools::new(caller, pool);
+    builtin::register(
+        builtin::Settings {
+            background: Some(background.clone()),
+            launcher: launcher(config, entropy, &background.lifecycle)?,
+            ..builtin_settings(config, &Environment::read())
+        },
+        clock.clone(),
+        &mut tools,
+    )
+    .map_err(usage)?;
+    state::register(background.store.clone(), clock.clone(), &mut tools).map_err(usage)?;
+    builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
+    workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;
+    Ok(tools)
+}
+
+fn launcher(
+    config: &Config,
+    entropy: &Arc<dyn Entropy>,
+    lifecycle: &Lifecycle,
+) -> Result<Option<builtin::Launcher>, Failure> {
+    let argv = config.tools.launcher.clone();
+    if argv.is_empty() {
+        return Ok(None);
+    }
+    let program = std::env::current_exe().map_err(|error| {
+        let message = format!("this program does not know where it is: {error}");
+        Failure::new(Exit::Failure, message)
+    })?;
+    Ok(Some(builtin::Launcher {
+        argv,
+        program,
+        entropy: entropy.clone(),
+        lifecycle: lifecycle.clone(),
+    }))
+}
+
+fn builtin_settings(config: &Config, environment: &Environment) -> builtin::Settings {
+    let settings = &config.tools;
+    // On one machine files have a place without being asked for.
+    let embedded = config.redis_url.is_none();
+    let root = settings.workspace.clone();
+    let root = root.or_else(|| embedded.then(|| config.data_dir.join("workspaces")));
+    let workspace = root.map(|root| {
+        if settings.workspace_shared {
+            builtin::WorkspaceSettings::shared(root)
+        } else {
+            builtin::WorkspaceSettings::per_session(root)
+        }
+    });
+    let names = settings.shell_environment.iter().map(String::as_str);
+    builtin::Settings {
+        workspace,
+        shell: match settings.shell {
+            ShellKind::Off => builtin::Shell::Off,
+            ShellKind::Local => builtin::Shell::Local,
+            ShellKind::Template => builtin::Shell::Template(builtin::Template {
+                argv: settings.shell_template.clone(),
+                cleanup: settings.shell_cleanup.clone(),
+            }),
+        },
+        environment: builtin::allowed(environment, names),
+        ..builtin::Settings::default()
+    }
+}
