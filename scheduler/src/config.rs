@@ -56,6 +56,8 @@ pub struct SchedulerConfig {
     pub batch_bytes_max: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
+    /// Bytes at which a page of a list ends, unless that is its first item.
+    pub page_bytes_max: usize,
     /// Sends that a batch may have.
     pub batch_sends_max: usize,
     /// Sends of a batch that share one transaction: large enough that commits do not bound the
@@ -105,6 +107,7 @@ impl Default for SchedulerConfig {
             body_bytes_max: 4 << 20,
             batch_bytes_max: 32 << 20,
             body_timeout: Duration::from_secs(30),
+            page_bytes_max: 8 << 20,
             batch_sends_max: 1_000,
             batch_group_max: 250,
             group_bytes_max: 8 << 20,

@@ -32,6 +32,7 @@ pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
         body_bytes_max: bounds.body_bytes_max,
         batch_bytes_max: bounds.batch_bytes_max,
         body_timeout: bounds.body_timeout.0,
+        page_bytes_max: bounds.page_bytes_max,
         batch_sends_max: bounds.batch_sends_max,
         batch_group_max: bounds.batch_group_max,
         group_bytes_max: bounds.group_bytes_max,

@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 
 use super::archive::{self, Lists, Writer};
 use super::extract::{
-    Params, SessionPath, Weight, expect_kind, json_body, parse, read_body, weigh,
+    Params, SessionPath, Weight, expect_kind, maybe_json_body, parse, read_body, weigh,
 };
 use super::gate::Place;
 use super::idempotency;
@@ -60,7 +60,7 @@ pub(super) async fn fork(
     body: Body,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let json = maybe_json_body(&app, &headers, body).await?;
     let route = format!("POST /v1/sessions/{}/fork", key.session);
     let idempotency = idempotency::of_request(&headers, &route, &json)?;
     let body: ForkBody = if json.trim_ascii().is_empty() {

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::extract::{Params, SessionPath, Whole, parameter};
 use super::problem::Problem;
-use super::respond::{self, List};
+use super::respond::{self, Begin};
 use super::sends::watched;
 use crate::accept::signal;
 use crate::app::{App, each};
@@ -210,16 +210,22 @@ pub(super) async fn inbox(
     if app.store.get_session(key).await?.is_none() {
         return Err(Problem::session_not_found());
     }
-    // One more than asked for tells whether there is a next page.
-    let query = ReadInbox {
-        key,
-        pending,
-        after: after.unwrap_or(0),
-        limit: limit + 1,
+    let begin = Begin {
+        cursor: after,
+        limit,
     };
-    let mut data = app.store.read_inbox(query).await?;
-    let more = data.len() > limit as usize;
-    data.truncate(limit as usize);
-    let next_cursor = data.last().filter(|_| more).map(|item| item.n.to_string());
-    respond::json(StatusCode::OK, &List { data, next_cursor })
+    let read = async |after: Option<i64>, limit: u32| {
+        // One more than asked for tells whether there is more.
+        let query = ReadInbox {
+            key,
+            pending,
+            after: after.unwrap_or(0),
+            limit: limit + 1,
+        };
+        let mut items = app.store.read_inbox(query).await?;
+        let more = items.len() > limit as usize;
+        items.truncate(limit as usize);
+        Ok((items, more))
+    };
+    respond::page(&app, begin, read, |item| item.n, |item| item).await
 }

@@ -27,6 +27,10 @@ const LIMIT_DEFAULT: u32 = 50;
 /// Items that a page may have.
 const LIMIT_MAX: u32 = 200;
 
+/// Bytes of JSON that are read or hashed in well under a millisecond; more is work to be done beside
+/// other requests.
+pub(super) const BESIDE: usize = 128 << 10;
+
 /// The session that a path names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SessionPath(pub(super) SessionKey);
@@ -312,6 +316,20 @@ pub(super) async fn json_body(
     Ok(whole)
 }
 
+/// Reads a JSON body that may be absent. Many clients name a kind also of nothing, so that is only
+/// looked at where there is something.
+pub(super) async fn maybe_json_body(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Whole, Problem> {
+    let whole = read_body(app, headers, body, app.config.body_bytes_max).await?;
+    if !whole.trim_ascii().is_empty() {
+        expect_json(headers, &whole)?;
+    }
+    Ok(whole)
+}
+
 /// A body without members.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -335,13 +353,20 @@ pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// The same for what is long only now and then.
+pub(super) fn beside_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
+    if long { beside(work) } else { work() }
+}
+
 /// Parses a JSON object. What is wrong is named by a pointer that begins with `at`.
 pub(super) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Problem> {
     // A struct can be read from a list of its members' values too, which nobody means to send.
     if json.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::invalid(at, "must be an object"));
     }
-    serde_json::from_slice(json).map_err(|_| explain::<T>(json, at))
+    beside_if(json.len() > BESIDE, || {
+        serde_json::from_slice(json).map_err(|_| explain::<T>(json, at))
+    })
 }
 
 /// Parses once more, slowly, to learn where the fault is.
@@ -449,5 +474,38 @@ mod tests {
             Ok(Some(Duration::from_millis(250)))
         );
         assert!(params("wait=30").wait(max).is_err());
+    }
+
+    /// A value whose reading waits until something else was done.
+    struct Patient(bool);
+
+    static DONE: std::sync::Mutex<Option<std::sync::mpsc::Receiver<()>>> =
+        std::sync::Mutex::new(None);
+
+    impl<'de> serde::Deserialize<'de> for Patient {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            IgnoredAny::deserialize(from)?;
+            let done = DONE.lock().expect("nobody panics under it").take();
+            let done = done.expect("one test reads one");
+            Ok(Self(done.recv_timeout(Duration::from_secs(20)).is_ok()))
+        }
+    }
+
+    #[test]
+    fn a_large_body_is_read_beside_other_requests() {
+        let (done, waits) = std::sync::mpsc::channel();
+        *DONE.lock().expect("nobody panics under it") = Some(waits);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build();
+        let runtime = runtime.expect("a runtime");
+        let json = format!("{{\"text\": \"{}\"}}", "x".repeat(BESIDE));
+        let reading = runtime.spawn(async move {
+            // It has the only thread, which this one keeps until it has read.
+            let other = tokio::spawn(async move { done.send(()).is_ok() });
+            let Patient(was_done) = parse(json.as_bytes(), "").expect("is JSON");
+            (was_done, other.await.is_ok_and(|sent| sent))
+        });
+        assert_eq!(runtime.block_on(reading).expect("joins"), (true, true));
     }
 }

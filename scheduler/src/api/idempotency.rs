@@ -8,6 +8,7 @@ use mainspring_shared::store::IdempotencyKey;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::extract::{BESIDE, beside_if, parse};
 use super::problem::Problem;
 
 /// Characters that a key may have.
@@ -76,13 +77,15 @@ pub(super) fn of_request(
 /// SHA-256 of the body's canonical JSON: members sorted, no blanks.
 pub(super) fn body_hash(body: &[u8]) -> Result<[u8; 32], Problem> {
     let body = body.trim_ascii();
-    let value: Value = if body.is_empty() {
-        Value::Null
-    } else {
-        super::extract::parse(body, "")?
-    };
-    let canonical = serde_json::to_vec(&sorted(value)).map_err(|_| Problem::internal())?;
-    Ok(Sha256::digest(canonical).into())
+    beside_if(body.len() > BESIDE, || {
+        let value: Value = if body.is_empty() {
+            Value::Null
+        } else {
+            parse(body, "")?
+        };
+        let canonical = serde_json::to_vec(&sorted(value)).map_err(|_| Problem::internal())?;
+        Ok(Sha256::digest(canonical).into())
+    })
 }
 
 /// The value with every object's members in order, however objects are kept in memory.

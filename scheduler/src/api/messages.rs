@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_shared::store::ReadMessages;
 
 use super::extract::{Params, SessionPath, parameter};
 use super::problem::Problem;
-use super::respond::{self, List};
+use super::respond::{self, Begin};
 use crate::app::App;
 
 /// `GET /v1/sessions/{id}/messages`
@@ -22,6 +21,8 @@ pub(super) async fn list(
     let expected = "must be a message's seq";
     let after = params.parsed::<i64>("after", expected)?;
     let cursor = params.parsed::<i64>("cursor", expected)?;
+    // Nothing is folded yet: what was said is all there is to show, either way.
+    params.parsed::<bool>("folded", "must be true or false")?;
     params.finish()?;
     let after = cursor.or(after).unwrap_or(0);
     if after < 0 {
@@ -30,18 +31,21 @@ pub(super) async fn list(
     if app.store.get_session(key).await?.is_none() {
         return Err(Problem::session_not_found());
     }
-    // One more than asked for tells whether there is a next page.
-    let query = ReadMessages {
-        key,
-        after,
-        limit: limit + 1,
+    let begin = Begin {
+        cursor: Some(after),
+        limit,
     };
-    let mut data = app.store.read_messages(query).await?;
-    let more = data.len() > limit as usize;
-    data.truncate(limit as usize);
-    let next_cursor = data
-        .last()
-        .filter(|_| more)
-        .map(|message| message.seq.to_string());
-    respond::json(StatusCode::OK, &List { data, next_cursor })
+    let read = async |after: Option<i64>, limit: u32| {
+        // One more than asked for tells whether there is more.
+        let query = ReadMessages {
+            key,
+            after: after.unwrap_or(0),
+            limit: limit + 1,
+        };
+        let mut messages = app.store.read_messages(query).await?;
+        let more = messages.len() > limit as usize;
+        messages.truncate(limit as usize);
+        Ok((messages, more))
+    };
+    respond::page(&app, begin, read, |message| message.seq, |message| message).await
 }

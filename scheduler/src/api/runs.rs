@@ -21,9 +21,9 @@ use mainspring_shared::workflow::view::RunView;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::extract::{Params, json_body, no_body, parameter, parse, session_id};
+use super::extract::{Params, json_body, maybe_json_body, no_body, parameter, parse, session_id};
 use super::problem::Problem;
-use super::respond::{self, List};
+use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use super::{idempotency, workflows};
 use crate::app::App;
@@ -255,18 +255,22 @@ pub(super) async fn list(
         Some(Ok(session)) => Some(session),
         None => None,
     };
-    let query = ListRuns {
-        tenant: TenantId::DEFAULT,
-        status,
-        session,
-        before,
+    let begin = Begin {
+        cursor: before,
         limit,
     };
-    let page = app.store.list_runs(query).await?;
-    let last = page.data.last().filter(|_| page.more);
-    let next_cursor = last.map(|record| record.key.run.to_string());
-    let data: Vec<_> = page.data.into_iter().map(RunView::from).collect();
-    respond::json(StatusCode::OK, &List { data, next_cursor })
+    let read = async |before: Option<RunId>, limit: u32| {
+        let query = ListRuns {
+            tenant: TenantId::DEFAULT,
+            status,
+            session,
+            before,
+            limit,
+        };
+        let page = app.store.list_runs(query).await?;
+        Ok((page.data, page.more))
+    };
+    respond::page(&app, begin, read, |run| run.key.run, RunView::from).await
 }
 
 /// `GET /v1/runs/{id}`
@@ -306,7 +310,7 @@ async fn optional<T: serde::de::DeserializeOwned + Default>(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<T, Problem> {
-    let bytes = json_body(app, headers, body, app.config.body_bytes_max).await?;
+    let bytes = maybe_json_body(app, headers, body).await?;
     if bytes.trim_ascii().is_empty() {
         return Ok(T::default());
     }

@@ -21,7 +21,7 @@ use super::extract::{
     Params, SendPath, SessionPath, Whole, json_body, no_body, parameter, parse, session_id,
 };
 use super::problem::Problem;
-use super::respond::{self, List};
+use super::respond::{self, Begin, List};
 use super::sessions::new_session;
 use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
 use super::{deliver, idempotency};
@@ -248,27 +248,22 @@ pub(super) async fn list(
         Some(Ok(session)) => Some(session),
         None => None,
     };
-    let query = ListSends {
-        tenant: TenantId::DEFAULT,
-        session,
-        status,
-        before,
+    let begin = Begin {
+        cursor: before,
         limit,
     };
-    let page = app.store.list_sends(query).await?;
-    let last = page
-        .data
-        .last()
-        .filter(|_| page.more)
-        .map(|record| record.id.to_string());
-    let data: Vec<_> = page.data.into_iter().map(SendView::from).collect();
-    respond::json(
-        StatusCode::OK,
-        &List {
-            data,
-            next_cursor: last,
-        },
-    )
+    let read = async |before: Option<SendId>, limit: u32| {
+        let query = ListSends {
+            tenant: TenantId::DEFAULT,
+            session,
+            status,
+            before,
+            limit,
+        };
+        let page = app.store.list_sends(query).await?;
+        Ok((page.data, page.more))
+    };
+    respond::page(&app, begin, read, |send| send.id, SendView::from).await
 }
 
 /// `GET /v1/sends/{id}`

@@ -10,15 +10,15 @@ use mainspring_shared::bus::StepNotice;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::{SendStatus, SendView, WaitingOn};
-use mainspring_shared::session::{SessionStatus, SessionView};
+use mainspring_shared::session::{SessionRecord, SessionStatus, SessionView};
 use mainspring_shared::store::{
     CreateOutcome, DeleteOutcome, ListSends, ListSessions, NewSession, ReadySession, SessionPatch,
     UpdateOutcome,
 };
 
-use super::extract::{Params, SessionPath, json_body, no_body, parse};
+use super::extract::{Params, SessionPath, json_body, maybe_json_body, no_body, parse};
 use super::problem::Problem;
-use super::respond::{self, List};
+use super::respond::{self, Begin};
 use super::validate::{Checks, NewSessionBody, SessionChangeBody};
 use super::{idempotency, sends};
 use crate::accept::{publish_steps, signal};
@@ -32,7 +32,7 @@ pub(super) async fn create(
     body: Body,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let json = maybe_json_body(&app, &headers, body).await?;
     let key = idempotency::of_request(&headers, "POST /v1/sessions", &json)?;
     // Everything about a session has a default, so nothing at all is a valid body.
     let body: NewSessionBody = if json.trim_ascii().is_empty() {
@@ -117,28 +117,24 @@ pub(super) async fn list(
     let agent = params.take("agent");
     let metadata = params.metadata();
     params.finish()?;
-    let query = ListSessions {
-        tenant: TenantId::DEFAULT,
-        status,
-        agent,
-        metadata,
-        before,
+    let begin = Begin {
+        cursor: before,
         limit,
     };
-    let page = app.store.list_sessions(query).await?;
-    let last = page
-        .data
-        .last()
-        .filter(|_| page.more)
-        .map(|record| record.key.session.to_string());
-    let data: Vec<_> = page.data.into_iter().map(SessionView::from).collect();
-    respond::json(
-        StatusCode::OK,
-        &List {
-            data,
-            next_cursor: last,
-        },
-    )
+    let read = async |before: Option<SessionId>, limit: u32| {
+        let query = ListSessions {
+            tenant: TenantId::DEFAULT,
+            status,
+            agent: agent.clone(),
+            metadata: metadata.clone(),
+            before,
+            limit,
+        };
+        let page = app.store.list_sessions(query).await?;
+        Ok((page.data, page.more))
+    };
+    let place = |session: &SessionRecord| session.key.session;
+    respond::page(&app, begin, read, place, SessionView::from).await
 }
 
 /// `GET /v1/sessions/{id}`

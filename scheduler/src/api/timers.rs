@@ -18,12 +18,12 @@ use mainspring_shared::store::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, ListOccurrences, ListTimers, RefuseTimer,
     TimerChange,
 };
-use mainspring_shared::timer::{OccurrenceView, TimerRecord, TimerStatus, TimerView};
+use mainspring_shared::timer::{Occurrence, OccurrenceView, TimerRecord, TimerStatus, TimerView};
 
 use super::extract::{Params, json_body, no_body, parameter, parse};
 use super::idempotency;
 use super::problem::Problem;
-use super::respond::{self, List};
+use super::respond::{self, Begin};
 use super::validate::Checks;
 use crate::app::App;
 
@@ -142,18 +142,22 @@ pub(super) async fn list(
     });
     let status = status.transpose()?;
     params.finish()?;
-    let query = ListTimers {
-        tenant: TenantId::DEFAULT,
-        session,
-        status,
-        before,
+    let begin = Begin {
+        cursor: before,
         limit,
     };
-    let page = app.store.list_timers(query).await?;
-    let last = page.data.last().filter(|_| page.more);
-    let next_cursor = last.map(|timer| timer.id.to_string());
-    let data: Vec<_> = page.data.into_iter().map(TimerView::from).collect();
-    respond::json(StatusCode::OK, &List { data, next_cursor })
+    let read = async |before: Option<TimerId>, limit: u32| {
+        let query = ListTimers {
+            tenant: TenantId::DEFAULT,
+            session,
+            status,
+            before,
+            limit,
+        };
+        let page = app.store.list_timers(query).await?;
+        Ok((page.data, page.more))
+    };
+    respond::page(&app, begin, read, |timer| timer.id, TimerView::from).await
 }
 
 /// `GET /v1/timers/{id}`
@@ -176,20 +180,22 @@ pub(super) async fn occurrences(
     let before = params.parsed::<i64>("cursor", "must be a next_cursor")?;
     params.finish()?;
     let target = read(&app, id).await?.target;
-    let query = ListOccurrences {
-        tenant: TenantId::DEFAULT,
-        timer: id,
-        before,
+    let begin = Begin {
+        cursor: before,
         limit,
     };
-    let page = app.store.list_occurrences(query).await?;
-    let last = page.data.last().filter(|_| page.more);
-    let next_cursor = last.map(|occurrence| occurrence.n.to_string());
-    let found = page.data.iter();
-    let data: Vec<_> = found
-        .map(|occurrence| OccurrenceView::of(&target, occurrence))
-        .collect();
-    respond::json(StatusCode::OK, &List { data, next_cursor })
+    let read = async |before: Option<i64>, limit: u32| {
+        let query = ListOccurrences {
+            tenant: TenantId::DEFAULT,
+            timer: id,
+            before,
+            limit,
+        };
+        let page = app.store.list_occurrences(query).await?;
+        Ok((page.data, page.more))
+    };
+    let view = |occurrence: Occurrence| OccurrenceView::of(&target, &occurrence);
+    respond::page(&app, begin, read, |occurrence| occurrence.n, view).await
 }
 
 /// `DELETE /v1/timers/{id}`

@@ -121,3 +121,81 @@ async fn many_concurrent_sends_are_all_accepted() {
     }
     assert_eq!(ids.len(), 100);
 }
+
+#[tokio::test]
+async fn a_page_ends_early_where_its_items_are_large_and_nothing_is_missed() {
+    let world = World::new().await;
+    let api = world
+        .scheduler_with(|config| config.page_bytes_max = 10_000)
+        .await;
+    api.until_ready().await;
+    let session = api.session().await;
+    let mut said = Vec::new();
+    // One that is larger than a page by itself, too.
+    for (n, bytes) in [100, 4_000, 4_000, 30_000, 4_000, 100, 100]
+        .iter()
+        .enumerate()
+    {
+        api.send(&session, &format!("question {n}")).await;
+        let claimed = world.claim(&session).await;
+        said.push(format!("{n} {}", "x".repeat(*bytes)));
+        world.complete(&claimed, 0, &said[n]).await;
+    }
+    let walk = async |path: String| {
+        let (mut rows, mut sizes, mut cursor) = (Vec::new(), Vec::new(), String::new());
+        loop {
+            let answer = api.get(&format!("{path}limit=5{cursor}")).await;
+            let size = answer.text.len();
+            let page = answer.ok(200);
+            let data = page["data"].as_array().expect("a list").clone();
+            assert!((1..=5).contains(&data.len()), "{}", data.len());
+            assert!(data.len() == 1 || size <= 10_100, "{size}");
+            sizes.push(data.len());
+            rows.extend(data);
+            let Some(next) = page["next_cursor"].as_str() else {
+                return (rows, sizes);
+            };
+            cursor = format!("&cursor={next}");
+        }
+    };
+    let (messages, sizes) = walk(format!("/v1/sessions/{session}/messages?")).await;
+    let seqs: Vec<_> = messages
+        .iter()
+        .filter_map(|row| row["seq"].as_i64())
+        .collect();
+    assert_eq!(seqs, (1..=14).collect::<Vec<_>>());
+    assert!(
+        sizes.contains(&5) && sizes.iter().any(|size| *size < 4),
+        "{sizes:?}"
+    );
+    let (sends, sizes) = walk(format!("/v1/sends?session_id={session}&")).await;
+    let mut answers: Vec<_> = sends.iter().map(|row| row["output_text"].clone()).collect();
+    answers.reverse();
+    assert_eq!(json!(answers), json!(said));
+    assert!(
+        sizes.contains(&1) && sizes.iter().any(|size| *size > 1),
+        "{sizes:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_page_may_have_more_items_than_are_read_at_once() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let mut made = Vec::new();
+    for _ in 0..120 {
+        made.push(json!(api.session().await));
+    }
+    made.reverse();
+    for (limit, rest) in [(119, 1), (120, 0), (200, 0), (50, 70)] {
+        let page = api
+            .get(&format!("/v1/sessions?limit={limit}"))
+            .await
+            .ok(200);
+        let ids = page["data"].as_array().expect("a list").iter();
+        let ids: Vec<_> = ids.map(|session| session["id"].clone()).collect();
+        assert_eq!(ids, made[..120 - rest]);
+        let next = if rest > 0 { ids.last().cloned() } else { None };
+        assert_eq!(page["next_cursor"], json!(next));
+    }
+}

@@ -291,6 +291,47 @@ async fn other_kinds_of_content_are_refused() {
 }
 
 #[tokio::test]
+async fn of_a_body_that_may_be_left_out_the_kind_counts_only_where_there_is_one() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let fork = format!("/v1/sessions/{session}/fork");
+    let spec = crate::runs::two_steps();
+    let run = crate::runs::started(&api, &json!({ "spec": spec })).await;
+    let cancel = format!("{run}/cancel");
+    let retry = format!("{run}/retry");
+    for (path, status) in [
+        ("/v1/sessions", 201),
+        (fork.as_str(), 201),
+        (&cancel, 202),
+        (&retry, 0),
+    ] {
+        for (kind, body) in [("text/plain", "{}"), ("", "{}")] {
+            let call = api.call("POST", path).header("content-type", kind);
+            let refused = call.body(body).send().await;
+            refused.problem(415, "request.unsupported_media_type");
+        }
+        let kind = "application/x-www-form-urlencoded";
+        let call = api.call("POST", path).header("content-type", kind);
+        let answer = call.body("").send().await;
+        match status {
+            0 => assert!(
+                [202, 409].contains(&answer.status),
+                "{path}: {}",
+                answer.text
+            ),
+            status => assert_eq!(answer.status, status, "{path}: {}", answer.text),
+        }
+    }
+    // What has to say something is refused for its kind, also where it says nothing.
+    let call = api
+        .call("POST", "/v1/sends")
+        .header("content-type", "text/plain");
+    let refused = call.body("").send().await;
+    refused.problem(415, "request.unsupported_media_type");
+}
+
+#[tokio::test]
 async fn requests_with_nothing_to_say_refuse_a_body() {
     let world = World::new().await;
     let api = world.ready().await;

@@ -169,8 +169,12 @@ async fn a_transcript_is_read_by_seq() {
     assert_eq!(seqs, (1..=6).map(Some).collect::<Vec<_>>());
     assert_eq!(all["data"][0]["role"], "user");
     assert_eq!(all["data"][5]["content"][0]["text"], "answer 2");
-    // Nothing is folded yet, and nobody is told otherwise.
-    let folded = api.get(&format!("{path}?folded=true")).await;
+    // Nothing is folded yet: all of it is shown either way.
+    for folded in [true, false] {
+        let shown = api.get(&format!("{path}?folded={folded}")).await.ok(200);
+        assert_eq!(shown, all);
+    }
+    let folded = api.get(&format!("{path}?folded=perhaps")).await;
     let refused = folded.problem(400, "request.invalid");
     assert_eq!(refused["errors"][0]["pointer"], "?folded");
     let page = api.get(&format!("{path}?after=1&limit=2")).await.ok(200);

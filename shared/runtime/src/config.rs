@@ -183,6 +183,8 @@ pub struct SchedulerConfig {
     pub batch_bytes_max: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Span,
+    /// Bytes at which a page of a list ends.
+    pub page_bytes_max: usize,
     /// Sends that a batch may have.
     pub batch_sends_max: usize,
     /// Sends of a batch that share one transaction.

@@ -52,7 +52,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     Operation { method: "get", path: "/v1/sessions/{id}/export", id: "exportSession", says: "An archive: a line that says what it is, a line per message, a line with counts and a SHA-256 over the lines before",
         takes: &[], body: None, answers: &[200], holds: Holds::Lines },
     Operation { method: "get", path: "/v1/sessions/{id}/messages", id: "listMessages", says: "The transcript by seq",
-        takes: &[PAGE[0], PAGE[1], "after"], body: None, answers: &[200], holds: Holds::Many("Message") },
+        takes: &[PAGE[0], PAGE[1], "after", "folded"], body: None, answers: &[200], holds: Holds::Many("Message") },
     Operation { method: "post", path: "/v1/sessions/{id}/sends", id: "createSendInSession", says: "Accepts a send: 202, or 200 when it ends within `wait`",
         takes: &["wait", "Idempotency-Key"], body: Some("SendBody"), answers: &[200, 202], holds: Holds::One("AcceptedSend") },
     Operation { method: "get", path: "/v1/sessions/{id}/events", id: "streamSession", says: "The session's events, for ever",

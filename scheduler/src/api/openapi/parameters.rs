@@ -90,6 +90,11 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
             "Only what comes behind this `seq`.",
             json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX }),
         ),
+        "folded" => (
+            "query",
+            "Whether folds are shown in their places; no transcript has any yet, so both show all of it.",
+            json!({ "type": "boolean", "default": false }),
+        ),
         "after" => (
             "query",
             "Only what comes behind the event with this id.",

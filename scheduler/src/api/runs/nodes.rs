@@ -25,7 +25,7 @@ use crate::accept::signal;
 use crate::api::extract::{Params, json_body, no_body, parse};
 use crate::api::idempotency;
 use crate::api::problem::Problem;
-use crate::api::respond::{self, List};
+use crate::api::respond::{self, Begin};
 use crate::app::App;
 use crate::loops::runs::nudge;
 
@@ -77,21 +77,27 @@ pub(in crate::api) async fn list(
     let after = params.parsed::<i64>("cursor", "must be a next_cursor")?;
     let prefix = params.take("prefix");
     params.finish()?;
-    let query = ReadNodes {
-        key,
-        prefix,
-        after: after.unwrap_or(0),
-        limit: limit + 1,
+    let begin = Begin {
+        cursor: after,
+        limit,
     };
-    let mut nodes = app.store.read_nodes(query).await?;
-    if nodes.is_empty() {
-        read(&app, key).await?;
-    }
-    let more = nodes.len() > limit as usize;
-    nodes.truncate(limit as usize);
-    let next_cursor = nodes.last().filter(|_| more).map(|node| node.n.to_string());
-    let data = views(&app, key, nodes).await?;
-    respond::json(StatusCode::OK, &List { data, next_cursor })
+    let some = async |after: Option<i64>, limit: u32| {
+        // One more than asked for tells whether there is more.
+        let query = ReadNodes {
+            key,
+            prefix: prefix.clone(),
+            after: after.unwrap_or(0),
+            limit: limit + 1,
+        };
+        let mut nodes = app.store.read_nodes(query).await?;
+        if nodes.is_empty() {
+            read(&app, key).await?;
+        }
+        let more = nodes.len() > limit as usize;
+        nodes.truncate(limit as usize);
+        Ok((views(&app, key, nodes).await?, more))
+    };
+    respond::page(&app, begin, some, |node| node.n, |node| node).await
 }
 
 /// Nodes with where their sends stand.

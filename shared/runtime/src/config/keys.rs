@@ -140,6 +140,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new("scheduler.body_bytes_max", integer(1_024, 1 << 30)),
     Key::new("scheduler.batch_bytes_max", integer(1_024, 1 << 30)),
     Key::new("scheduler.body_timeout", span(SECOND, HOUR)),
+    Key::new("scheduler.page_bytes_max", integer(1_024, 1 << 30)),
     Key::new("scheduler.batch_sends_max", integer(1, 1_000)),
     Key::new("scheduler.batch_group_max", integer(1, 1_000)),
     Key::new("scheduler.group_bytes_max", integer(1_024, 1 << 30)),
