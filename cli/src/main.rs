@@ -26,6 +26,12 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &args::Cli) -> Result<(), failure::Failure> {
+    // It says what is right where the settings are wrong.
+    if let Some(args::Command::Config(args::ConfigCommand::Default)) = &cli.command
+        && !cli.print_config
+    {
+        return output::raw(settings::MANUAL);
+    }
     let environment = Environment::read();
     let mut config = settings::load(cli, &environment)?;
     let Some(command) = cli.command.as_ref().filter(|_| !cli.print_config) else {

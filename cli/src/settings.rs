@@ -55,10 +55,7 @@ fn wrong(problems: &[Problem]) -> Failure {
         "problems"
     };
     let message = format!("the configuration has {count}:\n{}", lines.join("\n"));
-    failure::usage_text(
-        message,
-        "`mainspring config default` describes every key; `--print-config` shows what is in force",
-    )
+    failure::usage_text(message, "`mainspring config default` describes every key")
 }
 
 /// Prints the settings where that is asked for; without a command, nothing else can be.

@@ -165,6 +165,25 @@ fn the_manual_of_the_settings_comes_with_the_program_and_is_a_configuration() {
 }
 
 #[test]
+fn the_manual_is_printed_where_the_settings_are_broken() {
+    let broken = [
+        ("MAINSPRING_LEASE_TTL", "soon"),
+        ("MAINSPRING_CONFIG", "/nowhere.toml"),
+    ];
+    let printed = run(&broken, &["config", "default"]);
+    assert_eq!(printed.code, 0, "{}", printed.stderr);
+    assert_eq!(printed.stdout, include_str!("../../config.default.toml"));
+    let told = run(&broken, &["workers"]);
+    assert_eq!(told.code, 2, "{}", told.stdout);
+    assert!(
+        told.stderr.contains("`mainspring config default`")
+            && !told.stderr.contains("--print-config"),
+        "{}",
+        told.stderr
+    );
+}
+
+#[test]
 fn a_folder_that_cannot_be_made_is_not_taken_for_a_database_that_is_away() {
     let ended = run(
         &[],
