@@ -34,7 +34,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     check_typescript(&node, &description, &server.url)
 }
 
-fn target() -> anyhow::Result<PathBuf> {
+/// The folder that cargo builds in.
+pub(crate) fn target() -> anyhow::Result<PathBuf> {
     let folder = tools::variable("CARGO_TARGET_DIR").unwrap_or_else(|| "target".to_owned());
     Ok(std::env::current_dir()?.join(folder))
 }
@@ -46,12 +47,42 @@ fn needed(program: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
     tools::program(program).with_context(|| format!("{program} is missing"))
 }
 
+/// Written as the last thing into a folder that was installed as a whole.
+const COMPLETE: &str = ".complete";
+
+/// The folder with exactly these packages: of other versions it is another one, and what was left in
+/// the middle is made anew.
+fn installed(
+    work: &Path,
+    kind: &str,
+    packages: &[&str],
+    install: impl Fn(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '.' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let named: String = packages.join("-").chars().map(plain).collect();
+    let folder = work.join(format!("{kind}-{named}"));
+    let complete = folder.join(COMPLETE);
+    if !complete.is_file() {
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        install(&folder)?;
+        std::fs::write(complete, "")?;
+    }
+    Ok(folder)
+}
+
 /// The folder of an environment with the generator.
 fn python(work: &Path) -> anyhow::Result<PathBuf> {
-    let folder = work.join("python");
-    if !folder.join("bin/openapi-python-client").is_file() {
+    installed(work, "python", &PYTHON, |folder| {
         let python = needed("python3", &["python3", "python3-venv"])?;
-        let make = || run(Command::new(&python).args(["-m", "venv"]).arg(&folder));
+        let make = || run(Command::new(&python).args(["-m", "venv"]).arg(folder));
         if make().is_err() {
             // A Debian has Python without this part of it.
             tools::install(&["python3-venv"]);
@@ -60,26 +91,20 @@ fn python(work: &Path) -> anyhow::Result<PathBuf> {
         let install = ["-m", "pip", "install", "--quiet"];
         run(Command::new(folder.join("bin/python"))
             .args(install)
-            .args(PYTHON))?;
-    }
-    Ok(folder)
+            .args(PYTHON))
+    })
 }
 
 /// The folder of a project with the generator and the compiler.
 fn node(work: &Path) -> anyhow::Result<PathBuf> {
-    let folder = work.join("typescript");
-    if !folder
-        .join("node_modules/.bin/openapi-typescript")
-        .is_file()
-    {
+    installed(work, "typescript", &NODE, |folder| {
         let npm = needed("npm", &["nodejs", "npm"])?;
-        std::fs::create_dir_all(&folder)?;
+        std::fs::create_dir_all(folder)?;
         std::fs::write(folder.join("package.json"), "{\"type\":\"module\"}\n")?;
         let install = ["install", "--no-audit", "--no-fund", "--silent"];
         let mut command = Command::new(npm);
-        run(command.args(install).args(NODE).current_dir(&folder))?;
-    }
-    Ok(folder)
+        run(command.args(install).args(NODE).current_dir(folder))
+    })
 }
 
 fn serve(binary: &Path) -> anyhow::Result<Server> {
@@ -94,7 +119,12 @@ fn serve(binary: &Path) -> anyhow::Result<Server> {
             &format!("127.0.0.1:{port}"),
             "--data-dir",
         ])
-        .arg(folder.path().join("data"));
+        .arg(folder.path().join("data"))
+        .args(["--provider", "demo"]);
+    // Settings of whoever runs this are not those that the programs are written for.
+    for name in tools::settings() {
+        command.env_remove(name);
+    }
     let is_up = {
         let url = format!("{url}/readyz");
         move || fetch(&url, Path::new("/dev/null")).is_ok()
@@ -176,4 +206,34 @@ fn check_typescript(node: &Path, description: &Path, server: &str) -> anyhow::Re
     run(Command::new("node")
         .current_dir(node)
         .args(["use.js", server]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_installed_is_kept_until_it_is_something_else_and_what_was_begun_is_not() {
+        let work = tempfile::tempdir().expect("a folder");
+        let install = |folder: &Path| {
+            anyhow::ensure!(!folder.exists(), "nothing is left there");
+            std::fs::create_dir_all(folder)?;
+            std::fs::write(folder.join("half"), "")?;
+            Ok(())
+        };
+        let breaks = |folder: &Path| {
+            install(folder)?;
+            bail!("interrupted")
+        };
+        let keeps = |_: &Path| bail!("it is there already");
+        let packages = ["@types/node@20", "made==1.0"];
+        installed(work.path(), "some", &packages, breaks).expect_err("it is not finished");
+        let made = installed(work.path(), "some", &packages, install).expect("made anew");
+        assert!(made.join("half").is_file());
+        assert_eq!(made.parent(), Some(work.path()));
+        let same = installed(work.path(), "some", &packages, keeps).expect("kept");
+        assert_eq!(same, made);
+        let other = installed(work.path(), "some", &["made==1.1"], install).expect("made");
+        assert_ne!(other, made);
+    }
 }

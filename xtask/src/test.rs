@@ -51,6 +51,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if tools::program("openssl").is_none() {
         missing.push("openssl");
     }
+    if tools::program("curl").is_none() {
+        missing.extend(["curl", "ca-certificates"]);
+    }
     if options.require_all && tools::program("npm").is_none() {
         missing.push("npm");
     }

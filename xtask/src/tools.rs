@@ -20,6 +20,17 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// The names of variables that would be settings of a program that is started.
+pub(crate) fn settings() -> Vec<String> {
+    let begins = ["MAINSPRING_", "POWER_LOOP_"];
+    let urls = ["DATABASE_URL", "REDIS_URL"];
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let ours = |name: &String| {
+        begins.iter().any(|begin| name.starts_with(begin)) || urls.contains(&name.as_str())
+    };
+    names.filter(ours).collect()
+}
+
 /// A program on the path.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = variable("PATH")?;
