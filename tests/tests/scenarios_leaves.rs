@@ -105,7 +105,7 @@ fn sessions_stay_as_long_as_their_leaves_say_whatever_dies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detached_session_outlives_the_one_that_its_run_belongs_to() {
+async fn a_detached_session_is_not_below_the_one_that_its_run_belongs_to() {
     let world = World::new().await;
     world.worker("w", world.store.clone());
     world.scheduler("s", world.store.clone()).await;
