@@ -1,8 +1,12 @@
 //! Data on stdout, everything else on stderr.
 
+mod when;
+
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use mainspring_runtime::SystemClock;
+use mainspring_shared::time::{Clock, Timestamp};
 use serde_json::Value;
 
 use crate::args::Format;
@@ -58,7 +62,7 @@ pub(crate) fn harmless(text: &str) -> String {
 /// A column: its head and where its value is found.
 pub(crate) type Column = (&'static str, &'static str);
 
-/// Prints a list of objects.
+/// Prints a list of objects. People are told times from now on; programs, as they are.
 pub(crate) fn list(format: Format, columns: &[Column], rows: &[Value]) -> Result<(), Failure> {
     match format {
         Format::Json => line(&pretty(&Value::Array(rows.to_vec()))),
@@ -66,8 +70,9 @@ pub(crate) fn list(format: Format, columns: &[Column], rows: &[Value]) -> Result
         Format::Table => {
             let mut table = plain_table();
             table.set_header(columns.iter().map(|(head, _)| *head));
+            let now = now();
             for row in rows {
-                table.add_row(columns.iter().map(|(_, path)| cell(row, path)));
+                table.add_row(columns.iter().map(|(_, path)| cell(row, path, now)));
             }
             line(&trimmed(&table))?;
             if rows.is_empty() {
@@ -85,9 +90,10 @@ pub(crate) fn object(format: Format, value: &Value) -> Result<(), Failure> {
         Format::Jsonl => line(&value.to_string()),
         Format::Table => {
             let mut table = plain_table();
+            let now = now();
             for (name, member) in value.as_object().into_iter().flatten() {
                 if !member.is_null() {
-                    table.add_row([name.clone(), show(member)]);
+                    table.add_row([name.clone(), told(name, member, now)]);
                 }
             }
             line(&trimmed(&table))
@@ -108,14 +114,31 @@ fn trimmed(table: &Table) -> String {
     lines.join("\n")
 }
 
-fn cell(row: &Value, path: &str) -> String {
+/// The time as this machine has it: good enough for what is said in minutes.
+fn now() -> Timestamp {
+    SystemClock::new().now()
+}
+
+/// A member of something that is shown whole.
+fn told(name: &str, member: &Value, now: Timestamp) -> String {
+    let shown = show(member);
+    match when::relative(member, now).filter(|_| when::is_time(name)) {
+        Some(relative) => format!("{shown} ({relative})"),
+        None => shown,
+    }
+}
+
+fn cell(row: &Value, path: &str, now: Timestamp) -> String {
     // One line per row, of a bearable width.
     let found = path.split('.').fold(row, |value, name| match value {
         // Of a list, the number of an item.
         Value::Array(_) => name.parse().map_or(&Value::Null, |n: usize| &value[n]),
         _ => &value[name],
     });
-    let text = show(found);
+    // `next` is the list of a timer's next times.
+    let of_time = when::is_time(path) || path.starts_with("next.");
+    let relative = when::relative(found, now).filter(|_| of_time);
+    let text = relative.unwrap_or_else(|| show(found));
     let text = text.replace(['\n', '\t'], " ");
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -150,7 +173,23 @@ mod tests {
     }
 
     #[test]
+    fn people_are_told_times_from_now_on() {
+        let now = Timestamp(1_700_000_000_000);
+        let row = json!({
+            "created_at": now.after(std::time::Duration::from_mins(5)),
+            "next": [Timestamp(now.0 - 30_000)],
+            "name": Timestamp(now.0).to_string(),
+        });
+        assert_eq!(cell(&row, "created_at", now), "in 5m");
+        assert_eq!(cell(&row, "next.0", now), "30s ago");
+        assert_eq!(cell(&row, "name", now), Timestamp(now.0).to_string());
+        let whole = told("created_at", &row["created_at"], now);
+        assert_eq!(whole, "2023-11-14T22:18:20.000Z (in 5m)");
+    }
+
+    #[test]
     fn a_cell_is_one_line_of_a_bearable_width() {
+        let cell = |row: &Value, path: &str| cell(row, path, Timestamp(0));
         let row =
             json!({ "error": { "message": "é".repeat(80) + "\n" }, "n": 3, "next": ["soon"] });
         assert_eq!(cell(&row, "next.0"), "soon");

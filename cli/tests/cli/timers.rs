@@ -63,11 +63,16 @@ fn a_timer_is_made_listed_paused_and_ended() {
     assert_eq!(rows.len(), 3, "{table}");
     for (row, timer) in [(rows[1], &other), (rows[2], &made)] {
         let next = timer["next"][0].as_str().expect("a time");
+        // People are told how long it is until then.
         assert!(
-            row.starts_with(&id(timer)) && row.contains(next),
+            row.starts_with(&id(timer)) && row.contains(" in ") && !row.contains(next),
             "{row}: {next}"
         );
     }
+    assert!(
+        rows[1].contains(" in 60m ") || rows[1].contains(" in 59m "),
+        "{table}"
+    );
     assert_eq!(
         json(&dev.url, &["timers", "pause", &timer])["status"],
         "paused"
