@@ -1,5 +1,6 @@
 //! `mainspring sends answer`: answers what an agent asks.
 
+use mainspring_shared::tool::Question;
 use serde_json::{Value, json};
 
 use crate::args::{Format, Verdict};
@@ -11,7 +12,7 @@ const COLUMNS: [Column; 6] = [
     ("CALL", "call_id"),
     ("TOOL", "name"),
     ("WANTS", "wants"),
-    ("ARGUMENTS", "arguments"),
+    ("ASKS", "asks"),
     ("SINCE", "requested_at"),
     ("SESSION", "session_id"),
 ];
@@ -72,7 +73,7 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let (session, waiting) = waiting(client, id).await?;
     if said == Said::Nothing {
-        return output::list(format, &COLUMNS, &waiting);
+        return output::list(format, &COLUMNS, &listed(format, waiting));
     }
     let chosen = choose(id, &waiting, call)?;
     let call_id = &chosen["call_id"];
@@ -109,6 +110,21 @@ async fn waiting(client: &Client, id: &str) -> Result<(String, Vec<Value>), Fail
         !id.starts_with("snd_") || call["session_id"] != session || call["send_id"] == id
     });
     Ok((session, waiting))
+}
+
+/// What waits, as it is listed: people are told what is asked, programs get it as it is.
+fn listed(format: Format, mut waiting: Vec<Value>) -> Vec<Value> {
+    if format == Format::Table {
+        for call in &mut waiting {
+            let name = call["name"].as_str().unwrap_or_default();
+            let question = Question::of(name, &call["arguments"]);
+            call["asks"] = match question.filter(|_| call["wants"] == "answer") {
+                Some(question) => json!(question.question),
+                None => call["arguments"].clone(),
+            };
+        }
+    }
+    waiting
 }
 
 fn choose<'a>(id: &str, waiting: &'a [Value], call: Option<&str>) -> Result<&'a Value, Failure> {
@@ -159,4 +175,26 @@ fn result(call: &Value, said: Said) -> Result<Value, Failure> {
 
 fn show(text: &Value) -> String {
     output::harmless(text.as_str().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_the_question_and_programs_all_of_it() {
+        let question = json!({ "question": "go on?", "kind": "confirm" });
+        let call = |name: &str, wants: &str, arguments: &Value| json!({ "name": name, "wants": wants, "arguments": arguments });
+        let calls = vec![
+            call("ask_person", "answer", &question),
+            call("ask_person", "permission", &question),
+            call("pay", "answer", &json!({ "euro": 5 })),
+        ];
+        let asks: Vec<_> = listed(Format::Table, calls.clone())
+            .into_iter()
+            .map(|mut call| call["asks"].take())
+            .collect();
+        assert_eq!(asks, [json!("go on?"), question, json!({ "euro": 5 })]);
+        assert_eq!(listed(Format::Json, calls.clone()), calls);
+    }
 }

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use mainspring_shared::time::Span;
+use mainspring_shared::tool::{Question, QuestionKind};
 use serde_json::{Value, json};
 
+use crate::args::Format;
 use crate::client::{Client, Request};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output;
 
 /// Questions in the order in which they were asked, each shown once.
@@ -58,15 +61,24 @@ impl Questions {
         let Some(call) = self.open.front() else {
             return Ok(());
         };
-        let Some(output) = answer(call, line) else {
-            output::note("please answer y, or n and why not");
-            return Ok(());
+        let output = match answer(call, line) {
+            Ok(output) => output,
+            Err(expected) => {
+                output::note(&output::harmless(&format!("[{expected}]")));
+                return Ok(());
+            }
         };
         let result = json!({ "call_id": call["call_id"], "output": output });
         let path = format!("/v1/sessions/{session}/tool-results");
-        let posted = client
-            .ask(Request::post(path).body(json!({ "results": [result] })))
-            .await?;
+        let posted = client.ask(Request::post(path).body(json!({ "results": [result] })));
+        let posted = match posted.await {
+            // It is no answer to this question, which stays open.
+            Err(failure) if failure.exit == Exit::Usage => {
+                failure.report(Format::Table);
+                return Ok(());
+            }
+            other => other?,
+        };
         if posted["results"][0]["status"] != "accepted" {
             output::note("[answered by someone else already]");
         }
@@ -86,9 +98,8 @@ fn asks_permission(call: &Value) -> bool {
     call["wants"] == "permission"
 }
 
-fn options(call: &Value) -> impl Iterator<Item = &str> {
-    let options = call["arguments"]["options"].as_array();
-    options.into_iter().flatten().filter_map(Value::as_str)
+fn question(call: &Value) -> Option<Question> {
+    Question::of(call["name"].as_str()?, &call["arguments"])
 }
 
 /// A question as it is shown.
@@ -97,38 +108,58 @@ fn shown(call: &Value) -> String {
     let arguments = &call["arguments"];
     let text = if asks_permission(call) {
         format!("[permit {name} {arguments}? y/n]")
-    } else if let Some(question) = arguments["question"].as_str() {
-        let options = options(call)
-            .zip(1..)
-            .fold(String::new(), |list, (option, n)| {
-                format!("{list}\n  {n}. {option}")
-            });
-        format!("[asks] {question}{options}")
+    } else if let Some(asked) = question(call) {
+        asks(&asked)
     } else {
         format!("[wants the result of {name} {arguments}]")
     };
     output::harmless(&text)
 }
 
-/// What a line says to a call; none where it is no answer to it.
-fn answer(call: &Value, line: &str) -> Option<Value> {
+/// A person's question: what is asked, which answers there are, and what holds without one.
+fn asks(question: &Question) -> String {
+    let confirm = match question.kind {
+        QuestionKind::Confirm => " (yes/no)",
+        QuestionKind::Text | QuestionKind::Choice => "",
+    };
+    let mut lines = vec![format!("[asks] {}{confirm}", question.question)];
+    lines.extend(question.expires().map(|within| {
+        let default = question.default.iter();
+        let default = default.map(|default| format!(", else: {default}"));
+        format!("  within {}{}", Span(within), default.collect::<String>())
+    }));
+    let options = question.options.iter().zip(1..);
+    lines.extend(options.map(|(option, n)| format!("  {n}. {option}")));
+    lines.join("\n")
+}
+
+/// What a line says to a call, or what would be an answer to it.
+fn answer(call: &Value, line: &str) -> Result<Value, String> {
     let line = line.trim();
     if asks_permission(call) {
         let (word, note) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         return match word.trim_end_matches(',').to_lowercase().as_str() {
-            "y" | "yes" => Some(json!({ "approved": true })),
-            "n" | "no" if note.trim().is_empty() => Some(json!({ "approved": false })),
-            "n" | "no" => Some(json!({ "approved": false, "note": note.trim() })),
-            _ => None,
+            "y" | "yes" => Ok(json!({ "approved": true })),
+            "n" | "no" if note.trim().is_empty() => Ok(json!({ "approved": false })),
+            "n" | "no" => Ok(json!({ "approved": false, "note": note.trim() })),
+            _ => Err("please answer y, or n and why not".to_owned()),
         };
     }
     if call["waiting_on"] == "tool" {
         // The result of a tool: JSON where it is some.
-        return Some(serde_json::from_str(line).unwrap_or_else(|_| json!(line)));
+        return Ok(serde_json::from_str(line).unwrap_or_else(|_| json!(line)));
     }
+    let Some(question) = question(call) else {
+        return Ok(json!(line));
+    };
     let chosen = line.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-    let chosen = chosen.and_then(|place| options(call).nth(place));
-    Some(json!(chosen.unwrap_or(line)))
+    let chosen = chosen.and_then(|place| question.options.get(place));
+    let said = match (question.kind, line.to_lowercase().as_str()) {
+        (QuestionKind::Confirm, "y" | "yes") => json!(true),
+        (QuestionKind::Confirm, "n" | "no") => json!(false),
+        _ => json!(chosen.map_or(line, String::as_str)),
+    };
+    question.answer(&said).map(|_| said)
 }
 
 #[cfg(test)]
@@ -139,34 +170,61 @@ mod tests {
         json!({ "name": "pay", "wants": wants, "waiting_on": waiting_on, "arguments": arguments })
     }
 
+    fn asking(arguments: &Value) -> Value {
+        let mut call = call("answer", "human", arguments);
+        call["name"] = json!("ask_person");
+        call
+    }
+
     #[test]
     fn a_permission_is_given_or_refused_with_a_note() {
         let call = call("permission", "human", &json!({ "euro": 5 }));
         assert_eq!(shown(&call), "[permit pay {\"euro\":5}? y/n]");
-        assert_eq!(answer(&call, "y"), Some(json!({ "approved": true })));
-        assert_eq!(answer(&call, "Yes "), Some(json!({ "approved": true })));
-        assert_eq!(answer(&call, "n"), Some(json!({ "approved": false })));
+        assert_eq!(answer(&call, "y"), Ok(json!({ "approved": true })));
+        assert_eq!(answer(&call, "Yes "), Ok(json!({ "approved": true })));
+        assert_eq!(answer(&call, "n"), Ok(json!({ "approved": false })));
         assert_eq!(
             answer(&call, "no, too dear"),
-            Some(json!({ "approved": false, "note": "too dear" }))
+            Ok(json!({ "approved": false, "note": "too dear" }))
         );
         for unclear in ["", "perhaps", "yellow"] {
-            assert_eq!(answer(&call, unclear), None, "{unclear}");
+            answer(&call, unclear).expect_err(unclear);
         }
     }
 
     #[test]
     fn a_question_takes_any_line_or_the_number_of_an_option() {
-        let free = call("answer", "human", &json!({ "question": "go on?\u{1b}[2J" }));
+        let free = asking(&json!({ "question": "go on?\u{1b}[2J" }));
         assert_eq!(shown(&free), "[asks] go on?[2J");
-        assert_eq!(answer(&free, " in green "), Some(json!("in green")));
-        assert_eq!(answer(&free, "2"), Some(json!("2")));
-        let arguments = json!({ "question": "which?", "options": ["red", "green"] });
-        let choice = call("answer", "human", &arguments);
-        assert_eq!(shown(&choice), "[asks] which?\n  1. red\n  2. green");
-        assert_eq!(answer(&choice, "2"), Some(json!("green")));
-        assert_eq!(answer(&choice, "0"), Some(json!("0")));
-        assert_eq!(answer(&choice, "blue"), Some(json!("blue")));
+        assert_eq!(answer(&free, " in green "), Ok(json!("in green")));
+        assert_eq!(answer(&free, "2"), Ok(json!("2")));
+        answer(&free, " ").expect_err("nothing is no answer");
+        let advice = asking(&json!({ "question": "which?", "options": ["red", "green"] }));
+        assert_eq!(shown(&advice), "[asks] which?\n  1. red\n  2. green");
+        assert_eq!(answer(&advice, "2"), Ok(json!("green")));
+        assert_eq!(answer(&advice, "0"), Ok(json!("0")));
+        assert_eq!(answer(&advice, "blue"), Ok(json!("blue")));
+    }
+
+    #[test]
+    fn a_question_says_which_answers_it_takes_and_no_other_line_is_one() {
+        let choice =
+            asking(&json!({ "question": "which?", "kind": "choice", "options": ["red", "green"] }));
+        assert_eq!(answer(&choice, "1"), Ok(json!("red")));
+        assert_eq!(answer(&choice, "green"), Ok(json!("green")));
+        let told = answer(&choice, "blue").expect_err("none of them");
+        assert!(told.contains("red, green"), "{told}");
+        let confirm = asking(&json!({
+            "question": "delete all?", "kind": "confirm", "expires_seconds": 300, "default": "no",
+        }));
+        assert_eq!(
+            shown(&confirm),
+            "[asks] delete all? (yes/no)\n  within 5m, else: no"
+        );
+        for (line, says) in [("y", true), ("Yes", true), ("n", false), ("no", false)] {
+            assert_eq!(answer(&confirm, line), Ok(json!(says)), "{line}");
+        }
+        answer(&confirm, "perhaps").expect_err("neither");
     }
 
     #[test]
@@ -175,8 +233,8 @@ mod tests {
         assert_eq!(shown(&tool), "[wants the result of pay {\"invoice\":3}]");
         assert_eq!(
             answer(&tool, "{\"paid\": true}"),
-            Some(json!({ "paid": true }))
+            Ok(json!({ "paid": true }))
         );
-        assert_eq!(answer(&tool, "it is paid"), Some(json!("it is paid")));
+        assert_eq!(answer(&tool, "it is paid"), Ok(json!("it is paid")));
     }
 }
