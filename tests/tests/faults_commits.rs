@@ -2,6 +2,7 @@
 //! after its client has looked for what became of it and found nothing. Each step is told the
 //! truth all the same, and done once.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -283,42 +284,109 @@ async fn every_write_that_is_made_twice_at_once_takes_effect_once() -> Result<()
     Ok(())
 }
 
+/// How often each write is cut in each way in an everyday run; `MAINSPRING_TEST_CASES` asks for
+/// more.
+const CUTS: usize = 1;
+
+fn cuts() -> usize {
+    let asked = std::env::var_os("MAINSPRING_TEST_CASES").and_then(|text| text.into_string().ok());
+    asked.map_or(CUTS, |text| {
+        text.parse().expect("MAINSPRING_TEST_CASES is a number")
+    })
+}
+
+/// The user of connections through the proxy.
+const CUT_OFF: &str = "cut_off";
+
+/// Empties a database, once nothing that came through the proxy is at work in it any more.
+fn emptied(world: &World, name: &str) -> Result<()> {
+    let empty = format!(
+        "DO $$
+        DECLARE tables TEXT;
+        BEGIN
+            LOOP
+                PERFORM pg_stat_clear_snapshot();
+                EXIT WHEN NOT EXISTS
+                    (SELECT FROM pg_stat_activity WHERE usename = '{CUT_OFF}');
+                PERFORM pg_sleep(0.002);
+            END LOOP;
+            SELECT string_agg(quote_ident(tablename), ', ') INTO tables
+            FROM pg_tables WHERE schemaname = 'public' AND tablename <> '_sqlx_migrations';
+            EXECUTE 'TRUNCATE ' || tables || ' RESTART IDENTITY';
+        END $$"
+    );
+    blocking(|| world.postgres.query(name, &empty))?;
+    Ok(())
+}
+
+/// Makes a write through a connection that is cut, and again as whoever heard nothing does.
+async fn written_across_a_cut(
+    world: &World,
+    (direct, name): (&PostgresStore, &str),
+    write: &Write,
+    expected: &Dump,
+    (cut, slow): (Cut, bool),
+) -> Result<()> {
+    emptied(world, name)?;
+    let claimed = (write.prepare)(direct).await;
+    let mut url = world
+        .proxy
+        .url(name)
+        .replace("postgres@", &format!("{CUT_OFF}@"));
+    if slow {
+        // Each commit takes 50 ms, so that the repeat comes while the first is under way.
+        url.push_str("?options=-c%20commit_delay%3D50000%20-c%20commit_siblings%3D0");
+    }
+    let proxied = PostgresStore::open(&Settings::new(url)).await?;
+    let done = world.proxy.cut(cut, Duration::from_secs(2));
+    let (done, answered) = tokio::join!(done, (write.call)(&proxied, claimed.as_ref()));
+    ensure!(done, "{}: nothing was cut", write.name);
+    if !answered {
+        // Whoever got no answer asks again.
+        (write.call)(&proxied, claimed.as_ref()).await;
+    }
+    // A sweep passes over what the broken connection's transaction still holds, and comes
+    // again; what took effect does not take effect again by that.
+    for _ in 0..20 {
+        if direct.dump().await? == *expected {
+            break;
+        }
+        pause(Duration::from_millis(250)).await;
+        (write.call)(&proxied, claimed.as_ref()).await;
+    }
+    assert_once(write, direct, expected).await?;
+    proxied.close().await;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_write_whose_connection_is_cut_while_it_commits_takes_effect_once() -> Result<()> {
     let Some(world) = World::start().await? else {
         return Ok(());
     };
+    let role = format!("CREATE ROLE {CUT_OFF} SUPERUSER LOGIN");
+    blocking(|| world.postgres.query("postgres", &role))?;
+    let (direct, name) = fresh(&world, "written").await?;
+    let mut count = 0;
     for write in WRITES.iter().filter(|write| !write.adds) {
-        let expected = expected(&world, write).await?;
-        for cut in [Cut::Inside, Cut::Behind, Cut::Unheard] {
-            let (direct, name) = fresh(&world, write.name).await?;
-            let claimed = (write.prepare)(&direct).await;
-            // Each commit takes a while from here on.
-            for slow in ["commit_delay = 50000", "commit_siblings = 0"] {
-                let slow = format!("ALTER DATABASE {name} SET {slow}");
-                blocking(|| world.postgres.query("postgres", &slow))?;
+        emptied(&world, &name)?;
+        let expected = once_done(write, &direct).await;
+        for n in 0..cuts() {
+            let silent = Cut::Silent(Duration::from_millis(20));
+            for (place, cut) in [Cut::Inside, Cut::Behind, Cut::Unheard, silent]
+                .into_iter()
+                .enumerate()
+            {
+                let how = (cut, (n + place) % 2 == 0);
+                let case = written_across_a_cut(&world, (&direct, &name), write, &expected, how);
+                case.await
+                    .with_context(|| format!("{}, {how:?}", write.name))?;
+                count += 1;
             }
-            let proxied = PostgresStore::open(&Settings::new(world.proxy.url(&name))).await?;
-            let done = world.proxy.cut(cut, Duration::from_secs(2));
-            let (_, answered) = tokio::join!(done, (write.call)(&proxied, claimed.as_ref()));
-            if !answered {
-                // Whoever got no answer asks again.
-                (write.call)(&proxied, claimed.as_ref()).await;
-            }
-            // A sweep passes over what the broken connection's transaction still holds, and comes
-            // again; what took effect does not take effect again by that.
-            for _ in 0..20 {
-                if direct.dump().await? == expected {
-                    break;
-                }
-                pause(Duration::from_millis(250)).await;
-                (write.call)(&proxied, claimed.as_ref()).await;
-            }
-            assert_once(write, &direct, &expected).await?;
-            proxied.close().await;
-            direct.close().await;
-            dropped(&world, &name)?;
         }
     }
-    Ok(())
+    // Nobody is left to tell when it is gone.
+    let _ = writeln!(std::io::stderr(), "cuts: {count}");
+    direct.close().await;
+    dropped(&world, &name)
 }

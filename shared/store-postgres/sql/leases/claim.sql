@@ -165,10 +165,10 @@ SELECT
     CASE
         WHEN t.ord IS NOT NULL THEN 'granted'
         WHEN EXISTS (SELECT FROM head k WHERE k.ord = i.ord AND k.suspect) THEN 'suspect'
-        WHEN EXISTS (SELECT FROM claimer b WHERE b.is_dead) THEN 'busy'
         ELSE coalesce((
             SELECT CASE
                 WHEN h.ready_since IS NULL OR h.lifecycle = 2 THEN 'idle'
+                WHEN EXISTS (SELECT FROM claimer b WHERE b.is_dead) THEN 'busy'
                 WHEN h.owner_boot = ANY (ARRAY(SELECT l.boot_id FROM live l)) THEN 'busy'
                 WHEN h.owner_boot IS NOT NULL AND NOT i.orphans THEN 'busy'
                 ELSE 'stale'

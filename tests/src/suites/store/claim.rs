@@ -127,6 +127,11 @@ pub async fn a_dead_boot_is_granted_nothing(store: &dyn Store) {
     stopped.expect("the store answers");
     let before = store.dump().await.expect("the store answers");
     assert_eq!(try_claim(store, 10, 1, 1, 2).await, ClaimOutcome::Busy);
+    assert_eq!(
+        try_claim(store, 10, 1, 9, 3).await,
+        ClaimOutcome::Idle,
+        "there is no such session"
+    );
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
