@@ -14,6 +14,13 @@ pub(super) const DURATION: &str =
 const SOME_TIME: &str =
     "^([1-9][0-9]{0,11}ms|[1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,5}h|[1-9][0-9]{0,3}d)$";
 
+/// The same, a second at least.
+const A_SECOND: &str =
+    "^([1-9][0-9]{3,11}ms|[1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,5}h|[1-9][0-9]{0,3}d)$";
+
+/// Bytes in base64, at least one, with their padding.
+const BASE64: &str = "^([a-zA-Z0-9+/]{4})*([a-zA-Z0-9+/]{4}|[a-zA-Z0-9+/]{3}=|[a-zA-Z0-9+/]{2}==)$";
+
 /// An idempotency key.
 pub(super) const KEY: &str = "^[!-~]{1,255}$";
 
@@ -116,7 +123,7 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ("ExternalTool", "deadline", some_time()),
         ("HttpTool", "timeout", some_time()),
         ("TimerBody", "after", time()),
-        ("TimerBody", "every", some_time()),
+        ("TimerBody", "every", json!({ "pattern": A_SECOND })),
         ("TimerBody", "jitter", time()),
         ("TimerView", "after", time()),
         ("TimerView", "every", some_time()),
@@ -173,7 +180,24 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         (
             "ImageAddress",
             "url",
-            json!({ "pattern": "^https://[^\\s]+$" }),
+            json!({ "pattern": "^https://[!-.0-~][!-~]*$", "maxLength": 2_048 }),
+        ),
+        (
+            "ImageBytes",
+            "media_type",
+            json!({ "pattern": "^image/(gif|jpeg|png|webp)$" }),
+        ),
+        ("ImageBytes", "data", json!({ "pattern": BASE64 })),
+        (
+            "FileBytes",
+            "media_type",
+            json!({ "pattern": "^[a-zA-Z0-9.+-]+/[a-zA-Z0-9.+-]+$", "maxLength": 100 }),
+        ),
+        ("FileBytes", "data", json!({ "pattern": BASE64 })),
+        (
+            "FilePart",
+            "name",
+            json!({ "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]{1,200}$" }),
         ),
         ("HttpTool", "pool", json!({ "pattern": POOL })),
         ("ExternalTool", "pool", json!({ "pattern": POOL })),
