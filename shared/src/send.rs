@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::SendOptions;
-use crate::budget::Held;
+use crate::budget::{Held, Spent};
 use crate::error::Failure;
 use crate::id::{SendId, SessionId, SessionKey};
 use crate::message::ContentPart;
@@ -186,6 +186,18 @@ pub struct SendRecord {
     pub started_at: Option<Timestamp>,
     /// When it became final.
     pub finished_at: Option<Timestamp>,
+}
+
+impl SendRecord {
+    /// What it used besides tokens: its model answers, and slices that are still out.
+    pub fn kept(&self) -> Spent {
+        let rounds = u64::from(self.rounds.unsigned_abs());
+        let answers = Spent {
+            rounds,
+            ..Spent::default()
+        };
+        answers.plus(self.held.sum())
+    }
 }
 
 /// A send as the API shows it.

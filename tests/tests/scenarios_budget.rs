@@ -196,6 +196,48 @@ async fn children_that_race_never_pass_what_their_tree_may_spend() {
     }
 }
 
+/// A child ends before one of its own that works in the background: what that one may still spend is
+/// not given to anybody else.
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_is_out_below_a_child_that_ended_is_not_spent_twice() {
+    for background in [false, true] {
+        let cap = 9_000;
+        let world = World::new().await;
+        let mut agent = agent(Some(tokens(cap)));
+        agent.tools.push(ToolEntry::Named("act".into()));
+        agent.max_rounds = Some(1_000);
+        let key = world.session(agent).await;
+        let _worker = world.worker("w", world.store.clone());
+        // It spends what it has when all others are done.
+        let mut rounds = vec![json!([["act", {"ms": 50_000}]])];
+        rounds.resize(40, json!([["look", {}]]));
+        let late = format!("plan {}", json!(rounds));
+        let late = json!({"task": late, "background": true, "max_rounds": 50});
+        let below = format!("plan {}", json!([[["spawn_agent", late]]]));
+        let calls = json!([[["spawn_agent", {"task": below, "background": background}]]]);
+        let first = world.send(key, &format!("plan {calls}")).await;
+        world.settle(&[first]).await;
+        world.pass(Duration::from_secs(10)).await;
+        let second = world.send(key, "tools 900").await;
+        assert_stopped(&world.settle(&[second]).await[0]);
+        world.pass(Duration::from_mins(20)).await;
+        let sessions = world.dump().await.sessions;
+        assert_eq!(sessions.len(), 3, "a child and one of its own");
+        let sends = sessions.iter().flat_map(|session| &session.sends);
+        assert!(sends.clone().all(|send| send.status.is_final()));
+        let below = sessions[1..].iter().map(|session| session.sends[0].rounds);
+        let last = below.max().expect("two of them");
+        assert!(last > 30, "it had its slice: {last}");
+        let answers = sends.map(|send| u64::from(send.rounds.unsigned_abs()));
+        let answers = answers.sum::<u64>();
+        assert!(
+            answers * 15 <= cap,
+            "{background}: {answers} answers of {cap}"
+        );
+        world.audit().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_under_which_a_worker_died_counts_at_its_worst() {
     let world = World::new().await;

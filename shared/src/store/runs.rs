@@ -188,6 +188,7 @@ impl EndedLeaf {
 
     /// What a final send tells the run that it is a leaf of; none of another send.
     pub fn of(send: SendRecord) -> Option<Self> {
+        let kept = send.kept();
         let leaf = send.run?;
         let stop_reason = send.stop_reason?;
         Some(Self {
@@ -201,11 +202,7 @@ impl EndedLeaf {
                 value: send.output,
                 error: send.error,
                 usage: send.usage,
-                kept: Spent {
-                    rounds: u64::from(send.rounds.unsigned_abs()),
-                    ..Spent::default()
-                }
-                .plus(send.held.sum()),
+                kept,
                 todo_left: false,
             },
         })

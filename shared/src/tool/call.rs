@@ -247,15 +247,19 @@ pub fn interrupted_call() -> CallResult {
 
 /// What the end of a child's send answers to the call that asked for it.
 pub fn child_result(send: &SendRecord) -> CallResult {
-    let rounds = u64::from(send.rounds.unsigned_abs()) + send.held.sum().rounds;
-    let value = json!({
+    let kept = send.kept();
+    let mut value = json!({
         "session_id": send.key.session,
         "send_id": send.id,
         "status": send.status,
         "output": send.output,
         "usage": send.usage,
-        "rounds": rounds,
+        "rounds": kept.rounds,
     });
+    if !send.held.is_empty() {
+        // What works on below it may still spend this.
+        value["kept"] = json!(kept);
+    }
     if send.status != SendStatus::Completed {
         return CallResult {
             value: Some(value),

@@ -208,7 +208,8 @@ impl Run<'_> {
         let value = result.value.as_ref();
         let member = |name| value.and_then(|value: &Value| value.get(name));
         let usage = member("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
-        // A run says what it used besides, a child counts its model answers.
+        // A run says what it used besides, and so does a child below which others work on; any other
+        // child counts its model answers.
         let kept = member("kept").and_then(|kept| serde_json::from_value(kept.clone()).ok());
         let rounds = member("rounds").and_then(Value::as_u64).unwrap_or(0);
         let used = Used {
@@ -294,13 +295,9 @@ impl Run<'_> {
             let Some(call) = &child.reports_to else {
                 continue;
             };
-            let rounds = u64::from(child.rounds.unsigned_abs()) + child.held.sum().rounds;
             let used = Used {
                 usage: child.usage,
-                kept: Spent {
-                    rounds,
-                    ..Spent::default()
-                },
+                kept: child.kept(),
             };
             let slice = child.options.budget.unwrap_or_default().slice();
             self.take_in(call, used, slice);
