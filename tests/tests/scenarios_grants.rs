@@ -10,7 +10,7 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::store::{CallAnswer, DumpSession, Store as _};
-use mainspring_shared::tool::{CallRecord, ToolEntry};
+use mainspring_shared::tool::{CallRecord, CallResult, ToolEntry};
 use mainspring_tests::world::World;
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ async fn leaves_have_their_starters_declarations_and_settings() {
     let id = world.send(key, &starts(&branches)).await;
     // A tool that the caller runs is there in a leaf, and waits for its result.
     let signing = waiting(&world, WaitingOn::Tool, 1).await;
-    let signed = mainspring_shared::tool::CallResult::text("signed");
+    let signed = CallResult::text("signed");
     world
         .post(key, &signing[0].call_id, CallAnswer::Result(signed))
         .await;
@@ -326,5 +326,67 @@ async fn a_child_that_goes_on_does_not_do_unasked_what_its_parent_has_to_ask_for
     world.settle(&[second]).await;
     assert_eq!(world.acts.of("look").len(), 0);
     assert_eq!(world.acts.of("put").len(), 1);
+    world.audit().await;
+}
+
+/// What starts other agents is asked for like any other tool, and starts nothing before.
+#[tokio::test(start_paused = true)]
+async fn agents_and_runs_that_want_approval_are_started_once_permitted() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let _scheduler = world.scheduler("s", world.store.clone()).await;
+    let mut agent = starter();
+    agent.tools = entries(json!([
+        {"type": "worker", "name": "spawn_agent", "approval": true},
+        {"type": "worker", "name": "create_workflow", "approval": true},
+    ]));
+    let key = world.session(agent).await;
+    let mut leaf = leaf("a", None, &json!([]));
+    leaf["input"] = json!("hello");
+    let spec = json!({"name": "flow", "root": leaf});
+    let calls = json!([[
+        ["spawn_agent", {"task": "one"}],
+        ["spawn_agent", {"task": "two", "background": true}],
+        ["spawn_agent", {"task": "three", "background": true}],
+        ["create_workflow", {"spec": spec}],
+        ["create_workflow", {"spec": spec, "detached": true}],
+    ]]);
+    let id = world.send(key, &format!("plan {calls}")).await;
+    let asked = waiting(&world, WaitingOn::Human, 5).await;
+    assert_eq!(world.dump().await.sessions.len(), 1, "nothing was started");
+    let no = CallAnswer::Result(CallResult::text("not this one"));
+    world.post(key, &asked[1].call_id, no).await;
+    for place in [0, 2, 3, 4] {
+        world
+            .post(key, &asked[place].call_id, CallAnswer::Approve)
+            .await;
+        world.pass(Duration::from_secs(5)).await;
+    }
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    world.pass(Duration::from_mins(1)).await;
+    let told = session_of(&world, key).await;
+    let told: Vec<_> = told
+        .calls
+        .iter()
+        .map(|call| {
+            let result = call.result.as_ref().expect("settled");
+            (plain_text(&result.content), result.failed)
+        })
+        .collect();
+    assert_eq!(told[0], ("echo: one".to_owned(), false));
+    assert_eq!(told[1].0, "not this one");
+    assert!(told[2..].iter().all(|(_, failed)| !failed), "{told:?}");
+    let dump = world.dump().await;
+    let mut inputs: Vec<_> = dump
+        .sessions
+        .iter()
+        .flat_map(|session| &session.sends)
+        .map(|send| plain_text(&send.input))
+        .collect();
+    inputs.retain(|input| !input.starts_with("plan"));
+    inputs.sort_unstable();
+    inputs.truncate(4);
+    assert_eq!(inputs, ["hello", "hello", "one", "three"]);
     world.audit().await;
 }

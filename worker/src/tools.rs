@@ -72,6 +72,12 @@ fn spawn_agent() -> Offer {
                 "output_schema": {"type": "object",
                     "description": "A JSON Schema: the agent answers with a value that fits."},
                 "metadata": {"type": "object"},
+                "lifecycle": {
+                    "enum": ["linked", "ephemeral", "detached"],
+                    "description": "How long the agent is kept: `linked` (unless you say so) as long as \
+                                    you, `ephemeral` until it has answered, `detached` for itself: it \
+                                    is not yours, so it cannot be given a further task.",
+                },
                 "background": {"type": "boolean"},
                 "session_id": {"type": "string"},
             },

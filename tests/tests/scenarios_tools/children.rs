@@ -135,7 +135,11 @@ async fn a_fault_at_any_write_of_a_send_with_a_child_changes_nothing_of_the_outc
     async fn run(plan_of: FaultPlan) -> (Vec<Vec<(Role, String)>>, bool) {
         let (world, key) = delegating().await;
         let faulty = Arc::new(Faulty::new(world.store.clone(), plan_of));
-        let calls = json!([[["spawn_agent", {"task": "sleep 100"}], ["put", {"n": 1}]]]);
+        let calls = json!([[
+            ["spawn_agent", {"task": "sleep 100"}],
+            ["spawn_agent", {"task": "sleep 100", "lifecycle": "ephemeral"}],
+            ["put", {"n": 1}],
+        ]]);
         let id = world.send(key, &plan(&calls)).await;
         let _first = world.worker("first", faulty.clone());
         world.pass(Duration::from_millis(1)).await;
@@ -157,7 +161,8 @@ async fn a_fault_at_any_write_of_a_send_with_a_child_changes_nothing_of_the_outc
         (said.collect(), faulty.fired())
     }
     let (expected, _) = run(NEVER).await;
-    assert_eq!(expected.len(), 2);
+    let left = expected.iter().filter(|said| !said.is_empty());
+    assert_eq!((expected.len(), left.count()), (3, 2));
     for fault in Fault::ALL {
         let mut reached = 0;
         for at in 0.. {
@@ -345,4 +350,87 @@ async fn a_child_answers_in_the_shape_that_its_task_asks_for() {
     assert_eq!(child.metadata["team"], json!("x"));
     let agent = child.agent;
     assert_eq!((agent.max_tokens, agent.temperature), (Some(99), Some(0.5)));
+}
+
+/// The inputs of the sessions that are there, in order, without that of the parent.
+async fn there(world: &World) -> Vec<String> {
+    let sessions = world.dump().await.sessions;
+    let mut there = Vec::new();
+    for session in &sessions[1..] {
+        let found = world.store.get_session(session.key).await;
+        if found.expect("never fails").is_some() {
+            there.push(plain_text(&session.sends[0].input));
+        }
+    }
+    there.sort_unstable();
+    there
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_is_kept_as_long_as_its_parent_says() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let below = json!([[["spawn_agent", {"task": "sleep 400000", "background": true}]]]);
+    let calls = json!([[
+        ["spawn_agent", {"task": "once", "lifecycle": "ephemeral"}],
+        ["spawn_agent", {"task": "refuse", "lifecycle": "ephemeral"}],
+        ["spawn_agent", {"task": plan(&below), "lifecycle": "ephemeral"}],
+        ["spawn_agent", {"task": "kept", "lifecycle": "linked"}],
+        ["spawn_agent", {"task": "free", "lifecycle": "detached"}],
+        ["spawn_agent", {"task": "later", "lifecycle": "ephemeral", "background": true}],
+        ["spawn_agent", {"task": "never", "lifecycle": "sometimes"}],
+    ]]);
+    let id = world.send(key, &plan(&calls)).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    let next = world.send(key, "anything new?").await;
+    world.settle(&[next]).await;
+    let parent = session(&world).await;
+    let said = results(&parent);
+    assert_eq!(said[0], "echo: once");
+    assert_eq!(
+        (said[3].as_str(), said[4].as_str()),
+        ("echo: kept", "echo: free")
+    );
+    assert!(said[6].contains("lifecycle"), "{}", said[6]);
+    let words = parent
+        .messages
+        .iter()
+        .filter(|message| message.role == User);
+    let told = words.map(|message| plain_text(&message.content));
+    assert_eq!(told.filter(|text| text.contains("echo: later")).count(), 1);
+    // One that failed stays to be looked at; what worked below one that answered goes with it.
+    assert_eq!(there(&world).await, ["free", "kept", "refuse"]);
+    let sessions = world.dump().await.sessions;
+    let of = |text: &str| {
+        let found = sessions.iter().find(|session| {
+            let sends = session.sends.first();
+            sends.is_some_and(|send| plain_text(&send.input) == text)
+        });
+        found.and_then(|session| session.parent.as_ref())
+    };
+    assert_eq!(of("free"), None, "it is nobody's");
+    assert_eq!(of("kept").map(|parent| parent.session), Some(key.session));
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn detached_children_stand_no_deeper_than_others() {
+    let (world, key) = delegating().await;
+    let _worker = world.worker("w", world.store.clone());
+    let mut task = "deepest".to_owned();
+    for _ in 0..4 {
+        let calls = json!([[["spawn_agent", {"task": task, "lifecycle": "detached"}]]]);
+        task = plan(&calls);
+    }
+    let id = world.send(key, &task).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    assert_eq!(
+        world.dump().await.sessions.len(),
+        4,
+        "three below the first"
+    );
+    assert_eq!(world.script.calls("deepest"), 0);
+    world.audit().await;
 }

@@ -8,6 +8,7 @@ use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunId, SendId, SessionId, SessionKey};
 use mainspring_shared::message::ContentPart;
+use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store::{
     AcceptSend, IdempotencyKey, NewSession, Parent, StartedSend, Target,
 };
@@ -36,6 +37,47 @@ const METADATA_BYTES_MAX: usize = 16 << 10;
 /// Sends that may wait in a child.
 const QUEUED_MAX: i64 = 100;
 
+/// The metadata of a child's session that says how long it is kept, where that is not as long as
+/// its parent.
+pub(super) const LIFECYCLE: &str = "lifecycle";
+
+/// The metadata of a detached child's session that says how deep it stands: it has no parent to
+/// count from.
+const DEPTH: &str = "spawn_depth";
+
+/// How long a child's session is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Lifecycle {
+    /// As long as its parent.
+    Linked,
+    /// Until it has answered; as `Linked` where it did not.
+    Ephemeral,
+    /// For itself: it has no parent.
+    Detached,
+}
+
+/// Steps below the first agent that a session stands.
+pub(super) fn depth_of(session: &SessionRecord) -> i32 {
+    let noted = session.metadata.get(DEPTH).and_then(Value::as_i64);
+    let noted = noted.and_then(|depth| i32::try_from(depth).ok());
+    let below = session.parent.as_ref().map(|parent| parent.depth);
+    below.or(noted).unwrap_or(0)
+}
+
+/// Whether a session is one that goes once it has answered.
+pub(super) fn is_ephemeral(session: &SessionRecord) -> bool {
+    session.metadata.get(LIFECYCLE) == Some(&json!("ephemeral"))
+}
+
+/// The child that a call made and that has answered it, where it is not kept any longer.
+pub(super) fn answered_for_good(call: &CallRecord) -> Option<SessionId> {
+    let result = call.result.as_ref().filter(|result| !result.failed)?;
+    let completed = result.value.as_ref()?.get("status") == Some(&json!("completed"));
+    let ephemeral = call.arguments.get(LIFECYCLE) == Some(&json!("ephemeral"));
+    (completed && ephemeral).then(|| SessionId(derived(call, "session")))
+}
+
 /// What a parent says of its child.
 #[derive(Debug, Deserialize)]
 struct Task {
@@ -59,6 +101,8 @@ struct Task {
     output_schema: Option<Value>,
     #[serde(default)]
     metadata: Map<String, Value>,
+    #[serde(default)]
+    lifecycle: Option<Lifecycle>,
     #[serde(default)]
     session_id: Option<String>,
 }
@@ -116,8 +160,8 @@ fn derived(call: &CallRecord, what: &str) -> Uuid {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) key: SessionKey,
-    /// Whose child the asking session is itself.
-    pub(super) above: Option<&'a Parent>,
+    /// The asking session.
+    pub(super) session: &'a SessionRecord,
     pub(super) send: &'a StartedSend,
     /// What the asking send hands on.
     pub(super) delegation: &'a Delegation,
@@ -129,11 +173,12 @@ pub(super) struct Asking<'a> {
 pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, CallResult> {
     let Asking {
         key,
-        above,
+        session,
         send,
         delegation,
         budget,
     } = parent;
+    let above = session.parent.as_ref();
     let refuse = |code, text: String| CallResult::error(code, format!("error: {text}"));
     let invalid = |text: String| refuse(Code::ToolInvalidArguments, text);
     let task: Task = serde_json::from_value(call.arguments.clone())
@@ -143,7 +188,7 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
             "`metadata` has at most {METADATA_BYTES_MAX} bytes of JSON"
         )));
     }
-    let depth = above.map_or(0, |parent| parent.depth) + 1;
+    let depth = depth_of(session) + 1;
     if depth > DEPTH_MAX {
         let text = format!("agents may stand {DEPTH_MAX} steps below the first one, not more");
         return Err(refuse(Code::LimitExceeded, text));
@@ -157,10 +202,11 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
     let of_new = task.name.is_some()
         || task.max_tokens.is_some()
         || task.temperature.is_some()
+        || task.lifecycle.is_some()
         || !task.metadata.is_empty();
     if existing.is_some() && of_new {
         let text = "an agent that goes on keeps its name and its settings: leave out `name`, \
-                    `max_tokens`, `temperature` and `metadata` beside `session_id`";
+                    `max_tokens`, `temperature`, `lifecycle` and `metadata` beside `session_id`";
         return Err(invalid(text.to_owned()));
     }
     let wanted = task.tools.clone().map(|names| {
@@ -177,8 +223,8 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
                 ..key
             },
             agent: agent(&task, &send.agent, may.clone()),
-            metadata: metadata(&task, call),
-            parent: Some(Parent {
+            metadata: metadata(&task, call, depth),
+            parent: (task.lifecycle != Some(Lifecycle::Detached)).then(|| Parent {
                 session: key.session,
                 call_id: call.call_id.clone(),
                 root: above.map_or(key.session, |parent| parent.root),
@@ -222,9 +268,21 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
 }
 
 /// What is noted of a child: what its parent says, and who made it.
-fn metadata(task: &Task, call: &CallRecord) -> Map<String, Value> {
+fn metadata(task: &Task, call: &CallRecord, depth: i32) -> Map<String, Value> {
     let mut metadata = task.metadata.clone();
     metadata.insert("spawned_by".to_owned(), json!(call.call_id));
+    metadata.remove(LIFECYCLE);
+    metadata.remove(DEPTH);
+    match task.lifecycle {
+        None | Some(Lifecycle::Linked) => {}
+        Some(Lifecycle::Ephemeral) => {
+            metadata.insert(LIFECYCLE.to_owned(), json!("ephemeral"));
+        }
+        Some(Lifecycle::Detached) => {
+            metadata.insert(LIFECYCLE.to_owned(), json!("detached"));
+            metadata.insert(DEPTH.to_owned(), json!(depth));
+        }
+    }
     metadata
 }
 

@@ -166,6 +166,8 @@ pub(crate) struct Run<'a> {
     given_up: Vec<usize>,
     /// Children and runs that the open round's calls made in an earlier life.
     made: BTreeSet<Uuid>,
+    /// Children that have answered and are not kept.
+    answered: Vec<SessionKey>,
     calls: Calls,
     /// What is known of the calls of the last answer.
     vetted: Vec<Vetted>,
@@ -273,6 +275,7 @@ impl<'a> Run<'a> {
             fresh: Vec::new(),
             given_up: Vec::new(),
             made: BTreeSet::new(),
+            answered: Vec::new(),
             calls: Calls::default(),
             vetted: Vec::new(),
             flush: None,

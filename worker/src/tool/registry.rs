@@ -251,8 +251,9 @@ impl Tools {
 
     fn named(&self, offers: &mut Gathered, name: &str, approval: bool) {
         if let Some(offer) = tools::outside(name) {
-            // Whoever is asked decides by answering.
-            offers.add(offer);
+            // Whoever is asked a question decides by answering.
+            let approval = approval && tools::is_agents_work(name);
+            offers.add(Offer { approval, ..offer });
         } else if let Some(offer) = self.named.get(name) {
             let approval = approval || offer.approval;
             offers.add(Offer {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::LiveKind;
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::store::{CallChange, CallStep};
 use mainspring_shared::time::Timestamp;
@@ -13,9 +14,10 @@ use serde_json::Value;
 use super::Run;
 use super::persist::Outage;
 use crate::send::calls::{Begin, Calls, Over};
+use crate::send::children::answered_for_good;
 use crate::send::plan;
 use crate::tool::Place;
-use crate::tools::is_agents_work;
+use crate::tools::{SPAWN_AGENT, is_agents_work};
 
 /// How long a result waits for those of calls beside it before it is stored by itself.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
@@ -73,7 +75,15 @@ impl Run<'_> {
     /// Begins the calls whose turn it is; settles those that nobody may make.
     pub(super) async fn run_calls(&mut self) -> Option<Event> {
         let now = self.now();
-        self.move_outside(now);
+        if self.move_outside(now) {
+            // Stored before the children exist: their ends, however soon, find who waits.
+            if let Some(event) = self.flush_results().await {
+                return Some(event);
+            }
+            if let Some(event) = self.spawn_children().await {
+                return Some(event);
+            }
+        }
         for place in 0..self.records.len() {
             let record = &self.records[place];
             if let Some(result) = plan::verdict(record, &self.offers, self.lease.epoch, now) {
@@ -84,8 +94,8 @@ impl Run<'_> {
     }
 
     /// Calls that a person has permitted and that are made outside wait for their results from now
-    /// on.
-    fn move_outside(&mut self, now: Timestamp) {
+    /// on. True when some of them ask for children or runs.
+    fn move_outside(&mut self, now: Timestamp) -> bool {
         let mut moved = Vec::new();
         for (place, record) in self.records.iter_mut().enumerate() {
             if record.state() != CallState::Requested {
@@ -100,9 +110,12 @@ impl Run<'_> {
                 moved.push(place);
             }
         }
-        for place in moved {
-            self.announce_call(place);
+        for place in &moved {
+            self.announce_call(*place);
         }
+        moved
+            .iter()
+            .any(|place| is_agents_work(&self.records[*place].name))
     }
 
     /// Begins the next calls, or says that all are over.
@@ -309,9 +322,14 @@ impl Run<'_> {
         if let Some(answers) = answers(&self.records) {
             self.unsaid.answers(answers, changes);
             for record in std::mem::take(&mut self.records) {
-                if let Some(result) = record.result.filter(|_| is_agents_work(&record.name)) {
-                    self.roll_up(&record.call_id, &result);
+                if is_agents_work(&record.name) {
+                    self.roll_up(&record);
                 }
+                let child = answered_for_good(&record).filter(|_| record.name == SPAWN_AGENT);
+                self.answered.extend(child.map(|session| SessionKey {
+                    session,
+                    ..self.key
+                }));
             }
         }
     }

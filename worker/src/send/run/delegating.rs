@@ -6,9 +6,9 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, CancelOutcome, RefuseReason, cancel_below,
+    AcceptOutcome, AcceptSend, CancelOutcome, DeleteOutcome, RefuseReason, cancel_below,
 };
-use mainspring_shared::tool::{CallResult, CallState};
+use mainspring_shared::tool::{Approval, CallResult, CallState};
 use serde_json::json;
 
 use super::Run;
@@ -85,8 +85,10 @@ impl Run<'_> {
             }
             let background = children::is_background(record);
             let waits = record.state() == CallState::Waits(WaitingOn::Agent);
-            // A receipt that is stored does not say that the child was made.
-            let has_receipt = record.result.as_ref().is_some_and(|r| !r.failed);
+            // A receipt that is stored does not say that the child was made. What a person said instead
+            // of permitting it is none.
+            let permitted = record.approval != Approval::Asked;
+            let has_receipt = permitted && record.result.as_ref().is_some_and(|r| !r.failed);
             if !(waits || background && has_receipt) {
                 continue;
             }
@@ -114,7 +116,7 @@ impl Run<'_> {
             }
             let Some(child) = child else { continue };
             match self.accept_child(&child).await {
-                Some(Ok(())) => {}
+                Some(Ok(())) => drop(self.made.insert(child.id.0)),
                 Some(Err(refused)) => self.settle(place, refused),
                 None => return Some(self.release_as_lost().await),
             }
@@ -156,13 +158,17 @@ impl Run<'_> {
     async fn try_prepare(&mut self, place: usize) -> StoreResult<Granted<AcceptSend>> {
         let store = self.kernel.parts.store.clone();
         let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
-        let above = store.get_session(self.key).await?;
-        let above = above.and_then(|session| session.parent);
+        let Some(session) = store.get_session(self.key).await? else {
+            return refuse(
+                Code::SessionNotFound,
+                "this conversation takes no more work",
+            );
+        };
         let record = &self.records[place];
         let delegation = self.offers.delegation(&self.send);
         let parent = Asking {
             key: self.key,
-            above: above.as_ref(),
+            session: &session,
             send: &self.send,
             delegation: &delegation,
             budget: self.child_budget(&record.call_id),
@@ -221,6 +227,36 @@ impl Run<'_> {
             ),
             Some(AcceptOutcome::Mismatch | AcceptOutcome::Refused(_)) | None => {
                 refuse(Code::SessionNotFound, "that session takes no more work")
+            }
+        }
+    }
+
+    /// Deletes children that were to stay until they have answered, and have. It is done before the
+    /// answer is stored as told: whoever takes over before that is told again and does it again.
+    pub(super) async fn forget_children(&mut self) {
+        let store = self.kernel.parts.store.clone();
+        let mut outage = Outage::default();
+        while let Some(key) = self.answered.last().copied() {
+            let deleted = async {
+                let below = store.list_children(key).await?;
+                let deleted = store.delete_session(None, key, self.lease.boot).await?;
+                StoreResult::Ok((below, deleted))
+            };
+            match deleted.await {
+                Ok((below, deleted)) => {
+                    self.answered.pop();
+                    self.answered.extend(below);
+                    if matches!(deleted, DeleteOutcome::Deleted { owner: Some(_), .. }) {
+                        signals::publish(&self.kernel.parts, key, 0);
+                    }
+                }
+                Err(error) => {
+                    let error = error.into();
+                    if !self.outlast(&error, &mut outage).await {
+                        tracing::warn!(session.id = %key.session, %error, "a child stays");
+                        self.answered.pop();
+                    }
+                }
             }
         }
     }

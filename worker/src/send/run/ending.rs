@@ -36,6 +36,7 @@ impl Run<'_> {
             }
         }
         let mut item = self.completion(end);
+        self.forget_children().await;
         let mut outage = Outage::default();
         loop {
             match self.kernel.writes.complete(item.clone()).await {

@@ -7,10 +7,11 @@ use mainspring_shared::budget::{Budget, Short, Spent, Used};
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{RunId, RunKey};
 use mainspring_shared::inbox::{InboxItem, ItemKind, ended_run};
+use mainspring_shared::send::SendStatus;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::store::{SendTotals, UsageRow};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::CallResult;
+use mainspring_shared::tool::{Approval, CallRecord};
 use mainspring_shared::usage::Usage;
 use mainspring_shared::workflow::run::Starter;
 use serde_json::Value;
@@ -19,6 +20,7 @@ use super::attempt::Asked;
 use super::persist::Outage;
 use super::{Pending, Run};
 use crate::llm::{Request, Resolved, estimate_request_tokens};
+use crate::send::children::is_ephemeral;
 
 impl Run<'_> {
     /// When the send's time is up.
@@ -195,14 +197,17 @@ impl Run<'_> {
     }
 
     /// Adds what a finished child or run cost to this send's sums.
-    pub(super) fn roll_up(&mut self, call: &str, result: &CallResult) {
+    pub(super) fn roll_up(&mut self, call: &CallRecord) {
+        let Some(result) = &call.result else {
+            return;
+        };
         // A receipt, or what goes on, keeps its slice; one that was never made gives it
-        // back.
+        // back, and so does one that nobody permitted.
         let goes_on = matches!(
             result.code,
             Some(Code::ToolInterrupted | Code::ToolCancelled)
         ) || result.value.as_ref().is_some_and(is_receipt);
-        if goes_on {
+        if goes_on && call.approval != Approval::Asked {
             return;
         }
         let value = result.value.as_ref();
@@ -219,7 +224,7 @@ impl Run<'_> {
                 ..Spent::default()
             }),
         };
-        self.take_in(call, used, Spent::default());
+        self.take_in(&call.call_id, used, Spent::default());
     }
 
     /// Takes in what a child used whose end the model is told with the next step.
@@ -301,6 +306,11 @@ impl Run<'_> {
             };
             let slice = child.options.budget.unwrap_or_default().slice();
             self.take_in(call, used, slice);
+            if child.status == SendStatus::Completed {
+                let session = self.kernel.parts.store.get_session(child.key).await?;
+                let gone = session.as_ref().is_some_and(is_ephemeral);
+                self.answered.extend(gone.then_some(child.key));
+            }
         }
         Ok(())
     }

@@ -216,6 +216,7 @@ impl Run<'_> {
     /// Stores a step that does not end the send; returns the signals that it lowered. A repeat after
     /// an outage is told what became of the first attempt.
     async fn append(&mut self, item: AppendRound) -> Result<i32, Event> {
+        self.forget_children().await;
         let mut outage = Outage::default();
         loop {
             match self.kernel.writes.append(item.clone()).await {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Run;
 use super::persist::Outage;
 use crate::checks::off_thread;
-use crate::send::children::{self, DEPTH_MAX};
+use crate::send::children::{self, DEPTH_MAX, depth_of};
 use crate::tools::{CREATE_WORKFLOW, workflow};
 
 impl Run<'_> {
@@ -98,9 +98,8 @@ impl Run<'_> {
         if let Err(failure) = spec.admitted(&options) {
             return refuse(failure.code, format!("error: {}", failure.message));
         }
-        let above = store.get_session(self.key).await?;
-        let above = above.and_then(|session| session.parent);
-        let depth = above.map_or(0, |parent| parent.depth) + 1;
+        let session = store.get_session(self.key).await?;
+        let depth = session.as_ref().map_or(0, depth_of) + 1;
         if depth > DEPTH_MAX {
             let text =
                 format!("error: agents may stand {DEPTH_MAX} steps below the first one, not more");
