@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
-use mainspring_shared::message::{ContentPart, Role, plain_text};
+use mainspring_shared::message::{ContentPart, NewMessage, Role, plain_text};
 use mainspring_shared::send::{SendStatus, StopReason};
 use mainspring_shared::store::{CallAnswer, Store as _};
 use mainspring_shared::tool::{CallResult, ToolEntry};
@@ -480,4 +480,108 @@ async fn failed_calls_are_made_again_and_answers_are_sent_back_as_hooks_want_it(
     let record = world.settle(&[endless]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed);
     assert_eq!(record.rounds, 5);
+}
+
+/// Notes the points around rounds, and forbids all calls of an answer that names a tool twice.
+#[derive(Debug, Default)]
+struct Rounds {
+    seen: Mutex<Vec<String>>,
+}
+
+impl Rounds {
+    fn note(&self, what: String) {
+        self.seen.lock().expect("nobody panics under it").push(what);
+    }
+}
+
+#[async_trait]
+impl Hook for Rounds {
+    fn name(&self) -> &'static str {
+        "rounds"
+    }
+
+    async fn round_started(&self, at: At) -> Result<(), HookError> {
+        self.note(format!("round {}", at.round));
+        Ok(())
+    }
+
+    async fn before_calls(&self, at: At, calls: &[ToolCall]) -> Decision<CallResult> {
+        let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+        self.note(format!("asks {} {}", at.round, names.join(" ")));
+        Ok(match names.as_slice() {
+            ["look", "look"] => Verdict::Refuse("not twice".into()),
+            ["put", "put"] => Verdict::Instead(CallResult::text("done before")),
+            _ => Verdict::Go,
+        })
+    }
+
+    async fn calls_over(
+        &self,
+        _at: At,
+        results: &[(ToolCall, CallResult)],
+    ) -> Result<(), HookError> {
+        let said = results.iter().map(|(call, result)| {
+            format!("{}={}", call.name, result.code.map_or("ok", Code::as_str))
+        });
+        self.note(format!("over {}", said.collect::<Vec<_>>().join(" ")));
+        Ok(())
+    }
+
+    async fn messages_stored(
+        &self,
+        _at: At,
+        first_seq: i64,
+        messages: &[NewMessage],
+    ) -> Result<(), HookError> {
+        self.note(format!("stored {} from {first_seq}", messages.len()));
+        Err(HookError("of no consequence".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_their_calls_and_their_messages_are_seen_and_calls_forbidden_together() {
+    let mut world = World::new().await;
+    let rounds = Arc::new(Rounds::default());
+    world.hooks.register(rounds.clone()).expect("a new name");
+    let key = world.session(agent()).await;
+    let _worker = world.worker("w", world.store.clone());
+    let plan = json!([
+        [["look", {}], ["put", {"n": 1}]],
+        [["look", {}], ["look", {}]],
+        [["put", {}], ["put", {}]],
+    ]);
+    let id = world.send(key, &format!("plan {plan}")).await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
+    let seen = rounds.seen.lock().expect("nobody panics under it").clone();
+    let expected = [
+        "round 0",
+        "asks 0 look put",
+        "stored 2 from 1",
+        "stored 2 from 3",
+        "over look=ok put=ok",
+        "round 1",
+        "asks 1 look look",
+        "stored 3 from 5",
+        "round 2",
+        "asks 2 put put",
+        "stored 3 from 8",
+        "round 3",
+        "stored 1 from 11",
+    ];
+    assert_eq!(seen, expected);
+    let session = world.dump().await.sessions.remove(0);
+    let results = session.messages.iter().filter(|m| m.role == Role::Tool);
+    let texts: Vec<_> = results.map(|m| plain_text(&m.content)).collect();
+    assert_eq!(texts[..2], ["look did 0", "put did 1"]);
+    assert!(
+        texts[2].contains("not twice") && texts[2] == texts[3],
+        "{texts:?}"
+    );
+    assert_eq!(texts[4..], ["done before", "done before"]);
+    assert_eq!(
+        (world.acts.of("look").len(), world.acts.of("put").len()),
+        (1, 1)
+    );
+    world.audit().await;
 }

@@ -4,12 +4,16 @@
 //! | point | when | may |
 //! |---|---|---|
 //! | [`Hook::send_started`] | a worker takes a send, once per life | observe |
+//! | [`Hook::round_started`] | before the first model call of a round | observe |
 //! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, answer instead, refuse |
 //! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, refuse |
+//! | [`Hook::before_calls`] | after an answer that asks for calls, before any of them is stored | answer all of them instead, refuse them all |
 //! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker's death | change the arguments, answer instead, refuse |
 //! | [`Hook::tool_failed`] | after each call that failed, where a worker made it | have it made once more, answer instead |
 //! | [`Hook::after_tool`] | after each call that a worker made | change the result |
+//! | [`Hook::calls_over`] | once all calls of a round have results, before the model is asked with them; again when that is repeated after a worker's death | observe |
 //! | [`Hook::before_end`] | before a final answer ends its send | send the model back with a message |
+//! | [`Hook::messages_stored`] | messages of the send are durable | observe |
 //! | [`Hook::round_stored`] | after each round with calls is durable | observe |
 //! | [`Hook::send_ended`] | a send is final, as this worker stored it | observe |
 //!
@@ -31,6 +35,7 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::CallResult;
@@ -120,6 +125,11 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// A round begins: its first model call is about to be made.
+    async fn round_started(&self, _at: At) -> Result<(), HookError> {
+        Ok(())
+    }
+
     /// The model is about to be asked.
     async fn before_model(&self, _at: At, _request: &mut Request) -> Decision<Reply> {
         Ok(Verdict::Go)
@@ -127,6 +137,12 @@ pub trait Hook: fmt::Debug + Send + Sync {
 
     /// The model has answered. `Instead` replaces the answer whole.
     async fn after_model(&self, _at: At, _reply: &mut Reply) -> Decision<Reply> {
+        Ok(Verdict::Go)
+    }
+
+    /// The model has asked for calls, all of which are here as it said them. `Instead` is the result
+    /// of each; `Refuse` answers each with `tool.denied`. The send goes on with these results.
+    async fn before_calls(&self, _at: At, _calls: &[ToolCall]) -> Decision<CallResult> {
         Ok(Verdict::Go)
     }
 
@@ -156,10 +172,29 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(OnFailure::Tell)
     }
 
+    /// All calls of the last round have results, of which the model is about to be told.
+    async fn calls_over(
+        &self,
+        _at: At,
+        _results: &[(ToolCall, CallResult)],
+    ) -> Result<(), HookError> {
+        Ok(())
+    }
+
     /// The model gave a final answer. A text is said to the model as the user's, after the answer,
     /// which is stored as a round like any other; the send goes on, as long as rounds are left.
     async fn before_end(&self, _at: At, _reply: &Reply) -> Result<Option<String>, HookError> {
         Ok(None)
+    }
+
+    /// Messages are durable, the first of them under this `seq`.
+    async fn messages_stored(
+        &self,
+        _at: At,
+        _first_seq: i64,
+        _messages: &[NewMessage],
+    ) -> Result<(), HookError> {
+        Ok(())
     }
 
     /// A round with calls is durable.
@@ -197,6 +232,12 @@ pub(crate) struct Refusal {
     pub(crate) code: Code,
     /// Which hook, and why.
     pub(crate) message: String,
+}
+
+/// What a call gets that a policy does not permit.
+fn denied(refusal: &Refusal) -> CallResult {
+    let text = format!("error: this call is not permitted: {}", refusal.message);
+    CallResult::error(Code::ToolDenied, text)
 }
 
 /// The hooks of a worker, in their order.
@@ -264,6 +305,39 @@ impl Hooks {
         for hook in &self.list {
             self.noted(hook.as_ref(), hook.send_ended(at, status)).await;
         }
+    }
+
+    pub(crate) async fn round_started(&self, at: At) {
+        for hook in &self.list {
+            self.noted(hook.as_ref(), hook.round_started(at)).await;
+        }
+    }
+
+    pub(crate) async fn calls_over(&self, at: At, results: &[(ToolCall, CallResult)]) {
+        for hook in &self.list {
+            let looks = hook.calls_over(at, results);
+            self.noted(hook.as_ref(), looks).await;
+        }
+    }
+
+    pub(crate) async fn messages_stored(&self, at: At, first_seq: i64, messages: &[NewMessage]) {
+        for hook in &self.list {
+            let looks = hook.messages_stored(at, first_seq, messages);
+            self.noted(hook.as_ref(), looks).await;
+        }
+    }
+
+    /// What each call of an answer gets instead of being made; none when they may be made.
+    pub(crate) async fn before_calls(&self, at: At, calls: &[ToolCall]) -> Option<CallResult> {
+        for hook in &self.list {
+            let decided = hook.before_calls(at, calls);
+            match self.judged(hook.as_ref(), decided).await {
+                Ok(None) => {}
+                Ok(Some(result)) => return Some(result),
+                Err(refusal) => return Some(denied(&refusal)),
+            }
+        }
+        None
     }
 
     pub(crate) async fn round_stored(&self, at: At) {
@@ -337,10 +411,7 @@ impl Hooks {
             match self.judged(hook.as_ref(), decided).await {
                 Ok(None) => {}
                 Ok(Some(result)) => return Some(result),
-                Err(refusal) => {
-                    let text = format!("error: this call is not permitted: {}", refusal.message);
-                    return Some(CallResult::error(Code::ToolDenied, text));
-                }
+                Err(refusal) => return Some(denied(&refusal)),
             }
         }
         None

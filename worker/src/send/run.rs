@@ -29,7 +29,7 @@ use mainspring_shared::session::window::Window;
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX};
 use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then, UsageRow};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::CallRecord;
+use mainspring_shared::tool::{CallRecord, CallResult};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -42,7 +42,7 @@ use super::unsaid::Unsaid;
 use super::vet::Vetted;
 use super::{load, plan};
 use crate::Kernel;
-use crate::hook::At;
+use crate::hook::{At, ToolCall};
 use crate::llm::{self, Reply};
 use crate::said::Said;
 use crate::tool::Offers;
@@ -166,6 +166,8 @@ pub(crate) struct Run<'a> {
     given_up: Vec<usize>,
     /// Children and runs that the open round's calls made in an earlier life.
     made: BTreeSet<Uuid>,
+    /// The calls of the last round with their results, of which hooks are still to be told.
+    over: Vec<(ToolCall, CallResult)>,
     /// Children that have answered and are not kept.
     answered: Vec<SessionKey>,
     calls: Calls,
@@ -275,6 +277,7 @@ impl<'a> Run<'a> {
             fresh: Vec::new(),
             given_up: Vec::new(),
             made: BTreeSet::new(),
+            over: Vec::new(),
             answered: Vec::new(),
             calls: Calls::default(),
             vetted: Vec::new(),

@@ -46,31 +46,43 @@ pub(super) struct Vetting {
 impl Vetting {
     /// Looks at every call of an answer.
     pub(super) async fn calls(&self, calls: &[Asked]) -> Vec<Vetted> {
+        let instead = self.instead(calls).await;
+        if let Some(result) = instead {
+            let vetted = calls.iter().map(|call| Vetted {
+                said: call.arguments.clone(),
+                arguments: call.arguments.clone(),
+                result: Some(result.clone()),
+            });
+            return vetted.map(bounded).collect();
+        }
         let calls = stream::iter(calls.iter().cloned().enumerate());
         let vetted = calls.map(|(place, call)| self.call(place, call));
         vetted.buffered(AT_ONCE_MAX).collect().await
     }
 
+    /// What hooks put in the place of all calls of an answer.
+    async fn instead(&self, calls: &[Asked]) -> Option<CallResult> {
+        if self.hooks.is_empty() {
+            return None;
+        }
+        let asked = calls.iter().enumerate().map(|(place, call)| ToolCall {
+            call_id: call_id(self.at.send, self.at.round, place),
+            name: call.name.clone(),
+            // What is no object fits no tool.
+            arguments: call.arguments.as_object().cloned().unwrap_or_default(),
+        });
+        let asked: Vec<ToolCall> = asked.collect();
+        self.hooks.before_calls(self.at, &asked).await
+    }
+
     async fn call(&self, place: usize, call: Asked) -> Vetted {
-        let mut vetted = Vetted {
+        let mut vetted = bounded(Vetted {
             said: call.arguments.clone(),
             arguments: call.arguments.clone(),
             result: None,
-        };
-        let invalid = |message: String| CallResult::error(Code::ToolInvalidArguments, message);
-        let bytes = match &call.arguments {
-            Value::String(text) => text.len(),
-            other => other.to_string().len(),
-        };
-        if bytes > ARGUMENTS_BYTES_MAX {
-            let note = Value::String(format!("[{bytes} bytes of arguments left out]"));
-            let fault =
-                format!("arguments have at most {ARGUMENTS_BYTES_MAX} bytes, these had {bytes}");
-            return Vetted {
-                said: note.clone(),
-                arguments: note,
-                result: Some(invalid(fault)),
-            };
+        });
+        if vetted.result.is_some() {
+            return vetted;
         }
         if place >= CALLS_MAX {
             let fault = format!("an answer has at most {CALLS_MAX} calls; this one was not made");
@@ -108,5 +120,27 @@ impl Vetting {
             vetted.arguments = arguments;
         }
         vetted
+    }
+}
+
+fn invalid(message: String) -> CallResult {
+    CallResult::error(Code::ToolInvalidArguments, message)
+}
+
+/// The call without arguments that are too large to be kept.
+fn bounded(vetted: Vetted) -> Vetted {
+    let bytes = match &vetted.said {
+        Value::String(text) => text.len(),
+        other => other.to_string().len(),
+    };
+    if bytes <= ARGUMENTS_BYTES_MAX {
+        return vetted;
+    }
+    let note = Value::String(format!("[{bytes} bytes of arguments left out]"));
+    let fault = format!("arguments have at most {ARGUMENTS_BYTES_MAX} bytes, these had {bytes}");
+    Vetted {
+        said: note.clone(),
+        arguments: note,
+        result: Some(invalid(fault)),
     }
 }

@@ -142,7 +142,8 @@ impl Run<'_> {
     }
 
     /// The model call, with everything that is found out about its answer.
-    fn attempt(&self, client: Arc<dyn Model>, request: Arc<Request>) -> Attempt {
+    fn attempt(&mut self, client: Arc<dyn Model>, request: Arc<Request>) -> Attempt {
+        let over = std::mem::take(&mut self.over);
         let parts = &self.kernel.parts;
         let shape = self.output.as_ref().ok().and_then(Option::as_ref);
         // Where no round is left, nobody is asked in vain.
@@ -156,6 +157,7 @@ impl Run<'_> {
             },
             shape: shape.map(Output::schema),
             may_go_back: more && self.sent_back < SENT_BACK_MAX && self.partial.is_none(),
+            over,
             client,
             request,
         }

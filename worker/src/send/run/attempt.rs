@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use futures::future::BoxFuture;
 use mainspring_shared::budget::Price;
 use mainspring_shared::send::machine::Answer;
+use mainspring_shared::tool::CallResult;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::Value;
 
-use crate::hook::Refusal;
+use crate::hook::{Refusal, ToolCall};
 use crate::llm::{self, Chunk, Model, Reply, Request};
 use crate::send::output::Fault;
 use crate::send::vet::{Vetted, Vetting};
@@ -77,6 +78,8 @@ pub(super) struct Attempt {
     pub(super) shape: Option<Schema>,
     /// Whether hooks may send the model back.
     pub(super) may_go_back: bool,
+    /// The calls of the last round with their results, where hooks were not told of them.
+    pub(super) over: Vec<(ToolCall, CallResult)>,
     pub(super) client: Arc<dyn Model>,
     pub(super) request: Arc<Request>,
 }
@@ -93,6 +96,12 @@ impl Attempt {
         } else {
             // What a hook changes of the request, it changes on its own account: the budget's
             // bound holds all the same.
+            if !self.over.is_empty() {
+                hooks.calls_over(at, &self.over).await;
+            }
+            if at.attempt <= 1 {
+                hooks.round_started(at).await;
+            }
             let bound = self.request.max_tokens;
             let request = Arc::make_mut(&mut self.request);
             let instead = hooks.before_model(at, request).await;

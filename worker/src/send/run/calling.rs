@@ -8,11 +8,14 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::store::{CallChange, CallStep};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallResult, CallState, Repeat, answers, cancelled_call};
+use mainspring_shared::tool::{
+    Approval, CallRecord, CallResult, CallState, Repeat, answers, cancelled_call,
+};
 use serde_json::Value;
 
 use super::Run;
 use super::persist::Outage;
+use crate::hook::ToolCall;
 use crate::send::calls::{Begin, Calls, Over};
 use crate::send::children::answered_for_good;
 use crate::send::plan;
@@ -321,7 +324,11 @@ impl Run<'_> {
         let changes = self.fresh_changes();
         if let Some(answers) = answers(&self.records) {
             self.unsaid.answers(answers, changes);
+            let hooked = !self.kernel.parts.hooks.is_empty();
             for record in std::mem::take(&mut self.records) {
+                if hooked {
+                    self.over.extend(seen_by_hooks(&record));
+                }
                 if is_agents_work(&record.name) {
                     self.roll_up(&record);
                 }
@@ -373,4 +380,14 @@ impl Run<'_> {
         }
         None
     }
+}
+
+/// A call that is over, as hooks are shown it.
+fn seen_by_hooks(record: &CallRecord) -> Option<(ToolCall, CallResult)> {
+    let call = ToolCall {
+        call_id: record.call_id.clone(),
+        name: record.name.clone(),
+        arguments: record.arguments.as_object().cloned().unwrap_or_default(),
+    };
+    Some((call, record.result.clone()?))
 }

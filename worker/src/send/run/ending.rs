@@ -59,7 +59,9 @@ impl Run<'_> {
                     if completed.status != SendStatus::Completed {
                         self.end_children().await;
                     }
-                    let kept = self.remember(item.messages, completed.first_seq, completed.at);
+                    let first = completed.first_seq;
+                    self.show_stored(&item.messages, first, false).await;
+                    let kept = self.remember(item.messages, first, completed.at);
                     if let Some(ready) = completed.ring {
                         writes::ring(&self.kernel.parts, ready);
                     }

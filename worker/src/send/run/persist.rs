@@ -236,6 +236,7 @@ impl Run<'_> {
                         self.aside = None;
                     }
                     self.lowered(counters.signals);
+                    self.show_stored(&item.messages, first_seq, true).await;
                     if !self.remember(item.messages, first_seq, at) {
                         return Err(self.release_as_lost().await);
                     }
@@ -260,6 +261,16 @@ impl Run<'_> {
     /// Counts a write under the lease.
     pub(super) fn wrote(&self) {
         self.reach.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Shows hooks what was stored.
+    pub(super) async fn show_stored(&mut self, messages: &[NewMessage], first: i64, goes_on: bool) {
+        let hooks = self.kernel.parts.hooks.clone();
+        if hooks.is_empty() || messages.is_empty() {
+            return;
+        }
+        let looks = hooks.messages_stored(self.place(), first, messages);
+        self.observed(looks, goes_on).await;
     }
 
     /// Adds what was stored to the window; false when it does not continue it.
