@@ -4,6 +4,8 @@
 mod answers;
 #[path = "cli/archives.rs"]
 mod archives;
+#[path = "cli/chat.rs"]
+mod chat;
 #[path = "cli/cluster.rs"]
 mod cluster;
 #[path = "cli/configuration.rs"]

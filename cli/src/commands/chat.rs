@@ -4,16 +4,17 @@
 //! missed. While an answer comes, lines are read on: they answer what the agent asks, or wait for
 //! their turn.
 
+mod editor;
+mod input;
 mod questions;
 
 use std::collections::VecDeque;
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use mainspring_shared::time::Clock;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 
+use self::input::Input;
 use self::questions::Questions;
 use super::answer::Answer;
 use super::{follow, send};
@@ -33,10 +34,11 @@ A line is sent to the agent; where it asks something, the next line answers.
   /help     shows this
   /session  shows the session's id
   /quit     ends the chat, as Ctrl-D does; the session stays
-Ctrl-C ends an answer under way. A message that begins with / is written with two.";
+Arrow keys move in the line and bring back earlier ones. Ctrl-C ends an answer under way. A message that begins with / is written with two.";
 
 pub(crate) async fn run(args: &ChatArgs, client: Client) -> Result<(), Failure> {
-    let attended = std::io::stdin().is_terminal();
+    let input = Input::new();
+    let attended = input.is_attended();
     if attended {
         output::note(
             "Type a message and press Enter. Ctrl-C ends an answer, Ctrl-D the chat; /help.",
@@ -47,7 +49,7 @@ pub(crate) async fn run(args: &ChatArgs, client: Client) -> Result<(), Failure> 
         options: json!({}),
         client,
         attended,
-        lines: BufReader::new(tokio::io::stdin()).lines(),
+        input,
         typed: VecDeque::new(),
         over: false,
         session: None,
@@ -67,7 +69,7 @@ struct Chat {
     options: Value,
     /// Whether someone sits there.
     attended: bool,
-    lines: Lines<BufReader<Stdin>>,
+    input: Input,
     /// Lines that came while something else was answered.
     typed: VecDeque<String>,
     /// No more lines will come.
@@ -136,14 +138,7 @@ impl Chat {
         if self.over {
             return Ok(None);
         }
-        if self.attended {
-            // Not data, so not on stdout; and without a line's end, so not a note.
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"> ");
-        }
-        tokio::select! {
-            line = self.lines.next_line() => line.map_err(|error| unreadable(&error)),
-            _ = tokio::signal::ctrl_c(), if self.attended => Ok(None),
-        }
+        self.input.prompted().await
     }
 
     /// Listens to a session that is there, from now on; returns its send that is not final.
@@ -217,7 +212,7 @@ impl Chat {
                     let reads = !self.over && (self.attended || under_way.asks());
                     let meanwhile = tokio::select! {
                         event = &mut next => break event?,
-                        meanwhile = beside(&self.client, &mut self.lines, reads, self.attended) => {
+                        meanwhile = beside(&self.client, &mut self.input, reads) => {
                             meanwhile?
                         }
                     };
@@ -322,16 +317,10 @@ impl UnderWay {
     }
 }
 
-async fn beside(
-    client: &Client,
-    lines: &mut Lines<BufReader<Stdin>>,
-    reads: bool,
-    attended: bool,
-) -> Result<Beside, Failure> {
+async fn beside(client: &Client, input: &mut Input, reads: bool) -> Result<Beside, Failure> {
+    let attended = input.is_attended();
     tokio::select! {
-        line = lines.next_line(), if reads => {
-            line.map(Beside::Line).map_err(|error| unreadable(&error))
-        }
+        line = input.typed(), if reads => line.map(Beside::Line),
         _ = tokio::signal::ctrl_c(), if attended => Ok(Beside::Interrupt),
         () = client.clock.sleep(LOOK) => Ok(Beside::Time),
     }
@@ -356,8 +345,4 @@ fn belongs(event: &Event, send: &str) -> bool {
         &data["send_id"]
     };
     of == send
-}
-
-fn unreadable(error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Failure, format!("stdin: {error}"))
 }

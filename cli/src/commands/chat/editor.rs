@@ -1,0 +1,257 @@
+//! Editing one line at a terminal.
+
+use std::io;
+
+use console::{Key, Term, measure_text_width};
+
+use super::input::PROMPT;
+
+/// Lines that are kept to be brought back.
+const EARLIER_MAX: usize = 1_000;
+
+/// Columns of a terminal that does not say how many it has.
+const COLUMNS: u16 = 80;
+
+/// Reads lines that are edited, and remembers them.
+#[derive(Debug)]
+pub(super) struct Editor {
+    term: Term,
+    earlier: Vec<String>,
+}
+
+impl Editor {
+    pub(super) fn new() -> Self {
+        Self {
+            term: Term::stdout(),
+            earlier: Vec::new(),
+        }
+    }
+
+    /// Waits for a line that begins with this; none where its writer ends the input.
+    pub(super) fn line(&mut self, begun: &str) -> io::Result<Option<String>> {
+        let mut draft = Draft::new(begun, self.earlier.len());
+        let ended = loop {
+            self.show(&draft)?;
+            let key = match self.term.read_key_raw() {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Key::CtrlC,
+                key => key?,
+            };
+            if let Some(ended) = draft.press(&key, &self.earlier) {
+                break ended;
+            }
+        };
+        self.term.write_line("")?;
+        let Ended::Line = ended else {
+            return Ok(None);
+        };
+        let line: String = draft.text.into_iter().collect();
+        if !line.trim().is_empty() && self.earlier.last() != Some(&line) {
+            self.earlier.push(line.clone());
+            let over = self.earlier.len().saturating_sub(EARLIER_MAX);
+            self.earlier.drain(..over);
+        }
+        Ok(Some(line))
+    }
+
+    fn show(&self, draft: &Draft) -> io::Result<()> {
+        let (_, columns) = self.term.size_checked().unwrap_or((0, COLUMNS));
+        let (before, behind) = draft.view(usize::from(columns).saturating_sub(PROMPT.len() + 1));
+        self.term.clear_line()?;
+        self.term.write_str(&format!("{PROMPT}{before}{behind}"))?;
+        self.term.move_cursor_left(measure_text_width(&behind))
+    }
+}
+
+/// How the writing of a line ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// It is whole.
+    Line,
+    /// No more will come.
+    Input,
+}
+
+/// A line that is being written.
+#[derive(Debug)]
+struct Draft {
+    text: Vec<char>,
+    /// Characters before the cursor.
+    at: usize,
+    /// Which of the earlier lines it is; their number where it is a new one.
+    place: usize,
+    /// The new one, while it is an earlier one.
+    kept: Vec<char>,
+}
+
+impl Draft {
+    fn new(begun: &str, earlier: usize) -> Self {
+        let text: Vec<char> = begun.chars().filter(|c| !c.is_control()).collect();
+        Self {
+            at: text.len(),
+            text,
+            place: earlier,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Does what a key is for.
+    fn press(&mut self, key: &Key, earlier: &[String]) -> Option<Ended> {
+        match key {
+            Key::Enter => return Some(Ended::Line),
+            Key::CtrlC => return Some(Ended::Input),
+            // Ctrl-D ends the input only where there is nothing to delete.
+            Key::Char('\u{4}') if self.text.is_empty() => return Some(Ended::Input),
+            Key::ArrowLeft | Key::Char('\u{2}') => self.at = self.at.saturating_sub(1),
+            Key::ArrowRight | Key::Char('\u{6}') => self.at = self.text.len().min(self.at + 1),
+            Key::Home => self.at = 0,
+            Key::End => self.at = self.text.len(),
+            Key::Backspace => self.delete(self.at.saturating_sub(1), self.at),
+            Key::Del | Key::Char('\u{4}') => self.delete(self.at, self.at + 1),
+            // Ctrl-U, Ctrl-K and Ctrl-W, as in a shell.
+            Key::Char('\u{15}') => self.delete(0, self.at),
+            Key::Char('\u{b}') => self.delete(self.at, self.text.len()),
+            Key::Char('\u{17}') => self.delete(self.word(), self.at),
+            Key::ArrowUp | Key::Char('\u{10}') if self.place > 0 => {
+                self.turn_to(self.place - 1, earlier);
+            }
+            Key::ArrowDown | Key::Char('\u{e}') if self.place < earlier.len() => {
+                self.turn_to(self.place + 1, earlier);
+            }
+            Key::Char(c) if !c.is_control() => {
+                self.text.insert(self.at, *c);
+                self.at += 1;
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn delete(&mut self, from: usize, to: usize) {
+        self.text.drain(from..to.min(self.text.len()));
+        self.at = from;
+    }
+
+    /// Where the word before the cursor begins.
+    fn word(&self) -> usize {
+        let before = &self.text[..self.at];
+        let end = before.iter().rposition(|c| !c.is_whitespace());
+        let word = &before[..end.map_or(0, |end| end + 1)];
+        let gap = word.iter().rposition(|c| c.is_whitespace());
+        gap.map_or(0, |gap| gap + 1)
+    }
+
+    fn turn_to(&mut self, place: usize, earlier: &[String]) {
+        if self.place == earlier.len() {
+            self.kept = std::mem::take(&mut self.text);
+        }
+        self.place = place;
+        self.text = match earlier.get(place) {
+            Some(line) => line.chars().collect(),
+            None => std::mem::take(&mut self.kept),
+        };
+        self.at = self.text.len();
+    }
+
+    /// What is shown before the cursor and behind it, where there is room for so many columns.
+    fn view(&self, columns: usize) -> (String, String) {
+        let mut room = columns;
+        let mut fits = |c: &&char| {
+            let width = measure_text_width(&c.to_string());
+            let fits = width <= room;
+            room = room.saturating_sub(width);
+            fits
+        };
+        let before: Vec<char> = self.text[..self.at]
+            .iter()
+            .rev()
+            .take_while(&mut fits)
+            .copied()
+            .collect();
+        let behind = self.text[self.at..].iter().take_while(&mut fits).collect();
+        (before.into_iter().rev().collect(), behind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a line is after these keys, with the cursor as `|`.
+    fn after(keys: &[Key], earlier: &[String]) -> String {
+        let mut draft = Draft::new("", earlier.len());
+        for key in keys {
+            assert_eq!(draft.press(key, earlier), None, "{key:?}");
+        }
+        draft.text.insert(draft.at, '|');
+        draft.text.into_iter().collect()
+    }
+
+    fn typed(text: &str) -> Vec<Key> {
+        text.chars().map(Key::Char).collect()
+    }
+
+    #[test]
+    fn keys_do_what_they_are_for() {
+        let line = |more: &[Key]| after(&[&typed("say it é"), more].concat(), &[]);
+        assert_eq!(line(&[]), "say it é|");
+        assert_eq!(line(&[Key::ArrowRight]), "say it é|");
+        assert_eq!(line(&[Key::Backspace, Key::Char('x')]), "say it x|");
+        assert_eq!(
+            line(&[Key::ArrowLeft, Key::ArrowLeft, Key::Del]),
+            "say it|é"
+        );
+        assert_eq!(
+            line(&[Key::Home, Key::Backspace, Key::Char('!')]),
+            "!|say it é"
+        );
+        assert_eq!(line(&[Key::Home, Key::ArrowLeft, Key::End]), "say it é|");
+        assert_eq!(line(&[Key::Char('\u{17}'), Key::Char('\u{17}')]), "say |");
+        assert_eq!(line(&[Key::ArrowLeft, Key::Char('\u{15}')]), "|é");
+        assert_eq!(
+            line(&[Key::Home, Key::ArrowRight, Key::Char('\u{b}')]),
+            "s|"
+        );
+        assert_eq!(line(&[Key::Home, Key::Char('\u{4}')]), "|ay it é");
+        assert_eq!(
+            line(&[Key::Tab, Key::Escape, Key::Char('\u{7}')]),
+            "say it é|"
+        );
+    }
+
+    #[test]
+    fn earlier_lines_come_back_and_the_new_one_is_not_lost() {
+        let earlier = ["one".to_owned(), "two".to_owned()];
+        let line = |more: &[Key]| after(&[&typed("new"), more].concat(), &earlier);
+        let (up, down) = (Key::ArrowUp, Key::ArrowDown);
+        assert_eq!(line(std::slice::from_ref(&up)), "two|");
+        assert_eq!(line(&[up.clone(), up.clone(), up.clone()]), "one|");
+        assert_eq!(line(&[up.clone(), up.clone(), down.clone()]), "two|");
+        assert_eq!(line(&[up, down.clone(), down.clone()]), "new|");
+        assert_eq!(line(&[down]), "new|");
+    }
+
+    #[test]
+    fn a_line_ends_the_input_only_where_it_is_empty() {
+        let mut draft = Draft::new("a\u{7}b", 0);
+        assert_eq!(draft.text, ['a', 'b']);
+        assert_eq!(draft.press(&Key::Char('\u{4}'), &[]), None);
+        assert_eq!(draft.press(&Key::Enter, &[]), Some(Ended::Line));
+        assert_eq!(draft.press(&Key::CtrlC, &[]), Some(Ended::Input));
+        let ended = Draft::new("", 0).press(&Key::Char('\u{4}'), &[]);
+        assert_eq!(ended, Some(Ended::Input));
+    }
+
+    #[test]
+    fn a_long_line_shows_what_is_around_the_cursor() {
+        let mut draft = Draft::new("abcdefgh", 0);
+        assert_eq!(draft.view(4), ("efgh".to_owned(), String::new()));
+        draft.at = 2;
+        assert_eq!(draft.view(4), ("ab".to_owned(), "cd".to_owned()));
+        assert_eq!(draft.view(40), ("ab".to_owned(), "cdefgh".to_owned()));
+        // Wide ones take two columns.
+        let mut draft = Draft::new("日本語", 0);
+        assert_eq!(draft.view(5), ("本語".to_owned(), String::new()));
+        draft.at = 1;
+        assert_eq!(draft.view(4), ("日".to_owned(), "本".to_owned()));
+    }
+}
