@@ -12,8 +12,9 @@ mod watch;
 
 // What runs by itself: `boot` renews this process's life, `loops::sweep` rings for forgotten
 // sessions, `loops::alarms` serves what is due, `loops::timers` fires timers, `loops::retention`
-// removes what is over.
+// removes what is over, `deleting` what deleted sessions leave behind.
 mod boot;
+mod deleting;
 mod loops;
 
 // Runs of workflows, as pure decisions.

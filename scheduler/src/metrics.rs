@@ -25,6 +25,12 @@ pub(crate) const TIMERS_FIRED: &str = "mainspring_timers_fired_total";
 pub(crate) const TIMER_LATENESS: &str = "mainspring_timer_lateness_seconds";
 /// Counter: rows that retention removed.
 pub(crate) const RETIRED: &str = "mainspring_retention_rows_total";
+/// Gauge: sends and runs that retention left in its last pass although they are as old, by `kind`.
+pub(crate) const RETENTION_SKIPPED: &str = "mainspring_retention_skipped";
+/// Counter: rows of deleted sessions that were removed.
+pub(crate) const ERASED: &str = "mainspring_deleted_rows_total";
+/// Gauge: seconds for which the deleted session that has waited the longest has had rows to remove.
+pub(crate) const ERASING_SECONDS: &str = "mainspring_deleted_waiting_seconds";
 /// Counter: failures of background loops, by `loop`.
 pub(crate) const LOOP_FAILURES: &str = "mainspring_loop_failures_total";
 /// Gauge: requests that wait or stream.

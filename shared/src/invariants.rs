@@ -35,6 +35,11 @@ pub const INVARIANTS: &[(&str, &str)] = &[
         "a session without an owner is ready exactly when it has work to do",
     ),
     (
+        "session.erased",
+        "a deleted session has left nothing behind and nothing below it is alive, unless it is still \
+         to be looked at",
+    ),
+    (
         "session.one_active_send",
         "a session has at most one running or waiting send",
     ),

@@ -60,8 +60,9 @@ pub use sends::{
     Target,
 };
 pub use sessions::{
-    CreateOutcome, DeleteOutcome, ImportSession, NewSession, PruneOutcome, PruneSession, PruneTo,
-    SessionPatch, UpdateOutcome,
+    CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
+    Erased, ImportSession, NewSession, PruneOutcome, PruneSession, PruneTo, SessionPatch,
+    UpdateOutcome,
 };
 pub use sweeps::{AlarmSweep, ReadySession, RetireSends, Retired, SweepReady, Swept};
 pub use timers::{
@@ -69,7 +70,7 @@ pub use timers::{
     ListOccurrences, ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerChange,
     TimerDelivery, deliveries, refusal, run_refusal,
 };
-pub use tree::cancel_below;
+pub use tree::{ErasedStep, cancel_below, erase_step, prune_all};
 
 /// Counter: rows that could not be read and were passed over among others, by `table`.
 pub const ROWS_UNREADABLE: &str = "mainspring_rows_unreadable_total";
@@ -271,9 +272,9 @@ pub trait Store: Send + Sync + fmt::Debug {
         patch: SessionPatch,
     ) -> Result<UpdateOutcome>;
 
-    /// Ends every open send as cancelled under a grant of `boot`, removes the transcript, keeps
-    /// the hot row as a tombstone and the sends until retention. Its timers are cancelled. Whoever
-    /// ran the session loses its lease.
+    /// Ends every open send as cancelled under a grant of `boot`, cancels its timers, takes its
+    /// lease away; its hot row stays as a tombstone, its sends until retention. It is gone for
+    /// everyone: what it leaves behind, [`erase_step`] removes page by page.
     async fn delete_session(
         &self,
         at: Option<Timestamp>,
@@ -281,10 +282,25 @@ pub trait Store: Send + Sync + fmt::Debug {
         boot: BootId,
     ) -> Result<DeleteOutcome>;
 
-    /// Removes old messages with the rows of their calls. A call is never parted from its results;
-    /// the last message and those of the open send stay. Numbers stay as they are: the transcript
-    /// begins with a higher one. A worker that has the session at hand may show its model what was
-    /// removed until it puts the session away.
+    /// Deleted sessions that may have left something behind, in order, behind `after`.
+    async fn deleted_sessions(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<DeletedSession>,
+        limit: u32,
+    ) -> Result<Vec<DeletedSession>>;
+
+    /// Removes at most `limit` rows of each kind that a deleted session left behind. It is no longer
+    /// due when none is left, nor a session below it, and it was deleted [`ERASED_MS_MIN`] ago.
+    async fn erase_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        limit: u32,
+    ) -> Result<Erased>;
+
+    /// Removes old messages with the rows of their calls. A call is never parted from its results; the
+    /// last message and those of the open send stay, numbers as well. `context_version` goes up.
     async fn prune_session(
         &self,
         at: Option<Timestamp>,

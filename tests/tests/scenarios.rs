@@ -9,7 +9,7 @@ use mainspring_shared::id::SendId;
 use mainspring_shared::message::Role::{Assistant, Tool, User};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
-use mainspring_shared::store::{Dump, Store};
+use mainspring_shared::store::{Dump, PruneOutcome, PruneSession, PruneTo, Store, prune_all};
 use mainspring_shared::time::Span;
 use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, World};
 use mainspring_worker::WorkerConfig;
@@ -298,6 +298,48 @@ async fn a_bounded_window_is_the_same_for_a_warm_and_a_cold_worker() {
         asked.iter().all(|asked| asked.transcript.len() <= 8),
         "bounded but for whole rounds"
     );
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pruned_transcript_is_the_same_for_a_warm_and_a_cold_worker() {
+    let world = World::new().await;
+    let warm = world.session(AgentSpec::default()).await;
+    let cold = world.session(AgentSpec::default()).await;
+    let say = async |key, words: &str| {
+        let id = world.send(key, words).await;
+        world.settle(&[id]).await;
+    };
+    let prune = async |key| {
+        let item = PruneSession {
+            key,
+            to: PruneTo::KeepLast(2),
+            dry_run: false,
+            limit: 1,
+        };
+        let pruned = prune_all(world.store.as_ref(), None, item).await;
+        assert!(matches!(
+            pruned.expect("the store answers"),
+            PruneOutcome::Pruned { removed: 4, .. }
+        ));
+    };
+    let keeper = world.worker("keeper", world.store.clone());
+    for key in [warm, cold] {
+        for words in ["one", "two", "three"] {
+            say(key, words).await;
+        }
+        prune(key).await;
+    }
+    say(warm, "four").await;
+    keeper.shut_down(Duration::from_mins(1)).await;
+    let _fresh = world.worker("fresh", world.store.clone());
+    say(cold, "four").await;
+    let asked = world.script.ledger();
+    let [.., by_warm, by_cold] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(by_warm.transcript, by_cold.transcript);
+    assert_eq!(by_warm.transcript.len(), 3, "two messages and the new one");
     world.audit().await;
 }
 

@@ -345,6 +345,7 @@ async fn a_session_that_nobody_works_on_is_given_back() {
         token: LeaseToken(Uuid::from_u128(77)),
         cached_next_seq: 0,
         cached_from_seq: 0,
+        cached_version: 0,
         crashes_below: i32::MAX,
         orphans: true,
     };

@@ -8,16 +8,23 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::window::Window;
 
 /// A least-recently-used cache, bounded by bytes. What it holds is never trusted: a claim compares
-/// it with the session's counter, and only a contiguous continuation is added to it.
+/// it with the session's counters, and only a contiguous continuation is added to it.
 #[derive(Debug)]
 pub(crate) struct Cache {
     bytes_max: usize,
     inner: Mutex<Inner>,
 }
 
+/// A window, and the session's `context_version` when it was read.
+#[derive(Debug)]
+pub(crate) struct Cached {
+    pub(crate) window: Window,
+    pub(crate) version: i64,
+}
+
 #[derive(Debug)]
 struct Inner {
-    windows: LruCache<SessionKey, (Window, usize)>,
+    windows: LruCache<SessionKey, (Cached, usize)>,
     bytes: usize,
 }
 
@@ -34,22 +41,22 @@ impl Cache {
     }
 
     /// Takes a session's window out: whoever runs the session owns it.
-    pub(crate) fn take(&self, key: SessionKey) -> Option<Window> {
+    pub(crate) fn take(&self, key: SessionKey) -> Option<Cached> {
         let mut inner = self.lock();
         if buggify("cache.full") {
             inner.windows.clear();
             inner.bytes = 0;
         }
-        let (window, weight) = inner.windows.pop(&key)?;
+        let (cached, weight) = inner.windows.pop(&key)?;
         inner.bytes -= weight;
-        Some(window)
+        Some(cached)
     }
 
     /// Keeps a window, and forgets the oldest ones that no longer fit.
-    pub(crate) fn put(&self, key: SessionKey, window: Window) {
-        let weight = window.weight();
+    pub(crate) fn put(&self, key: SessionKey, cached: Cached) {
+        let weight = cached.window.weight();
         let mut inner = self.lock();
-        if let Some((_, (_, old))) = inner.windows.push(key, (window, weight)) {
+        if let Some((_, (_, old))) = inner.windows.push(key, (cached, weight)) {
             inner.bytes -= old;
         }
         inner.bytes += weight;
@@ -83,10 +90,13 @@ mod tests {
         }
     }
 
-    fn window(bytes: usize) -> Window {
+    fn window(bytes: usize) -> Cached {
         let content = vec![ContentPart::text("x".repeat(bytes))];
         let message = NewMessage::user(content, 0).at(1, SendId(Uuid::nil()), Timestamp(0), 1);
-        Window::new(vec![message], 2).expect("contiguous")
+        Cached {
+            window: Window::new(vec![message], 2).expect("contiguous"),
+            version: 0,
+        }
     }
 
     #[test]
@@ -107,8 +117,8 @@ mod tests {
         cache.put(key(1), window(1_000));
         cache.put(key(1), window(2_000));
         assert_eq!(
-            cache.take(key(1)).map(|w| w.weight()),
-            Some(window(2_000).weight())
+            cache.take(key(1)).map(|cached| cached.window.weight()),
+            Some(window(2_000).window.weight())
         );
         assert_eq!(cache.lock().bytes, 0);
     }

@@ -8,9 +8,9 @@ use futures::FutureExt as _;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
-use mainspring_shared::message::NewMessage;
+use mainspring_shared::message::{Message, NewMessage};
 use mainspring_shared::send::{SendResult, StopReason};
-use mainspring_shared::session::window::Window;
+use mainspring_shared::session::window::{Window, from_seq};
 use mainspring_shared::store::{
     CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
@@ -19,10 +19,14 @@ use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
 
 use crate::admit::Control;
+use crate::cache::Cached;
 use crate::said::Said;
 use crate::send::{Left, Reach, Run, Turn, Unsaid};
 use crate::suspects::SUSPECT_FROM;
 use crate::{Kernel, metrics, writes};
+
+/// Messages read at once of a window that is read again.
+const RELOADED: u32 = 512;
 
 /// Items of the inbox that the end of a broken run tells.
 const ITEMS_MAX: u32 = 64;
@@ -34,8 +38,9 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
     let claim = ClaimSession {
         key,
         token,
-        cached_next_seq: cached.as_ref().map_or(0, Window::next_seq),
-        cached_from_seq: cached.as_ref().map_or(0, Window::from_seq),
+        cached_next_seq: cached.as_ref().map_or(0, |c| c.window.next_seq()),
+        cached_from_seq: cached.as_ref().map_or(0, |c| c.window.from_seq()),
+        cached_version: cached.as_ref().map_or(0, |c| c.version),
         crashes_below: SUSPECT_FROM,
         orphans: kernel.boot.takes_orphans(&kernel.parts),
     };
@@ -57,8 +62,8 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
     let (claimed, life) = match answer {
         Ok((ClaimOutcome::Claimed(claimed), Some(life))) => (*claimed, life),
         Ok(_) => {
-            if let Some(window) = cached {
-                kernel.cache.put(key, window);
+            if let Some(cached) = cached {
+                kernel.cache.put(key, cached);
             }
             return;
         }
@@ -237,7 +242,7 @@ async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: bool)
 async fn held(
     kernel: &Arc<Kernel>,
     claimed: Claimed,
-    cached: Option<Window>,
+    cached: Option<Cached>,
     lost: &CancellationToken,
 ) {
     let Claimed {
@@ -248,6 +253,10 @@ async fn held(
         mut spent,
         window,
     } = claimed;
+    // What was cached under another version was not compared with what the claim brought.
+    let mut version = counters.context_version;
+    let cached = cached.filter(|cached| cached.version == version);
+    let cached = cached.map(|cached| cached.window);
     let Some(mut window) = assemble(cached, window, counters.next_seq) else {
         tracing::error!(session.id = %key.session, "the transcript has a gap; session released");
         release(kernel, key, lease, lost).await;
@@ -260,6 +269,15 @@ async fn held(
         if belongs_elsewhere(kernel, key, &send).await {
             release(kernel, key, lease, lost).await;
             return;
+        }
+        if counters.context_version != version {
+            // Something went meanwhile that whoever begins here would not see.
+            version = counters.context_version;
+            let Some(reloaded) = reload(kernel, key, &send, counters.next_seq).await else {
+                release(kernel, key, lease, lost).await;
+                return;
+            };
+            window = reloaded;
         }
         in_a_row += 1;
         let more = in_a_row < kernel.parts.config.sends_in_a_row_max;
@@ -291,7 +309,41 @@ async fn held(
             Left::Lost => return,
         }
     }
-    kernel.cache.put(key, window);
+    kernel.cache.put(key, Cached { window, version });
+}
+
+/// The window of a session that this worker holds, read again; none where it cannot be had.
+async fn reload(
+    kernel: &Kernel,
+    key: SessionKey,
+    send: &StartedSend,
+    next_seq: i64,
+) -> Option<Window> {
+    let store = &kernel.parts.store;
+    let first = store.get_session(key).await.ok()??.first_seq;
+    let bound = send.agent.context.last_messages;
+    let mut from = bound.map_or(first, |last| from_seq(next_seq, last).max(first));
+    let mut messages: Vec<Message> = Vec::new();
+    loop {
+        let after = messages.last().map_or(from - 1, |last| last.seq);
+        if after + 1 >= next_seq {
+            break;
+        }
+        let query = ReadMessages {
+            key,
+            after,
+            limit: RELOADED,
+        };
+        let page = store.read_messages(query).await.ok()?;
+        let asked = page.first()?.asked_at_seq;
+        if let Some(asked) = asked.filter(|asked| messages.is_empty() && *asked < from) {
+            // A call is never parted from its results.
+            from = asked;
+            continue;
+        }
+        messages.extend(page);
+    }
+    Window::new(messages, next_seq).ok()
 }
 
 /// Whether the session is for workers of another pool: one that was rung, or was run, before its
@@ -325,11 +377,7 @@ async fn one(kernel: &Arc<Kernel>, turn: Turn<'_>) -> Left {
 }
 
 /// The window from what the cache held and what the claim brought; none when they do not fit.
-fn assemble(
-    cached: Option<Window>,
-    brought: Vec<mainspring_shared::message::Message>,
-    next_seq: i64,
-) -> Option<Window> {
+fn assemble(cached: Option<Window>, brought: Vec<Message>, next_seq: i64) -> Option<Window> {
     if let Some(mut window) = cached {
         let continues = brought.first().map_or(next_seq, |first| first.seq) == window.next_seq();
         if continues && window.extend(brought.iter().cloned()).is_ok() {

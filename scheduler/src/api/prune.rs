@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use mainspring_shared::store::{PruneOutcome, PruneSession, PruneTo};
+use mainspring_shared::store::{ERASED_AT_ONCE, PruneOutcome, PruneSession, PruneTo, prune_all};
 use serde::{Deserialize, Serialize};
 
 use super::extract::{Params, SessionPath, json_body, parse};
@@ -73,10 +73,13 @@ pub(super) async fn prune(
         key,
         to,
         dry_run: body.dry_run,
+        limit: ERASED_AT_ONCE,
     };
-    match app.store.prune_session(None, item).await? {
+    match prune_all(app.store.as_ref(), None, item).await? {
         PruneOutcome::NotFound => Err(Problem::session_not_found()),
-        PruneOutcome::Pruned { removed, first_seq } => respond::json(
+        PruneOutcome::Pruned {
+            removed, first_seq, ..
+        } => respond::json(
             StatusCode::OK,
             &Pruned {
                 removed,

@@ -8,12 +8,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::send::{SendStatus, SendView, WaitingOn};
 use mainspring_shared::session::{SessionRecord, SessionStatus, SessionView};
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, ListSends, ListSessions, NewSession, ReadySession, SessionPatch,
-    UpdateOutcome,
+    CreateOutcome, ListSends, ListSessions, NewSession, ReadySession, SessionPatch, UpdateOutcome,
 };
 
 use super::extract::{Params, SessionPath, json_body, maybe_json_body, no_body, parse};
@@ -21,8 +20,9 @@ use super::problem::Problem;
 use super::respond::{self, Begin};
 use super::validate::{Checks, NewSessionBody, SessionChangeBody};
 use super::{idempotency, sends};
-use crate::accept::{publish_steps, signal};
+use crate::accept::publish_steps;
 use crate::app::App;
+use crate::deleting;
 
 /// `POST /v1/sessions`
 pub(super) async fn create(
@@ -194,44 +194,10 @@ pub(super) async fn remove(
 ) -> Result<Response, Problem> {
     params.finish()?;
     no_body(&app, &headers, body).await?;
-    if !erase(&app, key).await? {
+    if !deleting::delete(&app, app.boot_id()?, key).await? {
         return Err(Problem::session_not_found());
     }
-    // From the top down, so that nothing new is begun below what is gone. One that is left behind by
-    // a crash in between is deleted by its own id.
-    let mut below = app.store.list_children(key).await?;
-    while let Some(child) = below.pop() {
-        below.extend(app.store.list_children(child).await?);
-        erase(&app, child).await?;
-    }
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// Deletes one session; false when there is none.
-async fn erase(app: &App, key: SessionKey) -> Result<bool, Problem> {
-    match app.store.delete_session(None, key, app.boot_id()?).await? {
-        DeleteOutcome::Deleted {
-            cancelled,
-            owner,
-            last_step,
-        } => {
-            if owner.is_some() {
-                signal(app, key, 0);
-            }
-            let ended = |send: SendId| StepNotice {
-                key,
-                send,
-                n: last_step,
-                settled: true,
-            };
-            publish_steps(
-                app.bus.as_ref(),
-                &cancelled.into_iter().map(ended).collect::<Vec<_>>(),
-            );
-            Ok(true)
-        }
-        DeleteOutcome::NotFound => Ok(false),
-    }
 }
 
 /// `POST /v1/sessions/{id}/resume`

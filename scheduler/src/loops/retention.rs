@@ -9,9 +9,10 @@ use mainspring_shared::workflow::run::{DETACHED, RunRecord};
 use mainspring_shared::workflow::spec::Lifecycle;
 use uuid::Uuid;
 
-use super::{Health, jittered, pause};
+use super::{Health, causes, jittered, pause};
 use crate::app::App;
-use crate::metrics::RETIRED;
+use crate::deleting;
+use crate::metrics::{RETENTION_SKIPPED, RETIRED};
 
 /// Removals in a row before the loop rests: other work gets its turn.
 const ROUNDS_MAX: u32 = 100;
@@ -32,6 +33,7 @@ pub(crate) async fn run(app: &App) {
         send: None,
         run: None,
         leaves: true,
+        skipped: Skipped::default(),
     };
     loop {
         let mut wait = jittered(app, app.config.retention_interval);
@@ -68,6 +70,22 @@ struct Place {
     run: Option<RunId>,
     /// Whether runs went whose leaves' sends may still be there: before this process, too.
     leaves: bool,
+    /// What was left of sends and runs since the start.
+    skipped: Skipped,
+}
+
+/// What is as old as what goes, and stays.
+#[derive(Debug, Default)]
+struct Skipped {
+    sends: u64,
+    runs: u64,
+}
+
+impl Skipped {
+    /// Says how much of a kind a whole pass has left.
+    fn show(count: &mut u64, kind: &'static str) {
+        metrics::gauge!(RETENTION_SKIPPED, "kind" => kind).set(std::mem::take(count) as f64);
+    }
 }
 
 impl Place {
@@ -87,7 +105,7 @@ async fn sweep(app: &App, place: &mut Place) -> Result<u64, store::Error> {
     let send_keep = config.send_keep.map(|keep| keep.max(least));
     let run_keep = config.run_keep.map(|keep| keep.max(least));
     if let Some(keep) = run_keep {
-        let removed = runs(app, keep, &mut place.run).await?;
+        let removed = runs(app, keep, place).await?;
         place.leaves |= removed > 0;
         rows += removed;
     }
@@ -107,6 +125,10 @@ async fn sweep(app: &App, place: &mut Place) -> Result<u64, store::Error> {
         };
         let retired = app.store.retire_sends(None, query).await?;
         place.send = retired.next;
+        place.skipped.sends += retired.skipped;
+        if place.send.is_none() {
+            Skipped::show(&mut place.skipped.sends, "send");
+        }
         rows += retired.rows;
     }
     Ok(rows)
@@ -114,14 +136,14 @@ async fn sweep(app: &App, place: &mut Place) -> Result<u64, store::Error> {
 
 /// Looks at a page of the runs that were made long ago, newest first, and removes those that ended
 /// long ago, after their leaves' sessions. A run that was not reached goes the next time.
-async fn runs(app: &App, keep: Duration, place: &mut Option<RunId>) -> Result<u64, store::Error> {
+async fn runs(app: &App, keep: Duration, place: &mut Place) -> Result<u64, store::Error> {
     let Some(boot) = app.boot.id() else {
         return Ok(0);
     };
     let before = Timestamp(app.store.now().await?.0 - keep.as_millis() as i64);
     let query = ListRuns {
         tenant: TenantId::DEFAULT,
-        before: Some(place.unwrap_or_else(|| first_of(before))),
+        before: Some(place.run.unwrap_or_else(|| first_of(before))),
         status: None,
         session: None,
         limit: RUNS,
@@ -130,12 +152,33 @@ async fn runs(app: &App, keep: Duration, place: &mut Option<RunId>) -> Result<u6
     let last = page.data.last().map(|run| run.key.run);
     let mut old = Vec::new();
     for run in &page.data {
-        if run.finished_at.is_some_and(|ended| ended < before) {
-            remove_leaves(app, run, boot).await?;
+        if run.finished_at.is_some_and(|ended| ended >= before) {
+            continue;
+        }
+        if run.finished_at.is_none() {
+            place.skipped.runs += 1;
+            continue;
+        }
+        // One whose leaves cannot be removed keeps no other one.
+        let removed = match remove_leaves(app, run, boot).await {
+            Ok(()) => true,
+            Err(error) if error.is_of_data() => {
+                let error = causes(&error);
+                tracing::warn!(run.id = %run.key.run, error, "its leaves cannot be removed");
+                false
+            }
+            Err(error) => return Err(error),
+        };
+        if removed {
             old.push(run.key);
+        } else {
+            place.skipped.runs += 1;
         }
     }
-    *place = last.filter(|_| page.more);
+    place.run = last.filter(|_| page.more);
+    if place.run.is_none() {
+        Skipped::show(&mut place.skipped.runs, "run");
+    }
     if old.is_empty() {
         return Ok(0);
     }
@@ -177,7 +220,7 @@ async fn remove_leaves(app: &App, run: &RunRecord, boot: BootId) -> Result<(), s
                 if keeps_detached && is_detached(app, key).await? {
                     continue;
                 }
-                app.store.delete_session(None, key, boot).await?;
+                deleting::delete(app, boot, key).await?;
             }
         }
         match nodes.last() {

@@ -24,6 +24,7 @@ use self::memory::Memory;
 use super::Health;
 use crate::accept::signal;
 use crate::app::App;
+use crate::deleting;
 use crate::metrics::{ADVANCE_ENDS, ADVANCES, ADVANCES_LOST};
 
 /// Runs taken at once.
@@ -244,7 +245,7 @@ async fn forget(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), st
         let tenant = one.item.run.key.tenant;
         for session in &one.forget {
             let session = *session;
-            advance::delete(app, boot, SessionKey { tenant, session }).await?;
+            deleting::delete(app, boot, SessionKey { tenant, session }).await?;
         }
     }
     Ok(())

@@ -13,6 +13,7 @@ use mainspring_shared::time::Timestamp;
 
 use super::{Health, jittered, pause};
 use crate::app::App;
+use crate::deleting;
 use crate::metrics::SWEPT;
 use crate::ring::pack;
 
@@ -33,15 +34,29 @@ type Cursors = BTreeMap<Lane, Place>;
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("sweep");
     let mut cursors = Cursors::new();
+    let mut deletions = Health::new("deletions");
+    let mut deleted = None;
     loop {
-        let wait = match sweep(app, &mut cursors).await {
+        let interval = app.config.sweep_interval;
+        let mut wait = match sweep(app, &mut cursors).await {
             Ok(more) => {
                 health.works();
-                let interval = app.config.sweep_interval;
                 jittered(app, if more { interval / 4 } else { interval })
             }
             Err(error) => health.fails(&error, app.entropy.fraction()),
         };
+        // Behind what has to be rung for: nobody waits for it.
+        match deleting::sweep(app, &mut deleted).await {
+            Ok(more) => {
+                deletions.works();
+                if more {
+                    wait = wait.min(interval / 4);
+                }
+            }
+            Err(error) => {
+                let _ = deletions.fails(&error, app.entropy.fraction());
+            }
+        }
         if !pause(app, wait).await {
             return;
         }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::agent::Priority;
+use mainspring_shared::agent::{AgentSpec, Priority};
+use mainspring_shared::id::BootId;
 use mainspring_shared::queue::{Activation, Disposition, Handler, Lane, Queue};
-use serde_json::json;
+use mainspring_shared::store::{NewSession, Parent};
+use serde_json::{Map, json};
 use tokio::sync::mpsc;
 
-use crate::world::{World, key};
+use crate::world::{World, key, nothing};
 
 /// Hands every job to a test.
 struct Jobs(mpsc::UnboundedSender<Activation>);
@@ -259,4 +261,34 @@ async fn what_is_old_is_not_found_any_more() {
     get(path(&open)).await.ok(200);
     let session = sent["session_id"].as_str().expect("an id");
     get(format!("/v1/sessions/{session}")).await.ok(200);
+}
+
+#[tokio::test]
+async fn a_deletion_that_broke_off_is_finished() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let (above, below) = (api.session().await, nothing("ses_"));
+    let new = NewSession {
+        key: key(&below),
+        agent: AgentSpec::default(),
+        metadata: Map::new(),
+        parent: Some(Parent {
+            session: key(&above).session,
+            call_id: "call".to_owned(),
+            root: key(&above).session,
+            depth: 1,
+        }),
+    };
+    let created = world.store.create_sessions(None, vec![(new, None)]).await;
+    created.expect("the store answers");
+    let send = api.send(&below, "hi").await;
+    let waiting = api.call("GET", &format!("/v1/sends/{send}?wait=20s"));
+    let waiting = tokio::spawn(waiting.send());
+    // Whoever was asked for it came no further.
+    let boot = BootId(key(&below).session.0);
+    let deleted = world.store.delete_session(None, key(&above), boot).await;
+    deleted.expect("the store answers");
+    assert_eq!(waiting.await.expect("joins").ok(200)["status"], "cancelled");
+    let gone = api.get(&format!("/v1/sessions/{below}")).await;
+    gone.problem(404, "session.not_found");
 }

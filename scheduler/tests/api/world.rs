@@ -126,6 +126,7 @@ impl World {
             token: LeaseToken(self.entropy.random_id()),
             cached_next_seq: 0,
             cached_from_seq: 0,
+            cached_version: 0,
             crashes_below: i32::MAX,
             orphans: true,
         };

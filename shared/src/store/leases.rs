@@ -115,6 +115,9 @@ pub struct ClaimSession {
     /// The first `seq` that the cache holds: one at which a window once began, so never that of an
     /// answer whose question the cache lacks.
     pub cached_from_seq: i64,
+    /// The `context_version` under which the cache was filled: with another one the session's, what
+    /// it holds counts for nothing.
+    pub cached_version: i64,
     /// A send under which so many workers died, the one it is taken from included, is left alone.
     pub crashes_below: i32,
     /// Whether a session is taken from a boot whose lease ran out.
@@ -146,6 +149,9 @@ pub struct Counters {
     pub pending: i64,
     /// Raised signals.
     pub signals: i32,
+    /// Counts what changed the context other than by a message behind the others: a prune, another
+    /// agent. A window is worth something as long as this is what it was.
+    pub context_version: i64,
 }
 
 /// A grant with what its first round needs.

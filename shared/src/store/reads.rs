@@ -162,6 +162,8 @@ pub struct DumpSession {
     pub sends: Vec<SendRecord>,
     /// The `seq` that its transcript begins with.
     pub first_seq: i64,
+    /// Whether it was deleted and may have left something behind that is still to be removed.
+    pub erasing: bool,
     /// Its transcript by `seq`.
     pub messages: Vec<Message>,
     /// Its steps by number.
@@ -201,6 +203,8 @@ pub struct DumpHot {
     pub pending: i64,
     /// Raised signals.
     pub signals: i32,
+    /// Changes of its context other than by messages.
+    pub context_version: i64,
     /// What it spent, where that was counted.
     pub spent: Option<Spent>,
     /// Since when it has had work.

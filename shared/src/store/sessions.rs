@@ -9,6 +9,7 @@ use crate::id::{BootId, SendId, SessionId, SessionKey};
 use crate::list::List;
 use crate::message::Message;
 use crate::session::SessionRecord;
+use crate::time::Timestamp;
 
 /// A session to create.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,8 +86,10 @@ pub struct PruneSession {
     pub key: SessionKey,
     /// Which ones.
     pub to: PruneTo,
-    /// Only say what would be removed.
+    /// Only say what would be removed, in all.
     pub dry_run: bool,
+    /// About how many messages to remove at once: more where a call has more results.
+    pub limit: u32,
 }
 
 impl PruneTo {
@@ -111,6 +114,8 @@ pub enum PruneOutcome {
         removed: i64,
         /// The `seq` of the first one that is left.
         first_seq: i64,
+        /// What that will be when nothing is left to remove: another page goes on before it.
+        until: i64,
     },
     /// No such session.
     NotFound,
@@ -130,6 +135,36 @@ pub enum DeleteOutcome {
     },
     /// No such session.
     NotFound,
+}
+
+/// Rows of each kind that one transaction removes of a deleted session, and messages that one
+/// removes of a pruned one. With rows of some kilobytes this is a matter of milliseconds, also
+/// where everybody else's writes wait for it.
+pub const ERASED_AT_ONCE: u32 = 500;
+
+/// Of so many rows to remove at once, one is looked for in another send each: a send has a few calls.
+pub const CALLS_EACH: usize = 8;
+
+/// How long a deleted session is looked at again, in milliseconds. Who created a session below it
+/// in a transaction that had begun before is done by then: none takes longer than some seconds.
+pub const ERASED_MS_MIN: i64 = 60_000;
+
+/// A session that was deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeletedSession {
+    /// Since when something is to be done about it.
+    pub due_at: Timestamp,
+    /// The session.
+    pub key: SessionKey,
+}
+
+/// What a page of the removal of a session did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Erased {
+    /// Rows that went.
+    pub rows: u64,
+    /// Whether others are left.
+    pub more: bool,
 }
 
 #[cfg(test)]

@@ -71,7 +71,8 @@ pub struct RetireSends {
     pub young: Duration,
     /// The last send of the page before; none for the first page.
     pub after: Option<SendId>,
-    /// Sends of a page.
+    /// Sends of a page; fewer where they had more rounds than that, since rounds have steps, calls and
+    /// usage.
     pub limit: u32,
 }
 
@@ -80,6 +81,8 @@ pub struct RetireSends {
 pub struct Retired {
     /// Rows that went.
     pub rows: u64,
+    /// Sends that are as old and stay: they are open, or their end has still to be told.
+    pub skipped: u64,
     /// The page's last send, where another page follows.
     pub next: Option<SendId>,
 }

@@ -1,7 +1,11 @@
 //! What concerns a whole tree of sessions, one step of the store at a time.
 
-use super::{CancelOutcome, ListRuns, ListSends, Result, Store};
+use super::{
+    CancelOutcome, DeleteOutcome, Erased, ListRuns, ListSends, PruneOutcome, PruneSession, PruneTo,
+    Result, Store,
+};
 use crate::id::{BootId, SendId, SessionKey};
+use crate::time::Timestamp;
 use crate::workflow::run::{RunAsk, RunStatus};
 
 /// Open sends of one session that are looked at.
@@ -80,4 +84,66 @@ async fn cancel_runs(store: &dyn Store, key: SessionKey, only: Option<SendId>) -
         store.ask_runs(None, asks).await?;
     }
     Ok(())
+}
+
+/// What a step of the removal of a deleted session did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ErasedStep {
+    /// The sessions right below it, which are deleted now, too, and what became of each.
+    pub deleted: Vec<(SessionKey, DeleteOutcome)>,
+    /// The page that was removed.
+    pub page: Erased,
+}
+
+/// Takes the removal of a deleted session one step further: deletes the sessions below it, then
+/// removes a page of what it left behind. Each is a transaction of its own: after a crash between any
+/// two, whoever goes on finds the rest.
+pub async fn erase_step(
+    store: &dyn Store,
+    at: Option<Timestamp>,
+    boot: BootId,
+    key: SessionKey,
+    limit: u32,
+) -> Result<ErasedStep> {
+    let mut deleted = Vec::new();
+    for child in store.list_children(key).await? {
+        deleted.push((child, store.delete_session(at, child, boot).await?));
+    }
+    let page = store.erase_session(at, key, limit).await?;
+    Ok(ErasedStep { deleted, page })
+}
+
+/// Prunes a session page by page, as if it were done at once.
+pub async fn prune_all(
+    store: &dyn Store,
+    at: Option<Timestamp>,
+    item: PruneSession,
+) -> Result<PruneOutcome> {
+    let mut outcome = store.prune_session(at, item).await?;
+    while let PruneOutcome::Pruned {
+        removed,
+        first_seq,
+        until,
+    } = outcome
+        && first_seq < until
+    {
+        // Not what was asked for: the session may have grown meanwhile.
+        let to = PruneTo::Before(until);
+        match store.prune_session(at, PruneSession { to, ..item }).await? {
+            PruneOutcome::Pruned {
+                removed: more,
+                first_seq,
+                ..
+            } if more > 0 => {
+                outcome = PruneOutcome::Pruned {
+                    removed: removed + more,
+                    first_seq,
+                    until,
+                };
+            }
+            // It was deleted, or someone else has pruned it further.
+            PruneOutcome::Pruned { .. } | PruneOutcome::NotFound => break,
+        }
+    }
+    Ok(outcome)
 }

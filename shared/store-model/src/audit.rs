@@ -30,12 +30,16 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
         numbering(&mut found);
         hot_row(&mut found);
         epochs(&mut found);
-        calls::transcript(&mut found);
+        erased(&mut found, dump);
+        if session.hot.lifecycle != Lifecycle::Deleted {
+            // What a deleted one left behind goes in no order that anybody may rely on.
+            calls::transcript(&mut found);
+            usage(&mut found);
+        }
         calls::rows(&mut found);
         calls::inbox(&mut found);
         calls::reports(&mut found, dump, now);
         leases(&mut found, dump, now, options);
-        usage(&mut found);
     }
     runs::check(&mut findings, dump);
     timers::timers(&mut findings, dump);
@@ -168,6 +172,28 @@ fn numbering(found: &mut Found<'_>) {
     if !in_bounds || count + session.retired_steps != next - 1 {
         let row = json!({ "steps": session.steps.len(), "next_step": session.hot.next_step });
         found.add("session.steps_gap_free", row);
+    }
+}
+
+/// A deleted session that is not to be looked at again has left nothing behind; nor is a session
+/// below it alive.
+fn erased(found: &mut Found<'_>, dump: &Dump) {
+    let session = found.session;
+    let is_over =
+        |session: &DumpSession| session.hot.lifecycle == Lifecycle::Deleted && !session.erasing;
+    let left =
+        session.messages.len() + session.calls.len() + session.inbox.len() + session.usage.len();
+    if is_over(session) && left > 0 {
+        found.add("session.erased", json!({ "left": left }));
+    }
+    if let Some(parent) = &session.parent {
+        let mut others = dump.sessions.iter();
+        let above = |other: &&DumpSession| {
+            other.key.tenant == session.key.tenant && other.key.session == parent.session
+        };
+        if others.find(above).is_some_and(is_over) {
+            found.add("session.erased", json!({ "parent": parent.session }));
+        }
     }
 }
 

@@ -131,7 +131,8 @@ fn window(session: &Session, agent: &AgentSpec, item: &ClaimSession) -> Vec<Mess
     {
         from = first.asked_at_seq.unwrap_or(from);
     }
-    let reaches_back = item.cached_next_seq > 0 && item.cached_from_seq <= from;
+    let is_ours = item.cached_version == session.hot.context_version;
+    let reaches_back = is_ours && item.cached_next_seq > 0 && item.cached_from_seq <= from;
     let lacking = if reaches_back && item.cached_next_seq > from {
         item.cached_next_seq
     } else if reaches_back && item.cached_next_seq == next_seq {

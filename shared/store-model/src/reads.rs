@@ -14,6 +14,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 
+use crate::session::Session;
 use crate::sessions::record;
 use crate::state::State;
 
@@ -64,12 +65,18 @@ pub(crate) fn last_steps(state: &State, keys: &[SessionKey]) -> Vec<i64> {
 }
 
 pub(crate) fn round(state: &State, key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord> {
-    let session = state.sessions.get(&key);
+    let session = live(state, key);
     session.map_or_else(Vec::new, |session| session.round(send, round))
 }
 
+/// A session that was not deleted.
+fn live(state: &State, key: SessionKey) -> Option<&Session> {
+    let session = state.sessions.get(&key);
+    session.filter(|session| session.cold.is_some())
+}
+
 pub(crate) fn inbox(state: &State, query: ReadInbox) -> Vec<InboxItem> {
-    let session = state.sessions.get(&query.key);
+    let session = live(state, query.key);
     let items = session.into_iter().flat_map(|s| s.inbox.values());
     let found = items
         .filter(|item| item.n > query.after)
@@ -97,7 +104,7 @@ pub(crate) fn open_children(state: &State, key: SessionKey) -> u64 {
 }
 
 pub(crate) fn messages(state: &State, query: ReadMessages) -> Vec<Message> {
-    let session = state.sessions.get(&query.key);
+    let session = live(state, query.key);
     let transcript = session.into_iter().flat_map(|s| s.messages.values());
     let behind = transcript.filter(|message| message.seq > query.after);
     behind.take(query.limit as usize).cloned().collect()

@@ -33,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) messages: BTreeMap<i64, Message>,
     /// The `seq` that the transcript begins with.
     pub(crate) first_seq: i64,
+    /// What is still to be removed of a deleted one.
+    pub(crate) erasing: Option<Erasing>,
     pub(crate) steps: BTreeMap<i64, Step>,
     /// Steps that went with their sends.
     pub(crate) retired_steps: i64,
@@ -44,6 +46,17 @@ pub(crate) struct Session {
     pub(crate) reported: BTreeSet<SendId>,
     /// By send, round and attempt.
     pub(crate) usage: BTreeMap<(SendId, i32, i32), UsageRow>,
+}
+
+/// A deleted session that may have left something behind.
+#[derive(Debug)]
+pub(crate) struct Erasing {
+    pub(crate) deleted_at: Timestamp,
+    pub(crate) due_at: Timestamp,
+    /// The versions of its agent.
+    pub(crate) agents: BTreeMap<i32, AgentSpec>,
+    /// The calls and the usage of its sends up to this one are gone.
+    pub(crate) up_to: Option<SendId>,
 }
 
 /// A session's agent and data.
@@ -110,6 +123,7 @@ impl Session {
                 next_step: 1,
                 pending: 0,
                 signals: 0,
+                context_version: 0,
                 spent: None,
                 ready_since: None,
             },
@@ -126,6 +140,7 @@ impl Session {
             sends: BTreeMap::new(),
             messages: BTreeMap::new(),
             first_seq: 1,
+            erasing: None,
             steps: BTreeMap::new(),
             retired_steps: 0,
             calls: BTreeMap::new(),
@@ -176,6 +191,7 @@ impl Session {
             next_seq: self.hot.next_seq,
             pending: self.hot.pending,
             signals: self.hot.signals,
+            context_version: self.hot.context_version,
         }
     }
 
@@ -432,6 +448,7 @@ impl Session {
             agent_version: self.cold.as_ref().map(|cold| cold.agent_version),
             sends: self.sends.values().cloned().collect(),
             first_seq: self.first_seq,
+            erasing: self.erasing.is_some(),
             messages: self.messages.values().cloned().collect(),
             steps: self.steps.values().cloned().collect(),
             retired_steps: self.retired_steps,

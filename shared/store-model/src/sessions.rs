@@ -1,5 +1,7 @@
 //! Creating, copying, changing and deleting sessions.
 
+use std::collections::BTreeMap;
+
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies};
@@ -7,13 +9,15 @@ use mainspring_shared::send::{SendResult, SendStatus};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, IdempotencyKey, ImportSession, NewSession, PruneOutcome,
-    PruneSession, SessionPatch, UpdateOutcome,
+    CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_MS_MIN, Erased,
+    IdempotencyKey, ImportSession, NewSession, PruneOutcome, PruneSession, SessionPatch,
+    UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 
 use crate::lists;
-use crate::session::Session;
+use crate::reads;
+use crate::session::{Erasing, Session};
 use crate::state::{Seen, State};
 use crate::timers;
 
@@ -76,6 +80,7 @@ pub(crate) fn update(
             agent.pool().clone_into(&mut session.pool);
             cold.agent_version += 1;
             cold.agents.insert(cold.agent_version, agent);
+            session.hot.context_version += 1;
         }
         if let Some(metadata) = patch.metadata {
             cold.metadata = metadata;
@@ -112,12 +117,13 @@ pub(crate) fn delete(
         let end = SendResult::cancelled();
         session.finish(*id, end, writer, now, StepRefs::default());
     }
-    session.cold = None;
-    session.messages.clear();
+    session.erasing = session.cold.take().map(|cold| Erasing {
+        deleted_at: now,
+        due_at: now,
+        agents: cold.agents,
+        up_to: None,
+    });
     session.first_seq = 1;
-    session.calls.clear();
-    session.inbox.clear();
-    session.usage.clear();
     session.hot.lifecycle = Lifecycle::Deleted;
     session.hot.owner = None;
     session.hot.token = None;
@@ -144,12 +150,23 @@ pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {
     let active_from = session.messages.values().find(of_active);
     let active_from = active_from.map(|message| message.seq);
     let before = session.first_seq;
-    let mut first_seq = item
-        .to
-        .first_kept(before, session.hot.next_seq, active_from);
-    let asked = session.messages.get(&first_seq);
-    first_seq = asked.and_then(|m| m.asked_at_seq).unwrap_or(first_seq);
-    if !item.dry_run {
+    let until = begins(
+        session,
+        item.to
+            .first_kept(before, session.hot.next_seq, active_from),
+    );
+    let page = before.saturating_add(i64::from(item.limit.max(1)));
+    let mut first_seq = until;
+    if page < until && !item.dry_run {
+        first_seq = begins(session, page);
+        if first_seq <= before {
+            // One call has more results than that.
+            let mut behind = session.messages.range(page + 1..until);
+            let next = behind.find(|(_, message)| message.asked_at_seq.is_none());
+            first_seq = next.map_or(until, |(seq, _)| *seq);
+        }
+    }
+    if !item.dry_run && first_seq > before {
         let kept = session.messages.split_off(&first_seq);
         for gone in std::mem::replace(&mut session.messages, kept).into_values() {
             if let Some(call) = gone.tool_call_id {
@@ -157,11 +174,91 @@ pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {
             }
         }
         session.first_seq = first_seq;
+        session.hot.context_version += 1;
     }
     PruneOutcome::Pruned {
         removed: first_seq - before,
         first_seq,
+        until,
     }
+}
+
+/// Where a transcript begins that is to begin here: with the question where this is an answer.
+fn begins(session: &Session, seq: i64) -> i64 {
+    let asked = session.messages.get(&seq).and_then(|m| m.asked_at_seq);
+    asked.unwrap_or(seq)
+}
+
+/// Deleted sessions that something is to be done about.
+pub(crate) fn deleted(
+    state: &State,
+    now: Timestamp,
+    after: Option<DeletedSession>,
+    limit: u32,
+) -> Vec<DeletedSession> {
+    let erasing = state.sessions.values().filter_map(|session| {
+        let due_at = session.erasing.as_ref()?.due_at;
+        let key = session.key;
+        (due_at <= now).then_some(DeletedSession { due_at, key })
+    });
+    let mut found: Vec<_> = erasing.filter(|found| Some(*found) > after).collect();
+    found.sort_unstable();
+    found.truncate(limit as usize);
+    found
+}
+
+/// Removes a page of what a deleted session left behind, in the order of the keys.
+pub(crate) fn erase(state: &mut State, now: Timestamp, key: SessionKey, limit: u32) -> Erased {
+    let alive_below = !reads::children(state, key).is_empty();
+    let Some(session) = state.sessions.get_mut(&key) else {
+        return Erased::default();
+    };
+    let Some(erasing) = &mut session.erasing else {
+        return Erased::default();
+    };
+    let limit = limit.max(1) as usize;
+    let sends = session.sends.keys().filter(|id| Some(**id) > erasing.up_to);
+    let sends: Vec<SendId> = sends.take(limit.div_ceil(CALLS_EACH)).copied().collect();
+    let usage = session.usage.keys().filter(|(id, ..)| sends.contains(id));
+    let usage: Vec<_> = usage.take(limit).copied().collect();
+    let calls = session
+        .calls
+        .values()
+        .filter(|call| sends.contains(&call.send_id));
+    let calls: Vec<_> = calls.take(limit).map(|call| call.call_id.clone()).collect();
+    if usage.len() < limit && calls.len() < limit {
+        erasing.up_to = sends.last().copied().or(erasing.up_to);
+    }
+    session.usage.retain(|row, _| !usage.contains(row));
+    session.calls.retain(|id, _| !calls.contains(id));
+    let mut items: Vec<_> = session.inbox.values().collect();
+    items.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    let items: Vec<i64> = items.iter().take(limit).map(|item| item.n).collect();
+    session.inbox.retain(|n, _| !items.contains(n));
+    let messages = pop(&mut session.messages, limit);
+    let agents = pop(&mut erasing.agents, limit);
+    let rows = [messages, usage.len(), calls.len(), items.len(), agents];
+    let more = sends.len() == limit.div_ceil(CALLS_EACH) || rows.contains(&limit);
+    if !more && !alive_below {
+        let end = erasing.deleted_at.0 + ERASED_MS_MIN;
+        erasing.due_at = Timestamp(end);
+        if end <= now.0 {
+            session.erasing = None;
+        }
+    }
+    Erased {
+        rows: rows.iter().sum::<usize>() as u64,
+        more,
+    }
+}
+
+/// Removes the first rows; returns how many.
+fn pop<K: Ord, V>(rows: &mut BTreeMap<K, V>, limit: usize) -> usize {
+    let mut count = 0;
+    while count < limit && rows.pop_first().is_some() {
+        count += 1;
+    }
+    count
 }
 
 /// The open sends by place, those without one behind, in the order of their ids.

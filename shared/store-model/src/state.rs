@@ -78,7 +78,9 @@ impl State {
     /// A call by id.
     pub(crate) fn call(&self, tenant: TenantId, id: &str) -> Option<&CallRecord> {
         let sessions = self.sessions.values();
-        let mut mine = sessions.filter(|session| session.key.tenant == tenant);
+        // What a deleted session left behind is nobody's.
+        let mut mine =
+            sessions.filter(|session| session.key.tenant == tenant && session.cold.is_some());
         mine.find_map(|session| session.calls.get(id))
     }
 

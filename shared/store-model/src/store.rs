@@ -16,13 +16,13 @@ use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
-    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
-    IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns, ListSends,
-    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Owned, Page, ParkOutcome,
-    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
-    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
-    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation, WriteList,
+    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
+    DeliverOutcome, Dump, Erased, Fired, IdempotencyKey, ImportSession, KeyOutcome,
+    ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
+    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
+    Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
+    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -157,6 +157,26 @@ impl Store for ModelStore {
     ) -> Result<DeleteOutcome> {
         let (mut state, now) = self.begin(at);
         Ok(sessions::delete(&mut state, now, key, boot))
+    }
+
+    async fn deleted_sessions(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<DeletedSession>,
+        limit: u32,
+    ) -> Result<Vec<DeletedSession>> {
+        let (state, now) = self.begin(at);
+        Ok(sessions::deleted(&state, now, after, limit))
+    }
+
+    async fn erase_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        limit: u32,
+    ) -> Result<Erased> {
+        let (mut state, now) = self.begin(at);
+        Ok(sessions::erase(&mut state, now, key, limit))
     }
 
     async fn prune_session(

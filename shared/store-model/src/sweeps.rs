@@ -166,13 +166,18 @@ pub(crate) fn retire_sends(state: &mut State, now: Timestamp, query: RetireSends
     page.truncate(query.limit as usize);
     let full = page.len() == query.limit as usize;
     let mut retired = Retired::default();
+    let mut rounds = 0;
     for (id, key) in page {
+        if rounds >= i64::from(query.limit) {
+            return retired;
+        }
         let Some(session) = state.sessions.get_mut(&key) else {
             continue;
         };
         let send = &session.sends[&id];
         let is_young = send.created_at.after(query.young) >= now;
-        retired.next = Some(id).filter(|_| full && !is_young);
+        retired.next = Some(id).filter(|_| !is_young);
+        rounds += i64::from(send.rounds);
         let is_told = send.reports_to.is_none() || session.reported.contains(&id);
         let may_go = match &send.run {
             Some(at) => {
@@ -181,9 +186,13 @@ pub(crate) fn retire_sends(state: &mut State, now: Timestamp, query: RetireSends
             }
             None => send.finished_at.is_some_and(is_old),
         };
+        let has_aged = is_old(send.created_at) && send.finished_at.is_none_or(is_old);
         if may_go && is_told {
             retired.rows += session.retire(id);
+        } else if has_aged {
+            retired.skipped += 1;
         }
     }
+    retired.next = retired.next.filter(|_| full);
     retired
 }

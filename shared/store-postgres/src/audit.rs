@@ -29,6 +29,7 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("session.positions_unique"),
     audit!("session.pending_matches"),
     audit!("session.ready_iff_work"),
+    audit!("session.erased"),
     audit!("session.one_active_send"),
     audit!("epoch.never_decreases"),
     audit!("epoch.one_boot"),

@@ -253,6 +253,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
     let next_seq: Option<i64> = fields.take("next_seq")?;
     let pending: Option<i64> = fields.take("pending")?;
     let signals: Option<i32> = fields.take("signals")?;
+    let version: Option<i64> = fields.take("context_version")?;
     let epoch: Option<i64> = fields.take("epoch")?;
     let spent = fields.maybe_json("spent")?.unwrap_or_default();
     let state: &str = fields.take("state")?;
@@ -274,6 +275,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
         next_seq: next_seq.unwrap_or_default(),
         pending: pending.unwrap_or_default(),
         signals: signals.unwrap_or_default(),
+        context_version: version.unwrap_or_default(),
     };
     let send = started(fields, record, agent, resumed)?;
     Ok(Said::Granted(Box::new(Claimed {
@@ -309,8 +311,14 @@ fn lacks_messages(item: &ClaimSession, claimed: &Claimed) -> bool {
     let next_seq = claimed.counters.next_seq;
     let bound = claimed.send.agent.context.last_messages;
     let from = bound.map_or(1, |last| (next_seq - i64::from(last)).max(1));
-    let is_warm = item.cached_next_seq == next_seq && item.cached_from_seq <= from;
+    let is_warm =
+        is_valid(item, claimed) && item.cached_next_seq == next_seq && item.cached_from_seq <= from;
     next_seq > 1 && !is_warm
+}
+
+/// Whether what the claimer's cache holds is still the session's.
+fn is_valid(item: &ClaimSession, claimed: &Claimed) -> bool {
+    item.cached_version == claimed.counters.context_version
 }
 
 /// A session whose window has to be read.
@@ -326,12 +334,13 @@ struct Lacking {
 impl Lacking {
     fn new(ord: usize, item: &ClaimSession, claimed: &Claimed) -> Self {
         let last_messages = claimed.send.agent.context.last_messages;
+        let is_valid = is_valid(item, claimed);
         Self {
             ord,
             key: item.key,
             next_seq: claimed.counters.next_seq,
-            cached_next_seq: item.cached_next_seq,
-            cached_from_seq: item.cached_from_seq,
+            cached_next_seq: if is_valid { item.cached_next_seq } else { 0 },
+            cached_from_seq: if is_valid { item.cached_from_seq } else { 0 },
             last_messages: last_messages.map(i64::from),
         }
     }

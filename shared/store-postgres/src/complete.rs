@@ -331,6 +331,7 @@ fn next(fields: &mut Fields<'_>) -> Result<Option<(StartedSend, Counters)>> {
     let next_seq: Option<i64> = fields.take("next_seq")?;
     let pending: Option<i64> = fields.take("pending")?;
     let signals: Option<i32> = fields.take("signals")?;
+    let version: Option<i64> = fields.take("context_version")?;
     let Some(record) = record else {
         return Ok(None);
     };
@@ -338,6 +339,7 @@ fn next(fields: &mut Fields<'_>) -> Result<Option<(StartedSend, Counters)>> {
         next_seq: next_seq.unwrap_or_default(),
         pending: pending.unwrap_or_default(),
         signals: signals.unwrap_or_default(),
+        context_version: version.unwrap_or_default(),
     };
     Ok(Some((started(fields, record, agent, None)?, counters)))
 }

@@ -96,6 +96,8 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
     let parent = fields.maybe_parent()?;
     let spent = fields.maybe_json("spent")?;
     let retired_steps = fields.take("retired_steps")?;
+    let erasing = fields.take("erasing")?;
+    let context_version = fields.take("context_version")?;
     Ok(DumpSession {
         key: hot.key,
         hot: DumpHot {
@@ -109,10 +111,12 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
             next_step: hot.next_step,
             pending: hot.pending,
             signals: hot.signals,
+            context_version,
             spent,
             ready_since: hot.ready_since,
         },
         first_seq,
+        erasing,
         agent_version,
         parent,
         sends: Vec::new(),

@@ -26,6 +26,7 @@ mod timers;
 // The invariants and the whole content.
 mod audit;
 mod dump;
+mod erase;
 
 // What they share: groups of items, transactions over several rows, rows and columns, failures.
 mod columns;

@@ -222,6 +222,7 @@ impl Default for Written {
                 next_seq: 0,
                 pending: 0,
                 signals: 0,
+                context_version: 0,
             },
             for_items: 0,
             is_active: false,
@@ -272,6 +273,7 @@ fn written(
         next_seq: fields.take("next_seq")?,
         pending: fields.take("pending")?,
         signals: fields.take("signals")?,
+        context_version: fields.take("context_version")?,
     };
     let for_items = fields.take("for_items")?;
     let active: i16 = fields.take("active")?;

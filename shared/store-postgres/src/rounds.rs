@@ -58,6 +58,7 @@ impl Group for Append {
                     next_seq: fields.take("next_seq")?,
                     pending: fields.take("pending")?,
                     signals: fields.take("signals")?,
+                    context_version: fields.take("context_version")?,
                 },
             });
         }

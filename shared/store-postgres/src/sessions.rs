@@ -282,21 +282,30 @@ async fn prune_once(
     let first_kept = item
         .to
         .first_kept(before, hot.next_seq, fields.take("active_from")?);
-    let asked = sql!("sessions/asked_at")
-        .bind(key.tenant.0)
-        .bind(key.session.0)
-        .bind(first_kept)
-        .fetch_optional(&mut *tx)
-        .await?;
-    let asked: Option<Option<i64>> = asked
-        .map(|row| Fields::new(&row, "messages").take("asked_at_seq"))
-        .transpose()?;
-    let first_seq = asked.flatten().unwrap_or(first_kept);
-    if !item.dry_run {
+    let until = begins(&mut tx, key, first_kept).await?;
+    let page = before.saturating_add(i64::from(item.limit.max(1)));
+    let mut first_seq = until;
+    if page < until && !item.dry_run {
+        first_seq = begins(&mut tx, key, page).await?;
+        if first_seq <= before {
+            // One call has more results than that.
+            let next = sql!("sessions/prune_next")
+                .bind(key.tenant.0)
+                .bind(key.session.0)
+                .bind(page)
+                .bind(until)
+                .fetch_optional(&mut *tx)
+                .await?;
+            let next = next.map(|row| Fields::new(&row, "messages").take("seq"));
+            first_seq = next.transpose()?.unwrap_or(until);
+        }
+    }
+    if !item.dry_run && first_seq > before {
         sql!("sessions/prune")
             .bind(key.tenant.0)
             .bind(key.session.0)
             .bind(first_seq)
+            .bind(before)
             .execute(&mut *tx)
             .await?;
     }
@@ -304,7 +313,26 @@ async fn prune_once(
     Ok(PruneOutcome::Pruned {
         removed: first_seq - before,
         first_seq,
+        until,
     })
+}
+
+/// Where a transcript begins that is to begin here: with the question where this is an answer.
+async fn begins(
+    connection: &mut PgConnection,
+    key: SessionKey,
+    seq: i64,
+) -> std::result::Result<i64, Fault> {
+    let asked = sql!("sessions/asked_at")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(seq)
+        .fetch_optional(connection)
+        .await?;
+    let asked: Option<Option<i64>> = asked
+        .map(|row| Fields::new(&row, "messages").take("asked_at_seq"))
+        .transpose()?;
+    Ok(asked.flatten().unwrap_or(seq))
 }
 
 pub(crate) async fn delete(
@@ -369,9 +397,10 @@ async fn delete_once(
     let now = ledger.now;
     ledger.write(&mut tx).await?;
     runs::cancel_of(&mut tx, now, key).await?;
-    sql!("sessions/erase")
+    sql!("sessions/mark")
         .bind(key.tenant.0)
         .bind(key.session.0)
+        .bind(now.0)
         .execute(&mut *tx)
         .await?;
     lists::erase(&mut tx, key.tenant, key.session).await?;

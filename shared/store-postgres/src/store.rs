@@ -15,13 +15,13 @@ use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
-    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Fired,
-    IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns, ListSends,
-    ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Owned, Page, ParkOutcome,
-    ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox,
-    ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
-    RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady, Swept, UpdateOutcome,
-    Violation, WriteList,
+    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
+    DeliverOutcome, Dump, Erased, Fired, IdempotencyKey, ImportSession, KeyOutcome,
+    ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
+    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
+    Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
+    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -31,8 +31,8 @@ use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 use crate::claim::Doubtful;
 use crate::settings::{Pools, Settings, pools};
 use crate::{
-    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, lists, migrate,
-    park, reads, report, rounds, runs, sessions, sweep, timers,
+    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, erase, import, lists,
+    migrate, park, reads, report, rounds, runs, sessions, sweep, timers,
 };
 
 /// The store port on Postgres. Its futures are to be polled to completion: one that is dropped may
@@ -154,6 +154,24 @@ impl Store for PostgresStore {
         boot: BootId,
     ) -> Result<DeleteOutcome> {
         sessions::delete(&self.pools.writers, at, key, boot).await
+    }
+
+    async fn deleted_sessions(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<DeletedSession>,
+        limit: u32,
+    ) -> Result<Vec<DeletedSession>> {
+        erase::due(&self.pools.claimers, at, after, limit).await
+    }
+
+    async fn erase_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        limit: u32,
+    ) -> Result<Erased> {
+        erase::erase(&self.pools.writers, at, key, limit).await
     }
 
     async fn prune_session(

@@ -254,6 +254,8 @@ pub(crate) async fn retire_sends(
         let removed: i64 = fields.take("removed")?;
         retired.rows += removed.unsigned_abs();
         retired.next = fields.take::<Option<Uuid>>("next")?.map(SendId);
+        let skipped: i64 = fields.take("skipped")?;
+        retired.skipped += skipped.unsigned_abs();
     }
     Ok(retired)
 }

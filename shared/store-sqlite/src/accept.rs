@@ -80,6 +80,7 @@ fn fresh(new: &NewSession) -> Session {
             priority: Priority::High,
             spent: None,
             writes: 0,
+            context_version: 0,
         },
         owner_lives: false,
         head: None,

@@ -35,6 +35,7 @@ queries![
     "session.positions_unique",
     "session.pending_matches",
     "session.ready_iff_work",
+    "session.erased",
     "session.one_active_send",
     "epoch.never_decreases",
     "epoch.one_boot",

@@ -242,7 +242,12 @@ async fn window(
         None => 1,
     };
     // The first message asks for nothing before it, so a cache that reaches back to it is whole.
-    let whole = item.cached_next_seq == hot.next_seq && item.cached_from_seq <= 1;
+    let (cached_from, cached_next) = if item.cached_version == hot.context_version {
+        (item.cached_from_seq, item.cached_next_seq)
+    } else {
+        (0, 0)
+    };
+    let whole = cached_next == hot.next_seq && cached_from <= 1;
     if from == hot.next_seq || (from == 1 && whole) {
         return Ok(Vec::new());
     }
@@ -250,8 +255,8 @@ async fn window(
         .bind(item.key.tenant.0)
         .bind(item.key.session.0)
         .bind(from)
-        .bind(item.cached_from_seq)
-        .bind(item.cached_next_seq)
+        .bind(cached_from)
+        .bind(cached_next)
         .fetch_all(tx.conn())
         .await?;
     rows.iter()

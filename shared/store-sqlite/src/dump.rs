@@ -90,6 +90,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
         priority: _,
         spent,
         writes,
+        context_version,
     } = hot::read(&mut cells)?;
     let mut cells = cells.of("sessions");
     Ok(DumpSession {
@@ -105,6 +106,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
             next_step,
             pending,
             signals,
+            context_version,
             spent,
             ready_since,
         },
@@ -117,6 +119,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
         inbox: Vec::new(),
         parent: rows::parent(&mut cells)?,
         retired_steps: cells.get("steps")?,
+        erasing: cells.get("erasing")?,
         usage: Vec::new(),
     })
 }

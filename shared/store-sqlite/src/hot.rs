@@ -35,6 +35,8 @@ pub(crate) struct Hot {
     pub(crate) spent: Option<Spent>,
     /// Writes under the grant, as they were read: counted where the fence is.
     pub(crate) writes: i64,
+    /// Changes of the context other than by messages, as they were read: raised by who makes one.
+    pub(crate) context_version: i64,
 }
 
 /// A hot row with what a step without a lease has to know besides.
@@ -103,7 +105,7 @@ pub(crate) fn priority(number: i32) -> Priority {
 }
 
 /// `tenant, session_id, owner_boot, token, epoch, next_seq, next_position, next_step, pending,
-/// signals, ready_since, lifecycle, pool, priority, spent, writes`
+/// signals, ready_since, lifecycle, pool, priority, spent, writes, context_version`
 pub(crate) fn read(cells: &mut Cells<'_>) -> Result<Hot> {
     let key = cells.key()?;
     fields(cells, key).map_err(|fault| fault.of_row(|| key.to_string()))
@@ -126,6 +128,7 @@ fn fields(cells: &mut Cells<'_>, key: SessionKey) -> Result<Hot> {
         priority: priority(cells.get("priority")?),
         spent: cells.json_opt("spent")?,
         writes: cells.get("writes")?,
+        context_version: cells.get("context_version")?,
     })
 }
 
@@ -244,6 +247,7 @@ impl Hot {
             next_seq: self.next_seq,
             pending: self.pending,
             signals: self.signals,
+            context_version: self.context_version,
         }
     }
 

@@ -14,6 +14,7 @@ mod claim;
 mod complete;
 mod deliver;
 mod dump;
+mod erase;
 mod import;
 mod inbox;
 mod park;

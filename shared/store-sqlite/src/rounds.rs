@@ -123,6 +123,7 @@ async fn repeated(tx: &mut Tx, item: &AppendRound) -> Result<AppendOutcome> {
     let next_seq = cells.get("next_seq")?;
     let pending = cells.get("pending")?;
     let signals: i32 = cells.get("signals")?;
+    let context_version = cells.get("context_version")?;
     let for_items: i32 = cells.get("inbox")?;
     let step = cells.get("n")?;
     let at = cells.time("at")?;
@@ -135,6 +136,7 @@ async fn repeated(tx: &mut Tx, item: &AppendRound) -> Result<AppendOutcome> {
             next_seq,
             pending,
             signals: signals | for_items | SIGNAL_RESULT,
+            context_version,
         },
     })
 }

@@ -115,15 +115,25 @@ pub(crate) async fn prune(tx: &mut Tx, item: PruneSession) -> Result<PruneOutcom
     let first_kept = item
         .to
         .first_kept(before, session.hot.next_seq, active_from);
-    let asked: Option<Option<i64>> =
-        sqlx::query_scalar(include_str!("../sql/messages/asked_at.sql"))
-            .bind(key.tenant.0)
-            .bind(key.session.0)
-            .bind(first_kept)
-            .fetch_optional(tx.conn())
-            .await?;
-    let first_seq = asked.flatten().unwrap_or(first_kept);
-    if !item.dry_run {
+    let until = begins(tx, key, first_kept).await?;
+    let page = before.saturating_add(i64::from(item.limit.max(1)));
+    let mut first_seq = until;
+    if page < until && !item.dry_run {
+        first_seq = begins(tx, key, page).await?;
+        if first_seq <= before {
+            // One call has more results than that.
+            let next: Option<i64> =
+                sqlx::query_scalar(include_str!("../sql/sessions/prune_next.sql"))
+                    .bind(key.tenant.0)
+                    .bind(key.session.0)
+                    .bind(page)
+                    .bind(until)
+                    .fetch_optional(tx.conn())
+                    .await?;
+            first_seq = next.unwrap_or(until);
+        }
+    }
+    if !item.dry_run && first_seq > before {
         sqlx::query(include_str!("../sql/sessions/prune.sql"))
             .bind(key.tenant.0)
             .bind(key.session.0)
@@ -134,7 +144,20 @@ pub(crate) async fn prune(tx: &mut Tx, item: PruneSession) -> Result<PruneOutcom
     Ok(PruneOutcome::Pruned {
         removed: first_seq - before,
         first_seq,
+        until,
     })
+}
+
+/// Where a transcript begins that is to begin here: with the question where this is an answer.
+async fn begins(tx: &mut Tx, key: SessionKey, seq: i64) -> Result<i64> {
+    let asked: Option<Option<i64>> =
+        sqlx::query_scalar(include_str!("../sql/messages/asked_at.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(seq)
+            .fetch_optional(tx.conn())
+            .await?;
+    Ok(asked.flatten().unwrap_or(seq))
 }
 
 /// Ends a session's open sends under a grant and leaves its tombstone.
@@ -162,9 +185,11 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
     }
     hot.save(tx).await?;
     timers::cancel_of_session(tx, key).await?;
-    sqlx::query(include_str!("../sql/sessions/erase.sql"))
+    let now = tx.now;
+    sqlx::query(include_str!("../sql/sessions/mark.sql"))
         .bind(key.tenant.0)
         .bind(key.session.0)
+        .bind(now.0)
         .execute(tx.conn())
         .await?;
     lists::erase(tx, key.tenant, key.session).await?;

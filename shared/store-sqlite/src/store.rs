@@ -15,13 +15,13 @@ use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
-    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
-    Fired, IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns,
-    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Owned, Page,
-    ParkOutcome, ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result,
-    RetireSends, Retired, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
-    Swept, UpdateOutcome, Violation, WriteList,
+    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
+    DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
+    ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
+    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
+    Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
+    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -34,8 +34,8 @@ use crate::lock::DirLock;
 use crate::options::SqliteOptions;
 use crate::writer::{Commit, Tx, Writer, clock};
 use crate::{
-    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, import, inbox, lists,
-    migrate, park, post, reads, report, rounds, runs, sessions, sweep, timers,
+    accept, audit, boots, calls, cancel, claim, complete, deliver, dump, erase, import, inbox,
+    lists, migrate, park, post, reads, report, rounds, runs, sessions, sweep, timers,
 };
 
 /// The store port on one SQLite file. The data directory is held until the store is dropped and
@@ -208,6 +208,26 @@ impl Store for SqliteStore {
         boot: BootId,
     ) -> Result<DeleteOutcome> {
         self.write(at, move |tx| Box::pin(sessions::delete(tx, key, boot)))
+            .await
+    }
+
+    async fn deleted_sessions(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<DeletedSession>,
+        limit: u32,
+    ) -> Result<Vec<DeletedSession>> {
+        self.read(move |conn| Box::pin(erase::due(conn, at, after, limit)))
+            .await
+    }
+
+    async fn erase_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        limit: u32,
+    ) -> Result<Erased> {
+        self.write(at, move |tx| Box::pin(erase::erase(tx, key, limit)))
             .await
     }
 

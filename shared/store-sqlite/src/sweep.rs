@@ -224,16 +224,27 @@ pub(crate) async fn retire_sends(tx: &mut Tx, query: RetireSends) -> Result<Reti
         .await?;
     let full = rows.len() == query.limit as usize;
     let mut retired = Retired::default();
+    let mut rounds: i64 = 0;
     for row in &rows {
+        if rounds >= i64::from(query.limit) {
+            // The rest is the next page's.
+            return Ok(retired);
+        }
         let mut cells = Cells::new(row, "sends");
         let (key, send) = (cells.key()?, cells.send_id()?);
         let first_step: i64 = cells.get("first_step")?;
         let more: bool = cells.get("created_at")?;
-        retired.next = Some(send).filter(|_| full && more);
-        if cells.get("finished_at")? {
+        retired.next = Some(send).filter(|_| more);
+        let may_go: bool = cells.get("finished_at")?;
+        let is_old: bool = cells.get("finished_at")?;
+        rounds += cells.get::<i64>("rounds")?;
+        if may_go {
             retired.rows += retire(tx, key, send, first_step).await?;
+        } else if is_old {
+            retired.skipped += 1;
         }
     }
+    retired.next = retired.next.filter(|_| full);
     Ok(retired)
 }
 

@@ -23,6 +23,7 @@ pub mod clocks;
 pub mod complete;
 pub mod copies;
 pub mod deliveries;
+pub mod erase;
 pub mod firing;
 pub mod idempotency;
 pub mod inbox;
@@ -61,6 +62,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("complete", include_str!("store/complete.rs")),
     ("copies", include_str!("store/copies.rs")),
     ("deliveries", include_str!("store/deliveries.rs")),
+    ("erase", include_str!("store/erase.rs")),
     ("firing", include_str!("store/firing.rs")),
     ("idempotency", include_str!("store/idempotency.rs")),
     ("inbox", include_str!("store/inbox.rs")),

@@ -19,13 +19,13 @@ use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
-    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeliverItem, DeliverOutcome, Dump, Error,
-    Fired, IdempotencyKey, ImportSession, KeyOutcome, ListOccurrences, ListOutcome, ListRuns,
-    ListSends, ListSessions, ListTimers, NewBoot, NewRun, NewSession, NewTimer, Owned, Page,
-    ParkOutcome, ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, ReleaseSession, Renewal, ReportOutcome, Result,
-    RetireSends, Retired, RunStep, ScalingStats, ServerInfo, SessionPatch, Store, SweepReady,
-    Swept, UpdateOutcome, Violation, WriteList,
+    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
+    DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
+    ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
+    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
+    Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
+    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -256,6 +256,10 @@ macro_rules! store_methods {
         at: Option<Timestamp>, key: SessionKey, patch: SessionPatch
     ) -> UpdateOutcome;
     write delete_session(at: Option<Timestamp>, key: SessionKey, boot: BootId) -> DeleteOutcome;
+    read deleted_sessions(
+        at: Option<Timestamp>, after: Option<DeletedSession>, limit: u32
+    ) -> Vec<DeletedSession>;
+    write erase_session(at: Option<Timestamp>, key: SessionKey, limit: u32) -> Erased;
     write accept_sends(
         at: Option<Timestamp>, boot: BootId, items: Vec<AcceptSend>
     ) -> Vec<AcceptOutcome>;

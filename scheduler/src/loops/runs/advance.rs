@@ -406,16 +406,6 @@ pub(super) fn broken(
     }
 }
 
-/// Deletes a session and those below it, from the top down.
-pub(super) async fn delete(app: &App, boot: BootId, key: SessionKey) -> Result<(), store::Error> {
-    let mut open = vec![key];
-    while let Some(key) = open.pop() {
-        open.extend(app.store.list_children(key).await?);
-        app.store.delete_session(None, key, boot).await?;
-    }
-    Ok(())
-}
-
 /// Ends what works for a send that ended without a worker.
 pub(in crate::loops) async fn end_below(
     app: &App,

@@ -113,7 +113,8 @@ pub(super) fn reports(found: &mut Found<'_>, dump: &Dump, now: Timestamp) {
         };
         let mut others = dump.sessions.iter();
         let call = others.find_map(|other| {
-            let is_near = other.key.tenant == session.key.tenant;
+            let is_near =
+                other.key.tenant == session.key.tenant && other.hot.lifecycle != Lifecycle::Deleted;
             let call = other.calls.iter().find(|call| call.call_id == call_id);
             call.filter(|_| is_near).map(|call| (other, call))
         });

@@ -310,6 +310,40 @@ fn a_timer_that_did_not_fire_once_and_in_time_is_found() {
 }
 
 #[test]
+fn what_a_deleted_session_left_for_good_is_found() {
+    let delete = |dump: &mut Dump, erasing| {
+        let session = &mut dump.sessions[0];
+        session.hot.lifecycle = Lifecycle::Deleted;
+        session.erasing = erasing;
+    };
+    let names = found(|dump| delete(dump, false));
+    assert!(names.contains(&"session.erased".to_owned()), "{names:?}");
+    let names = found(|dump| delete(dump, true));
+    assert!(!names.contains(&"session.erased".to_owned()), "{names:?}");
+    let below = |dump: &mut Dump, erasing| {
+        let mut above = dump.sessions[0].clone();
+        above.key.session = mainspring_shared::id::SessionId(Uuid::from_u128(77));
+        above.messages.clear();
+        above.calls.clear();
+        above.inbox.clear();
+        above.usage.clear();
+        above.hot.lifecycle = Lifecycle::Deleted;
+        above.erasing = erasing;
+        dump.sessions[0].parent = Some(mainspring_shared::store::Parent {
+            session: above.key.session,
+            call_id: "call".to_owned(),
+            root: above.key.session,
+            depth: 1,
+        });
+        dump.sessions.push(above);
+    };
+    let names = found(|dump| below(dump, false));
+    assert!(names.contains(&"session.erased".to_owned()), "{names:?}");
+    let names = found(|dump| below(dump, true));
+    assert!(!names.contains(&"session.erased".to_owned()), "{names:?}");
+}
+
+#[test]
 fn every_invariant_of_the_list_has_a_plant_here() {
     let this_file = include_str!("tests.rs");
     // Nothing that is kept as words can be unreadable.

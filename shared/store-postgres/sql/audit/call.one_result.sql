@@ -1,7 +1,7 @@
 -- A message with tool calls is followed directly by one message per call, in order and in the same
 -- send, and each of these calls is settled; and nothing else answers a call. The last message of
 -- the active send may have open calls. Copied messages, of epoch 0, come without the rows of their
--- calls.
+-- calls. What a deleted session left behind goes in no order that anybody may rely on.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
@@ -16,7 +16,7 @@ asking AS MATERIALIZED (
     JOIN session_hot h ON h.tenant = m.tenant AND h.session_id = m.session_id
     LEFT JOIN sends s
         ON s.tenant = m.tenant AND s.send_id = m.send_id AND s.session_id = m.session_id
-    WHERE m.tool_calls IS NOT NULL
+    WHERE m.tool_calls IS NOT NULL AND h.lifecycle <> 2
 ),
 call AS MATERIALIZED (
     SELECT
@@ -27,7 +27,9 @@ call AS MATERIALIZED (
 ),
 answer AS MATERIALIZED (
     SELECT m.tenant, m.session_id, m.send_id, m.seq, m.tool_call_id
-    FROM messages m WHERE m.tool_call_id IS NOT NULL OR m.role = 'tool'
+    FROM messages m
+    JOIN session_hot h ON h.tenant = m.tenant AND h.session_id = m.session_id
+    WHERE (m.tool_call_id IS NOT NULL OR m.role = 'tool') AND h.lifecycle <> 2
 )
 SELECT v.row FROM (
     SELECT

@@ -10,6 +10,7 @@ SELECT json_build_object(
 )::text AS row
 FROM sends s
 JOIN tool_calls c ON c.tenant = s.tenant AND c.call_id = s.reports_to
+JOIN sessions p ON p.tenant = c.tenant AND p.session_id = c.session_id
 CROSS JOIN bound b
 WHERE s.finished_at IS NOT NULL AND s.reported_at IS NULL AND s.finished_at + 60000 < b.now
 ORDER BY s.tenant, s.session_id, s.send_id

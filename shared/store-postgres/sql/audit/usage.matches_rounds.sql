@@ -13,6 +13,9 @@ WHERE m.role = 'assistant' AND m.epoch > 0
       SELECT FROM usage_rows u
       WHERE u.tenant = m.tenant AND u.send_id = m.send_id AND u.round = m.round
   )
+  AND EXISTS (
+      SELECT FROM sessions x WHERE x.tenant = m.tenant AND x.session_id = m.session_id
+  )
   AND EXISTS (SELECT FROM sends s WHERE s.tenant = m.tenant AND s.send_id = m.send_id)
 ORDER BY m.tenant, m.session_id, m.seq
 LIMIT (SELECT b.rows_max FROM bound b)

@@ -1,6 +1,6 @@
 -- Reads the calls of rounds, by their places. What a round's ids begin with and what comes behind
 -- them all bound a piece of the key.
--- Index: tool_calls_pkey.
+-- Index: tool_calls_pkey, sessions_pkey.
 SELECT
     i.ord, c.call_id, c.session_id, c.send_id, c.round, c.place, c.name, c.arguments, c.repeat,
     c.waits_on, c.approval, c.started_epoch, c.attempt, c.deadline_at, c.result, c.requested_at,
@@ -17,4 +17,6 @@ CROSS JOIN LATERAL (
     -- Keeps the planner from reading the calls of all rounds at once.
     OFFSET 0
 ) c
+-- What a deleted session left behind is nobody's.
+JOIN sessions s ON s.tenant = i.tenant AND s.session_id = c.session_id
 ORDER BY i.ord, c.place

@@ -4,6 +4,10 @@ SELECT
     n.item_id, n.n, n.kind, n.mode, n.send_id, n.content, n.fate, n.seq, n.created_at, n.settled_at
 FROM inbox n
 WHERE n.tenant = $1::integer AND n.session_id = $2::uuid AND n.n > $3::bigint
+  -- What a deleted session left behind is nobody's.
+  AND EXISTS (
+      SELECT FROM sessions s WHERE s.tenant = $1::integer AND s.session_id = $2::uuid
+  )
   AND n.fate = 'pending'
 ORDER BY n.n
 LIMIT $4::bigint

@@ -25,7 +25,8 @@ item AS MATERIALIZED (
 hot AS MATERIALIZED (
     SELECT
         i.ord, i.boot, i.send_id, i.messages, i.kind, i.refs, i.usage, i.rounds, i.attempts,
-        i.spent, h.tenant, h.session_id, h.epoch, h.next_seq, h.next_step, h.pending, h.signals
+        i.spent, h.tenant, h.session_id, h.epoch, h.next_seq, h.next_step, h.pending, h.signals,
+        h.context_version
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
     WHERE h.token = i.token AND h.owner_boot = i.boot AND h.writes = i.write
@@ -42,7 +43,7 @@ told AS (
       AND s.status = 'running'
     RETURNING
         h.ord, h.boot, h.send_id, h.messages, h.kind, h.refs, h.tenant, h.session_id, h.epoch,
-        h.next_seq, h.next_step, h.pending, h.signals, h.spent, c.now
+        h.next_seq, h.next_step, h.pending, h.signals, h.context_version, h.spent, c.now
 ),
 moved AS (
     UPDATE session_hot h SET
@@ -140,5 +141,6 @@ new_call AS (
 )
 SELECT
     t.ord, t.next_seq AS first_seq, t.next_step AS step, t.now,
-    t.next_seq + t.messages AS next_seq, t.pending, t.signals
+    t.next_seq + t.messages AS next_seq, t.pending, t.signals,
+    t.context_version
 FROM told t

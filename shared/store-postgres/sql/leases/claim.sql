@@ -26,7 +26,7 @@ live AS MATERIALIZED (
 hot AS MATERIALIZED (
     SELECT
         i.ord, i.token, i.crashes_below, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq,
-        h.next_step, h.pending, h.signals, h.active, h.spent
+        h.next_step, h.pending, h.signals, h.active, h.spent, h.context_version
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
     -- Readiness is spelled so that no plan looks for the session among all ready ones.
@@ -55,7 +55,7 @@ buried AS (
 free AS (
     SELECT
         h.ord, h.token, h.crashes_below, h.tenant, h.session_id, h.owner_boot, h.epoch, h.next_seq,
-        h.next_step, h.pending, h.signals, h.active, h.spent
+        h.next_step, h.pending, h.signals, h.active, h.spent, h.context_version
     FROM hot h
     WHERE h.owner_boot IS NULL
        OR h.owner_boot IN (SELECT l.boot_id FROM late l)
@@ -72,7 +72,7 @@ free AS (
 head AS MATERIALIZED (
     SELECT
         f.ord, f.token, f.tenant, f.session_id, f.owner_boot, f.epoch, f.next_seq, f.next_step,
-        f.pending, f.signals, f.active, f.spent, n.send_id, n.waiting_on,
+        f.pending, f.signals, f.active, f.spent, f.context_version, n.send_id, n.waiting_on,
         f.active = 1 AND f.owner_boot IS NOT NULL AS orphaned,
         n.crashes + (f.active = 1 AND f.owner_boot IS NOT NULL)::integer
             >= f.crashes_below AS suspect
@@ -103,7 +103,8 @@ started AS (
       AND s.status = CASE k.active WHEN 0 THEN 'queued' WHEN 1 THEN 'running' ELSE 'waiting' END
     RETURNING
         k.ord, k.token, k.epoch + 1 AS epoch, k.next_seq, k.next_step,
-        k.pending - (k.active = 0)::integer AS pending, k.signals, k.active, k.spent, c.now,
+        k.pending - (k.active = 0)::integer AS pending, k.signals, k.active, k.spent,
+        k.context_version, c.now,
         CASE
             WHEN k.active = 0 THEN NULL
             WHEN k.active = 1 AND s.crashes > 0 THEN 'takeover'
@@ -161,7 +162,7 @@ SELECT
         SELECT a.spec FROM agents a
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
     ) AS spec,
-    t.resumed, t.next_seq, t.pending, t.signals, t.epoch, t.spent,
+    t.resumed, t.next_seq, t.pending, t.signals, t.context_version, t.epoch, t.spent,
     CASE
         WHEN t.ord IS NOT NULL THEN 'granted'
         WHEN EXISTS (SELECT FROM head k WHERE k.ord = i.ord AND k.suspect) THEN 'suspect'

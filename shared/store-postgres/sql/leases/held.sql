@@ -14,7 +14,7 @@ SELECT
         ORDER BY t.n DESC
         LIMIT 1
     ) AS resumed,
-    h.next_seq, h.pending, h.signals, h.epoch, h.spent, 'granted' AS state
+    h.next_seq, h.pending, h.signals, h.context_version, h.epoch, h.spent, 'granted' AS state
 FROM unnest($1::integer[], $2::uuid[], $3::uuid[])
     WITH ORDINALITY AS i (tenant, session_id, token, ord)
 JOIN session_hot h

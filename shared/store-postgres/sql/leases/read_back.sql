@@ -4,6 +4,7 @@
 -- Index: session_hot_pkey, steps_pkey, inbox_pending.
 SELECT
     i.ord, coalesce(h.token = i.token, FALSE) AS held, h.writes, h.next_seq, h.pending, h.signals,
+    h.context_version,
     (
         SELECT coalesce(bit_or(CASE n.mode WHEN 'interrupt' THEN 6 ELSE 2 END), 0)
         FROM inbox n

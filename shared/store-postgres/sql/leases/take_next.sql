@@ -7,8 +7,8 @@ WITH clock AS MATERIALIZED (
 ),
 hot AS MATERIALIZED (
     SELECT
-        i.ord, h.tenant, h.session_id, h.next_seq, h.pending, h.signals, h.pool,
-        h.priority
+        i.ord, h.tenant, h.session_id, h.next_seq, h.pending, h.signals,
+        h.context_version, h.pool, h.priority
     FROM unnest($2::integer[], $3::uuid[], $4::uuid[], $5::uuid[])
         WITH ORDINALITY AS i (tenant, session_id, boot, token, ord)
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
@@ -72,5 +72,6 @@ SELECT
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
     ) AS spec,
     o.next_seq, o.pending - (t.ord IS NOT NULL)::integer AS pending, o.signals,
+    o.context_version,
     CASE WHEN t.ord IS NULL AND o.pending > 0 THEN c.now END AS ready_since, o.pool, o.priority
 FROM hot o LEFT JOIN started t ON t.ord = o.ord CROSS JOIN clock c

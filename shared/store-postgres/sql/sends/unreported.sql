@@ -24,5 +24,10 @@ SELECT
     d.first_step, d.created_at, d.started_at, d.finished_at,
     c.session_id AS parent_session, c.send_id AS parent_send, c.round AS parent_round
 FROM due d
-LEFT JOIN tool_calls c ON c.tenant = d.tenant AND c.call_id = d.reports_to
+LEFT JOIN tool_calls c
+    ON c.tenant = d.tenant AND c.call_id = d.reports_to
+    -- The calls of a deleted session are gone, though they may still be there.
+    AND EXISTS (
+        SELECT FROM sessions p WHERE p.tenant = c.tenant AND p.session_id = c.session_id
+    )
 ORDER BY d.finished_at, d.send_id

@@ -5,5 +5,9 @@ SELECT
     m.failed, m.round, m.asked_at_seq, m.epoch, m.created_at
 FROM messages m
 WHERE m.tenant = $1::integer AND m.session_id = $2::uuid AND m.seq > $3::bigint
+  -- What a deleted session left behind is nobody's.
+  AND EXISTS (
+      SELECT FROM sessions s WHERE s.tenant = $1::integer AND s.session_id = $2::uuid
+  )
 ORDER BY m.seq
 LIMIT $4::bigint

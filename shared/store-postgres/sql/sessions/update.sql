@@ -11,6 +11,10 @@ WITH changed AS (
         updated_at = $1::bigint
     WHERE s.tenant = $2::integer AND s.session_id = $3::uuid
     RETURNING s.tenant, s.session_id, s.agent_version
+),
+seen AS (
+    UPDATE session_hot h SET context_version = h.context_version + 1
+    WHERE h.tenant = $2::integer AND h.session_id = $3::uuid AND $4::text IS NOT NULL
 )
 INSERT INTO agents (tenant, session_id, version, spec)
 SELECT c.tenant, c.session_id, c.agent_version, $4::text

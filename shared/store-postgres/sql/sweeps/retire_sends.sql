@@ -8,9 +8,13 @@ WITH bound AS MATERIALIZED (
         SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
     ) n
 ),
-page AS MATERIALIZED (
+looked AS MATERIALIZED (
     SELECT
         s.tenant, s.send_id, s.created_at < b.young AS may_follow,
+        s.created_at < b.before AND (s.finished_at IS NULL OR s.finished_at < b.before) AS is_old,
+        coalesce(sum(s.rounds) OVER (
+            ORDER BY s.send_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), 0) AS weight,
         s.finished_at IS NOT NULL
             AND (s.reports_to IS NULL OR s.reported_at IS NOT NULL)
             AND CASE
@@ -19,11 +23,22 @@ page AS MATERIALIZED (
                     SELECT FROM runs r WHERE r.tenant = s.tenant AND r.run_id = s.run_id
                 )
             END AS may_go
-    FROM sends s
+    FROM (
+        SELECT
+            o.tenant, o.send_id, o.created_at, o.finished_at, o.reports_to, o.reported_at,
+            o.run_id, o.rounds
+        FROM sends o
+        WHERE o.tenant = $3::integer AND o.send_id > $4::uuid
+        ORDER BY o.send_id
+        LIMIT $5::bigint
+    ) s
     CROSS JOIN bound b
-    WHERE s.tenant = $3::integer AND s.send_id > $4::uuid
-    ORDER BY s.send_id
-    LIMIT $5::bigint
+),
+-- What a page may remove is bounded by the rounds of its sends, too.
+page AS MATERIALIZED (
+    SELECT l.tenant, l.send_id, l.may_follow, l.may_go, l.is_old
+    FROM looked l
+    WHERE l.weight < $5::bigint
 ),
 gone AS (
     DELETE FROM sends d
@@ -72,7 +87,9 @@ SELECT
     (
         SELECT CASE WHEN p.may_follow THEN p.send_id END
         FROM page p
-        WHERE (SELECT count(*) FROM page) = $5::bigint
+        WHERE (SELECT count(*) FROM looked) = $5::bigint
+           OR (SELECT count(*) FROM page) < (SELECT count(*) FROM looked)
         ORDER BY p.send_id DESC
         LIMIT 1
-    ) AS next
+    ) AS next,
+    (SELECT count(*) FROM page p WHERE p.is_old AND NOT p.may_go) AS skipped

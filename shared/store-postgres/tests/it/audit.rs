@@ -157,6 +157,10 @@ const PLANTED: &[(&str, &[&str])] = &[
         &["UPDATE session_hot SET owner_boot = NULL, token = NULL, ready_since = NULL"],
     ),
     (
+        "session.erased",
+        &["UPDATE session_hot SET lifecycle = 2 WHERE next_seq > 1"],
+    ),
+    (
         "session.one_active_send",
         &[
             FREE_SENDS,

@@ -358,6 +358,7 @@ async fn a_claim_brings_what_the_cache_lacks_of_the_window() {
         }
         let item = |key, from, next| ClaimSession {
             cached_from_seq: from,
+            cached_version: 0,
             cached_next_seq: next,
             ..cold(key)
         };

@@ -308,6 +308,7 @@ pub(crate) fn cold(key: SessionKey) -> ClaimSession {
         token: LeaseToken(id()),
         cached_next_seq: 0,
         cached_from_seq: 0,
+        cached_version: 0,
         crashes_below: i32::MAX,
         orphans: true,
     }

@@ -2,6 +2,7 @@
 -- the same send, or whose calls are not settled; and answers to calls that nobody made. The last
 -- message of a send that runs or waits may have open calls. Copied messages, of epoch 0, have no
 -- calls of their own, and those of old sends went with them.
+-- What a deleted session left behind goes in no order that anybody may rely on.
 WITH asked AS MATERIALIZED (
     SELECT m.tenant, m.session_id, m.send_id, m.seq, m.epoch, c.value ->> 'id' AS call_id,
            m.seq + 1 + c.key AS due,
@@ -15,6 +16,8 @@ WITH asked AS MATERIALIZED (
                    WHERE s.tenant = m.tenant AND s.send_id = m.send_id) AS kept
     FROM messages m, json_each(m.tool_calls) c
     WHERE m.tool_calls IS NOT NULL
+      AND EXISTS (SELECT 1 FROM sessions c
+                  WHERE c.tenant = m.tenant AND c.session_id = m.session_id)
 )
 SELECT json_object('session', 'ses_' || lower(hex(session_id)), 'call', call_id, 'seq', seq)
 FROM (
@@ -30,6 +33,8 @@ FROM (
     SELECT r.tenant, r.session_id, r.seq, r.tool_call_id
     FROM messages r
     WHERE r.tool_call_id IS NOT NULL
+      AND EXISTS (SELECT 1 FROM sessions c
+                  WHERE c.tenant = r.tenant AND c.session_id = r.session_id)
       AND NOT EXISTS (SELECT 1 FROM asked a
                       WHERE a.tenant = r.tenant AND a.session_id = r.session_id
                         AND a.due = r.seq AND a.call_id = r.tool_call_id)

@@ -3,4 +3,5 @@ SELECT tenant, session_id, call_id, send_id, round, place, name, arguments, repe
        approval, started_epoch, attempt, deadline_at, result, requested_at, settled_at
 FROM tool_calls
 WHERE tenant = $1 AND session_id = $2 AND call_id >= $3 AND call_id < $4
+  AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.session_id = $2)
 ORDER BY place, call_id;

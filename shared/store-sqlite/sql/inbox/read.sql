@@ -3,5 +3,6 @@ SELECT tenant, session_id, item_id, n, kind, mode, send_id, content, fate, seq, 
        settled_at
 FROM inbox
 WHERE tenant = $1 AND session_id = $2 AND n > $3
+  AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.session_id = $2)
 ORDER BY n
 LIMIT $4;

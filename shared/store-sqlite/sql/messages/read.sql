@@ -3,5 +3,6 @@ SELECT tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id
        round, asked_at_seq, epoch, created_at
 FROM messages
 WHERE tenant = $1 AND session_id = $2 AND seq > $3
+  AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.session_id = $2)
 ORDER BY seq
 LIMIT $4;

@@ -8,5 +8,5 @@ WHERE tenant = $1 AND session_id = $2 AND token = $3 AND owner_boot = $4 AND wri
       WHERE s.tenant = $1 AND s.send_id = $5 AND s.session_id = $2 AND s.status = 'running'
   )
 RETURNING tenant, session_id, owner_boot, token, epoch, next_seq, next_position,
-          next_step, pending, signals, ready_since, lifecycle, pool, priority, spent, writes,
+          next_step, pending, signals, ready_since, lifecycle, pool, priority, spent, writes, context_version,
           (SELECT s.deadline_at FROM sends s WHERE s.tenant = $1 AND s.send_id = $5);

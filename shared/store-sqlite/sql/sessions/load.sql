@@ -2,7 +2,7 @@
 -- of its head, by sends_open; whether any send is open, delayed ones too.
 SELECT h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
        h.next_step, h.pending, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority,
-       h.spent, h.writes,
+       h.spent, h.writes, h.context_version,
        EXISTS (SELECT 1 FROM boots b
                WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $3),
        (SELECT s.status FROM sends s

@@ -5,3 +5,4 @@ DELETE FROM tool_calls WHERE tenant = $1 AND session_id = $2 AND call_id IN (
 );
 DELETE FROM messages WHERE tenant = $1 AND session_id = $2 AND seq < $3;
 UPDATE sessions SET first_seq = $3 WHERE tenant = $1 AND session_id = $2;
+UPDATE session_hot SET context_version = context_version + 1 WHERE tenant = $1 AND session_id = $2;

@@ -1,8 +1,12 @@
--- Where a transcript begins, and where what the open send wrote does.
+-- Where a transcript begins, and where what the open send wrote does: a transcript ends with it.
 SELECT c.first_seq,
-       (SELECT min(m.seq) FROM messages m
-        JOIN sends s ON s.tenant = m.tenant AND s.send_id = m.send_id
-        WHERE m.tenant = c.tenant AND m.session_id = c.session_id
-          AND s.session_id = c.session_id AND s.status IN ('running', 'waiting'))
+       (SELECT 1 + coalesce((SELECT m.seq FROM messages m
+                             WHERE m.tenant = s.tenant AND m.session_id = s.session_id
+                               AND m.send_id <> s.send_id
+                             ORDER BY m.seq DESC LIMIT 1), c.first_seq - 1)
+        FROM sends s
+        WHERE s.tenant = c.tenant AND s.session_id = c.session_id AND s.finished_at IS NULL
+          AND s.position IS NOT NULL AND s.status IN ('running', 'waiting')
+        LIMIT 1)
 FROM sessions c
 WHERE c.tenant = $1 AND c.session_id = $2;

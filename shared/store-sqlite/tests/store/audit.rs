@@ -48,6 +48,7 @@ const PLANTS: &[(&str, &str)] = &[
         "session.ready_iff_work",
         "UPDATE session_hot SET owner_boot = NULL, token = NULL, ready_since = NULL",
     ),
+    ("session.erased", "UPDATE session_hot SET lifecycle = 2"),
     (
         "session.one_active_send",
         "UPDATE sends SET status = 'running', started_at = 1, agent_version = 1

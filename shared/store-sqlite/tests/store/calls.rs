@@ -401,6 +401,8 @@ async fn a_deleted_session_leaves_no_call_and_no_item() {
     append(&store, 25, calling(&other, vec![CallBegin::Started])).await;
     let deleted = store.delete_session(at(30), key(1), SCHEDULER).await;
     deleted.expect("answers");
+    let erased = store.erase_session(at(30), key(1), 100).await;
+    assert!(!erased.expect("answers").more);
     let dump = store.dump().await.expect("answers");
     assert_eq!(dump.sessions[0].calls, []);
     assert_eq!(dump.sessions[0].inbox, []);

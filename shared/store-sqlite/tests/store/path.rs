@@ -336,6 +336,8 @@ async fn a_deleted_session_keeps_its_sends_and_its_epoch() {
     );
     assert_eq!(store.get_session(key(1)).await.expect("answers"), None);
     assert_eq!(stored(&store, 1).await.status, SendStatus::Cancelled);
+    let erased = store.erase_session(at(24), key(1), 100).await;
+    assert!(!erased.expect("answers").more);
     let dump = store.dump().await.expect("answers");
     assert_eq!(
         (dump.sessions[0].hot.epoch, dump.sessions[0].messages.len()),

@@ -106,6 +106,7 @@ pub(crate) fn claiming(session: u128, token: u128) -> ClaimSession {
         token: LeaseToken(Uuid::from_u128(token)),
         cached_next_seq: 0,
         cached_from_seq: 0,
+        cached_version: 0,
         crashes_below: i32::MAX,
         orphans: true,
     }

@@ -42,6 +42,7 @@ pub async fn a_claim_starts_the_head(store: &dyn Store) {
         next_seq: 1,
         pending: 1,
         signals: 0,
+        context_version: 0,
     };
     assert_eq!(claimed.counters, counters);
     assert_eq!(claimed.window, []);
@@ -343,6 +344,7 @@ pub async fn claims_of_one_call_have_each_their_outcome(store: &dyn Store) {
         token: token(token_n),
         cached_next_seq: 0,
         cached_from_seq: 0,
+        cached_version: 0,
         crashes_below: i32::MAX,
         orphans: true,
     };

@@ -92,6 +92,7 @@ pub async fn the_next_send_goes_on_under_the_same_lease(store: &dyn Store) {
         next_seq: 3,
         pending: 1,
         signals: 0,
+        context_version: 0,
     };
     assert_eq!(counters, expected);
     assert!(next.resumed.is_none());

@@ -340,6 +340,8 @@ pub async fn unknown_and_closed_sessions_take_no_words(store: &dyn Store) {
     let outcome = deliver(store, 21, item("b", 1, OnBusy::Steer)).await;
     assert_eq!(outcome, DeliverOutcome::NotFound);
     assert_eq!(inbox(store, 1).await, [], "the inbox goes with its session");
+    let erased = store.erase_session(at(22), key(1), 100).await;
+    assert!(!erased.expect("the store answers").more);
     assert_eq!(dumped(store, 1).await.inbox, []);
 }
 

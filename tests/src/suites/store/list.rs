@@ -186,6 +186,13 @@ macro_rules! store_cases {
                 a_cancel_goes_before_words,
                 ends_of_one_call_are_kept_back_each_for_itself,
             }
+            erase {
+                what_a_deleted_session_left_is_nobodys,
+                a_deleted_session_goes_page_by_page,
+                a_tree_goes_wherever_its_removal_broke_off,
+                who_is_created_below_a_deleted_session_goes_too,
+                a_huge_session_goes_beside_everybody_elses_work,
+            }
             firing {
                 a_due_timer_makes_one_send_and_rings,
                 a_fixed_rate_goes_on_without_drift,
@@ -281,6 +288,9 @@ macro_rules! store_cases {
                 what_the_open_send_wrote_stays,
                 a_pruned_message_may_have_come_through_the_inbox,
                 nothing_is_pruned_of_what_is_not_there,
+                a_long_transcript_goes_page_by_page,
+                what_was_cached_before_a_prune_counts_for_nothing,
+                another_agent_is_another_context,
             }
             reads {
                 the_store_tells_the_time_and_what_it_is,
@@ -316,6 +326,8 @@ macro_rules! store_cases {
                 sends_that_are_open_or_untold_stay,
                 sends_of_a_run_stay_with_it,
                 sends_are_looked_at_page_by_page,
+                a_page_is_bounded_by_the_rounds_of_its_sends,
+                what_is_as_old_and_stays_is_counted,
             }
             rounds {
                 a_round_is_numbered_and_reads_back,

@@ -317,6 +317,7 @@ pub fn cold_claim(session: u128, token_n: u128) -> ClaimSession {
         token: token(token_n),
         cached_next_seq: 0,
         cached_from_seq: 0,
+        cached_version: 0,
         crashes_below: i32::MAX,
         orphans: true,
     }

@@ -2,7 +2,8 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::store::{
-    AuditOptions, PruneOutcome, PruneSession, PruneTo, ReadInbox, Store, Then,
+    AuditOptions, ClaimOutcome, ClaimSession, Claimed, PruneOutcome, PruneSession, PruneTo,
+    ReadInbox, SessionPatch, Store, Then, prune_all,
 };
 
 use super::prelude::*;
@@ -12,10 +13,18 @@ async fn prune(store: &dyn Store, ms: i64, to: PruneTo, dry_run: bool) -> (i64, 
         key: key(1),
         to,
         dry_run,
+        limit: 100,
     };
     let outcome = store.prune_session(at(ms), item).await;
     match outcome.expect("the store answers") {
-        PruneOutcome::Pruned { removed, first_seq } => (removed, first_seq),
+        PruneOutcome::Pruned {
+            removed,
+            first_seq,
+            until,
+        } => {
+            assert_eq!(first_seq, until);
+            (removed, first_seq)
+        }
         PruneOutcome::NotFound => panic!("session 1 is there"),
     }
 }
@@ -115,6 +124,7 @@ pub async fn nothing_is_pruned_of_what_is_not_there(store: &dyn Store) {
         key: key(1),
         to: PruneTo::KeepLast(1),
         dry_run: false,
+        limit: 100,
     };
     let unknown = store.prune_session(at(0), item).await;
     assert_eq!(unknown.expect("the store answers"), PruneOutcome::NotFound);
@@ -126,4 +136,137 @@ pub async fn nothing_is_pruned_of_what_is_not_there(store: &dyn Store) {
     deleted.expect("the store answers");
     let gone = store.prune_session(at(5), item).await;
     assert_eq!(gone.expect("the store answers"), PruneOutcome::NotFound);
+}
+
+/// What one page of a pruning did: what went, where the transcript begins, and where it is to.
+async fn page(store: &dyn Store, ms: i64, to: PruneTo, limit: u32) -> (i64, i64, i64) {
+    let item = PruneSession {
+        key: key(1),
+        to,
+        dry_run: false,
+        limit,
+    };
+    let outcome = store.prune_session(at(ms), item).await;
+    match outcome.expect("the store answers") {
+        PruneOutcome::Pruned {
+            removed,
+            first_seq,
+            until,
+        } => (removed, first_seq, until),
+        PruneOutcome::NotFound => panic!("session 1 is there"),
+    }
+}
+
+pub async fn a_long_transcript_goes_page_by_page(store: &dyn Store) {
+    told(store).await;
+    for n in 3..=8 {
+        accept(store, 100, sending(n, 1)).await;
+        let claimed = claim(store, 100, 1, 1, n).await;
+        complete(store, 100, ending(&claimed, Then::Release)).await;
+    }
+    assert_eq!(transcript(store, 1).await.len(), 18);
+    // 3 answers 2: a page that would end there ends before 2, or behind 3.
+    assert_eq!(page(store, 110, PruneTo::Before(17), 1).await, (1, 2, 17));
+    assert_sound(store, 110).await;
+    assert_eq!(page(store, 110, PruneTo::Before(17), 1).await, (2, 4, 17));
+    assert!(dumped(store, 1).await.calls.is_empty());
+    assert_sound(store, 110).await;
+    assert_eq!(page(store, 110, PruneTo::Before(17), 5).await, (5, 9, 17));
+    assert_sound(store, 110).await;
+    let item = PruneSession {
+        key: key(1),
+        to: PruneTo::KeepLast(2),
+        dry_run: false,
+        limit: 3,
+    };
+    let pruned = prune_all(store, at(111), item).await;
+    let expected = PruneOutcome::Pruned {
+        removed: 8,
+        first_seq: 17,
+        until: 17,
+    };
+    assert_eq!(pruned.expect("the store answers"), expected);
+    assert_eq!(seqs(&transcript(store, 1).await), [17, 18]);
+    assert_sound(store, 111).await;
+}
+
+/// Claims session 1 for who has it cached from its beginning, under this version; returns what was
+/// missing and the version.
+async fn claim_cached(
+    store: &dyn Store,
+    ms: i64,
+    token_n: u128,
+    next_seq: i64,
+    version: i64,
+) -> (Claimed, i64) {
+    let item = ClaimSession {
+        cached_next_seq: next_seq,
+        cached_from_seq: 1,
+        cached_version: version,
+        ..cold_claim(1, token_n)
+    };
+    let outcomes = store.claim_sessions(at(ms), boot(1), vec![item]).await;
+    match one(outcomes.expect("the store answers")) {
+        ClaimOutcome::Claimed(claimed) => {
+            let version = claimed.counters.context_version;
+            (*claimed, version)
+        }
+        other => panic!("a claim was expected: {other:?}"),
+    }
+}
+
+pub async fn what_was_cached_before_a_prune_counts_for_nothing(store: &dyn Store) {
+    told(store).await;
+    accept(store, 80, sending(3, 1)).await;
+    let (claimed, version) = claim_cached(store, 81, 3, 7, 0).await;
+    assert_eq!(
+        (seqs(&claimed.window), version),
+        (vec![], 0),
+        "it is all there"
+    );
+    complete(store, 82, ending(&claimed, Then::Release)).await;
+    prune(store, 90, PruneTo::KeepLast(3), true).await;
+    assert_eq!(
+        dumped(store, 1).await.hot.context_version,
+        0,
+        "nothing went"
+    );
+    prune(store, 90, PruneTo::KeepLast(3), false).await;
+    prune(store, 90, PruneTo::KeepLast(3), false).await;
+    assert_eq!(dumped(store, 1).await.hot.context_version, 1, "one did");
+    accept(store, 100, sending(4, 1)).await;
+    accept(store, 100, sending(5, 1)).await;
+    let (claimed, version) = claim_cached(store, 101, 4, 9, 0).await;
+    assert_eq!((seqs(&claimed.window), version), (vec![6, 7, 8], 1));
+    // Who holds the session hears of it with the next send.
+    prune(store, 102, PruneTo::KeepLast(1), false).await;
+    let completed = complete(store, 103, ending(&claimed, Then::Continue)).await;
+    let (next, counters) = completed.next.expect("a send is queued");
+    assert_eq!(counters.context_version, 2);
+    let item = ending_of(&claimed, &next.record, Then::Release);
+    complete(store, 104, item).await;
+    accept(store, 110, sending(6, 1)).await;
+    let (claimed, version) = claim_cached(store, 111, 5, 13, 2).await;
+    assert_eq!((seqs(&claimed.window), version), (vec![], 2));
+}
+
+pub async fn another_agent_is_another_context(store: &dyn Store) {
+    told(store).await;
+    let changed = |patch| store.update_session(at(70), key(1), patch);
+    let patch = SessionPatch {
+        closed: Some(false),
+        ..SessionPatch::default()
+    };
+    changed(patch).await.expect("the store answers");
+    assert_eq!(dumped(store, 1).await.hot.context_version, 0);
+    let patch = SessionPatch {
+        agent: Some(new_session(1).agent),
+        ..SessionPatch::default()
+    };
+    changed(patch).await.expect("the store answers");
+    accept(store, 80, sending(3, 1)).await;
+    let (claimed, version) = claim_cached(store, 81, 3, 7, 0).await;
+    assert_eq!((claimed.window.len(), version), (6, 1));
+    let (.., counters) = append(store, 82, round(&claimed, 0)).await;
+    assert_eq!(counters.context_version, 1);
 }

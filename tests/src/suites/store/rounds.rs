@@ -21,6 +21,7 @@ pub async fn a_round_is_numbered_and_reads_back(store: &dyn Store) {
         next_seq: 4,
         pending: 0,
         signals: 0,
+        context_version: 0,
     };
     assert_eq!(counters, expected);
     let numbered = item.messages.into_iter().zip(1..);

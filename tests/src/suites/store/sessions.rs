@@ -223,6 +223,8 @@ pub async fn deleting_takes_the_lease_away(store: &dyn Store) {
         lost.expect("the store answers"),
         [CompleteOutcome::LeaseLost]
     );
+    let erased = store.erase_session(at(22), key(1), 100).await;
+    assert!(!erased.expect("the store answers").more);
     let dump = dumped(store, 1).await;
     assert_eq!(
         (dump.messages.len(), dump.calls.len(), dump.usage.len()),

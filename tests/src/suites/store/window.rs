@@ -50,6 +50,7 @@ async fn window(store: &dyn Store, cached_from_seq: i64, cached_next_seq: i64) -
         token: token(9),
         cached_next_seq,
         cached_from_seq,
+        cached_version: 0,
         crashes_below: i32::MAX,
         orphans: true,
     };

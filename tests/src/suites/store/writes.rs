@@ -118,11 +118,18 @@ writes! {
         }).await;
     delete_session: |store| claimed(store).await,
         |store, _c| store.delete_session(at(NOW), key(1), boot(SCHEDULER)).await;
+    erase_session: |store| {
+        answered(store).await;
+        let deleted = store.delete_session(at(NOW - 1), key(1), boot(SCHEDULER)).await;
+        deleted.expect("the store answers");
+        None
+    }, |store, _c| store.erase_session(at(NOW), key(1), 500).await;
     prune_session: |store| answered(store).await,
         |store, _c| store.prune_session(at(NOW), PruneSession {
             key: key(1),
             to: PruneTo::KeepLast(1),
             dry_run: false,
+            limit: 500,
         }).await;
     write_list: |store| { session(store, 1).await; None },
         |store, _c| store.write_list(at(NOW), WriteList {

@@ -137,6 +137,7 @@ pub(super) fn healthy() -> Dump {
         token: LeaseToken(Uuid::from_u128(0x7)),
         cached_next_seq: 0,
         cached_from_seq: 0,
+        cached_version: 0,
         crashes_below: i32::MAX,
         orphans: true,
     };

@@ -12,7 +12,8 @@ use crate::suites::store::prelude as small;
 /// A cache that a worker could have: it begins where a window could have begun.
 pub(super) fn cache(session: &DumpSession, from: u8, length: u8) -> (i64, i64) {
     let next_seq = session.hot.next_seq;
-    let from = 1 + i64::from(from) % next_seq;
+    let begin = session.first_seq;
+    let from = begin + i64::from(from) % (next_seq - begin + 1);
     let first = session.messages.iter().find(|message| message.seq == from);
     let from = first.and_then(|m| m.asked_at_seq).unwrap_or(from);
     (from, from + i64::from(length) % (next_seq - from + 1))

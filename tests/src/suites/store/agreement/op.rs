@@ -35,6 +35,10 @@ pub(super) enum Op {
     Report(Option<Vec<u8>>, u32),
     Resume(u8),
     Delete(u8),
+    /// A page of what a deleted session left: rows of each kind.
+    Erase(u8, u32),
+    /// Old messages go: how many stay, how many go at once.
+    Prune(u8, u32, u32),
     Update(u8, Patch),
     SweepAlarms(u32),
     SweepReady {
@@ -224,6 +228,9 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
             .prop_map(|(sends, limit)| Op::Report(sends, limit)),
         3 => one().prop_map(Op::Resume),
         1 => one().prop_map(Op::Delete),
+        3 => (one(), 1u32..20).prop_map(|(session, limit)| Op::Erase(session, limit)),
+        2 => (one(), 1u32..6, 1u32..4)
+            .prop_map(|(session, keep, limit)| Op::Prune(session, keep, limit)),
         2 => (one(), patch()).prop_map(|(session, patch)| Op::Update(session, patch)),
         8 => (1u32..5).prop_map(Op::SweepAlarms),
         3 => sweep.prop_map(|(older_than_ms, limit, gpu)| Op::SweepReady {

@@ -174,7 +174,12 @@ impl<'a> World<'a> {
                 both!(self, |store| store
                     .release_sessions(self.at(), items.clone()));
             }
-            Op::Cancel(_) | Op::Resume(_) | Op::Delete(_) | Op::Update(..) => {
+            Op::Cancel(_)
+            | Op::Resume(_)
+            | Op::Delete(_)
+            | Op::Erase(..)
+            | Op::Prune(..)
+            | Op::Update(..) => {
                 self.user_step(op).await?;
             }
             Op::SweepAlarms(_) | Op::SweepReady { .. } | Op::Retention(_) => {
@@ -365,6 +370,7 @@ impl<'a> World<'a> {
                 token: small::token(self.tokens),
                 cached_next_seq,
                 cached_from_seq,
+                cached_version: session.map_or(0, |session| session.hot.context_version),
                 crashes_below: i32::MAX,
                 orphans: true,
             });

@@ -2,7 +2,9 @@
 
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::store::{CallAnswer, DeliverItem, DumpSession, PostResult, Store};
+use mainspring_shared::store::{
+    CallAnswer, DeliverItem, DumpSession, PostResult, PruneSession, PruneTo, Store,
+};
 use mainspring_shared::tool::CallResult;
 
 use super::super::make::patch;
@@ -36,6 +38,22 @@ impl World<'_> {
                     key,
                     scheduler
                 ));
+            }
+            Op::Erase(pick, limit) => {
+                let known = self.known().await;
+                let is_erasing = |session: &DumpSession| session.erasing;
+                let key = self.session_like(&known, pick, is_erasing);
+                both!(self, |store| store.erase_session(self.at(), key, limit));
+                both!(self, |store| store.deleted_sessions(self.at(), None, 9));
+            }
+            Op::Prune(pick, keep, limit) => {
+                let item = PruneSession {
+                    key: self.session(pick),
+                    to: PruneTo::KeepLast(keep),
+                    dry_run: limit == 1 && keep == 1,
+                    limit,
+                };
+                both!(self, |store| store.prune_session(self.at(), item));
             }
             Op::Update(pick, change) => {
                 let key = self.session(pick);

@@ -1,0 +1,6 @@
+-- Locks what is known of a deleted session, unless someone else removes a page of it.
+-- Index: erasures_pkey.
+SELECT e.deleted_at, e.seq, e.send_id
+FROM erasures e
+WHERE e.tenant = $1::integer AND e.session_id = $2::uuid
+FOR UPDATE SKIP LOCKED

@@ -1,0 +1,7 @@
+-- Takes a session whose hot row is locked away from everyone and notes that the rest is to be removed.
+-- The hot row stays as a tombstone, the sends and the steps until retention.
+-- Index: sessions_pkey.
+WITH gone AS (DELETE FROM sessions d WHERE d.tenant = $1::integer AND d.session_id = $2::uuid)
+INSERT INTO erasures (tenant, session_id, due_at, deleted_at)
+VALUES ($1::integer, $2::uuid, $3::bigint, $3::bigint)
+ON CONFLICT DO NOTHING

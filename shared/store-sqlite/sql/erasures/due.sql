@@ -1,0 +1,7 @@
+-- Deleted sessions that something is to be done about at $1, behind ($2, $3, $4), at most $5; by
+-- erasures_due.
+SELECT tenant, session_id, due_at
+FROM erasures
+WHERE due_at <= $1 AND (due_at, tenant, session_id) > ($2, $3, $4)
+ORDER BY due_at, tenant, session_id
+LIMIT $5;

@@ -1,0 +1,5 @@
+-- The first message between two others that answers no other one.
+SELECT seq FROM messages
+WHERE tenant = $1 AND session_id = $2 AND seq > $3 AND seq < $4 AND asked_at_seq IS NULL
+ORDER BY seq
+LIMIT 1;
