@@ -1,5 +1,7 @@
 //! Postgres and Redis servers of one's own: on a free port, in a temporary folder, gone on drop.
 
+mod standby;
+
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -82,6 +82,34 @@ async fn a_postgres_that_crashes_again_and_again_keeps_every_word() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_that_takes_over_keeps_every_word() -> Result<()> {
+    let recipe = Recipe {
+        proxied: true,
+        ..Recipe::default()
+    };
+    let Some(mut stand) = Stand::start(recipe).await? else {
+        return Ok(());
+    };
+    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let end = monotonic() + dose();
+    let mut times = 0;
+    while monotonic() < end || times == 0 {
+        times += 1;
+        stand.add_standby()?;
+        pause(between(300 * MS, 2_000 * MS)).await;
+        let place = stand.harm.begin("a standby takes over", Effect::Repeats);
+        stand.fail_over()?;
+        stand.harm.end(place);
+        let before = load.done();
+        let goes_on = async |_: &Stand| Ok(load.done() > before);
+        stand.until("a new answer", 10_000 * MS, goes_on).await?;
+    }
+    settle("a standby", &mut stand, load).await?;
+    stand.passed();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_whose_connection_breaks_happen_once() -> Result<()> {
     let recipe = Recipe {
         proxied: true,

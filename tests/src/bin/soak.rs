@@ -1,5 +1,5 @@
 //! Harm of every kind to real processes for hours: `soak --hours H [--mix KIND,…] [--seed N]
-//! [--chapter SECONDS] [--report FILE]`. Started by `cargo xtask soak`.
+//! [--chapter SECONDS] [--workers N] [--schedulers N] [--report FILE]`. Started by `cargo xtask soak`.
 //!
 //! The time is divided into chapters. Each ends with everything compared, and is a line of the report;
 //! a soak that is started again with the same report goes on where it ended.
@@ -18,11 +18,13 @@ use mainspring_tests::simulation::Chance;
 use serde_json::{Value, json};
 
 /// What is done, by name.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 10] = [
     "kill-worker",
     "kill-scheduler",
     "kill-all",
-    "stop",
+    "stop-worker",
+    "stop-scheduler",
+    "failover",
     "redis-flush",
     "redis-away",
     "postgres-crash",
@@ -41,6 +43,8 @@ struct Options {
     mix: Vec<&'static str>,
     seed: u64,
     chapter: Duration,
+    workers: usize,
+    schedulers: usize,
     report: PathBuf,
 }
 
@@ -57,6 +61,8 @@ fn options() -> Result<Options> {
         mix: KINDS.to_vec(),
         seed: drawn_seed(),
         chapter: Duration::from_mins(10),
+        workers: 3,
+        schedulers: 2,
         report: "soak.jsonl".into(),
     };
     let mut words = std::env::args().skip(1);
@@ -70,6 +76,8 @@ fn options() -> Result<Options> {
             "--hours" => options.hours = value()?.parse()?,
             "--seed" => options.seed = value()?.parse()?,
             "--chapter" => options.chapter = Duration::from_secs(value()?.parse()?),
+            "--workers" => options.workers = value()?.parse()?,
+            "--schedulers" => options.schedulers = value()?.parse()?,
             "--report" => options.report = value()?.into(),
             "--mix" => {
                 let names = value()?;
@@ -100,6 +108,8 @@ struct Tally {
     repeated: u64,
     done: BTreeMap<String, u64>,
     takeovers: [u64; BUCKETS_MS.len() + 1],
+    /// From Postgres' return to the next answer that a client saw.
+    recoveries: [u64; BUCKETS_MS.len() + 1],
 }
 
 impl Tally {
@@ -127,9 +137,14 @@ impl Tally {
         for (kind, times) in chapter["done"].as_object().into_iter().flatten() {
             *self.done.entry(kind.clone()).or_default() += times.as_u64().unwrap_or_default();
         }
-        let buckets = chapter["takeovers"].as_array().into_iter().flatten();
-        for (mine, more) in self.takeovers.iter_mut().zip(buckets) {
-            *mine += more.as_u64().unwrap_or_default();
+        for (mine, name) in [
+            (&mut self.takeovers, "takeovers"),
+            (&mut self.recoveries, "recoveries"),
+        ] {
+            let buckets = chapter[name].as_array().into_iter().flatten();
+            for (mine, more) in mine.iter_mut().zip(buckets) {
+                *mine += more.as_u64().unwrap_or_default();
+            }
         }
     }
 
@@ -137,15 +152,30 @@ impl Tally {
         json!({
             "seed": seed, "seconds": self.seconds, "sends": self.sends, "calls": self.calls,
             "repeated": self.repeated, "done": self.done, "takeovers": self.takeovers,
-            "violations": 0,
+            "recoveries": self.recoveries, "violations": 0,
         })
     }
 
-    fn takeover(&mut self, took: Duration) {
-        let ms = took.as_millis() as u64;
-        let bucket = BUCKETS_MS.iter().position(|most| ms <= *most);
-        self.takeovers[bucket.unwrap_or(BUCKETS_MS.len())] += 1;
+    fn did(&mut self, kind: &'static str, times: usize) {
+        *self.done.entry(kind.to_owned()).or_default() += times as u64;
     }
+}
+
+/// The bucket of a length of time.
+fn bucket(took: Duration) -> usize {
+    let ms = took.as_millis() as u64;
+    let bucket = BUCKETS_MS.iter().position(|most| ms <= *most);
+    bucket.unwrap_or(BUCKETS_MS.len())
+}
+
+/// Some of so many, at least one.
+fn some(chance: &mut Chance, count: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..count).collect();
+    let wanted = chance.between(1, count as u64) as usize;
+    while all.len() > wanted {
+        all.remove(chance.index(all.len()));
+    }
+    all
 }
 
 /// One chapter: a system of its own, load, harm, and the comparison.
@@ -154,6 +184,8 @@ async fn chapter(options: &Options, number: u64) -> Result<Value> {
     let mut chance = Chance::new(seed);
     let recipe = Recipe {
         proxied: true,
+        workers: options.workers,
+        schedulers: options.schedulers,
         ..Recipe::default()
     };
     let Some(mut stand) = Stand::start(recipe).await? else {
@@ -165,8 +197,8 @@ async fn chapter(options: &Options, number: u64) -> Result<Value> {
     while monotonic() < begun + options.chapter {
         pause(Duration::from_millis(chance.between(200, 2_500))).await;
         let kind = chance.pick(&options.mix);
-        harm(kind, &mut stand, &mut chance, &mut tally).await?;
-        *tally.done.entry(kind.to_owned()).or_default() += 1;
+        let harmed = harm(kind, &mut stand, &load, &mut chance, &mut tally).await;
+        harmed.with_context(|| format!("{kind}, {:.0?} in", monotonic().saturating_sub(begun)))?;
     }
     let report = settle(&format!("chapter {number}"), &mut stand, load).await?;
     stand.passed();
@@ -176,105 +208,179 @@ async fn chapter(options: &Options, number: u64) -> Result<Value> {
     Ok(tally.line(seed))
 }
 
-async fn harm(kind: &str, stand: &mut Stand, chance: &mut Chance, tally: &mut Tally) -> Result<()> {
-    let book = stand.harm.clone();
-    match kind {
-        "kill-worker" => {
-            let victim = chance.index(stand.workers.len());
-            let name = stand.workers[victim].name.clone();
-            let sql = format!(
-                "SELECT boot_id FROM boots WHERE name = '{name}' AND dead_at IS NULL LIMIT 1"
-            );
-            let boot = stand.query(&sql)?;
-            book.during("a worker is killed", Effect::Repeats, || {
-                stand.kill_worker(victim);
-            });
-            let killed = monotonic();
-            stand.replace_worker(victim)?;
-            stand.all_ready()?;
-            let held = format!(
-                "SELECT count(*) FROM session_hot WHERE owner_boot = '{boot}' AND active = 1"
-            );
-            if !boot.is_empty() && stand.query(&held)? != "0" {
-                let gone = async |stand: &Stand| Ok(stand.query(&held)? == "0");
-                stand.until("a takeover", TAKEOVER, gone).await?;
-                tally.takeover(monotonic().saturating_sub(killed));
-            }
-        }
-        "kill-scheduler" => {
-            let victim = chance.index(stand.schedulers.len());
-            book.during("a scheduler is killed", Effect::None, || {
-                blocking(|| stand.schedulers[victim].kill());
-            });
-            stand.replace_scheduler(victim)?;
-            stand.all_ready()?;
-        }
-        "kill-all" => {
-            let place = book.begin("everything is killed", Effect::Repeats);
-            blocking(|| {
-                stand.postgres.stop();
-                stand.redis.stop();
-                for process in stand.workers.iter_mut().chain(&mut stand.schedulers) {
-                    process.kill();
-                }
-            });
-            blocking(|| {
-                stand
-                    .postgres
-                    .restart()
-                    .and_then(|()| stand.redis.restart())
-            })?;
-            for n in 0..stand.workers.len() {
-                stand.replace_worker(n)?;
-            }
-            for n in 0..stand.schedulers.len() {
-                stand.replace_scheduler(n)?;
-            }
-            stand.all_ready()?;
-            book.end(place);
-        }
-        "stop" => {
-            let sleeper = chance.index(stand.workers.len());
-            let place = book.begin("a worker sleeps", Effect::Sleeps);
-            stand.workers[sleeper].pause()?;
-            pause(Duration::from_millis(chance.between(2_200, 4_500))).await;
-            stand.workers[sleeper].resume()?;
-            book.end(place);
-        }
+async fn harm(
+    kind: &'static str,
+    stand: &mut Stand,
+    load: &Load,
+    chance: &mut Chance,
+    tally: &mut Tally,
+) -> Result<()> {
+    let times = match kind {
+        "kill-worker" => kill_workers(stand, chance, tally).await?,
+        "kill-scheduler" => kill_schedulers(stand, chance)?,
+        "kill-all" => kill_all(stand)?,
+        "stop-worker" | "stop-scheduler" => stop(kind, stand, chance).await?,
         "redis-flush" => {
             let flush = || blocking(|| stand.redis.command(&["FLUSHALL"]));
-            book.during("redis is emptied", Effect::None, flush)?;
+            stand
+                .harm
+                .during("redis is emptied", Effect::None, flush)
+                .map(|_| 1)?
         }
         "redis-away" => {
-            let place = book.begin("redis is away", Effect::None);
+            let place = stand.harm.begin("redis is away", Effect::None);
             blocking(|| stand.redis.stop());
             pause(Duration::from_millis(chance.between(100, 6_000))).await;
             blocking(|| stand.redis.restart())?;
-            book.end(place);
+            stand.harm.end(place);
+            1
         }
         "postgres-crash" => {
-            let place = book.begin("postgres crashes", Effect::Repeats);
+            let place = stand.harm.begin("postgres crashes", Effect::Repeats);
             blocking(|| stand.postgres.stop());
             pause(Duration::from_millis(chance.pick(&[0, 300, 2_500]))).await;
             blocking(|| stand.postgres.restart())?;
-            book.end(place);
+            stand.harm.end(place);
+            answers_again(stand, load, tally).await?
         }
-        "cut" => {
-            let kinds = [
-                Cut::Inside,
-                Cut::Behind,
-                Cut::Unheard,
-                Cut::Silent(Duration::from_millis(400)),
-            ];
-            let place = book.begin("a connection is cut", Effect::One);
-            if let Some(proxy) = &stand.proxy {
-                proxy.cut(chance.pick(&kinds), Duration::from_secs(2)).await;
-            }
-            book.end(place);
+        "failover" => {
+            stand.add_standby()?;
+            let place = stand.harm.begin("a standby takes over", Effect::Repeats);
+            stand.fail_over()?;
+            stand.harm.end(place);
+            answers_again(stand, load, tally).await?
         }
+        "cut" => cut(stand, chance).await,
         strange => bail!("{strange} is no kind of harm"),
-    }
+    };
+    tally.did(kind, times);
     Ok(())
+}
+
+/// Kills some workers at once, and waits until others have what they held.
+async fn kill_workers(stand: &mut Stand, chance: &mut Chance, tally: &mut Tally) -> Result<usize> {
+    let victims = some(chance, stand.workers.len());
+    let names: Vec<_> = victims
+        .iter()
+        .map(|victim| format!("'{}'", stand.workers[*victim].name))
+        .collect();
+    let dead = format!(
+        "SELECT coalesce(string_agg(format('%L', boot_id), ','), '') FROM boots \
+         WHERE name IN ({}) AND dead_at IS NULL",
+        names.join(",")
+    );
+    let boots = stand.query(&dead)?;
+    let book = stand.harm.clone();
+    book.during("workers are killed", Effect::Repeats, || {
+        for victim in &victims {
+            stand.kill_worker(*victim);
+        }
+    });
+    let killed = monotonic();
+    for victim in &victims {
+        stand.replace_worker(*victim)?;
+    }
+    stand.all_ready()?;
+    if !boots.is_empty() {
+        let held = format!(
+            "SELECT count(*) FROM session_hot WHERE owner_boot IN ({boots}) AND active = 1"
+        );
+        if stand.query(&held)? != "0" {
+            let gone = async |stand: &Stand| Ok(stand.query(&held)? == "0");
+            stand.until("a takeover", TAKEOVER, gone).await?;
+            tally.takeovers[bucket(monotonic().saturating_sub(killed))] += 1;
+        }
+    }
+    Ok(victims.len())
+}
+
+fn kill_schedulers(stand: &mut Stand, chance: &mut Chance) -> Result<usize> {
+    let victims = some(chance, stand.schedulers.len());
+    let book = stand.harm.clone();
+    book.during("schedulers are killed", Effect::None, || {
+        for victim in &victims {
+            blocking(|| stand.schedulers[*victim].kill());
+        }
+    });
+    for victim in &victims {
+        stand.replace_scheduler(*victim)?;
+    }
+    stand.all_ready()?;
+    Ok(victims.len())
+}
+
+fn kill_all(stand: &mut Stand) -> Result<usize> {
+    let place = stand.harm.begin("everything is killed", Effect::Repeats);
+    blocking(|| {
+        stand.postgres.stop();
+        stand.redis.stop();
+        for process in stand.workers.iter_mut().chain(&mut stand.schedulers) {
+            process.kill();
+        }
+        stand
+            .postgres
+            .restart()
+            .and_then(|()| stand.redis.restart())
+    })?;
+    for n in 0..stand.workers.len() {
+        stand.replace_worker(n)?;
+    }
+    for n in 0..stand.schedulers.len() {
+        stand.replace_scheduler(n)?;
+    }
+    stand.all_ready()?;
+    stand.harm.end(place);
+    Ok(1)
+}
+
+/// Stops some workers or schedulers for longer than their lease.
+async fn stop(kind: &str, stand: &mut Stand, chance: &mut Chance) -> Result<usize> {
+    let (processes, what, effect) = if kind == "stop-worker" {
+        (&stand.workers, "workers sleep", Effect::Sleeps)
+    } else {
+        (&stand.schedulers, "schedulers sleep", Effect::None)
+    };
+    let sleepers = some(chance, processes.len());
+    let place = stand.harm.begin(what, effect);
+    for sleeper in &sleepers {
+        processes[*sleeper].pause()?;
+    }
+    pause(Duration::from_millis(chance.between(2_200, 4_500))).await;
+    for sleeper in &sleepers {
+        processes[*sleeper].resume()?;
+    }
+    stand.harm.end(place);
+    Ok(sleepers.len())
+}
+
+/// Waits for the first answer that a client sees from now on.
+async fn answers_again(stand: &Stand, load: &Load, tally: &mut Tally) -> Result<usize> {
+    let (back, before) = (monotonic(), load.done());
+    let goes_on = async |_: &Stand| Ok(load.done() > before);
+    stand.until("a new answer", TAKEOVER, goes_on).await?;
+    tally.recoveries[bucket(monotonic().saturating_sub(back))] += 1;
+    Ok(1)
+}
+
+/// Cuts a few connections, one after the other; returns how many.
+async fn cut(stand: &Stand, chance: &mut Chance) -> usize {
+    let kinds = [
+        Cut::Inside,
+        Cut::Behind,
+        Cut::Unheard,
+        Cut::Silent(Duration::from_millis(400)),
+    ];
+    let mut times = 0;
+    for _ in 0..chance.between(1, 20) {
+        let place = stand.harm.begin("a connection is cut", Effect::One);
+        if let Some(proxy) = &stand.proxy
+            && proxy.cut(chance.pick(&kinds), Duration::from_secs(2)).await
+        {
+            times += 1;
+        }
+        stand.harm.end(place);
+    }
+    times
 }
 
 async fn soak(options: &Options) -> Result<()> {
@@ -301,7 +407,9 @@ async fn soak(options: &Options) -> Result<()> {
     }
     ensure!(tally.sends > 0, "nothing was sent");
     say(&format!("in all: {}", tally.line(options.seed)));
-    say(&format!("takeovers within {BUCKETS_MS:?} ms, and later"));
+    say(&format!(
+        "takeovers and recoveries within {BUCKETS_MS:?} ms, and later"
+    ));
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 
 mod wire;
 
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ type Order = (Cut, oneshot::Sender<()>);
 
 #[derive(Debug)]
 struct Shared {
-    server: u16,
+    /// The server's port.
+    server: AtomicU16,
     order: Mutex<Option<Order>>,
     /// Cancelled when the connections made till then are to fall silent.
     silence: Mutex<CancellationToken>,
@@ -74,7 +76,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let shared = Arc::new(Shared {
-            server,
+            server: AtomicU16::new(server),
             order: Mutex::default(),
             silence: Mutex::default(),
         });
@@ -89,6 +91,11 @@ impl Proxy {
     /// The address of a database behind it.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Leads new connections to another server on a local port.
+    pub fn lead_to(&self, server: u16) {
+        self.shared.server.store(server, Ordering::SeqCst);
     }
 
     /// Cuts the connection that is the next to write, and returns once that has happened. False
@@ -126,7 +133,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 /// One connection. Returning closes both ends.
 async fn serve(client: TcpStream, shared: Arc<Shared>) {
-    let Ok(server) = TcpStream::connect(("127.0.0.1", shared.server)).await else {
+    let port = shared.server.load(Ordering::SeqCst);
+    let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
         return;
     };
     // Without it, an answer may wait for the next packet.

@@ -15,8 +15,9 @@ use super::{blocking, pause};
 use crate::fake_model::{FakeModel, Options};
 
 /// Programs that a stand needs.
-const PROGRAMS: [&str; 6] = [
+const PROGRAMS: [&str; 7] = [
     "initdb",
+    "pg_basebackup",
     "postgres",
     "pg_isready",
     "psql",
@@ -83,6 +84,8 @@ pub struct Stand {
     pub redis: Redis,
     /// The truth.
     pub postgres: Postgres,
+    /// What takes its place when it is gone.
+    pub standby: Option<Postgres>,
     /// What is done to all of that.
     pub harm: Harm,
     dir: Option<tempfile::TempDir>,
@@ -128,6 +131,7 @@ impl Stand {
             proxy,
             redis,
             postgres,
+            standby: None,
             harm: Harm::default(),
             dir: Some(dir),
             _turn: turn,
@@ -183,6 +187,28 @@ impl Stand {
     pub fn all_ready(&self) -> Result<()> {
         let mut all = self.workers.iter().chain(&self.schedulers);
         blocking(|| all.try_for_each(Process::wait_until_ready))
+    }
+
+    /// Gives Postgres a standby, unless it has one.
+    pub fn add_standby(&mut self) -> Result<()> {
+        if self.standby.is_none() {
+            self.standby = Some(blocking(|| self.postgres.standby())?);
+        }
+        Ok(())
+    }
+
+    /// Crashes Postgres for good. Its standby takes its place, also in the eyes of a proxy.
+    pub fn fail_over(&mut self) -> Result<()> {
+        let standby = self.standby.take().context("a standby")?;
+        blocking(|| {
+            self.postgres.stop();
+            standby.promote()
+        })?;
+        if let Some(proxy) = &self.proxy {
+            proxy.lead_to(standby.port());
+        }
+        self.postgres = standby;
+        Ok(())
     }
 
     /// The processes that have ended by themselves.

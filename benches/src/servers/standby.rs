@@ -1,0 +1,66 @@
+//! A second Postgres server that follows a first one and takes its place.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Postgres, as_server_user, find_program, free_port, hand_over, wait_for};
+
+/// How long a standby may take to catch up, and to become a primary.
+const LIMIT: Duration = Duration::from_mins(1);
+
+impl Postgres {
+    /// Starts a standby. From then on a synchronous commit of this server is answered once the
+    /// standby has it on disk.
+    pub fn standby(&self) -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("mainspring-pg-")
+            .tempdir()?;
+        hand_over(dir.path())?;
+        let mut copy = Command::new(find_program("pg_basebackup")?);
+        copy.args(["-h", "127.0.0.1", "-U", "postgres", "-p"])
+            .arg(self.port.to_string())
+            // Written so that the copy follows this server, from a checkpoint made at once.
+            .args(["--write-recovery-conf", "--checkpoint=fast", "-D"])
+            .arg(dir.path().join("data"));
+        succeeded("pg_basebackup", &as_server_user(copy).output()?)?;
+        let mut standby = Self {
+            dir,
+            port: free_port()?,
+            child: None,
+        };
+        standby.restart()?;
+        let follows = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
+        wait_for("the standby", LIMIT, || {
+            Ok(self.query("postgres", follows)? == "1")
+        })?;
+        self.query(
+            "postgres",
+            "ALTER SYSTEM SET synchronous_standby_names = '*'",
+        )?;
+        self.query("postgres", "SELECT pg_reload_conf()")?;
+        let synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        wait_for("the standby", LIMIT, || {
+            Ok(self.query("postgres", synchronous)? == "1")
+        })?;
+        Ok(standby)
+    }
+
+    /// Makes a standby, whose primary is gone, a primary.
+    pub fn promote(&self) -> Result<()> {
+        let promoted = self.query("postgres", "SELECT pg_promote(TRUE, 60)")?;
+        if promoted != "t" {
+            bail!("the standby did not become a primary");
+        }
+        Ok(())
+    }
+}
+
+fn succeeded(program: &str, output: &Output) -> Result<()> {
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(anyhow::anyhow!(said)).with_context(|| format!("running {program}"));
+    }
+    Ok(())
+}
