@@ -49,11 +49,12 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "epoch.one_boot",
-        "the steps of one epoch come from one boot",
+        "the steps of one epoch come from one boot, those of the present one from the owner",
     ),
     (
         "epoch.granted",
-        "nothing was written under an epoch that was never granted",
+        "nothing was written or begun under an epoch that was never granted, and a send goes on under \
+         another epoch only with the step that says so",
     ),
     (
         "call.one_result",
@@ -78,11 +79,13 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "send.running_has_lease",
-        "a running send's session has a live owner, but for the takeover bound",
+        "a running send's session has a live owner, or is ready for whoever takes it; within the \
+         takeover bound, while a worker of its pool has nothing to do",
     ),
     (
         "usage.matches_rounds",
-        "each stored assistant message has the usage row of its round",
+        "each stored assistant message has the usage row of its round, and each usage row belongs to \
+         a send that got as far as its round",
     ),
     ("send.shape", "a send's fields fit its status"),
     (
@@ -91,7 +94,8 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "run.final_is_quiet",
-        "a final run has no send that is under way",
+        "a final run has no send under way, no node, nothing counted as live and no alarm; the sends of \
+         one that could not be advanced were asked to end",
     ),
     (
         "run.steps_gap_free",
@@ -104,11 +108,72 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "timer.never_early",
-        "no occurrence has its fate before it is due",
+        "no occurrence has its fate before it is due, and each is due at an instant of its timer's \
+         schedule, computed anew, that lies behind the one before",
     ),
     ("timer.shape", "a timer's times fit its status"),
+    (
+        "call.asked",
+        "each call stands in a message of its send that asks for it",
+    ),
+    (
+        "message.has_step",
+        "each message was written by a step of its send and epoch, and what a step wrote is there \
+         unless it was pruned",
+    ),
+    (
+        "send.unstarted_is_silent",
+        "a send that never began has no message",
+    ),
+    (
+        "usage.sums",
+        "what a send used is what its usage rows say, and what its children and runs used; a sum that \
+         holds an estimate may be more",
+    ),
+    (
+        "budget.kept",
+        "the rounds that a send took, what it used before its last answer and what it has set aside \
+         keep to its budget; one that completed has nothing set aside for a child that reported to it \
+         and below which nothing works on",
+    ),
+    (
+        "boot.in_flight",
+        "a worker that renewed its lease was at work for each session that it had owned for longer than \
+         the takeover bound",
+    ),
+    (
+        "tenant.own_rows",
+        "no row names a session, a send or a run that only another tenant has",
+    ),
+    (
+        "send.rounds_in_order",
+        "the steps of a send close its rounds from the first on, each once, as many as it counts",
+    ),
     (
         READABLE,
         "every row can be read as what it should be: this release passes over those that cannot",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::INVARIANTS;
+
+    #[test]
+    fn the_manual_lists_every_invariant_with_its_meaning() {
+        let manual = include_str!("../../docs/OPERATIONS.md");
+        let row = |line: &str| line.starts_with("| `") && line.contains('.');
+        let begin = manual
+            .split_once("## What the audit checks")
+            .map(|(_, s)| s);
+        let section = begin.and_then(|s| s.split("\n## ").next());
+        let listed = section
+            .into_iter()
+            .flat_map(str::lines)
+            .filter(|line| row(line));
+        let wanted = INVARIANTS
+            .iter()
+            .map(|(name, meaning)| format!("| `{name}` | {meaning} |"));
+        assert_eq!(listed.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
+    }
+}

@@ -3,6 +3,7 @@
 //! A timer is a row. What becomes of it is decided by [`transition()`], from the row, an event and the
 //! database's clock alone; each of its occurrences has one row with one fate for ever.
 
+mod calendar;
 pub mod schedule;
 mod transition;
 mod view;
@@ -20,6 +21,7 @@ use crate::named::named;
 use crate::time::{Span, Timestamp};
 use crate::workflow::run::RunOptions;
 
+pub use calendar::Calendar;
 pub use schedule::{Course, First, Schedule, ScheduleFault};
 pub use transition::{
     CAUGHT_UP_MAX, DELIVERIES_MAX, Event, IllegalEvent, LATE_MAX, Refusal, Step, transition,
@@ -179,6 +181,12 @@ impl TimerRule {
         }
         (mixed(id, n, 0) % bound) as i64
     }
+
+    /// Whether an occurrence with this number may be due then.
+    fn has(&self, n: i64, due: Timestamp) -> bool {
+        self.until.is_none_or(|until| due <= until)
+            && self.max_occurrences.is_none_or(|max| n <= i64::from(max))
+    }
 }
 
 /// What changes about a timer.
@@ -273,11 +281,7 @@ impl TimerRecord {
 
     /// Whether an occurrence with this number may be due then.
     fn has(&self, n: i64, due: Timestamp) -> bool {
-        self.rule.until.is_none_or(|until| due <= until)
-            && self
-                .rule
-                .max_occurrences
-                .is_none_or(|max| n <= i64::from(max))
+        self.rule.has(n, due)
     }
 }
 

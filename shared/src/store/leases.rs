@@ -76,6 +76,8 @@ pub struct BootRecord {
     pub started_at: Timestamp,
     /// When its lease ends.
     pub lease_until: Timestamp,
+    /// How long its lease runs from a renewal.
+    pub ttl: Duration,
     /// When it was declared dead or stopped.
     pub dead_at: Option<Timestamp>,
 }

@@ -19,6 +19,7 @@ use crate::step::Step;
 use crate::time::Timestamp;
 use crate::timer::{Occurrence, TimerRecord};
 use crate::tool::CallRecord;
+use crate::usage::Usage;
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,6 +179,8 @@ pub struct DumpSession {
     pub parent: Option<Parent>,
     /// Its usage rows: send, round, attempt.
     pub usage: Vec<(SendId, i32, i32)>,
+    /// What each of these rows says that it cost, in their order.
+    pub paid: Vec<Usage>,
 }
 
 /// A hot row.
@@ -209,4 +212,6 @@ pub struct DumpHot {
     pub spent: Option<Spent>,
     /// Since when it has had work.
     pub ready_since: Option<Timestamp>,
+    /// The workers that it is for.
+    pub pool: String,
 }

@@ -1,12 +1,14 @@
 //! Every invariant as a plain loop over a dump.
 
 mod calls;
+mod numbers;
+mod owners;
 mod runs;
 mod timers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mainspring_shared::id::{BootId, SendId};
+use mainspring_shared::id::SendId;
 use mainspring_shared::invariants::INVARIANTS;
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::send::{SendRecord, SendStatus};
@@ -35,12 +37,21 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
             // What a deleted one left behind goes in no order that anybody may rely on.
             calls::transcript(&mut found);
             usage(&mut found);
+            numbers::asked(&mut found);
         }
         calls::rows(&mut found);
         calls::inbox(&mut found);
         calls::reports(&mut found, dump, now);
-        leases(&mut found, dump, now, options);
+        owners::leases(&mut found, dump, now, options);
+        numbers::earned(&mut found);
+        numbers::grants(&mut found);
+        numbers::written(&mut found);
+        numbers::rounds(&mut found);
+        numbers::sums(&mut found);
+        numbers::budgets(&mut found);
     }
+    owners::in_flight(&mut findings, dump, now, options);
+    owners::tenants(&mut findings, dump);
     runs::check(&mut findings, dump);
     timers::timers(&mut findings, dump);
     let named = INVARIANTS.iter().filter_map(|(name, _)| {
@@ -242,38 +253,12 @@ fn epochs(found: &mut Found<'_>) {
             highest = highest.max(epoch);
         }
     }
-    let mut boots: BTreeMap<i64, BTreeSet<BootId>> = BTreeMap::new();
-    for step in session.steps.iter().filter(|step| step.epoch > 0) {
-        boots.entry(step.epoch).or_default().insert(step.boot);
-    }
+    let boots = numbers::holders(session);
     for (epoch, boots) in boots.into_iter().filter(|(_, boots)| boots.len() > 1) {
         found.add(
             "epoch.one_boot",
             json!({ "epoch": epoch, "boots": boots.len() }),
         );
-    }
-}
-
-/// A running send has a live owner. An owner that died may be missed for the bound; a send that
-/// was given back is ready, and how long it has been so is not recorded.
-fn leases(found: &mut Found<'_>, dump: &Dump, now: Timestamp, options: AuditOptions) {
-    let session = found.session;
-    let Some(owner) = session.hot.owner else {
-        return;
-    };
-    let boot = dump.boots.iter().find(|boot| boot.id == owner);
-    let ended = boot.map(|boot| {
-        let declared = boot.dead_at.unwrap_or(boot.lease_until);
-        declared.min(boot.lease_until)
-    });
-    let missed = ended.is_none_or(|ended| ended.after(options.takeover_bound) < now);
-    for send in &session.sends {
-        if send.status == SendStatus::Running && missed {
-            found.add(
-                "send.running_has_lease",
-                json!({ "send": send.id, "owner": owner }),
-            );
-        }
     }
 }
 

@@ -21,9 +21,9 @@ pub(crate) fn register(state: &mut State, now: Timestamp, boot: NewBoot) {
         in_flight: 0,
         started_at: now,
         lease_until: now.after(boot.ttl),
+        ttl: boot.ttl,
         dead_at: None,
     };
-    state.ttls.insert(record.id, boot.ttl);
     state.boots.insert(record.id, record);
 }
 
@@ -38,9 +38,8 @@ pub(crate) fn renew(
     // Leases that no renewal of the present clock can have given, because it was set back since, are
     // cut to what one would give.
     for other in state.boots.values_mut() {
-        let ttl = state.ttls.get(&other.id).copied().unwrap_or_default();
-        if other.dead_at.is_none() && other.lease_until > now.after(2 * ttl) {
-            other.lease_until = now.after(ttl);
+        if other.dead_at.is_none() && other.lease_until > now.after(2 * other.ttl) {
+            other.lease_until = now.after(other.ttl);
         }
     }
     let Some(record) = state.boots.get_mut(&boot) else {
@@ -49,7 +48,7 @@ pub(crate) fn renew(
     if record.dead_at.is_some() {
         return Renewal::Dead;
     }
-    state.ttls.insert(boot, ttl);
+    record.ttl = ttl;
     record.lease_until = now.after(ttl);
     record.in_flight = in_flight;
     let signalled = state

@@ -124,12 +124,14 @@ pub(crate) fn queue_stats(state: &State, now: Timestamp) -> Vec<QueueStats> {
         let Some(ready_since) = session.hot.ready_since else {
             continue;
         };
-        let stats = pools.entry(&session.pool).or_insert_with(|| QueueStats {
-            pool: session.pool.clone(),
-            ready: 0,
-            running: 0,
-            oldest_ready_ms: 0,
-        });
+        let stats = pools
+            .entry(&session.hot.pool)
+            .or_insert_with(|| QueueStats {
+                pool: session.hot.pool.clone(),
+                ready: 0,
+                running: 0,
+                oldest_ready_ms: 0,
+            });
         if state.is_held(session, now) {
             stats.running += 1;
         } else {

@@ -23,8 +23,6 @@ use serde_json::{Map, Value};
 pub(crate) struct Session {
     pub(crate) key: SessionKey,
     pub(crate) hot: DumpHot,
-    /// The pool of the current agent.
-    pub(crate) pool: String,
     /// The priority of the send that made the session ready.
     pub(crate) priority: Priority,
     /// What is looked at rarely; none on a tombstone.
@@ -126,8 +124,8 @@ impl Session {
                 context_version: 0,
                 spent: None,
                 ready_since: None,
+                pool: new.agent.pool().to_owned(),
             },
-            pool: new.agent.pool().to_owned(),
             priority: Priority::High,
             cold: Some(Cold {
                 agents: BTreeMap::from([(1, new.agent)]),
@@ -199,7 +197,7 @@ impl Session {
     pub(crate) fn ring(&self) -> Option<ReadySession> {
         self.hot.ready_since.map(|ready_since| ReadySession {
             key: self.key,
-            pool: self.pool.clone(),
+            pool: self.hot.pool.clone(),
             priority: self.priority,
             ready_since,
         })
@@ -456,6 +454,7 @@ impl Session {
             inbox: self.inbox.values().cloned().collect(),
             parent: self.cold.as_ref().and_then(|cold| cold.parent.clone()),
             usage: self.usage.keys().copied().collect(),
+            paid: self.usage.values().map(|row| row.usage).collect(),
         }
     }
 }

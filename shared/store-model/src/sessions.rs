@@ -77,7 +77,7 @@ pub(crate) fn update(
         && let Some(cold) = &mut session.cold
     {
         if let Some(agent) = patch.agent {
-            agent.pool().clone_into(&mut session.pool);
+            agent.pool().clone_into(&mut session.hot.pool);
             cold.agent_version += 1;
             cold.agents.insert(cold.agent_version, agent);
             session.hot.context_version += 1;

@@ -1,7 +1,6 @@
 //! The whole content of a store, as maps.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendRecord;
@@ -19,8 +18,6 @@ use crate::timers::Timer;
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) boots: BTreeMap<BootId, BootRecord>,
-    /// How long the lease of a boot runs from its renewal.
-    pub(crate) ttls: BTreeMap<BootId, Duration>,
     /// Tombstones too.
     pub(crate) sessions: BTreeMap<SessionKey, Session>,
     /// Where each send is.

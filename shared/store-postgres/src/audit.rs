@@ -2,16 +2,18 @@
 
 use futures::TryStreamExt;
 use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::TimerId;
 use mainspring_shared::invariants::READABLE;
 use mainspring_shared::store::{AuditOptions, Result, Violation};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::timer::{Calendar, Occurrence, TimerRule};
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk};
 use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
 use crate::lists;
-use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict};
+use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql};
 use crate::rows::Fields;
 
 macro_rules! audit {
@@ -47,6 +49,14 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("timer.fired_once"),
     audit!("timer.never_early"),
     audit!("timer.shape"),
+    audit!("call.asked"),
+    audit!("message.has_step"),
+    audit!("send.unstarted_is_silent"),
+    audit!("usage.sums"),
+    audit!("budget.kept"),
+    audit!("boot.in_flight"),
+    audit!("tenant.own_rows"),
+    audit!("send.rounds_in_order"),
 ];
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.
@@ -59,6 +69,12 @@ pub(crate) async fn audit(
     let mut unreadable = Vec::new();
     for (name, text) in AUDITS {
         let rows = match rows(pool, || query(text, at, options)).await {
+            Ok(mut rows) if *name == COMPUTED => {
+                let max = options.rows_max as usize;
+                rows.extend(off_course(pool, max).await?);
+                rows.truncate(max);
+                rows
+            }
             Ok(rows) => rows,
             // Some row is not what the query takes it for: it is named below.
             Err(error) if error.is_of_data() => {
@@ -82,6 +98,57 @@ pub(crate) async fn audit(
         });
     }
     Ok(violations)
+}
+
+/// The invariant that the schedules of timers are computed anew for.
+const COMPUTED: &str = "timer.never_early";
+
+/// Occurrences that their timers' schedules do not allow, at most so many.
+async fn off_course(pool: &Pool, max: usize) -> Result<Vec<Value>> {
+    let mut attempts = Attempts::default();
+    loop {
+        let read = attempts.on(pool, async |connection| {
+            let mut found = Vec::new();
+            let mut calendar: Option<Calendar> = None;
+            let mut rows = sql!("timers/courses").persistent(false).fetch(connection);
+            while let Some(row) = rows.try_next().await? {
+                let Ok((timer, rule, created_at, occurrence)) = course(&row) else {
+                    // It is named among those that cannot be read.
+                    continue;
+                };
+                if calendar.as_ref().is_none_or(|known| known.timer() != timer) {
+                    calendar = Some(Calendar::new(timer, rule, created_at));
+                }
+                if calendar
+                    .as_mut()
+                    .is_some_and(|calendar| !calendar.allows(&occurrence))
+                {
+                    let (n, due_at) = (occurrence.n, occurrence.due_at);
+                    found.push(json!({ "timer": timer, "n": n, "due_at": due_at }));
+                }
+                if found.len() >= max {
+                    break;
+                }
+            }
+            Ok(found)
+        });
+        match read.await {
+            Ok(rows) => return Ok(rows),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+fn course(row: &PgRow) -> Result<(TimerId, TimerRule, Timestamp, Occurrence)> {
+    let mut fields = Fields::new(row, "timers");
+    let _: i32 = fields.take("tenant")?;
+    let timer = TimerId(fields.take("timer_id")?);
+    let rule = fields.json("rule")?;
+    let created_at = fields.time("created_at")?;
+    Ok((timer, rule, created_at, fields.occurrence()?))
 }
 
 /// Reads a row, and keeps nothing of it.

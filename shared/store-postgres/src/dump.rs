@@ -73,6 +73,7 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
             fields.take("round")?,
             fields.take("attempt")?,
         ));
+        session.paid.push(fields.json("usage")?);
         Ok(())
     })?;
     let rows = sql!("reads/dump_lists").fetch_all(&mut *tx).await?;
@@ -114,6 +115,7 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
             context_version,
             spent,
             ready_since: hot.ready_since,
+            pool: hot.pool,
         },
         first_seq,
         erasing,
@@ -126,6 +128,7 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
         calls: Vec::new(),
         inbox: Vec::new(),
         usage: Vec::new(),
+        paid: Vec::new(),
     })
 }
 

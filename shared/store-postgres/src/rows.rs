@@ -2,6 +2,8 @@
 
 mod calls;
 
+use std::time::Duration;
+
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority};
 use mainspring_shared::budget::Spending;
 use mainspring_shared::id::{BootId, RunId, SendId, SessionId, SessionKey, TenantId};
@@ -280,6 +282,7 @@ impl<'r> Fields<'r> {
             in_flight: self.count("in_flight")?,
             started_at: self.time("started_at")?,
             lease_until: self.time("lease_until")?,
+            ttl: Duration::from_millis(self.total("lease_ms")?),
             dead_at: self.maybe_time("dead_at")?,
         })
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::store::{Dump, DumpHot, DumpSession};
+use mainspring_shared::usage::Usage;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
@@ -44,8 +45,11 @@ pub(crate) async fn all(conn: &mut SqliteConnection) -> Result<Dump> {
         put(&mut sessions, key, |session| session.inbox.push(item));
     }
     for row in fetch(conn, include_str!("../sql/usage/dump.sql")).await? {
-        let (key, usage) = usage(&row)?;
-        put(&mut sessions, key, |session| session.usage.push(usage));
+        let (key, row, usage) = usage(&row)?;
+        put(&mut sessions, key, |session| {
+            session.usage.push(row);
+            session.paid.push(usage);
+        });
     }
     let runs = runs::dump(conn).await?;
     Ok(Dump {
@@ -86,7 +90,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
         signals,
         ready_since,
         lifecycle,
-        pool: _,
+        pool,
         priority: _,
         spent,
         writes,
@@ -109,6 +113,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
             context_version,
             spent,
             ready_since,
+            pool,
         },
         first_seq: cells.get("first_seq")?,
         agent_version: cells.get("agent_version")?,
@@ -121,12 +126,14 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
         retired_steps: cells.get("steps")?,
         erasing: cells.get("erasing")?,
         usage: Vec::new(),
+        paid: Vec::new(),
     })
 }
 
-fn usage(row: &SqliteRow) -> Result<(SessionKey, (SendId, i32, i32))> {
+fn usage(row: &SqliteRow) -> Result<(SessionKey, (SendId, i32, i32), Usage)> {
     let mut cells = Cells::new(row, "usage_rows");
     let key = cells.key()?;
     let send = cells.send_id()?;
-    Ok((key, (send, cells.get("round")?, cells.get("attempt")?)))
+    let row = (send, cells.get("round")?, cells.get("attempt")?);
+    Ok((key, row, cells.json("usage")?))
 }

@@ -1,6 +1,8 @@
 //! Rows into the domain's types. Files that select from a table list its columns in one order,
 //! and the readers here follow it.
 
+use std::time::Duration;
+
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::budget::Spending;
 use mainspring_shared::id::{BootId, LeaseToken, RunId, SendId, SessionId, SessionKey, TenantId};
@@ -367,6 +369,7 @@ fn boot_fields(cells: &mut Cells<'_>, id: BootId) -> Result<BootRecord> {
         in_flight: cells.get("in_flight")?,
         started_at: cells.time("started_at")?,
         lease_until: cells.time("lease_until")?,
+        ttl: Duration::from_millis(cells.get::<i64>("lease_ms")?.unsigned_abs()),
         dead_at: cells.time_opt("dead_at")?,
     })
 }

@@ -441,7 +441,7 @@ fn record_fields(cells: &mut Cells<'_>, tenant: TenantId, id: TimerId) -> Result
 }
 
 /// `n, due_at, fate, send_id, fired_at`
-fn occurrence(cells: &mut Cells<'_>) -> Result<Occurrence> {
+pub(crate) fn occurrence(cells: &mut Cells<'_>) -> Result<Occurrence> {
     Ok(Occurrence {
         n: cells.get("n")?,
         due_at: cells.time("due_at")?,

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use mainspring_shared::error::Code;
 use mainspring_shared::id::RunKey;
 use mainspring_shared::store::Dump;
+use mainspring_shared::workflow::run::NodeState;
 use serde_json::json;
 
 use super::Findings;
 
 pub(super) fn check(findings: &mut Findings, dump: &Dump) {
     let mut attempts: BTreeMap<_, u32> = BTreeMap::new();
-    let mut open: BTreeMap<RunKey, u32> = BTreeMap::new();
+    let mut open: BTreeMap<RunKey, Vec<bool>> = BTreeMap::new();
     for session in &dump.sessions {
         for send in &session.sends {
             let Some(leaf) = &send.run else { continue };
@@ -19,7 +21,9 @@ pub(super) fn check(findings: &mut Findings, dump: &Dump) {
                 run: leaf.run,
             };
             *attempts.entry((key, leaf)).or_default() += 1;
-            *open.entry(key).or_default() += u32::from(!send.status.is_final());
+            if !send.status.is_final() {
+                open.entry(key).or_default().push(send.cancel_requested);
+            }
         }
     }
     for ((key, leaf), count) in attempts {
@@ -32,8 +36,24 @@ pub(super) fn check(findings: &mut Findings, dump: &Dump) {
     }
     for run in &dump.runs {
         let key = run.run.key;
-        let live = open.get(&key).copied().unwrap_or(0);
-        if run.run.status.is_final() && live > 0 {
+        let error = run.run.error.as_ref();
+        // One that could not be advanced left its nodes as they were, and asked its sends to end.
+        let broken = error.is_some_and(|error| error.code == Code::Internal);
+        let live = open.get(&key).into_iter().flatten();
+        let live = live
+            .filter(|asked_to_end| !(broken && **asked_to_end))
+            .count();
+        let is_open = |state| {
+            let open = [NodeState::Queued, NodeState::Running, NodeState::Waiting];
+            open.contains(&state)
+        };
+        let nodes = run
+            .nodes
+            .iter()
+            .filter(|node| !broken && is_open(node.state));
+        let nodes = nodes.count();
+        let awake = run.run.alarm_at.is_some() || run.run.counts.live > 0;
+        if run.run.status.is_final() && (live > 0 || nodes > 0 || awake) {
             let row = json!({ "run": key.run, "status": run.run.status, "live": live });
             findings.entry("run.final_is_quiet").or_default().push(row);
         }

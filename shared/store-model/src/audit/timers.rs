@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mainspring_shared::store::Dump;
-use mainspring_shared::timer::{Fate, TimerRecord, TimerStatus};
+use mainspring_shared::timer::{Calendar, Fate, TimerRecord, TimerStatus};
 use serde_json::json;
 
 use super::Findings;
@@ -13,6 +13,7 @@ pub(super) fn timers(findings: &mut Findings, dump: &Dump) {
     let mut add = |invariant, row| findings.entry(invariant).or_default().push(row);
     let mut fired = BTreeSet::new();
     for (timer, occurrences) in &dump.timers {
+        let mut calendar = Calendar::new(timer.id, timer.rule.clone(), timer.created_at);
         let first = occurrences.first().map(|o| o.n);
         let last = occurrences.last().map_or(0, |o| o.n);
         let whole = first.is_none_or(|first| last - first + 1 == occurrences.len() as i64);
@@ -33,7 +34,7 @@ pub(super) fn timers(findings: &mut Findings, dump: &Dump) {
             if names != sends || twice {
                 add("timer.fired_once", row.clone());
             }
-            if occurrence.fired_at < occurrence.due_at {
+            if occurrence.fired_at < occurrence.due_at || !calendar.allows(occurrence) {
                 add("timer.never_early", row);
             }
         }

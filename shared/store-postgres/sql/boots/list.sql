@@ -1,6 +1,6 @@
 -- Reads the boots that are alive or ended within `$2` milliseconds.
 SELECT
-    b.boot_id, b.role, b.name, b.pool, b.concurrency, b.in_flight, b.started_at, b.lease_until,
+    b.boot_id, b.role, b.name, b.pool, b.concurrency, b.in_flight, b.started_at, b.lease_until, b.lease_ms,
     b.dead_at
 FROM boots b
 CROSS JOIN (

@@ -48,7 +48,7 @@ impl Fields<'_> {
     }
 
     /// The columns of an occurrence, from `n` to `fired_at`.
-    fn occurrence(&mut self) -> Result<Occurrence> {
+    pub(crate) fn occurrence(&mut self) -> Result<Occurrence> {
         Ok(Occurrence {
             n: self.take("n")?,
             due_at: self.time("due_at")?,

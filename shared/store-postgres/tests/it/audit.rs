@@ -13,7 +13,7 @@ use mainspring_shared::tool::CallResult;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::tools::{answered, asking};
-use crate::world::{World, answer, says, to, with_world};
+use crate::world::{World, answer, in_second_round, says, to, with_world};
 
 /// A sound history: one session with a finished send that asked a tool, one that runs, one queued
 /// behind it, and an idle session.
@@ -32,7 +32,7 @@ async fn history(world: &World) {
     world.append(3, round).await;
     let mut last = answer(&claimed, Then::Continue);
     last.messages = vec![says(Role::Assistant, "done", 1)];
-    last.usage[0].round = 1;
+    in_second_round(&mut last);
     last.usage[0].attempt = 2;
     world.complete(4, last).await;
     world.assert_sound(4).await;
@@ -244,6 +244,54 @@ const PLANTED: &[(&str, &[&str])] = &[
         &[FREE_TIMERS, "UPDATE timers SET fire_at = NULL"],
     ),
     (
+        "call.asked",
+        &[
+            "INSERT INTO tool_calls (tenant, call_id, session_id, send_id, round, place, name,
+               arguments, repeat, approval, requested_at)
+           SELECT tenant, 'dangling', session_id, send_id, round, place + 1, name, arguments,
+               repeat, approval, requested_at
+           FROM tool_calls LIMIT 1",
+        ],
+    ),
+    (
+        "message.has_step",
+        &["UPDATE steps SET refs = '{}' WHERE kind = 'round'"],
+    ),
+    (
+        "send.unstarted_is_silent",
+        &[
+            "UPDATE messages SET send_id = (SELECT s.send_id FROM sends s WHERE s.status = 'queued'
+               AND s.position = 3)
+           WHERE role = 'tool'",
+        ],
+    ),
+    (
+        "usage.sums",
+        &[
+            "UPDATE sends SET usage = '{\"input_tokens\":1,\"output_tokens\":0}'
+           WHERE status = 'completed'",
+        ],
+    ),
+    (
+        "budget.kept",
+        &[
+            "UPDATE sends SET options = '{\"budget\":{\"rounds\":1}}', rounds = 2
+           WHERE status = 'completed'",
+        ],
+    ),
+    (
+        "boot.in_flight",
+        &[
+            "UPDATE steps SET at = at - 100000",
+            "UPDATE sends SET started_at = started_at - 100000",
+        ],
+    ),
+    ("tenant.own_rows", &["UPDATE agents SET tenant = 2"]),
+    (
+        "send.rounds_in_order",
+        &["UPDATE sends SET rounds = 3 WHERE status = 'completed'"],
+    ),
+    (
         "row.readable",
         &["UPDATE sends SET options = '[]' WHERE status = 'queued'"],
     ),
@@ -288,6 +336,111 @@ const PLANTED_TOO: &[(&str, &str)] = &[
     ("row.readable", "UPDATE steps SET refs = '7' WHERE n = 1"),
     ("row.readable", "UPDATE tool_calls SET arguments = '{'"),
     ("row.readable", "UPDATE timers SET rule = '{}'"),
+    (
+        "timer.never_early",
+        "UPDATE timer_occurrences SET due_at = due_at - 500, fired_at = fired_at - 500 WHERE n = 2",
+    ),
+    (
+        "timer.never_early",
+        "UPDATE timer_occurrences SET due_at = due_at + 1000, fired_at = fired_at + 1000 WHERE n = 1",
+    ),
+    (
+        "usage.sums",
+        "INSERT INTO usage_rows SELECT tenant, session_id, send_id, round, attempt + 7, model, usage, at
+         FROM usage_rows LIMIT 1",
+    ),
+    (
+        "usage.sums",
+        "UPDATE usage_rows SET usage = replace(usage, '\"output_tokens\":5', '\"output_tokens\":4')
+         WHERE round = 1",
+    ),
+    ("usage.matches_rounds", "UPDATE usage_rows SET round = 3 WHERE round = 1"),
+    ("usage.matches_rounds", "UPDATE usage_rows SET send_id = gen_random_uuid() WHERE round = 1"),
+    (
+        "budget.kept",
+        "UPDATE sends SET options = '{\"budget\":{\"tokens\":7}}' WHERE status = 'completed'",
+    ),
+    (
+        "budget.kept",
+        "UPDATE sends SET options = '{\"budget\":{\"tokens\":50}}', usage = '{\"input_tokens\":6,
+             \"output_tokens\":10,\"held\":{\"c\":{\"tokens\":60,\"nano_usd\":0,\"rounds\":0}}}'
+         WHERE status = 'completed'",
+    ),
+    (
+        "budget.kept",
+        "WITH told AS (
+             UPDATE tool_calls SET name = 'spawn_agent',
+                 result = '{\"content\":[],\"value\":{\"status\":\"completed\"}}'
+             RETURNING call_id
+         )
+         UPDATE sends SET usage = '{\"input_tokens\":6,\"output_tokens\":10,\"held\":{\"' || (
+             SELECT call_id FROM told
+         ) || '\":{\"tokens\":60,\"nano_usd\":0,\"rounds\":0}}}'
+         WHERE status = 'completed'",
+    ),
+    (
+        "epoch.one_boot",
+        "UPDATE session_hot SET owner_boot = gen_random_uuid() WHERE owner_boot IS NOT NULL",
+    ),
+    (
+        "epoch.granted",
+        "WITH hot AS (UPDATE session_hot SET epoch = 9 WHERE epoch > 0)
+         UPDATE steps SET epoch = 2, kind = 'calls' WHERE kind = 'finished'",
+    ),
+    (
+        "epoch.granted",
+        "UPDATE tool_calls SET started_epoch = 9, attempt = 1",
+    ),
+    (
+        "message.has_step",
+        "WITH m AS (DELETE FROM messages WHERE role = 'assistant' AND round = 1)
+         UPDATE session_hot SET next_seq = next_seq - 1 WHERE next_seq > 1",
+    ),
+    ("message.has_step", "UPDATE steps SET send_id = gen_random_uuid() WHERE kind = 'round'"),
+    (
+        "send.running_has_lease",
+        "WITH idle AS (UPDATE boots SET started_at = started_at - 100000),
+              past AS (UPDATE steps SET at = at - 100000)
+         UPDATE session_hot SET owner_boot = NULL, token = NULL, ready_since = ready_since - 100000
+         WHERE owner_boot IS NOT NULL",
+    ),
+    (
+        "send.running_has_lease",
+        "UPDATE session_hot SET owner_boot = NULL, token = NULL, ready_since = NULL
+         WHERE owner_boot IS NOT NULL",
+    ),
+    (
+        "run.final_is_quiet",
+        "WITH run AS (
+             INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
+                 attempt, usage, counts, created_at, finished_at)
+             VALUES (1, '00000000-0000-0000-0000-000000000001', 'r', 'completed', '{}', 1, '0', '{}',
+                 1, 1, '{}', '{}', 0, 1)
+         )
+         INSERT INTO run_nodes (tenant, run_id, path, n, state, node)
+         VALUES (1, '00000000-0000-0000-0000-000000000001', '/0', 1, 'waiting', '{}')",
+    ),
+    (
+        "run.final_is_quiet",
+        "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
+             attempt, usage, counts, created_at, finished_at)
+         VALUES (1, '00000000-0000-0000-0000-000000000001', 'r', 'completed', '{}', 1, '0', '{}', 1, 1,
+             '{}', '{\"live\":1}', 0, 1)",
+    ),
+    (
+        "tenant.own_rows",
+        "WITH theirs AS (
+             INSERT INTO sends (tenant, send_id, session_id, status, input, options, first_step,
+                 created_at, position)
+             VALUES (2, '00000000-0000-0000-0000-000000000001', gen_random_uuid(), 'queued', '[]',
+                 '{}', 1, 1, 1)
+         )
+         UPDATE usage_rows SET send_id = '00000000-0000-0000-0000-000000000001' WHERE round = 1",
+    ),
+    (
+        "send.rounds_in_order",
+        "UPDATE steps SET refs = replace(refs, '\"index\":1', '\"index\":0')",
+    ),
     ("timer.fired_once", "UPDATE timers SET next_n = next_n + 1"),
     (
         "timer.fired_once",

@@ -13,7 +13,7 @@ use mainspring_shared::store::{
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState};
 
 use crate::tools::{answered, approval, asking, ids, only_calls, outside, park_on, result, waits};
-use crate::world::{TENANT, answer, id, says, to, with_world};
+use crate::world::{TENANT, answer, id, in_second_round, says, to, with_world};
 
 fn change(call_id: &str, change: CallStep) -> CallChange {
     CallChange {
@@ -111,7 +111,7 @@ async fn results_ride_with_the_next_round_or_go_alone() {
         last.messages = answered(&asked);
         last.messages
             .push(says(mainspring_shared::message::Role::Assistant, "hi", 1));
-        last.usage[0].round = 1;
+        in_second_round(&mut last);
         last.changes = vec![settled(&ids[1], "two")];
         world.complete(5, last).await;
         let steps = world.store.read_steps(key, 0, 10).await.expect("reads");

@@ -12,7 +12,7 @@ use mainspring_shared::tool::CallResult;
 use sqlx::{Connection, Executor, PgConnection};
 
 use crate::tools::{answered, asking, ids, only_calls, outside, park_on, result};
-use crate::world::{World, answer, cold, first_round, to, with_world};
+use crate::world::{World, answer, cold, first_round, in_second_round, to, with_world};
 
 /// Breaks every connection of the store, as a restart of the server does.
 async fn break_connections(world: &World) {
@@ -64,7 +64,7 @@ async fn broken_connections_are_replaced_unnoticed() {
             let mut last = answer(&claimed, Then::Continue);
             last.messages.remove(0);
             last.messages[0].round = 1;
-            last.usage[0].round = 1;
+            in_second_round(&mut last);
             last.lease.write = 1;
             let done = world.store.complete_sends(None, vec![last]).await;
             assert!(matches!(
@@ -305,7 +305,7 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
         role: Role::Assistant,
         ..NewMessage::user(Vec::new(), 1)
     });
-    last.usage[0].round = 1;
+    in_second_round(&mut last);
     until_answered(|| store.complete_sends(None, vec![last.clone()])).await;
 }
 

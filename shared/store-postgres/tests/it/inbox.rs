@@ -13,7 +13,7 @@ use mainspring_shared::store::{
 };
 
 use crate::tools::{asking, ids, only_calls, outside, park_on, waits, words};
-use crate::world::{TENANT, World, answer, id, to, with_world};
+use crate::world::{TENANT, World, answer, id, in_second_round, to, with_world};
 
 fn keyed(item: DeliverItem, key: &str, body: u8) -> DeliverItem {
     DeliverItem {
@@ -96,7 +96,7 @@ async fn words_for_a_running_send_are_delivered_at_its_next_boundary() {
         assert_eq!(world.inbox(key, true).await, []);
         last.messages.remove(0);
         last.messages[0].round = 1;
-        last.usage[0].round = 1;
+        in_second_round(&mut last);
         world.complete(7, last).await;
         world.assert_sound(7).await;
     })

@@ -7,8 +7,8 @@ use mainspring_shared::id::{BootId, SessionKey, TimerId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptOutcome, AppendOutcome, ClaimOutcome, CompleteOutcome, Error, NewTimer, ParkOutcome,
-    Store, Then,
+    AcceptOutcome, AppendOutcome, ClaimOutcome, Claimed, CompleteOutcome, Error, NewTimer,
+    ParkOutcome, ParkSend, Store, Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
@@ -17,7 +17,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use tokio::time::Instant;
 
 use crate::tools::park_on;
-use crate::world::{World, answer, cold, first_round, id, to, with_patient_world};
+use crate::world::{World, answer, cold, first_round, id, to, totals, with_patient_world};
 
 /// What a neighbour may wait.
 const SOON: Duration = Duration::from_millis(500);
@@ -123,6 +123,10 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
         stuck.let_go().await;
 
         let stuck = Stuck::with(world, &[keys[1], keys[5], keys[9]]).await;
+        let parking = |held: &Claimed| ParkSend {
+            totals: totals(0),
+            ..park_on(held, WaitingOn::Retry)
+        };
         let (rounds, others) = held.split_at(4);
         let (ends, parks) = others.split_at(4);
         let begun = Instant::now();
@@ -137,7 +141,7 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
             .await;
         samples.push(begun.elapsed());
         let begun = Instant::now();
-        let items = parks.iter().map(|held| park_on(held, WaitingOn::Retry));
+        let items = parks.iter().map(parking);
         let parked = world.store.park_sends(world.at(3), items.collect()).await;
         samples.push(begun.elapsed());
         assert_soon(&samples);
@@ -158,7 +162,7 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
         // What was answered so was not written: it is done with the same words now.
         world.append(4, first_round(&rounds[0])).await;
         world.complete(4, answer(&ends[0], Then::Release)).await;
-        let parked = world.park(4, park_on(&parks[0], WaitingOn::Retry)).await;
+        let parked = world.park(4, parking(&parks[0])).await;
         assert!(is_parked(&parked), "{parked:?}");
         world.assert_sound(4).await;
     })

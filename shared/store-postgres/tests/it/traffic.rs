@@ -11,7 +11,9 @@ use mainspring_shared::store::{
     Store, SweepReady, Then,
 };
 
-use crate::world::{TENANT, World, answer, cold, first_round, id, to, totals, with_world};
+use crate::world::{
+    TENANT, World, answer, cold, first_round, id, in_second_round, to, totals, with_world,
+};
 
 const SENDS: usize = 400;
 
@@ -116,8 +118,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                 if turn % 3 == 0 || began {
                     last.messages.remove(0);
                     last.messages[0].round = 1;
-                    last.usage[0].round = 1;
-                    last.totals = totals(2);
+                    in_second_round(&mut last);
                 }
                 if turn % 5 == 0 {
                     last.then = Then::Release;

@@ -348,11 +348,21 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
 
 pub(crate) fn totals(rounds: i32) -> SendTotals {
     SendTotals {
-        usage: usage(),
+        usage: Usage {
+            input_tokens: 3 * u64::from(rounds.unsigned_abs()),
+            output_tokens: 5 * u64::from(rounds.unsigned_abs()),
+            ..usage()
+        },
         rounds,
         attempts: rounds,
         ..SendTotals::default()
     }
+}
+
+/// The end of a send in its second round.
+pub(crate) fn in_second_round(item: &mut CompleteSend) {
+    item.usage[0].round = 1;
+    (item.round, item.totals) = (Some(round_ref(1)), totals(2));
 }
 
 /// The answer to a claimed send: the user's message and the model's, in its first round.

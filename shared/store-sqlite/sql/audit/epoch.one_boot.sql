@@ -1,8 +1,11 @@
--- Grants whose steps come from several boots.
+-- Grants whose steps come from several boots; those of the present one come from the owner.
 SELECT json_object('session', 'ses_' || lower(hex(session_id)),
                    'epoch', epoch, 'boots', count(DISTINCT boot))
-FROM steps
-WHERE epoch > 0
+FROM (
+    SELECT tenant, session_id, epoch, boot FROM steps WHERE epoch > 0
+    UNION ALL
+    SELECT tenant, session_id, epoch, owner_boot FROM session_hot WHERE owner_boot IS NOT NULL
+)
 GROUP BY tenant, session_id, epoch
 HAVING count(DISTINCT boot) > 1
 ORDER BY tenant, session_id, epoch

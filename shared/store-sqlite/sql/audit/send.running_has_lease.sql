@@ -1,12 +1,27 @@
--- Running sends whose session is held by a boot that ended before $2, or that is not known. A send
--- that was given back is ready, and how long it has been so is not recorded.
+-- Running sends in nobody's hands: their owner ended before $2, or is not known; or they were given
+-- back, and a worker of their pool had nothing to do for longer than the bound. One under which workers
+-- died waits for a worker that has no other such send.
 SELECT json_object('session', 'ses_' || lower(hex(s.session_id)),
                    'send', 'snd_' || lower(hex(s.send_id)),
-                   'owner', 'bot_' || lower(hex(h.owner_boot)))
+                   'owner', 'bot_' || lower(hex(h.owner_boot)), 'ready_since', h.ready_since)
 FROM sends s
 JOIN session_hot h ON h.tenant = s.tenant AND h.session_id = s.session_id
 LEFT JOIN boots b ON b.boot_id = h.owner_boot
-WHERE s.finished_at IS NULL AND s.status = 'running' AND h.owner_boot IS NOT NULL
-  AND coalesce(min(coalesce(b.dead_at, b.lease_until), b.lease_until) < $2, 1)
+WHERE s.finished_at IS NULL AND s.status = 'running'
+  AND CASE
+      WHEN h.owner_boot IS NOT NULL
+          THEN coalesce(min(coalesce(b.dead_at, b.lease_until), b.lease_until) < $2, 1)
+      WHEN h.ready_since IS NULL THEN 1
+      ELSE s.crashes = 0
+          AND EXISTS (SELECT 1 FROM boots w
+                      WHERE w.role = 'worker' AND w.concurrency > 0 AND w.pool = h.pool
+                        AND w.dead_at IS NULL AND w.in_flight = 0
+                        AND $4 BETWEEN w.lease_until - w.lease_ms AND w.lease_until
+                        AND max(h.ready_since, w.started_at,
+                                coalesce((SELECT max(t.at) FROM steps t
+                                          WHERE t.tenant = s.tenant
+                                            AND t.session_id = s.session_id), 0))
+                            < w.lease_until - w.lease_ms - ($4 - $2))
+  END
 ORDER BY s.tenant, s.session_id, s.send_id
 LIMIT $1;

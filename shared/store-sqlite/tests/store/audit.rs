@@ -92,6 +92,11 @@ const PLANTS: &[(&str, &str)] = &[
     ("send.running_has_lease", "UPDATE boots SET lease_until = 0"),
     ("send.running_has_lease", "UPDATE boots SET dead_at = 0"),
     ("send.running_has_lease", "DELETE FROM boots"),
+    (
+        "send.running_has_lease",
+        "UPDATE session_hot SET owner_boot = NULL, token = NULL, ready_since = NULL
+         WHERE owner_boot IS NOT NULL",
+    ),
     ("usage.matches_rounds", "DELETE FROM usage_rows WHERE round = 1"),
     ("send.shape", "UPDATE sends SET started_at = NULL WHERE status = 'running'"),
     ("send.shape", "UPDATE sends SET agent_version = NULL WHERE status = 'completed'"),
@@ -122,6 +127,109 @@ const PLANTS: &[(&str, &str)] = &[
     ("timer.shape", "UPDATE timers SET fire_at = NULL"),
     ("timer.shape", "UPDATE timers SET due_at = NULL"),
     ("timer.shape", "UPDATE timers SET ended_at = 1"),
+    (
+        "timer.never_early",
+        "UPDATE timer_occurrences SET due_at = due_at + 1000, fired_at = fired_at + 1000 WHERE n = 1",
+    ),
+    (
+        "timer.never_early",
+        "UPDATE timer_occurrences SET due_at = due_at - 500, fired_at = fired_at - 500 WHERE n = 2",
+    ),
+    (
+        "call.asked",
+        "INSERT INTO tool_calls (tenant, call_id, session_id, send_id, round, place, name,
+                                 arguments, repeat, approval, requested_at)
+         SELECT tenant, 'dangling', session_id, send_id, round, place + 1, name, arguments, repeat,
+                approval, requested_at
+         FROM tool_calls LIMIT 1",
+    ),
+    ("message.has_step", "UPDATE steps SET refs = '{}' WHERE kind = 'round'"),
+    (
+        "message.has_step",
+        "DELETE FROM messages WHERE seq = 5; UPDATE session_hot SET next_seq = 5",
+    ),
+    (
+        "send.unstarted_is_silent",
+        "UPDATE messages SET send_id = x'00000000000000000000000000000003'
+         WHERE seq = 5",
+    ),
+    (
+        "usage.sums",
+        "UPDATE usage_rows SET usage = '{\"input_tokens\":3,\"output_tokens\":0}' WHERE round = 1",
+    ),
+    (
+        "usage.sums",
+        "UPDATE sends SET usage = '{\"input_tokens\":3,\"output_tokens\":0}'
+         WHERE status = 'completed'",
+    ),
+    (
+        "budget.kept",
+        "UPDATE sends SET options = '{\"budget\":{\"rounds\":1}}', rounds = 5
+         WHERE status = 'completed'",
+    ),
+    (
+        "budget.kept",
+        "UPDATE sends SET options = '{\"budget\":{\"tokens\":5}}',
+             usage = '{\"input_tokens\":0,\"output_tokens\":0,\"held\":{\"c\":{\"tokens\":6,\"nano_usd\":0,\"rounds\":0}}}'
+         WHERE status = 'completed'",
+    ),
+    (
+        "budget.kept",
+        "UPDATE sends SET options = '{\"budget\":{\"tokens\":5}}' WHERE status = 'completed';
+         UPDATE usage_rows SET usage = '{\"input_tokens\":3,\"output_tokens\":3}' WHERE round = 0",
+    ),
+    (
+        "budget.kept",
+        "UPDATE tool_calls SET name = 'spawn_agent', result = '{\"value\":{\"status\":\"completed\"}}';
+         UPDATE sends SET usage = json_object('input_tokens', 0, 'output_tokens', 0, 'held', json_object(
+             (SELECT call_id FROM tool_calls), json('{\"tokens\":6,\"nano_usd\":0,\"rounds\":0}')))
+         WHERE status = 'completed'",
+    ),
+    ("epoch.one_boot", "UPDATE session_hot SET owner_boot = x'09' WHERE owner_boot IS NOT NULL"),
+    (
+        "epoch.granted",
+        "UPDATE session_hot SET epoch = 9;
+         UPDATE messages SET epoch = 2 WHERE seq > 2;
+         UPDATE steps SET epoch = 2, kind = 'calls' WHERE kind = 'finished'",
+    ),
+    ("epoch.granted", "UPDATE tool_calls SET started_epoch = 9"),
+    (
+        "boot.in_flight",
+        "UPDATE steps SET at = at - 100000; UPDATE sends SET started_at = started_at - 100000",
+    ),
+    (
+        "send.running_has_lease",
+        "UPDATE boots SET started_at = started_at - 100000; UPDATE steps SET at = at - 100000;
+         UPDATE session_hot SET owner_boot = NULL, token = NULL, ready_since = ready_since - 100000
+         WHERE owner_boot IS NOT NULL",
+    ),
+    ("usage.matches_rounds", "UPDATE usage_rows SET round = 3 WHERE round = 1"),
+    ("usage.matches_rounds", "UPDATE usage_rows SET send_id = x'77' WHERE round = 1"),
+    (
+        "run.final_is_quiet",
+        "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
+                           attempt, usage, counts, created_at, finished_at)
+         VALUES (1, x'01', 'r', 'completed', '{}', 1, '0', '{}', 1, 1, '{}', '{\"live\":1}', 0, 1)",
+    ),
+    (
+        "run.final_is_quiet",
+        "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
+                           attempt, usage, counts, created_at, finished_at)
+         VALUES (1, x'01', 'r', 'completed', '{}', 1, '0', '{}', 1, 1, '{}', '{}', 0, 1);
+         INSERT INTO run_nodes (tenant, run_id, path, n, state, node)
+         VALUES (1, x'01', '/0', 1, 'waiting', '{}')",
+    ),
+    ("tenant.own_rows", "UPDATE inbox SET tenant = 2"),
+    (
+        "tenant.own_rows",
+        "UPDATE sends SET tenant = 2 WHERE status = 'queued';
+         UPDATE inbox SET send_id = (SELECT send_id FROM sends WHERE tenant = 2)",
+    ),
+    ("send.rounds_in_order", "UPDATE sends SET rounds = 3 WHERE status = 'completed'"),
+    (
+        "send.rounds_in_order",
+        "UPDATE steps SET refs = replace(refs, '\"index\":1', '\"index\":0')",
+    ),
     ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
     ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
     ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),
@@ -167,6 +275,7 @@ async fn healthy() -> Opened {
         message: 2,
     });
     end.usage[0].round = 1;
+    (end.round, end.totals.rounds) = (Some(round_ref(1)), 2);
     complete(store, 30, end).await.next.expect("send 2 runs");
     tick(store).await;
     opened

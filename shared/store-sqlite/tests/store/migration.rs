@@ -23,9 +23,10 @@ INSERT INTO session_hot (tenant, session_id, pool, lifecycle)
 VALUES (1, x'00000000000000000000000000000002', 'default', 2);
 UPDATE session_hot SET epoch = 1 WHERE next_seq = 5;
 INSERT INTO sends (tenant, send_id, session_id, position, status, stop_reason, input, options,
-                   agent_version, output_text, first_step, created_at, started_at, finished_at)
+                   agent_version, output_text, rounds, first_step, created_at, started_at,
+                   finished_at)
 VALUES (1, x'00000000000000000000000000000001', x'00000000000000000000000000000001', 1, 'completed',
-        'end', '[{"type":"text","text":"go"}]', '{}', 1, 'done', 1, 10, 20, 40);
+        'end', '[{"type":"text","text":"go"}]', '{}', 1, 'done', 2, 1, 10, 20, 40);
 INSERT INTO messages (tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name,
                       round, asked_at_seq, epoch, created_at)
 VALUES
@@ -44,16 +45,20 @@ VALUES (1, x'00000000000000000000000000000001', 'call_00000000000000000000000000
         x'00000000000000000000000000000001', 0, 0, 'look', '{"a":1}',
         '{"code":"tool.not_found","message":"there is none"}', 1, 30);
 INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at)
-VALUES (1, x'00000000000000000000000000000001', x'00000000000000000000000000000001', 0, 1, 'm', '{}', 30),
-       (1, x'00000000000000000000000000000001', x'00000000000000000000000000000001', 1, 1, 'm', '{}', 40);
+VALUES (1, x'00000000000000000000000000000001', x'00000000000000000000000000000001', 0, 1, 'm',
+        '{"input_tokens":0,"output_tokens":0}', 30),
+       (1, x'00000000000000000000000000000001', x'00000000000000000000000000000001', 1, 1, 'm',
+        '{"input_tokens":0,"output_tokens":0}', 40);
 INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
 VALUES
     (1, x'00000000000000000000000000000001', 1, x'00000000000000000000000000000001', 'accepted', 0,
      x'00000000000000000000000000000009', 10, '{}'),
     (1, x'00000000000000000000000000000001', 2, x'00000000000000000000000000000001', 'round', 1,
-     x'00000000000000000000000000000009', 30, '{"first_seq":1,"messages":3}'),
+     x'00000000000000000000000000000009', 30,
+     '{"first_seq":1,"messages":3,"round":{"index":0,"model":"m","usage":{"input_tokens":0,"output_tokens":0}}}'),
     (1, x'00000000000000000000000000000001', 3, x'00000000000000000000000000000001', 'finished', 1,
-     x'00000000000000000000000000000009', 40, '{"first_seq":4,"messages":1,"status":"completed"}');
+     x'00000000000000000000000000000009', 40,
+     '{"first_seq":4,"messages":1,"status":"completed","round":{"index":1,"model":"m","usage":{"input_tokens":0,"output_tokens":0}}}');
 "#;
 
 #[tokio::test]

@@ -128,7 +128,7 @@ fn usage(round: i32) -> Vec<UsageRow> {
     }]
 }
 
-fn round_ref(index: i32) -> RoundRef {
+pub(crate) fn round_ref(index: i32) -> RoundRef {
     RoundRef {
         index,
         model: "m".to_owned(),
@@ -249,7 +249,10 @@ pub(crate) fn ending(claimed: &Claimed, record: &SendRecord, then: Then) -> Comp
         deliveries: Vec::new(),
         usage: usage(0),
         round: Some(round_ref(0)),
-        totals: SendTotals::default(),
+        totals: SendTotals {
+            rounds: 1,
+            ..SendTotals::default()
+        },
         result: SendResult::completed(StopReason::End, "done".to_owned()),
         unless: 0,
         then,
@@ -321,8 +324,20 @@ async fn numbered(store: &SqliteStore, session: SessionKey, lease: Lease) -> Lea
     Lease { write, ..lease }
 }
 
+/// The rounds that a send has closed: its next one has this index.
+async fn closed(store: &SqliteStore, session: SessionKey, send: SendId) -> i32 {
+    let dump = store.dump().await.expect("answers");
+    let found = dump.sessions.into_iter().find(|s| s.key == session);
+    let steps = found.into_iter().flat_map(|found| found.steps);
+    let rounds = steps.filter(|step| step.send_id == send && step.refs.round.is_some());
+    i32::try_from(rounds.count()).expect("few rounds")
+}
+
 pub(crate) async fn append(store: &SqliteStore, ms: i64, mut item: AppendRound) -> AppendOutcome {
     item.lease = numbered(store, item.key, item.lease).await;
+    let closed = closed(store, item.key, item.send_id).await;
+    item.round = item.round.map(|_| round_ref(closed));
+    item.totals.rounds = closed + i32::from(item.round.is_some());
     one(store
         .append_rounds(at(ms), vec![item])
         .await
@@ -335,6 +350,9 @@ pub(crate) async fn try_complete(
     mut item: CompleteSend,
 ) -> CompleteOutcome {
     item.lease = numbered(store, item.key, item.lease).await;
+    let closed = closed(store, item.key, item.send_id).await;
+    item.round = item.round.map(|_| round_ref(closed));
+    item.totals.rounds = closed + i32::from(item.round.is_some());
     one(store
         .complete_sends(at(ms), vec![item])
         .await
@@ -374,6 +392,7 @@ pub(crate) fn parking(claimed: &Claimed, on: WaitingOn, until: ParkUntil) -> Par
 
 pub(crate) async fn try_park(store: &SqliteStore, ms: i64, mut item: ParkSend) -> ParkOutcome {
     item.lease = numbered(store, item.key, item.lease).await;
+    item.totals.rounds = closed(store, item.key, item.send_id).await;
     one(store.park_sends(at(ms), vec![item]).await.expect("answers"))
 }
 

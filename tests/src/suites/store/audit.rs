@@ -29,7 +29,8 @@ pub async fn every_ordinary_step_leaves_the_store_sound(store: &dyn Store) {
     accept(store, 11, sending(2, 1)).await;
     accept(store, 12, with(sending(3, 1), delayed(100))).await;
     append(store, 13, round(&claimed, 0)).await;
-    let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(50)));
+    let mut item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(50)));
+    item.totals = totals(1);
     park(store, 20, item).await;
     assert_eq!(violated(store, 21).await, Vec::<String>::new());
     let swept = store.sweep_alarms(at(200), boot(SCHEDULER), 10).await;
@@ -39,6 +40,8 @@ pub async fn every_ordinary_step_leaves_the_store_sound(store: &dyn Store) {
     let mut item = ending(&claimed, Then::Continue);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
+    item.round = Some(round_ref(1));
+    item.totals = totals(2);
     complete(store, 220, item).await;
     assert_eq!(violated(store, 221).await, Vec::<String>::new());
     register_at(store, TTL + 1, 2).await;
@@ -61,7 +64,8 @@ pub async fn a_round_that_nobody_paid_for_is_reported(store: &dyn Store) {
         ..round(&claimed, 0)
     };
     append(store, 20, item).await;
-    assert_eq!(violated(store, 21).await, ["usage.matches_rounds"]);
+    let names = ["usage.matches_rounds", "usage.sums"];
+    assert_eq!(violated(store, 21).await, names);
 }
 
 pub async fn a_call_without_a_result_is_reported_once_the_next_round_came(store: &dyn Store) {

@@ -38,6 +38,7 @@ pub async fn a_registered_boot_is_listed(store: &dyn Store) {
         in_flight: 0,
         started_at: time(5),
         lease_until: time(5 + TTL),
+        ttl: millis(TTL),
         dead_at: None,
     };
     assert_eq!(list(store, 6).await, [expected]);

@@ -252,6 +252,8 @@ pub async fn news_for_a_parent_at_rest_wait_for_its_next_send(store: &dyn Store)
     item.messages = answers_of(store, &parent, 0).await;
     item.messages.push(answer("done", 1, &[]));
     item.usage = vec![usage_row(1, 2)];
+    item.round = Some(round_ref(1));
+    item.totals = totals(2);
     complete(store, 15, item).await;
     answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
     let reported = one(report(store, 40).await);

@@ -42,6 +42,8 @@ async fn told(store: &dyn Store) -> Vec<Message> {
     let mut item = ending(&claimed, Then::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
+    item.round = Some(round_ref(1));
+    item.totals = totals(2);
     complete(store, 30, item).await;
     transcript(store, 1).await
 }

@@ -186,6 +186,13 @@ pub fn usage_row(round: i32, attempt: i32) -> UsageRow {
     }
 }
 
+/// What so many responses cost.
+pub fn costs(responses: u64) -> Usage {
+    let mut sum = Usage::default();
+    (0..responses).for_each(|_| sum.add(&cost(10)));
+    sum
+}
+
 /// A round as its step remembers it.
 pub fn round_ref(index: i32) -> RoundRef {
     RoundRef {
@@ -198,7 +205,7 @@ pub fn round_ref(index: i32) -> RoundRef {
 /// The sums after `rounds` rounds of one attempt each.
 pub fn totals(rounds: i32) -> SendTotals {
     SendTotals {
-        usage: cost(10 * u64::from(rounds.unsigned_abs())),
+        usage: costs(u64::from(rounds.unsigned_abs())),
         rounds,
         attempts: rounds,
         ..SendTotals::default()

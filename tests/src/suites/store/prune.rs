@@ -41,6 +41,8 @@ async fn told(store: &dyn Store) {
     let mut item = ending(&claimed, Then::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
+    item.round = Some(round_ref(1));
+    item.totals = totals(2);
     complete(store, 30, item).await;
     accept(store, 40, sending(2, 1)).await;
     let claimed = claim(store, 50, 1, 1, 2).await;
@@ -105,6 +107,8 @@ pub async fn a_pruned_message_may_have_come_through_the_inbox(store: &dyn Store)
     let mut item = ending(&claimed, Then::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
+    item.round = Some(round_ref(1));
+    item.totals = totals(2);
     complete(store, 30, item).await;
     prune(store, 40, PruneTo::KeepLast(1), false).await;
     let query = ReadInbox {

@@ -50,6 +50,8 @@ pub async fn old_sends_go_and_what_was_said_stays(store: &dyn Store) {
     let mut item = ending(&claimed, Then::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
+    item.round = Some(round_ref(1));
+    item.totals = totals(2);
     complete(store, 30, item).await;
     answered(store, 60, sending(2, 1)).await;
     let before = dumped(store, 1).await;

@@ -186,6 +186,8 @@ pub async fn messages_carry_the_epoch_of_their_grant(store: &dyn Store) {
     let mut item = ending(&second, Then::Release);
     item.messages = vec![answer("done", 2, &[])];
     item.usage = vec![usage_row(2, 3)];
+    item.round = Some(round_ref(2));
+    item.totals = totals(3);
     complete(store, 60, item).await;
     let epochs: Vec<i64> = transcript(store, 1).await.iter().map(|m| m.epoch).collect();
     assert_eq!(epochs, [1, 1, 1, 2, 2, 2]);

@@ -36,6 +36,8 @@ async fn prepare(store: &dyn Store, last_messages: Option<u32>) -> Vec<Message> 
     let mut item = ending(&claimed, Then::Continue);
     item.messages = vec![answer("done", 2, &[])];
     item.usage = vec![usage_row(2, 3)];
+    item.round = Some(round_ref(2));
+    item.totals = totals(3);
     let (next, _) = complete(store, 4, item).await.next.expect("send 2 goes on");
     let item = ending_of(&claimed, &next.record, Then::Release);
     complete(store, 5, item).await;

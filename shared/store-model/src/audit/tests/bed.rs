@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, SendOptions};
-use mainspring_shared::id::{LeaseToken, SessionId, SessionKey, TenantId, TimerId};
+use mainspring_shared::id::{BootId, LeaseToken, SessionId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, NewMessage, ToolCall};
@@ -77,6 +77,13 @@ fn round(index: i32) -> RoundRef {
         index,
         model: "m".to_owned(),
         usage: Usage::default(),
+    }
+}
+
+fn totals(rounds: i32) -> SendTotals {
+    SendTotals {
+        rounds,
+        ..SendTotals::default()
     }
 }
 
@@ -192,7 +199,7 @@ fn work(state: &mut State, lease: Lease) {
         }],
         usage: paid(0),
         round: Some(round(0)),
-        totals: SendTotals::default(),
+        totals: totals(1),
     };
     leases::append(state, NOW, item);
     let item = CompleteSend {
@@ -204,7 +211,7 @@ fn work(state: &mut State, lease: Lease) {
         deliveries: Vec::new(),
         usage: paid(1),
         round: Some(round(1)),
-        totals: SendTotals::default(),
+        totals: totals(2),
         result: SendResult::completed(StopReason::End, "hm".to_owned()),
         unless: 0,
         then: Then::Continue,

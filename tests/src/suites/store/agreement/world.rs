@@ -31,6 +31,9 @@ struct Held {
     send: SendRecord,
 }
 
+/// What workers say that they have in flight: more than they ever have. Nobody here works by himself.
+const BUSY: u32 = 64;
+
 /// Both stores, and what the callers of a store would know.
 pub(super) struct World<'a> {
     model: ModelStore,
@@ -339,7 +342,7 @@ impl<'a> World<'a> {
             Op::Renew(pick) => {
                 let boot = self.boot(pick);
                 let ttl = small::millis(small::TTL);
-                both!(self, |store| store.renew_boot(self.at(), boot, ttl, 1));
+                both!(self, |store| store.renew_boot(self.at(), boot, ttl, BUSY));
             }
             Op::Stop(pick) => {
                 let boot = self.boot(pick);

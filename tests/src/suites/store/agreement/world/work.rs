@@ -83,7 +83,18 @@ impl World<'_> {
         (vec![small::usage_row(held.send.rounds, attempt)], attempt)
     }
 
-    fn begun(&self, held: &Held) -> SendTotals {
+    /// The sums of a send after so many more responses.
+    async fn totals(&self, held: &Held, rounds: i32, more: usize) -> SendTotals {
+        let known = self.known().await;
+        let rows = known.sessions.iter().flat_map(|session| &session.usage);
+        let stored = rows.filter(|(send, ..)| *send == held.send.id).count();
+        SendTotals {
+            usage: small::costs((stored + more) as u64),
+            ..small::totals(rounds)
+        }
+    }
+
+    async fn begun(&self, held: &Held) -> SendTotals {
         let attempts = self.attempts.get(&held.send.id).copied().unwrap_or(0);
         let spent = Spent {
             tokens: attempts.unsigned_abs().into(),
@@ -93,7 +104,7 @@ impl World<'_> {
             attempts,
             session: (attempts > 1).then_some(spent),
             held: SendHeld([("call_1".to_owned(), spent)].into()),
-            ..small::totals(held.send.rounds)
+            ..self.totals(held, held.send.rounds, 0).await
         }
     }
 
@@ -110,7 +121,7 @@ impl World<'_> {
             deliveries: Vec::new(),
             usage: Vec::new(),
             round: None,
-            totals: self.begun(held),
+            totals: self.begun(held).await,
         };
         let unsettled = open.iter_mut().filter(|call| call.result.is_none());
         for (call, change) in unsettled.zip(work.changes.iter().cycle()) {
@@ -155,7 +166,7 @@ impl World<'_> {
         (item.usage, item.round) = (usage, Some(small::round_ref(round)));
         item.totals = SendTotals {
             attempts,
-            ..small::totals(round + 1)
+            ..self.totals(held, round + 1, item.usage.len()).await
         };
         item
     }
@@ -202,6 +213,8 @@ impl World<'_> {
         let mut messages = answers(&open).unwrap_or_default();
         let index = held.send.rounds;
         let (usage, attempts) = self.paid(held);
+        let rounds = index + i32::from(matches!(end.outcome, Outcome::Answer));
+        let totals = self.totals(held, rounds, usage.len()).await;
         let mut item = CompleteSend {
             key: held.key,
             lease: held.lease,
@@ -211,10 +224,7 @@ impl World<'_> {
             deliveries: Vec::new(),
             usage,
             round: None,
-            totals: SendTotals {
-                attempts,
-                ..small::totals(index + 1)
-            },
+            totals: SendTotals { attempts, ..totals },
             result: SendResult::completed(StopReason::End, "so".to_owned()),
             unless: end.unless,
             then: end.then,
@@ -271,6 +281,7 @@ impl World<'_> {
         let mut items = Vec::new();
         for (held, wait) in &picked {
             let (usage, attempts) = self.paid(held);
+            let totals = self.totals(held, held.send.rounds, usage.len()).await;
             let until = wait.after.map(|ms| ParkUntil::After(small::millis(ms)));
             items.push(ParkSend {
                 key: held.key,
@@ -280,10 +291,7 @@ impl World<'_> {
                 until: until.unwrap_or(ParkUntil::Asked),
                 unless: wait.unless,
                 usage,
-                totals: SendTotals {
-                    attempts,
-                    ..small::totals(held.send.rounds)
-                },
+                totals: SendTotals { attempts, ..totals },
             });
         }
         let outcomes = both!(self, |store| store.park_sends(self.at(), items.clone()));

@@ -1,0 +1,223 @@
+//! What stands in several places: who wrote what, sums, budgets, rounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mainspring_shared::budget::Spent;
+use mainspring_shared::id::{BootId, SendId};
+use mainspring_shared::inbox::ItemKind;
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::step::StepKind;
+use mainspring_shared::store::DumpSession;
+use mainspring_shared::tool::CallRecord;
+use mainspring_shared::usage::Usage;
+use serde_json::{Value, json};
+
+use super::{Found, writes};
+
+/// Each message was written by a step of its send and epoch, and what a step says that it wrote is
+/// there unless it was pruned. Copied messages, of epoch 0, have no step; those of old sends lost
+/// theirs.
+pub(super) fn written(found: &mut Found<'_>) {
+    let session = found.session;
+    for message in session.messages.iter().filter(|m| m.epoch > 0) {
+        let Some(send) = session.sends.iter().find(|s| s.id == message.send_id) else {
+            continue;
+        };
+        let row = || json!({ "send": message.send_id, "seq": message.seq });
+        let wrote = session.steps.iter().any(|step| {
+            step.send_id == message.send_id && step.epoch == message.epoch && writes(step, message)
+        });
+        if !wrote {
+            found.add("message.has_step", row());
+        }
+        if send.started_at.is_none() {
+            found.add("send.unstarted_is_silent", row());
+        }
+    }
+    if session.hot.lifecycle == Lifecycle::Deleted {
+        return;
+    }
+    let there: BTreeSet<i64> = session.messages.iter().map(|message| message.seq).collect();
+    for step in &session.steps {
+        let Some(first) = step.refs.first_seq else {
+            continue;
+        };
+        let mut seqs = first.max(session.first_seq)..first + i64::from(step.refs.messages);
+        if seqs.any(|seq| !there.contains(&seq)) {
+            let row = json!({ "send": step.send_id, "step": step.n });
+            found.add("message.has_step", row);
+        }
+    }
+}
+
+/// Each call stands in a message of its send that asks for it.
+pub(super) fn asked(found: &mut Found<'_>) {
+    let session = found.session;
+    for call in &session.calls {
+        let asks = session.messages.iter().any(|message| {
+            let mut ids = message.tool_calls.iter().map(|asked| &asked.id);
+            message.send_id == call.send_id && ids.any(|id| *id == call.call_id)
+        });
+        if !asks {
+            found.add("call.asked", json!({ "call": call.call_id }));
+        }
+    }
+}
+
+/// Nothing begins under an epoch that was never granted, and a send goes on under another epoch with
+/// a step that says so, or ends with it.
+pub(super) fn grants(found: &mut Found<'_>) {
+    let session = found.session;
+    for call in &session.calls {
+        let epoch = call.started_epoch;
+        if epoch.is_some_and(|epoch| epoch < 1 || epoch > session.hot.epoch) {
+            let row = json!({ "call": call.call_id, "epoch": epoch });
+            found.add("epoch.granted", row);
+        }
+    }
+    let mut epochs: BTreeMap<SendId, i64> = BTreeMap::new();
+    for step in session.steps.iter().filter(|step| step.epoch > 0) {
+        let before = epochs.insert(step.send_id, step.epoch);
+        let says_so = matches!(step.kind, StepKind::Resumed | StepKind::Finished);
+        if before.is_some_and(|before| step.epoch > before) && !says_so {
+            let row = json!({ "step": step.n, "epoch": step.epoch });
+            found.add("epoch.granted", row);
+        }
+    }
+}
+
+/// The boots that wrote under each epoch, and the owner, who holds the present one.
+pub(super) fn holders(session: &DumpSession) -> BTreeMap<i64, BTreeSet<BootId>> {
+    let mut boots: BTreeMap<i64, BTreeSet<BootId>> = BTreeMap::new();
+    for step in session.steps.iter().filter(|step| step.epoch > 0) {
+        boots.entry(step.epoch).or_default().insert(step.boot);
+    }
+    if let Some(owner) = session.hot.owner {
+        boots.entry(session.hot.epoch).or_default().insert(owner);
+    }
+    boots
+}
+
+/// The rounds that steps close: from the first on, each once, as many as the send counts.
+pub(super) fn rounds(found: &mut Found<'_>) {
+    let session = found.session;
+    for send in &session.sends {
+        let steps = session.steps.iter().filter(|step| step.send_id == send.id);
+        let closed = steps.filter_map(|step| step.refs.round.as_ref());
+        let closed: Vec<i32> = closed.map(|round| round.index).collect();
+        if !closed.iter().copied().eq(0..send.rounds) {
+            let row = json!({ "send": send.id, "rounds": send.rounds, "closed": closed });
+            found.add("send.rounds_in_order", row);
+        }
+    }
+}
+
+/// The usage rows of a send, by round and attempt.
+fn paid(session: &DumpSession, send: SendId) -> impl Iterator<Item = &Usage> {
+    let rows = session.usage.iter().zip(&session.paid);
+    rows.filter(move |((of, ..), _)| *of == send)
+        .map(|(_, usage)| usage)
+}
+
+/// Each usage row belongs to a send that got as far as its round.
+pub(super) fn earned(found: &mut Found<'_>) {
+    let session = found.session;
+    for (send, round, _) in &session.usage {
+        let record = session.sends.iter().find(|record| record.id == *send);
+        if record.is_none_or(|record| *round > record.rounds) {
+            let row = json!({ "send": send, "round": round });
+            found.add("usage.matches_rounds", row);
+        }
+    }
+}
+
+/// What a send used is what its usage rows say, and what its children and runs used.
+pub(super) fn sums(found: &mut Found<'_>) {
+    let session = found.session;
+    if session.hot.lifecycle == Lifecycle::Deleted {
+        return;
+    }
+    for send in &session.sends {
+        let (mut read, mut written) = (0, 0);
+        for usage in paid(session, send.id) {
+            read += usage.input_tokens;
+            written += usage.output_tokens;
+        }
+        let used = &send.usage;
+        let less = used.input_tokens < read || used.output_tokens < written;
+        let same = used.input_tokens == read && used.output_tokens == written;
+        if less || !(same || used.estimated || has_others(session, send)) {
+            let row = json!({
+                "send": send.id,
+                "rows": [read, written],
+                "used": [used.input_tokens, used.output_tokens],
+            });
+            found.add("usage.sums", row);
+        }
+    }
+}
+
+/// Whether children or runs may have used something on account of the send. Calls that were pruned
+/// cannot say.
+fn has_others(session: &DumpSession, send: &SendRecord) -> bool {
+    let mut calls = session.calls.iter().filter(|call| call.send_id == send.id);
+    let mut items = session.inbox.iter();
+    session.first_seq > 1
+        || send.options.ended_run.is_some()
+        || calls.any(|call| matches!(call.name.as_str(), "spawn_agent" | "create_workflow"))
+        || items.any(|item| item.kind == ItemKind::Child || item.id.starts_with("run:"))
+}
+
+/// The rounds that a send took, what it used before its last answer and what it has set aside keep
+/// to its budget; one that completed has nothing set aside for a child that reported to it and below
+/// which nothing works on.
+pub(super) fn budgets(found: &mut Found<'_>) {
+    let session = found.session;
+    for send in &session.sends {
+        let held = send.held.sum();
+        let budget = send.options.budget.unwrap_or_default();
+        let rounds = u64::from(send.rounds.unsigned_abs()).saturating_add(held.rounds);
+        let last = paid(session, send.id).last().copied().unwrap_or_default();
+        let before: u64 = paid(session, send.id).map(tokens).sum();
+        let before = before - tokens(&last);
+        let passed = budget.rounds.is_some_and(|cap| rounds > u64::from(cap))
+            || (budget.tokens).is_some_and(|cap| before > cap || held.tokens > cap);
+        if passed {
+            let row = json!({ "send": send.id, "rounds": rounds, "tokens": before, "held": held });
+            found.add("budget.kept", row);
+        }
+        let slices = send.held.0.iter();
+        for (call_id, slice) in slices.filter(|_| send.status == SendStatus::Completed) {
+            if is_out(slice)
+                && session
+                    .calls
+                    .iter()
+                    .any(|c| c.call_id == *call_id && is_told(c))
+            {
+                let row = json!({ "send": send.id, "call": call_id, "held": slice });
+                found.add("budget.kept", row);
+            }
+        }
+    }
+}
+
+fn tokens(usage: &Usage) -> u64 {
+    usage.input_tokens.saturating_add(usage.output_tokens)
+}
+
+/// Rounds stay where they were used.
+fn is_out(slice: &Spent) -> bool {
+    slice.tokens > 0 || slice.nano_usd > 0
+}
+
+/// Whether the call's result is the end of the child that it began, below which nothing works on.
+fn is_told(call: &CallRecord) -> bool {
+    let result = call.result.as_ref();
+    let member = |name| result.and_then(|result| result.value.as_ref()?.get(name));
+    let ended = matches!(
+        member("status").and_then(Value::as_str),
+        Some("completed" | "failed")
+    );
+    call.name == "spawn_agent" && ended && member("kept").is_none()
+}

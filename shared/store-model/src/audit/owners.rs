@@ -1,0 +1,170 @@
+//! Who works for what, and whose it is.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::id::{RunId, SendId, SessionId, TenantId};
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::store::{AuditOptions, BootRecord, Dump, DumpSession, Role};
+use mainspring_shared::time::Timestamp;
+use serde_json::json;
+
+use super::{Findings, Found};
+
+/// A running send is in somebody's hands: of a live owner, or, once it was given back, of whoever has
+/// nothing to do. Either may take as long as the bound.
+pub(super) fn leases(found: &mut Found<'_>, dump: &Dump, now: Timestamp, options: AuditOptions) {
+    let session = found.session;
+    let running = session
+        .sends
+        .iter()
+        .filter(|send| send.status == SendStatus::Running);
+    for send in running {
+        let missed = match session.hot.owner {
+            Some(owner) => {
+                let boot = dump.boots.iter().find(|boot| boot.id == owner);
+                let ended = boot.map(|boot| {
+                    let declared = boot.dead_at.unwrap_or(boot.lease_until);
+                    declared.min(boot.lease_until)
+                });
+                ended.is_none_or(|ended| ended.after(options.takeover_bound) < now)
+            }
+            None => session.hot.ready_since.is_none_or(|ready_since| {
+                let last = last_step(session, |_| true);
+                let since = last.map_or(ready_since, |last| last.max(ready_since));
+                // A send under which workers died waits for one that has no other such send.
+                send.crashes == 0
+                    && dump.boots.iter().any(|boot| {
+                        let since = since.max(boot.started_at).after(options.takeover_bound);
+                        boot.pool == session.hot.pool
+                            && works(boot, now)
+                            && boot.in_flight == 0
+                            && since < renewed(boot)
+                    })
+            }),
+        };
+        if missed {
+            let row = json!({ "send": send.id, "owner": session.hot.owner });
+            found.add("send.running_has_lease", row);
+        }
+    }
+}
+
+/// Whether the boot is a worker that lives and takes sends. A renewal in the future is one by a clock that
+/// was set back since: it says nothing.
+fn works(boot: &BootRecord, now: Timestamp) -> bool {
+    let lives = boot.dead_at.is_none() && boot.lease_until >= now && renewed(boot) <= now;
+    lives && boot.role == Role::Worker && boot.concurrency > 0
+}
+
+/// When the boot last renewed its lease.
+fn renewed(boot: &BootRecord) -> Timestamp {
+    let ttl = i64::try_from(boot.ttl.as_millis()).unwrap_or(i64::MAX);
+    Timestamp(boot.lease_until.0.saturating_sub(ttl))
+}
+
+fn last_step(session: &DumpSession, of: impl Fn(SendId) -> bool) -> Option<Timestamp> {
+    let steps = session.steps.iter().filter(|step| of(step.send_id));
+    steps.map(|step| step.at).max()
+}
+
+/// A worker that renewed its lease was at work for each session that it had owned for longer than the
+/// bound.
+pub(super) fn in_flight(
+    findings: &mut Findings,
+    dump: &Dump,
+    now: Timestamp,
+    options: AuditOptions,
+) {
+    for boot in dump.boots.iter().filter(|boot| works(boot, now)) {
+        let owned = dump.sessions.iter().filter(|session| {
+            let mut sends = session.sends.iter();
+            let runs = sends.find(|send| send.status == SendStatus::Running);
+            runs.is_some_and(|send| {
+                let last = last_step(session, |of| of == send.id);
+                let since = last.max(send.started_at);
+                session.hot.owner == Some(boot.id)
+                    && since.is_some_and(|at| at.after(options.takeover_bound) < renewed(boot))
+            })
+        });
+        let owned = owned.count();
+        if owned > boot.in_flight as usize {
+            let row = json!({ "boot": boot.id, "in_flight": boot.in_flight, "owned": owned });
+            findings.entry("boot.in_flight").or_default().push(row);
+        }
+    }
+}
+
+/// Something that a row names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Named {
+    Session(SessionId),
+    Send(SendId),
+    Run(RunId),
+}
+
+/// Whatever a row refers to is its own tenant's, unless nobody has it any more.
+pub(super) fn tenants(findings: &mut Findings, dump: &Dump) {
+    let mut has: BTreeSet<(TenantId, Named)> = BTreeSet::new();
+    let mut names: BTreeSet<(TenantId, Named)> = BTreeSet::new();
+    for session in &dump.sessions {
+        let tenant = session.key.tenant;
+        has.insert((tenant, Named::Session(session.key.session)));
+        has.extend(
+            session
+                .sends
+                .iter()
+                .map(|send| (send.key.tenant, Named::Send(send.id))),
+        );
+        let mut name = |named| names.insert((tenant, named));
+        if let Some(parent) = &session.parent {
+            name(Named::Session(parent.session));
+            name(Named::Session(parent.root));
+        }
+        for message in session.messages.iter().filter(|m| m.epoch > 0) {
+            name(Named::Send(message.send_id));
+        }
+        for step in &session.steps {
+            name(Named::Send(step.send_id));
+        }
+        for call in &session.calls {
+            name(Named::Send(call.send_id));
+        }
+        for send in session.inbox.iter().filter_map(|item| item.send_id) {
+            name(Named::Send(send));
+        }
+        for (send, ..) in &session.usage {
+            name(Named::Send(*send));
+        }
+        for leaf in session.sends.iter().filter_map(|send| send.run.as_ref()) {
+            name(Named::Run(leaf.run));
+        }
+        for send in &session.sends {
+            names.insert((send.key.tenant, Named::Session(send.key.session)));
+        }
+    }
+    for run in &dump.runs {
+        let key = run.run.key;
+        has.insert((key.tenant, Named::Run(key.run)));
+        names.extend(run.run.session.map(|of| (key.tenant, Named::Session(of))));
+    }
+    for (timer, _) in &dump.timers {
+        names.extend(
+            timer
+                .target
+                .session()
+                .map(|of| (timer.tenant, Named::Session(of))),
+        );
+    }
+    let had: BTreeSet<Named> = has.iter().map(|(_, named)| *named).collect();
+    for (tenant, named) in names
+        .difference(&has)
+        .filter(|(_, named)| had.contains(named))
+    {
+        let row = match named {
+            Named::Session(id) => json!({ "tenant": tenant, "session": id }),
+            Named::Send(id) => json!({ "tenant": tenant, "send": id }),
+            Named::Run(id) => json!({ "tenant": tenant, "run": id }),
+        };
+        findings.entry("tenant.own_rows").or_default().push(row);
+    }
+}

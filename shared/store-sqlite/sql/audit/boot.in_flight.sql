@@ -1,0 +1,24 @@
+-- Workers that own more sessions than they were at work for when they last renewed their lease, of
+-- those that they had owned for longer than the bound. A session is another grant's, or goes on, with
+-- a step of its send.
+SELECT json_object('boot', 'bot_' || lower(hex(boot_id)), 'name', name,
+                   'in_flight', in_flight, 'owned', count(*))
+FROM (
+    SELECT w.boot_id, w.name, w.in_flight, w.lease_until - w.lease_ms - ($4 - $2) AS before,
+           max(s.started_at,
+               coalesce((SELECT max(t.at) FROM steps t
+                         WHERE t.tenant = s.tenant AND t.session_id = s.session_id
+                           AND t.send_id = s.send_id), s.started_at)) AS since
+    FROM sends s
+    JOIN session_hot h ON h.tenant = s.tenant AND h.session_id = s.session_id
+    JOIN boots w ON w.boot_id = h.owner_boot
+    WHERE s.finished_at IS NULL AND s.status = 'running' AND w.role = 'worker'
+      AND w.concurrency > 0 AND w.dead_at IS NULL
+      -- A renewal in the future is one by a clock that was set back since.
+      AND $4 BETWEEN w.lease_until - w.lease_ms AND w.lease_until
+)
+WHERE since < before
+GROUP BY boot_id, name, in_flight
+HAVING count(*) > in_flight
+ORDER BY boot_id
+LIMIT $1;
