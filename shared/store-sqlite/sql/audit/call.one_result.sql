@@ -4,8 +4,8 @@
 -- calls of their own, and those of old sends went with them.
 -- What a deleted session left behind goes in no order that anybody may rely on.
 WITH asked AS MATERIALIZED (
-    SELECT m.tenant, m.session_id, m.send_id, m.seq, m.epoch, c.value ->> 'id' AS call_id,
-           m.seq + 1 + c.key AS due,
+    SELECT m.tenant, m.session_id, m.send_id, m.seq, m.epoch, CAST(c.value ->> 'id' AS TEXT) AS call_id,
+           CAST(m.seq + 1 + c.key AS INTEGER) AS due,
            EXISTS (SELECT 1 FROM sends s
                    WHERE s.tenant = m.tenant AND s.send_id = m.send_id
                      AND s.session_id = m.session_id AND s.status IN ('running', 'waiting'))

@@ -1,16 +1,23 @@
 -- Steps of a send behind its final one, and messages that neither it nor an earlier step of the
--- send wrote. Copied messages, of epoch 0, have no step.
+-- send wrote. Copied messages, of epoch 0, have no step. What wrote a message is the last step that
+-- begins at or before it.
 WITH final_steps AS MATERIALIZED (
     SELECT tenant, session_id, send_id, min(n) AS n
     FROM steps WHERE kind = 'finished'
     GROUP BY tenant, session_id, send_id
 ), written AS MATERIALIZED (
-    SELECT s.tenant, s.session_id, s.send_id,
-           s.refs ->> 'first_seq' AS first, s.refs ->> 'first_seq' + s.refs ->> 'messages' AS until
-    FROM steps s
-    JOIN final_steps f ON f.tenant = s.tenant AND f.session_id = s.session_id
-                      AND f.send_id = s.send_id AND s.n <= f.n
-    WHERE s.refs ->> 'first_seq' IS NOT NULL
+    SELECT tenant, session_id, send_id, n, refs ->> 'first_seq' AS first,
+           (refs ->> 'first_seq') + (refs ->> 'messages') AS until
+    FROM steps
+    WHERE refs ->> 'first_seq' IS NOT NULL
+), placed AS MATERIALIZED (
+    SELECT tenant, session_id, seq, send_id, epoch,
+           max(n) OVER (PARTITION BY tenant, session_id ORDER BY seq, send_id IS NOT NULL) AS n
+    FROM (
+        SELECT tenant, session_id, seq, send_id, epoch, NULL AS n FROM messages
+        UNION ALL
+        SELECT tenant, session_id, first, NULL, NULL, n FROM written
+    )
 )
 SELECT json_object('session', 'ses_' || lower(hex(session_id)),
                    'send', 'snd_' || lower(hex(send_id)), kind, number)
@@ -21,12 +28,11 @@ FROM (
                       AND f.send_id = s.send_id AND s.n > f.n
     UNION ALL
     SELECT m.tenant, m.session_id, m.send_id, 'seq', m.seq
-    FROM messages m
+    FROM placed m
     JOIN final_steps f ON f.tenant = m.tenant AND f.session_id = m.session_id AND f.send_id = m.send_id
-    WHERE m.epoch > 0
-      AND NOT EXISTS (SELECT 1 FROM written w
-                      WHERE w.tenant = m.tenant AND w.session_id = m.session_id
-                        AND w.send_id = m.send_id AND m.seq >= w.first AND m.seq < w.until)
+    LEFT JOIN written w ON w.n = m.n AND w.session_id = m.session_id AND w.tenant = m.tenant
+                       AND w.send_id = m.send_id AND m.seq < w.until AND w.n <= f.n
+    WHERE m.epoch > 0 AND w.n IS NULL
 )
 ORDER BY tenant, session_id, number
 LIMIT $1;
