@@ -31,7 +31,9 @@ pub(crate) fn claim(
         .get(&boot)
         .is_some_and(|boot| boot.dead_at.is_some());
     let is_orphan = session.hot.owner.is_some();
-    if state.is_held(session, now) || (is_orphan && !item.orphans) || is_dead {
+    // Nobody takes over from itself, however late it is: it would be declared dead by that.
+    let is_own = session.hot.owner == Some(boot);
+    if state.is_held(session, now) || is_own || (is_orphan && !item.orphans) || is_dead {
         return ClaimOutcome::Busy;
     }
     let orphaned_by = session.hot.owner;

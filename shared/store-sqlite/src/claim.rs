@@ -50,7 +50,9 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
     if hot.ready_since.is_none() {
         return Ok(ClaimOutcome::Idle);
     }
-    if owner_lives || (hot.owner.is_some() && !item.orphans) || is_dead(tx, boot).await? {
+    // Nobody takes over from itself, however late it is: it would be declared dead by that.
+    let is_taken = owner_lives || hot.owner == Some(boot);
+    if is_taken || (hot.owner.is_some() && !item.orphans) || is_dead(tx, boot).await? {
         return Ok(ClaimOutcome::Busy);
     }
     // A queued send has lost nobody, whoever held its session.

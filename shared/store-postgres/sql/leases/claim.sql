@@ -22,6 +22,8 @@ claimer AS MATERIALIZED (
 live AS MATERIALIZED (
     SELECT b.boot_id FROM boots b CROSS JOIN clock c
     WHERE b.dead_at IS NULL AND b.lease_until >= c.now
+    -- Nobody takes over from itself, however late it is: it would be declared dead by that.
+    UNION ALL SELECT $2::uuid
 ),
 hot AS MATERIALIZED (
     SELECT

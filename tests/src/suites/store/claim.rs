@@ -112,6 +112,15 @@ pub async fn a_lease_holds_to_its_last_millisecond(store: &dyn Store) {
     claim(store, TTL + 1, 2, 1, 3).await;
 }
 
+pub async fn a_late_boot_does_not_take_over_from_itself(store: &dyn Store) {
+    running(store).await;
+    let late = TTL + 1;
+    assert_eq!(try_claim(store, late, 1, 1, 2).await, ClaimOutcome::Busy);
+    let renewal = store.renew_boot(at(late), boot(1), millis(TTL), 1).await;
+    let renewal = renewal.expect("the store answers");
+    assert!(!matches!(renewal, Renewal::Dead), "nobody declared it dead");
+}
+
 pub async fn a_stopped_boot_loses_its_session_at_once(store: &dyn Store) {
     running(store).await;
     register(store, 2).await;

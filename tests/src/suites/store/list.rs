@@ -132,6 +132,7 @@ macro_rules! store_cases {
                 a_session_without_work_is_idle,
                 an_expired_boot_loses_its_session_and_is_declared_dead,
                 a_lease_holds_to_its_last_millisecond,
+                a_late_boot_does_not_take_over_from_itself,
                 a_stopped_boot_loses_its_session_at_once,
                 a_dead_boot_is_granted_nothing,
                 a_suspect_is_left_alone_by_a_claim_that_is_not_for_it,
