@@ -199,7 +199,7 @@ async fn a_send_that_waits_for_recovery_is_resumed_or_aborted() {
 
     let send = api.send(&id, "hi").await;
     world
-        .park(&world.claim(&id).await, WaitingOn::Recovery)
+        .park(&world.claim(&id).await, WaitingOn::Recovery, 0)
         .await;
     assert_eq!(
         api.get(&format!("/v1/sends/{send}")).await.ok(200)["waiting_on"],
@@ -207,7 +207,7 @@ async fn a_send_that_waits_for_recovery_is_resumed_or_aborted() {
     );
     assert_eq!(act("resume").await.ok(202)["id"], send.as_str());
     world
-        .park(&world.claim(&id).await, WaitingOn::Recovery)
+        .park(&world.claim(&id).await, WaitingOn::Recovery, 0)
         .await;
     let aborted = act("abort").await.ok(200);
     assert_eq!(

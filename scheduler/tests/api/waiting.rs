@@ -67,7 +67,7 @@ async fn who_waits_is_answered_early_when_a_person_is_asked() {
             api.call("GET", &format!("/v1/sends/{send}?wait=20s"))
                 .send(),
         );
-        world.park(&world.claim(&id).await, on).await;
+        world.park(&world.claim(&id).await, on, 0).await;
         let shown = waiting.await.expect("joins").ok(200);
         assert_eq!(shown["status"], "waiting");
         assert_eq!(shown["waiting_on"], name);

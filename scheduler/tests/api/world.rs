@@ -217,7 +217,7 @@ impl World {
             appended.expect("appends").pop(),
             Some(AppendOutcome::Appended { .. })
         ));
-        self.park(claimed, on).await;
+        self.park(claimed, on, 1).await;
         id
     }
 
@@ -272,8 +272,8 @@ impl World {
         }
     }
 
-    /// Parks the send.
-    pub(crate) async fn park(&self, claimed: &Claimed, on: WaitingOn) {
+    /// Lets a send wait after so many rounds.
+    pub(crate) async fn park(&self, claimed: &Claimed, on: WaitingOn, rounds: i32) {
         let park = ParkSend {
             key: claimed.key,
             lease: self.lease(claimed.key, claimed.lease).await,
@@ -282,7 +282,7 @@ impl World {
             until: ParkUntil::Asked,
             unless: 0,
             usage: Vec::new(),
-            totals: SendTotals::default(),
+            totals: totals(rounds),
         };
         let mut outcomes = self
             .store

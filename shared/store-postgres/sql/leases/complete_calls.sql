@@ -24,7 +24,7 @@ hot AS MATERIALIZED (
         i.ord, i.boot, i.send_id, i.messages, i.refs, i.usage, i.rounds, i.attempts, i.status,
         i.stop_reason, i.output_text, i.output, i.error, i.releases, i.spent,
         h.tenant, h.session_id, h.epoch, h.next_seq, h.next_step, h.pending, h.ready_since, h.pool,
-        h.priority, h.signals, h.signals & 1 = 1 AS cancelled,
+        h.priority, h.context_version, h.signals, h.signals & 1 = 1 AS cancelled,
         h.signals & 1 = 0 AND h.signals & i.unless <> 0 AS undelivered
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
@@ -56,7 +56,7 @@ ended AS (
       AND s.status = 'running'
     RETURNING
         h.ord, h.boot, h.send_id, h.refs, h.tenant, h.session_id, h.epoch, h.next_seq,
-        h.next_step, h.pending, h.ready_since, h.pool, h.priority, h.undelivered,
+        h.next_step, h.pending, h.ready_since, h.pool, h.priority, h.context_version, h.undelivered,
         CASE WHEN h.undelivered THEN 0 ELSE h.messages END AS messages,
         CASE WHEN h.undelivered THEN 0 ELSE h.signals & 2 END AS signals,
         h.undelivered OR (h.pending > 0 AND NOT h.releases) AS kept,
@@ -190,5 +190,5 @@ SELECT
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version
     ) AS spec,
     e.next_seq + e.messages AS next_seq,
-    e.pending - (t.ord IS NOT NULL)::integer AS pending, e.signals
+    e.pending - (t.ord IS NOT NULL)::integer AS pending, e.signals, e.context_version
 FROM ended e LEFT JOIN started t ON t.ord = e.ord
