@@ -69,6 +69,18 @@ async fn until(
     }
 }
 
+/// Waits until what a round asked for is over. The model thinks for two seconds then.
+async fn settled(caller: &mut Caller, (id, session): (&str, &str), round: i32) -> Result<()> {
+    let call = format!("call_{}_{round}_0", id.trim_start_matches("snd_"));
+    let output = format!("/v1/sessions/{session}/calls/{call}/output");
+    let end = monotonic() + Duration::from_mins(1);
+    while caller.status(&output).await? != 200 {
+        ensure!(monotonic() < end, "{call} has no result");
+        pause(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
 /// Posts the person's permission to the question of the second round.
 async fn permit(caller: &mut Caller, id: &str, session: &str) -> Result<()> {
     let question = format!("call_{}_1_0", id.trim_start_matches("snd_"));
@@ -205,6 +217,7 @@ async fn it_fixes_a_test_over_three_deaths_of_its_process() -> Result<()> {
     for rounds in [3, 5] {
         let there = |send: &Value| send["status"] == "running" && send["rounds"] == rounds;
         until(&mut caller, &id, "there", there).await?;
+        settled(&mut caller, (&id, &session), rounds - 1).await?;
         drop(dev);
         dev = start(&program, &format!("dev-after-{rounds}"), &data)?;
         caller = Caller::new(vec![dev.url()], 0);
@@ -260,6 +273,7 @@ async fn it_fixes_a_test_while_its_workers_die() -> Result<()> {
     for rounds in [3, 5] {
         let there = |send: &Value| send["status"] == "running" && send["rounds"] == rounds;
         until(&mut caller, &id, "there", there).await?;
+        settled(&mut caller, (&id, &session), rounds - 1).await?;
         let victim = stand.busy_worker().await?;
         stand.kill_worker(victim);
         stand.replace_worker(victim)?;

@@ -49,6 +49,11 @@ impl Caller {
         answer.json()
     }
 
+    /// The status of the answer for a path.
+    pub async fn status(&mut self, path: &str) -> Result<u16> {
+        Ok(self.ask("GET", path, Bytes::new(), &[]).await?.status)
+    }
+
     /// Every page of a list.
     pub async fn all(&mut self, path: &str) -> Result<Vec<Value>> {
         let mut data = Vec::new();

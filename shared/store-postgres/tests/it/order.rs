@@ -135,7 +135,8 @@ fn shuffled<T: Clone>(things: &[T], turn: usize) -> Vec<T> {
     for n in (1..count).rev() {
         things.swap(n, (turn * 31 + n * 17) % (n + 1));
     }
-    things.rotate_left(turn % count);
+    // All of it may be in the hands of others.
+    things.rotate_left(turn % count.max(1));
     things
 }
 
