@@ -256,6 +256,8 @@ impl Run {
         self.record.counts.leaves = (self.reached + self.unreached).min(u64::from(u32::MAX)) as u32;
         if self.record.status.is_final() {
             self.record.alarm_at = None;
+            // One that was given up has leaves whose ends come only now. They count for nobody.
+            self.record.counts.live = 0;
             return;
         }
         let Some(root) = self.root() else { return };

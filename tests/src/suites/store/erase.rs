@@ -49,6 +49,7 @@ async fn busy(store: &dyn Store) {
     let mut item = ending(&claimed, Then::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
+    (item.round, item.totals) = (Some(round_ref(1)), totals(2));
     complete(store, 30, item).await;
     let patch = SessionPatch {
         agent: Some(new_session(1).agent),
@@ -169,6 +170,7 @@ async fn tree(store: &dyn Store, ms: i64, first: u128) -> Vec<u128> {
         let mut item = ending(&claimed, Then::Release);
         item.messages = vec![answer("done", 1, &[])];
         item.usage = vec![usage_row(1, 2)];
+        (item.round, item.totals) = (Some(round_ref(1)), totals(2));
         complete(store, ms, item).await;
         accept(store, ms, sending(n + 50, *n)).await;
     }
