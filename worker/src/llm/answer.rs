@@ -161,8 +161,14 @@ mod tests {
         assert!(estimated.estimated && estimated.input_tokens > 0 && estimated.output_tokens > 0);
         let counted = Usage {
             input_tokens: 9,
+            output_tokens: 5,
             ..Usage::default()
         };
         assert_eq!(usage(counted), counted);
+        let half = usage(Usage {
+            output_tokens: 0,
+            ..counted
+        });
+        assert!(half.estimated && half.input_tokens == 9 && half.output_tokens > 0);
     }
 }

@@ -92,7 +92,13 @@ fn presets_name_what_there_is_and_exploring_changes_nothing() {
     // Done outside.
     all.extend(["ask_person", "spawn_agent"].map(str::to_owned));
     // Kept in a store, and so entered by others.
-    let stored = ["schedule_wakeup", "list_wakeups", "cancel_wakeup", "todo"];
+    let stored = [
+        "schedule_wakeup",
+        "list_wakeups",
+        "cancel_wakeup",
+        "todo",
+        "read_output",
+    ];
     all.extend(stored.map(str::to_owned));
     all.extend(crate::tools::state::NOTE_TOOLS.map(str::to_owned));
     // Their ends are told to sessions, which takes a store too.
