@@ -79,8 +79,10 @@ pub(crate) async fn sweep(
     let due = app.store.deleted_sessions(None, *place, SESSIONS).await?;
     if place.is_none() {
         // The one that has waited the longest: where none ever ends, this grows.
-        let now = app.store.now().await?.0;
-        let waited = due.first().map_or(0, |first| now - first.due_at.0);
+        let waited = match due.first() {
+            Some(first) => app.store.now().await?.0 - first.due_at.0,
+            None => 0,
+        };
         metrics::gauge!(ERASING_SECONDS).set(waited.max(0) as f64 / 1_000.0);
     }
     let mut more = due.len() == SESSIONS as usize;
