@@ -112,7 +112,9 @@ pub(crate) async fn many(app: &App, mut items: Vec<AcceptSend>) -> Vec<Accepting
         };
         let accepted = commit(app, group.clone()).await;
         drop(lane);
-        outcomes.extend(again(app, group, accepted).await);
+        let is_locked = |outcome: &Accepting| matches!(outcome, Ok(AcceptOutcome::Locked));
+        let step = |left| commit(app, left);
+        outcomes.extend(again(app, group, accepted, is_locked, step).await);
     }
     outcomes
 }
@@ -130,18 +132,29 @@ fn group_of(items: &[AcceptSend], config: &SchedulerConfig) -> usize {
     fits.count().max(1)
 }
 
-/// Tries on with those whose sessions were locked; the others of their batch are stored.
-async fn again(app: &App, items: Vec<AcceptSend>, mut known: Vec<Accepting>) -> Vec<Accepting> {
+/// Tries on with those whose sessions were locked; the others of their step are done.
+pub(crate) async fn again<T, R, F, Fut>(
+    app: &App,
+    items: Vec<T>,
+    mut known: Vec<R>,
+    is_locked: fn(&R) -> bool,
+    step: F,
+) -> Vec<R>
+where
+    T: Clone,
+    F: Fn(Vec<T>) -> Fut,
+    Fut: Future<Output = Vec<R>>,
+{
     for _ in 0..LOCKED_MAX {
         let locked = known.iter().enumerate();
-        let locked = locked.filter(|(_, outcome)| matches!(outcome, Ok(AcceptOutcome::Locked)));
+        let locked = locked.filter(|(_, outcome)| is_locked(outcome));
         let locked: Vec<usize> = locked.map(|(index, _)| index).collect();
         if locked.is_empty() {
             break;
         }
         app.clock.sleep(LOCKED_PAUSE).await;
         let left = locked.iter().map(|index| items[*index].clone()).collect();
-        for (index, outcome) in locked.into_iter().zip(commit(app, left).await) {
+        for (index, outcome) in locked.into_iter().zip(step(left).await) {
             known[index] = outcome;
         }
     }

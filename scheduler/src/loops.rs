@@ -2,6 +2,7 @@
 //! change of its state.
 
 pub(crate) mod alarms;
+mod below;
 pub(crate) mod retention;
 pub(crate) mod runs;
 pub(crate) mod sweep;

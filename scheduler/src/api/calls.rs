@@ -21,7 +21,7 @@ use super::input::{Input, input_schema};
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
-use crate::accept::signal;
+use crate::accept::{again, signal};
 use crate::app::App;
 
 /// Results of one request.
@@ -87,7 +87,8 @@ pub(super) struct PostedResults {
 pub(super) struct PostedResult {
     /// The call.
     call_id: String,
-    /// `accepted`, `already_settled`, `not_waiting` or `unknown`.
+    /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: something else has been
+    /// at work on its session for long; nothing was stored, post it again in a while.
     status: &'static str,
 }
 
@@ -122,26 +123,58 @@ pub(super) async fn post_results(
         });
     }
     checks.finish()?;
-    let outcomes = app.store.post_results(None, items).await?;
-    let mut results = Vec::with_capacity(names.len());
-    for (call_id, outcome) in names.into_iter().zip(outcomes) {
-        let status = match outcome {
-            PostOutcome::Accepted {
-                key, ring, owner, ..
-            } => {
-                app.ringer.ring(ring);
-                if owner.is_some() {
-                    signal(&app, key, SIGNAL_RESULT);
-                }
-                "accepted"
-            }
+    let outcomes = post(&app, items).await?;
+    if outcomes.iter().all(is_locked) {
+        return Err(Problem::locked());
+    }
+    let results = names.into_iter().zip(outcomes);
+    let results = results.map(|(call_id, outcome)| PostedResult {
+        call_id,
+        status: match outcome {
+            PostOutcome::Accepted { .. } => "accepted",
             PostOutcome::AlreadySettled => "already_settled",
             PostOutcome::NotWaiting => "not_waiting",
             PostOutcome::Unknown => "unknown",
-        };
-        results.push(PostedResult { call_id, status });
-    }
+            PostOutcome::Locked => "locked",
+        },
+    });
+    let results = results.collect();
     respond::json(StatusCode::OK, &PostedResults { results })
+}
+
+fn is_locked(outcome: &PostOutcome) -> bool {
+    *outcome == PostOutcome::Locked
+}
+
+/// Posts results and tells whom they concern, those of locked sessions as soon as these are free.
+async fn post(app: &App, items: Vec<PostResult>) -> Result<Vec<PostOutcome>, Problem> {
+    let outcomes = app.store.post_results(None, items.clone()).await?;
+    tell(app, &outcomes);
+    let step = |left| post_again(app, left);
+    Ok(again(app, items, outcomes, is_locked, step).await)
+}
+
+/// What is stored by now is told in any case.
+async fn post_again(app: &App, items: Vec<PostResult>) -> Vec<PostOutcome> {
+    let count = items.len();
+    let posted = app.store.post_results(None, items).await;
+    let posted = posted.unwrap_or_else(|_| vec![PostOutcome::Locked; count]);
+    tell(app, &posted);
+    posted
+}
+
+fn tell(app: &App, outcomes: &[PostOutcome]) {
+    for outcome in outcomes {
+        if let PostOutcome::Accepted {
+            key, ring, owner, ..
+        } = outcome
+        {
+            app.ringer.ring(ring.clone());
+            if owner.is_some() {
+                signal(app, *key, SIGNAL_RESULT);
+            }
+        }
+    }
 }
 
 fn check(body: &ResultsBody) -> Result<(), Problem> {

@@ -21,7 +21,7 @@ use super::extract::{Params, SessionPath, Whole, parameter};
 use super::problem::Problem;
 use super::respond::{self, Begin};
 use super::sends::watched;
-use crate::accept::signal;
+use crate::accept::{again, signal};
 use crate::app::{App, each};
 
 /// Undelivered items that one session may have: a conversation, not a feed.
@@ -89,7 +89,10 @@ pub(super) async fn deliver(
         Err(problem) => return vec![Err(problem); items.len()],
     };
     let whose: Vec<_> = items.iter().map(|item| (item.key, item.mode)).collect();
-    let outcomes = each(items, |items| app.store.deliver_items(None, boot, items)).await;
+    let step = |items| each(items, |items| app.store.deliver_items(None, boot, items));
+    let is_locked = |outcome: &_| matches!(outcome, Ok(DeliverOutcome::Locked));
+    let outcomes = step(items.clone()).await;
+    let outcomes = again(app, items, outcomes, is_locked, step).await;
     let told = outcomes
         .into_iter()
         .zip(whose)
@@ -117,6 +120,7 @@ pub(super) async fn deliver(
             )),
             DeliverOutcome::NotFound => Err(Problem::session_not_found()),
             DeliverOutcome::Closed => Err(Problem::from(RefuseReason::SessionClosed)),
+            DeliverOutcome::Locked => Err(Problem::locked()),
         });
     told.collect()
 }

@@ -9,10 +9,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendStatus, SendView};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, ListSends, Target,
+    self, AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, ListSends, Target,
     cancel_below,
 };
 use mainspring_shared::usage::Usage;
@@ -25,8 +25,8 @@ use super::respond::{self, Begin, List};
 use super::sessions::new_session;
 use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
 use super::{deliver, idempotency};
-use crate::accept::{publish_steps, signal};
-use crate::app::App;
+use crate::accept::{again, publish_steps, signal};
+use crate::app::{App, each};
 use crate::watch::{Watching, wait_for};
 
 /// `POST /v1/sessions/{id}/sends`
@@ -305,11 +305,13 @@ pub(super) async fn cancel_one(
 ) -> Result<Response, Problem> {
     let tenant = TenantId::DEFAULT;
     let watching = app.watch.send(id);
-    let outcomes = app
-        .store
-        .cancel_sends(None, app.boot_id()?, vec![(tenant, id)])
-        .await?;
-    match outcomes.into_iter().next() {
+    let boot = app.boot_id()?;
+    let step = |items| each(items, |items| app.store.cancel_sends(None, boot, items));
+    let is_locked = |outcome: &_| matches!(outcome, Ok(CancelOutcome::Locked));
+    let asked = vec![(tenant, id)];
+    let outcomes = step(asked.clone()).await;
+    let mut outcomes = again(app, asked, outcomes, is_locked, step).await;
+    match outcomes.pop().transpose()? {
         Some(CancelOutcome::Cancelled { send, step, ring }) => {
             app.ringer.ring(ring);
             let notice = StepNotice {
@@ -332,6 +334,8 @@ pub(super) async fn cancel_one(
             answer(ended.ok_or_else(Problem::send_not_found)?)
         }
         Some(CancelOutcome::AlreadyFinal(send)) if send.status == SendStatus::Cancelled => {
+            // Whoever cancelled it may have been stopped here.
+            end_below(app, send.key, id).await?;
             answer(*send)
         }
         Some(CancelOutcome::AlreadyFinal(send)) => Err(Problem::new(
@@ -339,14 +343,45 @@ pub(super) async fn cancel_one(
             format!("the send is {} already", send.status.as_str()),
         )),
         Some(CancelOutcome::NotFound) => Err(Problem::send_not_found()),
+        Some(CancelOutcome::Locked) => Err(Problem::locked()),
         None => Err(Problem::internal()),
     }
 }
 
-/// Ends what works for a send that ended without a worker.
+/// Ends what works for a send that ended without a worker. Sessions that someone else has locked are
+/// waited for, for a while.
 pub(super) async fn end_below(app: &App, key: SessionKey, send: SendId) -> Result<(), Problem> {
-    let below = cancel_below(app.store.as_ref(), app.boot_id()?, key, send);
-    for outcome in below.await? {
+    let boot = app.boot_id()?;
+    let step = |asked| ask_below(app, boot, asked);
+    let asked = vec![(key, send)];
+    let ended = step(asked.clone()).await;
+    let is_locked = |ended: &_| matches!(ended, Ok(false));
+    match again(app, asked, ended, is_locked, step).await.pop() {
+        Some(Ok(true)) => Ok(()),
+        Some(Ok(false)) => Err(Problem::locked()),
+        Some(Err(error)) => Err(Problem::from(&error)),
+        None => Err(Problem::internal()),
+    }
+}
+
+async fn ask_below(
+    app: &App,
+    boot: BootId,
+    asked: Vec<(SessionKey, SendId)>,
+) -> Vec<store::Result<bool>> {
+    let mut ended = Vec::with_capacity(asked.len());
+    for (key, send) in asked {
+        let below = cancel_below(app.store.as_ref(), boot, key, send).await;
+        ended.push(below.map(|below| tell_ends(app, below)));
+    }
+    ended
+}
+
+/// Tells whom the ends of sends concern. False where some could not be asked to end, because someone
+/// else has their sessions locked.
+fn tell_ends(app: &App, outcomes: Vec<CancelOutcome>) -> bool {
+    let mut all = true;
+    for outcome in outcomes {
         match outcome {
             CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
             CancelOutcome::Cancelled { send, step, ring } => {
@@ -359,8 +394,9 @@ pub(super) async fn end_below(app: &App, key: SessionKey, send: SendId) -> Resul
                 };
                 publish_steps(app.bus.as_ref(), &[notice]);
             }
+            CancelOutcome::Locked => all = false,
             CancelOutcome::AlreadyFinal(_) | CancelOutcome::NotFound => {}
         }
     }
-    Ok(())
+    all
 }

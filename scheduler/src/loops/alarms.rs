@@ -6,7 +6,7 @@ use mainspring_shared::bus::StepNotice;
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store;
 
-use super::runs::end_below;
+use super::below::Below;
 use super::{Health, pause};
 use crate::accept::{publish_steps, signal};
 use crate::app::App;
@@ -21,8 +21,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Serves alarms until a stop begins.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("alarms");
+    let mut below = Below::default();
     loop {
-        let wait = match serve(app).await {
+        let wait = match serve(app, &mut below).await {
             Ok(wait) => {
                 health.works();
                 wait
@@ -36,10 +37,11 @@ pub(crate) async fn run(app: &App) {
 }
 
 /// Serves what is due and returns how long nothing else is, within the interval.
-async fn serve(app: &App) -> Result<Duration, store::Error> {
+async fn serve(app: &App, below: &mut Below) -> Result<Duration, store::Error> {
     let Some(boot) = app.boot.id() else {
         return Ok(app.config.alarm_interval);
     };
+    below.again(app, boot).await?;
     let swept = app.store.sweep_alarms(None, boot, LIMIT).await?;
     metrics::counter!(ALARMS).increment(u64::from(swept.served));
     app.ringer.ring(swept.ring);
@@ -54,7 +56,7 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
         .collect();
     publish_steps(app.bus.as_ref(), &notices);
     for (key, send) in swept.begun {
-        end_below(app, boot, key, send).await?;
+        below.end(app, boot, key, send).await?;
     }
     let reported = report(app).await?;
     if reported >= LIMIT as usize {

@@ -8,20 +8,20 @@ mod advance;
 mod aside;
 mod memory;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::StreamExt;
 use mainspring_shared::bus::{Notice, RunNotice, Topic};
-use mainspring_shared::id::{BootId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunKey, SessionKey, TenantId};
 use mainspring_shared::store::{self, AdvanceOutcome, AdvanceRun, ClaimRuns, RunNews};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::DSL_VERSION;
 
-pub(super) use self::advance::end_below;
 use self::advance::{Prepared, Start};
 use self::memory::Memory;
 use super::Health;
+use super::below::Below;
 use crate::accept::signal;
 use crate::app::App;
 use crate::deleting;
@@ -119,6 +119,7 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         return Ok(PAUSE_MAX);
     };
     memory.belongs_to(boot);
+    memory.below.again(app, boot).await?;
     let claim = ClaimRuns {
         boot,
         limit: RUNS,
@@ -152,7 +153,10 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         }
     }
     if !prepared.is_empty() {
-        cancel(app, boot, &prepared).await?;
+        let locked = cancel(app, boot, &mut memory.below, &prepared).await?;
+        // What was remembered of them goes with the advance: they are read again.
+        prepared.retain(|one| !locked.contains(&one.item.run.key));
+        memory.aside.pause(locked);
         forget(app, boot, &prepared).await?;
         commit(app, boot, memory, prepared).await?;
         memory.shrink();
@@ -212,30 +216,45 @@ async fn prepare(
 
 /// Ends the sends that advances end, before these are stored: should this process die in between,
 /// the next owner finds the ends as news and decides the same.
-async fn cancel(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), store::Error> {
-    let sends: Vec<_> = prepared
-        .iter()
-        .flat_map(|one| {
-            let tenant = one.item.run.key.tenant;
-            one.cancel.iter().map(move |send| (tenant, *send))
-        })
-        .collect();
+///
+/// Returns the runs with a send whose session someone else has locked: their advances wait.
+async fn cancel(
+    app: &App,
+    boot: BootId,
+    below: &mut Below,
+    prepared: &[Prepared],
+) -> Result<BTreeSet<RunKey>, store::Error> {
+    let wanted = prepared.iter().flat_map(|one| {
+        let key = one.item.run.key;
+        one.cancel.iter().map(move |send| (key, *send))
+    });
+    let (runs, sends): (Vec<RunKey>, Vec<_>) =
+        wanted.map(|(key, send)| (key, (key.tenant, send))).unzip();
+    let mut locked = BTreeSet::new();
     if sends.is_empty() {
-        return Ok(());
+        return Ok(locked);
     }
-    for outcome in app.store.cancel_sends(None, boot, sends).await? {
+    let mut ended = false;
+    let outcomes = app.store.cancel_sends(None, boot, sends).await?;
+    for (run, outcome) in runs.into_iter().zip(outcomes) {
         match outcome {
             store::CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
             store::CancelOutcome::Cancelled { send, ring, .. } => {
                 app.ringer.ring(ring);
-                end_below(app, boot, send.key, send.id).await?;
+                ended = true;
+                below.end(app, boot, send.key, send.id).await?;
+            }
+            store::CancelOutcome::Locked => {
+                locked.insert(run);
             }
             store::CancelOutcome::AlreadyFinal(_) | store::CancelOutcome::NotFound => {}
         }
     }
-    // What ended here is news.
-    app.run_news.notify_one();
-    Ok(())
+    if ended {
+        // That is news.
+        app.run_news.notify_one();
+    }
+    Ok(locked)
 }
 
 /// Deletes the sessions that advances leave behind, before these are stored: what their sends said
@@ -258,6 +277,9 @@ async fn commit(
     memory: &mut Memory,
     prepared: Vec<Prepared>,
 ) -> Result<(), store::Error> {
+    if prepared.is_empty() {
+        return Ok(());
+    }
     let items: Vec<AdvanceRun> = prepared.iter().map(|one| one.item.clone()).collect();
     let outcomes = match app.store.advance_runs(None, boot, items).await {
         Ok(outcomes) => outcomes,
@@ -310,7 +332,15 @@ async fn refused(
         grown: 0,
         kept: None,
     };
-    cancel(app, boot, std::slice::from_ref(&broken)).await?;
+    let sends = std::slice::from_ref(&broken);
+    if !cancel(app, boot, &mut memory.below, sends)
+        .await?
+        .is_empty()
+    {
+        // It is refused again, and by then they may be free.
+        memory.aside.pause([key]);
+        return Ok(());
+    }
     let item = vec![broken.item.clone()];
     match app.store.advance_runs(None, boot, item).await {
         Ok(outcomes) => settle(app, memory, vec![broken], outcomes),
@@ -374,7 +404,7 @@ pub(crate) fn publish(app: &App, notices: &[RunNotice]) {
 }
 
 /// Tells whoever owns a run that it has news.
-pub(crate) fn nudge(app: &App, key: mainspring_shared::id::RunKey) {
+pub(crate) fn nudge(app: &App, key: RunKey) {
     app.run_news.notify_one();
     publish(app, &[RunNotice { key, step: None }]);
 }

@@ -1,7 +1,7 @@
 //! A store whose database can be taken away.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 pub(crate) struct Faulty {
     inner: Arc<dyn Store>,
     away: AtomicBool,
+    /// Calls left whose first item is answered as that of a locked session.
+    locked: AtomicUsize,
     calls: Mutex<BTreeMap<&'static str, usize>>,
 }
 
@@ -43,12 +45,30 @@ impl Faulty {
         Self {
             inner,
             away: AtomicBool::new(false),
+            locked: AtomicUsize::new(0),
             calls: Mutex::default(),
         }
     }
 
     pub(crate) fn set_away(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
+    }
+
+    /// The first items of so many calls find their sessions locked.
+    pub(crate) fn lock_first(&self, calls: usize) {
+        self.locked.store(calls, Ordering::SeqCst);
+    }
+
+    /// Takes the first item out where its session is to be found locked.
+    fn part<T>(&self, mut items: Vec<T>) -> (bool, Vec<T>) {
+        let left = |calls: usize| calls.checked_sub(1);
+        let locks = self
+            .locked
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+        if locks.is_ok() {
+            items.remove(0);
+        }
+        (locks.is_ok(), items)
     }
 
     /// How often a method was called.
@@ -76,11 +96,22 @@ impl Faulty {
 type At = Option<Timestamp>;
 
 macro_rules! pass_on {
-    ($($name:ident($($arg:ident: $kind:ty),*) -> $out:ty;)*) => {
+    (
+        $($name:ident($($arg:ident: $kind:ty),*) -> $out:ty;)*
+        @ $($parted:ident($($before:ident: $of:ty,)* [$items:ident: $item:ty]) -> $told:ty;)*
+    ) => {
         #[async_trait]
         impl Store for Faulty {
             $(async fn $name(&self, $($arg: $kind),*) -> Result<$out> {
                 self.inner(stringify!($name))?.$name($($arg),*).await
+            })*
+            $(async fn $parted(
+                &self, $($before: $of,)* $items: Vec<$item>
+            ) -> Result<Vec<$told>> {
+                let inner = self.inner(stringify!($parted))?;
+                let (locked, left) = self.part($items);
+                let told = inner.$parted($($before,)* left).await?;
+                Ok(locked.then_some(<$told>::Locked).into_iter().chain(told).collect())
             })*
         }
     };
@@ -108,10 +139,7 @@ pass_on! {
     erase_session(at: At, key: SessionKey, limit: u32) -> Erased;
     accept_sends(at: At, boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;
     take_key(at: At, key: IdempotencyKey) -> KeyOutcome;
-    cancel_sends(at: At, boot: BootId, items: Vec<(TenantId, SendId)>) -> Vec<CancelOutcome>;
     resume_recovery(at: At, boot: BootId, key: SessionKey) -> Option<SendId>;
-    deliver_items(at: At, boot: BootId, items: Vec<DeliverItem>) -> Vec<DeliverOutcome>;
-    post_results(at: At, items: Vec<PostResult>) -> Vec<PostOutcome>;
     report_children(
         at: At, sends: Option<Vec<(TenantId, SendId)>>, limit: u32
     ) -> Vec<ReportOutcome>;
@@ -160,4 +188,8 @@ pass_on! {
     scaling(at: At, pool: &str) -> ScalingStats;
     audit(at: At, options: AuditOptions) -> Vec<Violation>;
     dump() -> Dump;
+    @
+    cancel_sends(at: At, boot: BootId, [items: (TenantId, SendId)]) -> CancelOutcome;
+    deliver_items(at: At, boot: BootId, [items: DeliverItem]) -> DeliverOutcome;
+    post_results(at: At, [items: PostResult]) -> PostOutcome;
 }

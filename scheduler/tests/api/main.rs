@@ -16,6 +16,7 @@ mod failing_runs;
 mod idempotency;
 mod invalid;
 mod lifecycle;
+mod locked;
 mod loops;
 mod operations;
 mod outage;

@@ -122,6 +122,9 @@ pub enum PostOutcome {
     NotWaiting,
     /// No such call of this session or below it.
     Unknown,
+    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
+    /// was written; ask again in a while.
+    Locked,
 }
 
 /// Words for a session that may be busy.
@@ -173,6 +176,9 @@ pub enum DeliverOutcome {
     NotFound,
     /// The session is closed.
     Closed,
+    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
+    /// was written; ask again in a while.
+    Locked,
 }
 
 /// A question for one session's inbox, oldest first.

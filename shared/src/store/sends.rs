@@ -159,4 +159,7 @@ pub enum CancelOutcome {
     AlreadyFinal(Box<SendRecord>),
     /// No such send.
     NotFound,
+    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
+    /// was written; ask again in a while.
+    Locked,
 }

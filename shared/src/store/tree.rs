@@ -16,7 +16,7 @@ const RUNS_MAX: u32 = 200;
 
 /// Asks everything to end that works below a session for one of its sends: its children, the runs
 /// that it waits for, and what works for them. Begins at the top, so that nothing new is begun below
-/// what has ended. A repeat asks again.
+/// what has ended. A repeat asks again, which is due where a session was locked.
 pub async fn cancel_below(
     store: &dyn Store,
     boot: BootId,

@@ -11,8 +11,9 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::columns::text;
+use crate::group::{Group, Unheard, drive};
 use crate::ledger::{Ledger, RoundKey, Told};
-use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::retry::{Fault, Pool, fetch, sql};
 use crate::rows::Fields;
 
 pub(crate) async fn post(
@@ -20,20 +21,12 @@ pub(crate) async fn post(
     at: Option<Timestamp>,
     items: &[PostResult],
 ) -> Result<Vec<PostOutcome>> {
-    let mut attempts = Attempts::default();
-    loop {
-        let was_lost = attempts.any_lost();
-        let posted = attempts.on(pool, async |connection| {
-            post_once(connection, at, items, was_lost).await
-        });
-        match posted.await {
-            Ok(outcomes) => return Ok(outcomes),
-            Err(fault) => match attempts.weigh(fault)? {
-                Verdict::Again | Verdict::Lost => {}
-                Verdict::BadData(error) => return Err(error),
-            },
-        }
-    }
+    let homes = homes(pool, items).await?;
+    let posted = homes.into_iter().zip(items);
+    let posted: Vec<_> = posted.map(|(home, item)| Posted { home, item }).collect();
+    let unheard = Unheard::default();
+    let unheard = &unheard;
+    drive(pool, &Post { at, unheard }, &posted).await
 }
 
 /// Where a call is.
@@ -43,52 +36,92 @@ pub(crate) struct Home {
     pub(crate) round: RoundKey,
 }
 
-async fn post_once(
-    connection: &mut PgConnection,
-    at: Option<Timestamp>,
-    items: &[PostResult],
-    was_lost: bool,
-) -> std::result::Result<Vec<PostOutcome>, Fault> {
-    let mut tx = connection.begin().await?;
-    let homes = homes(&mut tx, items).await?;
-    let known = || homes.iter().flatten();
-    // No step is written, so no process has to stand for one.
-    let nobody = BootId(Uuid::nil());
-    let mut ledger = Ledger::lock(&mut tx, at, nobody, known().map(|home| home.key)).await?;
-    ledger.read_heads(&mut tx).await?;
-    let rounds = known().map(|home| home.round);
-    ledger.read_rounds(&mut tx, rounds).await?;
-    let mut ours = Ours {
-        was_lost,
-        answered: BTreeSet::new(),
-    };
-    let outcomes = homes.iter().zip(items);
-    let outcomes = outcomes.map(|(home, item)| match home {
-        Some(home) => ours.post(&mut ledger, *home, item),
-        None => PostOutcome::Unknown,
-    });
-    let outcomes = outcomes.collect();
-    ledger.write(&mut tx).await?;
-    tx.commit().await?;
-    Ok(outcomes)
+/// A result and where its call is; none where it is no call that may be answered in this name.
+struct Posted<'a> {
+    home: Option<Home>,
+    item: &'a PostResult,
 }
 
-/// Finds the calls that may be answered in their items' names.
-async fn homes(
-    connection: &mut PgConnection,
-    items: &[PostResult],
-) -> std::result::Result<Vec<Option<Home>>, Fault> {
+struct Post<'a> {
+    at: Option<Timestamp>,
+    unheard: &'a Unheard,
+}
+
+impl<'a> Group for Post<'a> {
+    type Item = Posted<'a>;
+    type Outcome = PostOutcome;
+    type Seen = ();
+
+    fn clashes(&self, _: &Posted<'a>, (): &mut ()) -> bool {
+        false
+    }
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&Posted<'a>],
+    ) -> std::result::Result<Vec<Option<PostOutcome>>, Fault> {
+        let known = || items.iter().filter_map(|item| item.home);
+        let mut tx = connection.begin().await?;
+        // No step is written, so no process has to stand for one.
+        let nobody = BootId(Uuid::nil());
+        let keys = known().map(|home| home.key);
+        let mut ledger = Ledger::lock(&mut tx, self.at, nobody, keys).await?;
+        ledger.read_heads(&mut tx).await?;
+        let rounds = known().map(|home| home.round);
+        ledger.read_rounds(&mut tx, rounds).await?;
+        let mut ours = Ours {
+            was_lost: self.unheard.any(),
+            answered: BTreeSet::new(),
+        };
+        let outcomes = items.iter().map(|posted| {
+            Some(match posted.home {
+                Some(home) => ours.post(&mut ledger, home, posted.item),
+                None => PostOutcome::Unknown,
+            })
+        });
+        let outcomes = outcomes.collect();
+        ledger.write(&mut tx).await?;
+        tx.commit().await?;
+        Ok(outcomes)
+    }
+
+    async fn read_back(
+        &self,
+        _: &mut PgConnection,
+        items: &[&Posted<'a>],
+    ) -> std::result::Result<Vec<Option<PostOutcome>>, Fault> {
+        self.unheard.note();
+        Ok(items.iter().map(|_| None).collect())
+    }
+
+    fn unsettled(&self, _: &Posted<'a>) -> Result<PostOutcome> {
+        Ok(PostOutcome::Locked)
+    }
+
+    fn session(&self, posted: &Posted<'a>) -> Option<SessionKey> {
+        posted.home.map(|home| home.key)
+    }
+
+    fn locked(&self, _: &Posted<'a>) -> Result<PostOutcome> {
+        Ok(PostOutcome::Locked)
+    }
+}
+
+/// Finds the calls that may be answered in their items' names. A call never moves.
+async fn homes(pool: &Pool, items: &[PostResult]) -> Result<Vec<Option<Home>>> {
     let tenants: Vec<i32> = items.iter().map(|item| item.key.tenant.0).collect();
     let ids = items.iter().map(|item| text(&item.call_id).into_owned());
+    let ids: Vec<String> = ids.collect();
     let above: Vec<Uuid> = items.iter().map(|item| item.key.session.0).collect();
-    let rows = sql!("calls/homes")
-        .bind(tenants)
-        .bind(ids.collect::<Vec<_>>())
-        .bind(above)
-        .fetch_all(connection)
-        .await?;
+    let rows = fetch(pool, || {
+        sql!("calls/homes")
+            .bind(tenants.clone())
+            .bind(ids.clone())
+            .bind(above.clone())
+    });
     let mut homes = vec![None; items.len()];
-    for row in &rows {
+    for row in &rows.await? {
         let mut fields = Fields::new(row, "tool_calls");
         let ord = fields.ord()?;
         homes[ord] = Some(Home::read(&mut fields)?);

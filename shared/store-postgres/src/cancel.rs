@@ -10,8 +10,9 @@ use mainspring_shared::store::{CancelOutcome, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
-use crate::ledger::{Active, Ledger, homes};
-use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::group::{Group, Unheard, drive};
+use crate::ledger::{Active, Ledger};
+use crate::retry::{Attempts, Fault, Pool, Verdict, fetch, sql};
 use crate::rows::{Fields, send_columns};
 
 pub(crate) async fn cancel(
@@ -20,47 +21,107 @@ pub(crate) async fn cancel(
     boot: BootId,
     items: &[(TenantId, SendId)],
 ) -> Result<Vec<CancelOutcome>> {
-    let mut attempts = Attempts::default();
-    loop {
-        let was_lost = attempts.any_lost();
-        let cancelled = attempts.on(pool, async |connection| {
-            cancel_once(connection, at, boot, items, was_lost).await
-        });
-        match cancelled.await {
-            Ok(outcomes) => return Ok(outcomes),
-            Err(fault) => match attempts.weigh(fault)? {
-                Verdict::Again | Verdict::Lost => {}
-                Verdict::BadData(error) => return Err(error),
-            },
-        }
+    let homes = homes(pool, items).await?;
+    let asked = items.iter().map(|(tenant, send)| Asked {
+        tenant: *tenant,
+        send: *send,
+        home: homes.get(&(*tenant, *send)).copied(),
+    });
+    let group = Cancel {
+        at,
+        boot,
+        unheard: Unheard::default(),
+    };
+    drive(pool, &group, &asked.collect::<Vec<_>>()).await
+}
+
+struct Cancel {
+    at: Option<Timestamp>,
+    boot: BootId,
+    unheard: Unheard,
+}
+
+/// A send that is to end.
+struct Asked {
+    tenant: TenantId,
+    send: SendId,
+    /// Its session; none where the send is unknown.
+    home: Option<SessionKey>,
+}
+
+impl Group for Cancel {
+    type Item = Asked;
+    type Outcome = CancelOutcome;
+    type Seen = ();
+
+    fn clashes(&self, _: &Asked, (): &mut ()) -> bool {
+        false
+    }
+
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&Asked],
+    ) -> std::result::Result<Vec<Option<CancelOutcome>>, Fault> {
+        let ids: Vec<_> = items.iter().map(|item| (item.tenant, item.send)).collect();
+        let mut tx = connection.begin().await?;
+        let keys = items.iter().filter_map(|item| item.home);
+        let mut ledger = Ledger::lock(&mut tx, self.at, self.boot, keys).await?;
+        ledger.read_sends(&mut tx, ids.iter().copied()).await?;
+        ledger.read_owners(&mut tx).await?;
+        ledger.read_last(&mut tx).await?;
+        let ours = if self.unheard.any() {
+            finished_by(&mut tx, &ids, self.boot).await?
+        } else {
+            BTreeMap::new()
+        };
+        let outcomes = ids
+            .iter()
+            .map(|(tenant, id)| Some(cancel_one(&mut ledger, *tenant, *id, &ours)))
+            .collect();
+        ledger.write(&mut tx).await?;
+        tx.commit().await?;
+        Ok(outcomes)
+    }
+
+    async fn read_back(
+        &self,
+        _: &mut PgConnection,
+        items: &[&Asked],
+    ) -> std::result::Result<Vec<Option<CancelOutcome>>, Fault> {
+        self.unheard.note();
+        Ok(items.iter().map(|_| None).collect())
+    }
+
+    fn unsettled(&self, _: &Asked) -> Result<CancelOutcome> {
+        Ok(CancelOutcome::Locked)
+    }
+
+    fn session(&self, item: &Asked) -> Option<SessionKey> {
+        item.home
+    }
+
+    fn locked(&self, _: &Asked) -> Result<CancelOutcome> {
+        Ok(CancelOutcome::Locked)
     }
 }
 
-async fn cancel_once(
-    connection: &mut PgConnection,
-    at: Option<Timestamp>,
-    boot: BootId,
+/// The sessions of sends; a send never moves.
+async fn homes(
+    pool: &Pool,
     items: &[(TenantId, SendId)],
-    was_lost: bool,
-) -> std::result::Result<Vec<CancelOutcome>, Fault> {
-    let mut tx = connection.begin().await?;
-    let keys = homes(&mut tx, items).await?;
-    let mut ledger = Ledger::lock(&mut tx, at, boot, keys).await?;
-    ledger.read_sends(&mut tx, items.iter().copied()).await?;
-    ledger.read_owners(&mut tx).await?;
-    ledger.read_last(&mut tx).await?;
-    let ours = if was_lost {
-        finished_by(&mut tx, items, boot).await?
-    } else {
-        BTreeMap::new()
-    };
-    let outcomes = items
-        .iter()
-        .map(|(tenant, id)| cancel_one(&mut ledger, *tenant, *id, &ours))
-        .collect();
-    ledger.write(&mut tx).await?;
-    tx.commit().await?;
-    Ok(outcomes)
+) -> Result<BTreeMap<(TenantId, SendId), SessionKey>> {
+    let (tenants, ids) = send_columns(items.iter().copied());
+    let rows = fetch(pool, || {
+        sql!("ledger/homes").bind(tenants.clone()).bind(ids.clone())
+    });
+    let rows = rows.await?;
+    let homes = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "sends");
+        let key = fields.key()?;
+        Ok(((key.tenant, SendId(fields.take("send_id")?)), key))
+    });
+    homes.collect()
 }
 
 fn cancel_one(

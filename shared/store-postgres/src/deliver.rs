@@ -13,12 +13,10 @@ use uuid::Uuid;
 
 use crate::accept::{Known, lookup};
 use crate::columns::text;
+use crate::group::{Group, Unheard, drive};
 use crate::ledger::{Ledger, NewItem, Told};
-use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::retry::{Fault, Pool, sql};
 use crate::rows::{Fields, key_columns};
-
-/// How often a call begins anew because an idempotency key of its items was taken meanwhile.
-const TAKEN_MAX: u32 = 8;
 
 pub(crate) async fn deliver(
     pool: &Pool,
@@ -26,54 +24,77 @@ pub(crate) async fn deliver(
     boot: BootId,
     items: &[DeliverItem],
 ) -> Result<Vec<DeliverOutcome>> {
-    let mut attempts = Attempts::default();
-    let mut taken = 0;
-    loop {
-        let was_lost = attempts.any_lost();
-        let delivered = attempts.on(pool, async |connection| {
-            deliver_once(connection, at, boot, items, was_lost).await
-        });
-        match delivered.await {
-            Ok(Some(outcomes)) => return Ok(outcomes),
-            Ok(None) if taken < TAKEN_MAX => taken += 1,
-            Ok(None) => {
-                return Err(Error::Unavailable {
-                    source: "an idempotency key was taken and freed again and again".into(),
-                });
-            }
-            Err(fault) => match attempts.weigh(fault)? {
-                Verdict::Again | Verdict::Lost => {}
-                Verdict::BadData(error) => return Err(error),
-            },
-        }
-    }
+    let group = Deliver {
+        at,
+        boot,
+        unheard: Unheard::default(),
+    };
+    drive(pool, &group, items).await
 }
 
-/// None when someone else took an idempotency key meanwhile: then nothing was written.
-async fn deliver_once(
-    connection: &mut PgConnection,
+struct Deliver {
     at: Option<Timestamp>,
     boot: BootId,
-    items: &[DeliverItem],
-    was_lost: bool,
-) -> std::result::Result<Option<Vec<DeliverOutcome>>, Fault> {
-    let mut tx = connection.begin().await?;
-    let keys = items.iter().map(|item| item.key);
-    let mut ledger = Ledger::lock(&mut tx, at, boot, keys).await?;
-    let mut desk = Desk::open(&mut tx, &mut ledger, items, was_lost).await?;
-    let outcomes: Vec<DeliverOutcome> = items
-        .iter()
-        .enumerate()
-        .map(|(index, item)| desk.take(&mut ledger, index, item))
-        .collect();
-    let now = ledger.now;
-    if !write_keys(&mut tx, now, &desk.keyed).await? {
-        tx.rollback().await?;
-        return Ok(None);
+    unheard: Unheard,
+}
+
+impl Group for Deliver {
+    type Item = DeliverItem;
+    type Outcome = DeliverOutcome;
+    type Seen = ();
+
+    fn clashes(&self, _: &DeliverItem, (): &mut ()) -> bool {
+        false
     }
-    ledger.write(&mut tx).await?;
-    tx.commit().await?;
-    Ok(Some(outcomes))
+
+    /// No item has an outcome when someone else took an idempotency key meanwhile: then nothing was
+    /// written.
+    async fn run(
+        &self,
+        connection: &mut PgConnection,
+        items: &[&DeliverItem],
+    ) -> std::result::Result<Vec<Option<DeliverOutcome>>, Fault> {
+        let mut tx = connection.begin().await?;
+        let keys = items.iter().map(|item| item.key);
+        let mut ledger = Ledger::lock(&mut tx, self.at, self.boot, keys).await?;
+        let mut desk = Desk::open(&mut tx, &mut ledger, items, self.unheard.any()).await?;
+        let outcomes: Vec<Option<DeliverOutcome>> = items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| Some(desk.take(&mut ledger, index, item)))
+            .collect();
+        let now = ledger.now;
+        if !write_keys(&mut tx, now, &desk.keyed).await? {
+            tx.rollback().await?;
+            return Ok(items.iter().map(|_| None).collect());
+        }
+        ledger.write(&mut tx).await?;
+        tx.commit().await?;
+        Ok(outcomes)
+    }
+
+    async fn read_back(
+        &self,
+        _: &mut PgConnection,
+        items: &[&DeliverItem],
+    ) -> std::result::Result<Vec<Option<DeliverOutcome>>, Fault> {
+        self.unheard.note();
+        Ok(items.iter().map(|_| None).collect())
+    }
+
+    fn unsettled(&self, _: &DeliverItem) -> Result<DeliverOutcome> {
+        Err(Error::Unavailable {
+            source: "an idempotency key was taken and freed again and again".into(),
+        })
+    }
+
+    fn session(&self, item: &DeliverItem) -> Option<SessionKey> {
+        Some(item.key)
+    }
+
+    fn locked(&self, _: &DeliverItem) -> Result<DeliverOutcome> {
+        Ok(DeliverOutcome::Locked)
+    }
 }
 
 type KeyText = (i32, String, String);
@@ -99,7 +120,7 @@ impl Desk {
     async fn open(
         connection: &mut PgConnection,
         ledger: &mut Ledger,
-        items: &[DeliverItem],
+        items: &[&DeliverItem],
         was_lost: bool,
     ) -> std::result::Result<Self, Fault> {
         ledger.read_heads(connection).await?;
@@ -228,7 +249,7 @@ fn accepted(send_id: SendId, item: InboxItem, told: Told) -> DeliverOutcome {
 /// The items that exist already, by session and id.
 async fn stored(
     connection: &mut PgConnection,
-    items: &[DeliverItem],
+    items: &[&DeliverItem],
 ) -> std::result::Result<BTreeMap<(SessionKey, String), InboxItem>, Fault> {
     let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
     let ids = items.iter().map(|item| text(&item.item_id).into_owned());

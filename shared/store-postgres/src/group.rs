@@ -2,12 +2,13 @@
 //! its own.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::store::{
-    AcceptOutcome, AppendOutcome, ClaimOutcome, CompleteOutcome, CreateOutcome, Error, ParkOutcome,
-    Result,
+    AcceptOutcome, AppendOutcome, CancelOutcome, ClaimOutcome, CompleteOutcome, CreateOutcome,
+    DeliverOutcome, Error, ParkOutcome, PostOutcome, Result,
 };
 use sqlx::PgConnection;
 
@@ -117,6 +118,12 @@ impl Effect for AppendOutcome {
     }
 }
 
+impl Effect for CancelOutcome {
+    fn took_effect(&self) -> bool {
+        matches!(self, Self::Cancelled { .. } | Self::Signalled { .. })
+    }
+}
+
 impl Effect for ClaimOutcome {
     fn took_effect(&self) -> bool {
         matches!(self, Self::Claimed(_))
@@ -135,9 +142,36 @@ impl Effect for CreateOutcome {
     }
 }
 
+impl Effect for DeliverOutcome {
+    fn took_effect(&self) -> bool {
+        matches!(self, Self::Accepted { .. } | Self::Kept(_))
+    }
+}
+
 impl Effect for ParkOutcome {
     fn took_effect(&self) -> bool {
         !matches!(self, Self::LeaseLost | Self::Locked)
+    }
+}
+
+impl Effect for PostOutcome {
+    fn took_effect(&self) -> bool {
+        matches!(self, Self::Accepted { .. })
+    }
+}
+
+/// Whether an earlier transaction of a call may have been committed although its answer was lost.
+/// Steps that recognize their own effects are not read back: they run again, and are told so.
+#[derive(Debug, Default)]
+pub(crate) struct Unheard(AtomicBool);
+
+impl Unheard {
+    pub(crate) fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

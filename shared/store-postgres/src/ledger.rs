@@ -8,7 +8,7 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::store::Result;
@@ -354,24 +354,4 @@ pub(crate) async fn now(
         .fetch_one(connection)
         .await?;
     Ok(Fields::new(&row, "clock").time("now")?)
-}
-
-/// The sessions of sends.
-pub(crate) async fn homes(
-    connection: &mut PgConnection,
-    ids: &[(TenantId, SendId)],
-) -> std::result::Result<Vec<SessionKey>, Fault> {
-    let (tenants, ids) = send_columns(ids.iter().copied());
-    let rows = sql!("ledger/homes")
-        .bind(tenants)
-        .bind(ids)
-        .fetch_all(connection)
-        .await?;
-    let keys = rows.iter().map(|row| {
-        let mut fields = Fields::new(row, "sends");
-        let tenant = TenantId(fields.take("tenant")?);
-        let session = SessionId(fields.take("session_id")?);
-        Ok(SessionKey { tenant, session })
-    });
-    Ok(keys.collect::<Result<_>>()?)
 }

@@ -213,7 +213,13 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         (
             "PostedResult",
             "status",
-            words(&["accepted", "already_settled", "not_waiting", "unknown"]),
+            words(&[
+                "accepted",
+                "already_settled",
+                "not_waiting",
+                "unknown",
+                "locked",
+            ]),
         ),
         ("WaitingCall", "wants", words(&["answer", "permission"])),
         (

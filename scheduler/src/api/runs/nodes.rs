@@ -21,12 +21,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{RunPath, asked, read};
-use crate::accept::signal;
+use crate::accept::{again, signal};
 use crate::api::extract::{Params, json_body, no_body, parse};
 use crate::api::idempotency;
 use crate::api::problem::Problem;
 use crate::api::respond::{self, Begin};
-use crate::app::App;
+use crate::app::{App, each};
 use crate::loops::runs::nudge;
 
 /// Nodes read at once for an export.
@@ -285,8 +285,12 @@ pub(in crate::api) async fn steer(
         items_max: ITEMS_MAX,
     };
     let boot = app.boot_id()?;
-    let mut outcomes = app.store.deliver_items(None, boot, vec![item]).await?;
-    match outcomes.pop().ok_or_else(Problem::internal)? {
+    let step = |items| each(items, |items| app.store.deliver_items(None, boot, items));
+    let is_locked = |outcome: &_| matches!(outcome, Ok(DeliverOutcome::Locked));
+    let outcomes = step(vec![item.clone()]).await;
+    let mut outcomes = again(&app, vec![item], outcomes, is_locked, step).await;
+    match outcomes.pop().ok_or_else(Problem::internal)?? {
+        DeliverOutcome::Locked => Err(Problem::locked()),
         outcome @ (DeliverOutcome::Accepted { .. } | DeliverOutcome::Replayed(_)) => {
             if let DeliverOutcome::Accepted { ring, owner, .. } = outcome {
                 app.ringer.ring(ring);

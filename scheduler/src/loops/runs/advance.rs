@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::budget::{Spent, Used};
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
+use mainspring_shared::id::{SendId, SessionId, SessionKey};
 use mainspring_shared::inbox::{FIRST, run_item};
 use mainspring_shared::list::{Entry, ListName};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::StopReason;
 use mainspring_shared::session::SessionStatus;
 use mainspring_shared::store::{
-    self, AcceptSend, AdvanceRun, CancelOutcome, NewSession, Parent, RunNews, RunReport, RunWords,
-    Target, cancel_below,
+    self, AcceptSend, AdvanceRun, NewSession, Parent, RunNews, RunReport, RunWords, Target,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
@@ -21,7 +20,6 @@ use mainspring_shared::workflow::run::{
 };
 use serde_json::{Value, json};
 
-use crate::accept::signal;
 use crate::app::App;
 use crate::workflow::Run;
 
@@ -404,22 +402,4 @@ pub(super) fn broken(
         release: true,
         leaves_max: None,
     }
-}
-
-/// Ends what works for a send that ended without a worker.
-pub(in crate::loops) async fn end_below(
-    app: &App,
-    boot: BootId,
-    key: SessionKey,
-    send: SendId,
-) -> Result<(), store::Error> {
-    let below = cancel_below(app.store.as_ref(), boot, key, send).await?;
-    for outcome in below {
-        match outcome {
-            CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
-            CancelOutcome::Cancelled { ring, .. } => app.ringer.ring(ring),
-            CancelOutcome::AlreadyFinal(_) | CancelOutcome::NotFound => {}
-        }
-    }
-    Ok(())
 }

@@ -11,6 +11,9 @@ use crate::metrics::RUNS_ASIDE;
 /// How long a run is left to others, which may be of a later release.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// How long a run waits for a session that is locked before it is looked at again.
+const LOCKED_PAUSE: Duration = Duration::from_millis(250);
+
 /// Looks after which what cannot be read is taken for lost: by then every other scheduler has had
 /// its turn several times.
 const LOOKS: u32 = 3;
@@ -24,6 +27,8 @@ const PAUSE_MAX: Duration = Duration::from_mins(10);
 pub(super) struct Aside {
     now: Timestamp,
     runs: BTreeMap<RunKey, Look>,
+    /// Runs that wait for a session which someone else has locked, and until when.
+    paused: BTreeMap<RunKey, Timestamp>,
 }
 
 struct Look {
@@ -45,6 +50,9 @@ impl Aside {
         self.now = now;
         self.runs
             .retain(|_, look| now <= look.until.after(PAUSE_MAX));
+        // A clock that was set back must not keep them out.
+        self.paused
+            .retain(|_, until| now < *until && *until <= now.after(LOCKED_PAUSE));
     }
 
     /// Those that are to be left out now.
@@ -53,7 +61,14 @@ impl Aside {
             // A clock that was set back must not keep them out.
             self.now < look.until && look.until <= self.now.after(look.pause())
         });
-        left.map(|(key, _)| *key).collect()
+        let left = left.map(|(key, _)| *key);
+        left.chain(self.paused.keys().copied()).collect()
+    }
+
+    /// Leaves runs alone for a moment: others come first.
+    pub(super) fn pause(&mut self, keys: impl IntoIterator<Item = RunKey>) {
+        let until = self.now.after(LOCKED_PAUSE);
+        self.paused.extend(keys.into_iter().map(|key| (key, until)));
     }
 
     /// Leaves a run to others for a while.

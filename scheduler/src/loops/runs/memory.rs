@@ -8,6 +8,7 @@ use mainspring_shared::store::{self, ReadNodes};
 use super::advance::{Kept, Start};
 use super::aside::Aside;
 use crate::app::App;
+use crate::loops::below::Below;
 use crate::workflow::Run;
 
 /// Runs that are kept; beyond, those that were not used longest are read again when they have news.
@@ -22,6 +23,7 @@ pub(super) struct Memory {
     boot: Option<BootId>,
     runs: BTreeMap<RunKey, (i64, u64, Box<Kept>)>,
     pub(super) aside: Aside,
+    pub(super) below: Below,
     /// Counts uses.
     uses: u64,
 }

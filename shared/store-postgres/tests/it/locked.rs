@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use mainspring_shared::id::{BootId, SessionKey, TimerId};
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptOutcome, AppendOutcome, ClaimOutcome, Claimed, CompleteOutcome, Error, NewTimer,
-    ParkOutcome, ParkSend, Store, Then,
+    AcceptOutcome, AppendOutcome, CancelOutcome, ClaimOutcome, Claimed, CompleteOutcome,
+    DeliverItem, DeliverOutcome, Error, IdempotencyKey, NewTimer, ParkOutcome, ParkSend,
+    PostOutcome, PostResult, Store, Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
@@ -16,7 +18,7 @@ use mainspring_store_postgres::Settings;
 use sqlx::{Connection, Executor, PgConnection};
 use tokio::time::Instant;
 
-use crate::tools::park_on;
+use crate::tools::{ids, outside, park_on, result, words};
 use crate::world::{World, answer, cold, first_round, id, to, totals, with_patient_world};
 
 /// What a neighbour may wait.
@@ -302,6 +304,133 @@ async fn a_next_send_that_cannot_be_read_costs_its_session_alone() {
             .await
             .expect("counts");
         assert_eq!(owned, 1);
+    })
+    .await;
+}
+
+/// Words, results and cancels for several sessions, of which the first is locked.
+struct Outside {
+    words: Vec<DeliverItem>,
+    results: Vec<PostResult>,
+    ends: Vec<(TenantId, SendId)>,
+}
+
+impl Outside {
+    /// For the first of `waiting` by itself, or for all the others.
+    fn of(waiting: &[Claimed], n: usize) -> Self {
+        let words = |held: &Claimed| words(held.key, &format!("itm_{n}"), OnBusy::Steer);
+        let results = |held: &Claimed| result(held.key, &ids(held, 20)[n], "seen");
+        let ends = |held: &Claimed| (held.key.tenant, held.send.record.id);
+        Self {
+            words: waiting.iter().map(words).collect(),
+            results: waiting.iter().map(results).collect(),
+            ends: waiting.iter().map(ends).collect(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn words_results_and_cancels_reach_other_sessions_at_once() {
+    with_short_locks("locked_outside", async |world| {
+        const ROUNDS: usize = 15;
+        let boot = BootId(id());
+        let mut waiting = Vec::new();
+        for _ in 0..4 {
+            let begins = (0..20).map(|_| outside());
+            waiting.push(world.waiting(WaitingOn::Tool, begins).await.0);
+        }
+        let is_told = |o: &DeliverOutcome| matches!(o, DeliverOutcome::Accepted { .. });
+        let is_posted = |o: &PostOutcome| matches!(o, PostOutcome::Accepted { .. });
+        let is_ended = |o: &CancelOutcome| matches!(o, CancelOutcome::Cancelled { .. });
+        let stuck = Stuck::with(world, &[waiting[0].key]).await;
+        let mut samples = Vec::new();
+        for n in 0..ROUNDS {
+            let Outside { words, results, .. } = Outside::of(&waiting, n);
+            let begun = Instant::now();
+            let told = world.store.deliver_items(world.at(5), boot, words).await;
+            samples.push(begun.elapsed());
+            let told = told.expect("answers");
+            assert_eq!(told[0], DeliverOutcome::Locked);
+            assert!(told[1..].iter().all(is_told), "{told:?}");
+            let begun = Instant::now();
+            let posted = world.store.post_results(world.at(5), results).await;
+            samples.push(begun.elapsed());
+            let posted = posted.expect("answers");
+            assert_eq!(posted[0], PostOutcome::Locked);
+            assert!(posted[1..].iter().all(is_posted), "{posted:?}");
+        }
+        let Outside { ends, .. } = Outside::of(&waiting, 0);
+        let begun = Instant::now();
+        let ended = world.store.cancel_sends(world.at(6), boot, ends).await;
+        samples.push(begun.elapsed());
+        let ended = ended.expect("answers");
+        assert_eq!(ended[0], CancelOutcome::Locked);
+        assert!(ended[1..].iter().all(is_ended), "{ended:?}");
+        assert_soon(&samples);
+        stuck.let_go().await;
+
+        // Nothing of the locked one was written; now everything is, once.
+        let first = &waiting[..1];
+        assert_eq!(world.inbox(first[0].key, false).await, []);
+        for (n, again) in [(0, false), (0, true)] {
+            let Outside { words, results, .. } = Outside::of(first, n);
+            let told = world.deliver(7, words).await;
+            assert!(is_told(&told[0]), "{told:?}");
+            let posted = world.post(7, results).await;
+            assert_eq!(is_posted(&posted[0]), !again, "{posted:?}");
+        }
+        assert_eq!(world.inbox(first[0].key, false).await.len(), 1);
+        let Outside { ends, .. } = Outside::of(first, 0);
+        let ended = world.store.cancel_sends(world.at(8), boot, ends).await;
+        assert!(is_ended(&ended.expect("answers")[0]));
+        world.assert_sound(8).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_idempotency_key_that_is_being_taken_keeps_its_own_item_waiting() {
+    with_short_locks("locked_key", async |world| {
+        let boot = BootId(id());
+        let keys = sessions(world, 4).await;
+        for key in &keys {
+            world.send(1, to(*key)).await;
+        }
+        let keyed = |n: usize| DeliverItem {
+            idempotency: Some(IdempotencyKey {
+                tenant: keys[n].tenant,
+                route: "POST /v1/sends".to_owned(),
+                key: format!("key_{n}"),
+                body_hash: [7; 32],
+            }),
+            ..words(keys[n], &format!("itm_{n}"), OnBusy::Steer)
+        };
+        let mut other = PgConnection::connect(&world.settings.url)
+            .await
+            .expect("connects");
+        other.execute("BEGIN").await.expect("begins");
+        let takes =
+            "INSERT INTO idempotency_keys (tenant, route, key, body_hash, resource, created_at)
+            VALUES ($1, 'POST /v1/sends', 'key_2', '\\x07', gen_random_uuid(), 1)";
+        sqlx::query(takes)
+            .bind(keys[2].tenant.0)
+            .execute(&mut other)
+            .await
+            .expect("takes it");
+        let items = (0..keys.len()).map(keyed).collect();
+        let told = world.store.deliver_items(world.at(2), boot, items).await;
+        let told = told.expect("answers");
+        for (n, outcome) in told.iter().enumerate() {
+            let is_locked = *outcome == DeliverOutcome::Locked;
+            assert_eq!(is_locked, n == 2, "{n}: {outcome:?}");
+        }
+        other.execute("ROLLBACK").await.expect("ends");
+        let told = world.deliver(3, vec![keyed(2)]).await;
+        assert!(
+            matches!(told[0], DeliverOutcome::Accepted { .. }),
+            "{told:?}"
+        );
+        world.assert_sound(3).await;
     })
     .await;
 }

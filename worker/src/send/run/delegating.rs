@@ -261,9 +261,16 @@ impl Run<'_> {
         }
     }
 
-    /// Ends what this send's children still do, because it ends itself without their results.
-    /// What fails here is left running: it reports to a call that is settled.
+    /// Ends what this send's children still do, because it ends itself without their results. Those
+    /// whose sessions someone else has locked are asked again, as long as the lease allows. What fails
+    /// here is left running: it reports to a call that is settled.
     pub(super) async fn end_children(&mut self) {
+        let mut outage = Outage::default();
+        while !self.ask_children_to_end().await && self.pause(&mut outage).await {}
+    }
+
+    /// False where a child's session is locked by someone else.
+    async fn ask_children_to_end(&mut self) -> bool {
         let parts = &self.kernel.parts;
         let below = cancel_below(
             parts.store.as_ref(),
@@ -271,24 +278,27 @@ impl Run<'_> {
             self.key,
             self.send.record.id,
         );
-        match below.await {
-            Ok(outcomes) => {
-                for outcome in outcomes {
-                    match outcome {
-                        CancelOutcome::Signalled { send, .. } => {
-                            signals::publish(parts, send.key, 0);
-                        }
-                        CancelOutcome::Cancelled {
-                            ring: Some(ready), ..
-                        } => writes::ring(parts, ready),
-                        CancelOutcome::Cancelled { ring: None, .. }
-                        | CancelOutcome::AlreadyFinal(_)
-                        | CancelOutcome::NotFound => {}
-                    }
-                }
+        let outcomes = match below.await {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                tracing::warn!(send.id = %self.send.record.id, %error, "children go on");
+                return true;
             }
-            Err(error) => tracing::warn!(send.id = %self.send.record.id, %error, "children go on"),
+        };
+        let mut all = true;
+        for outcome in outcomes {
+            match outcome {
+                CancelOutcome::Signalled { send, .. } => signals::publish(parts, send.key, 0),
+                CancelOutcome::Cancelled {
+                    ring: Some(ready), ..
+                } => writes::ring(parts, ready),
+                CancelOutcome::Locked => all = false,
+                CancelOutcome::Cancelled { ring: None, .. }
+                | CancelOutcome::AlreadyFinal(_)
+                | CancelOutcome::NotFound => {}
+            }
         }
+        all
     }
 
     /// Tells the parent that this send is final. The schedulers do so for whatever dies before it

@@ -292,18 +292,23 @@ impl Commands {
             // A repeat of what was stored unheard finds the item, and is harmless.
             let delivered = store.deliver_items(None, started.boot, vec![item.clone()]);
             match delivered.await {
-                Ok(mut outcomes) => break outcomes.pop(),
+                Ok(mut outcomes) => match outcomes.pop() {
+                    Some(DeliverOutcome::Locked) if self.background.lifecycle.is_stopping() => {
+                        tracing::warn!("the news of a command's end is not stored");
+                        return;
+                    }
+                    Some(DeliverOutcome::Locked) => {}
+                    outcome => break outcome,
+                },
                 Err(store::Error::Unavailable { .. })
-                    if !self.background.lifecycle.is_stopping() =>
-                {
-                    self.clock.sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(2));
-                }
+                    if !self.background.lifecycle.is_stopping() => {}
                 Err(error) => {
                     tracing::warn!(%error, "the news of a command's end is not stored");
                     return;
                 }
             }
+            self.clock.sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(2));
         };
         let Some(DeliverOutcome::Accepted { ring, owner, .. }) = outcome else {
             return;
