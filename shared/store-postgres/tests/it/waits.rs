@@ -5,7 +5,7 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    CallChange, CallStep, CompleteOutcome, ParkOutcome, ParkSend, Then,
+    CallChange, CallStep, CompleteOutcome, ParkOutcome, ParkSend, Store, SweepReady, Then,
 };
 use mainspring_shared::tool::CallResult;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
@@ -140,4 +140,105 @@ async fn a_signal_for_the_next_send_does_not_keep_one_that_has_ended() {
         assert_eq!(world.signals(key).await, SIGNAL_INBOX);
     })
     .await;
+}
+
+/// Makes the statement that takes a next send fail once, as one that lost against another does.
+async fn let_a_next_send_conflict(raw: &mut PgConnection, code: &str) {
+    let breaks = format!(
+        "CREATE SEQUENCE met;
+        CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF nextval('met') = 1 THEN
+                RAISE EXCEPTION 'someone else was first' USING ERRCODE = '{code}';
+            END IF;
+            RETURN NEW;
+        END $$;
+        CREATE TRIGGER conflict BEFORE UPDATE ON session_hot FOR EACH ROW
+            WHEN (OLD.active = 0 AND NEW.active = 1 AND OLD.owner_boot IS NOT NULL)
+            EXECUTE FUNCTION conflict()"
+    );
+    let made = raw.execute(sqlx::raw_sql(AssertSqlSafe(breaks))).await;
+    made.expect("breaks it");
+}
+
+/// The ends are committed when the send behind one of them, which only the lock's holder had brought
+/// to its place, cannot be taken.
+async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
+    with_world(name, async |world| {
+        let worker = world.boot(0).await;
+        let (hidden, open) = (world.session().await, world.session().await);
+        world.send(1, to(hidden)).await;
+        let mut delayed = to(hidden);
+        delayed.options.delay = Some(mainspring_shared::time::Span(
+            std::time::Duration::from_hours(1),
+        ));
+        let (next, _) = world.send(1, delayed).await;
+        world.send(1, to(open)).await;
+        world.send(1, to(open)).await;
+        let mut ends = Vec::new();
+        for key in [hidden, open] {
+            ends.push(answer(&world.claim(2, worker, key).await, Then::Continue));
+        }
+        let mut raw = PgConnection::connect(&world.settings.url)
+            .await
+            .expect("connects");
+        let_a_next_send_conflict(&mut raw, code).await;
+        let places = format!(
+            "UPDATE sends SET position = 2, alarm_at = NULL WHERE position IS NULL;
+            UPDATE session_hot SET pending = 1, next_position = 3 WHERE session_id = '{}'",
+            hidden.session.0
+        );
+        let ended = meanwhile(
+            world,
+            &places,
+            world.store.complete_sends(world.at(3), ends),
+        )
+        .await;
+        let ended = ended.expect("each has its own outcome");
+        let next_of = |n: usize| match &ended[n] {
+            CompleteOutcome::Completed(completed) => completed.next.is_some(),
+            other => panic!("not completed: {other:?}"),
+        };
+        assert_eq!((next_of(0), next_of(1)), (false, true));
+        let met: i64 = sqlx::query_scalar("SELECT last_value FROM met")
+            .fetch_one(&mut raw)
+            .await
+            .expect("reads");
+        assert_eq!(met, 1, "the conflict was met");
+
+        // Nobody works on the first: its owner gives it back with its next renewal.
+        let ttl = crate::world::TTL;
+        let renewed = world.store.renew_boot(world.at(4), worker, ttl, 1).await;
+        renewed.expect("renews");
+        let owners = "SELECT session_id FROM session_hot WHERE owner_boot IS NOT NULL";
+        let owned: Vec<uuid::Uuid> = sqlx::query_scalar(owners)
+            .fetch_all(&mut raw)
+            .await
+            .expect("reads");
+        assert_eq!(owned, [open.session.0]);
+        let query = SweepReady {
+            pool: None,
+            older_than_ms: 0,
+            after: None,
+            limit: 10,
+        };
+        let swept = world.store.sweep_ready(world.at(5), query).await;
+        let ready = swept.expect("sweeps").sessions;
+        let ready: Vec<_> = ready.iter().map(|ready| ready.key).collect();
+        assert_eq!(ready, [hidden]);
+        let other = world.boot(5).await;
+        assert_eq!(world.claim(6, other, hidden).await.send.record.id, next);
+        world.assert_sound(6).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ends_stand_although_the_next_send_was_locked() {
+    ends_although_a_next_send_conflicts("waits_next_locked", "55P03").await;
+}
+
+#[tokio::test]
+async fn ends_stand_although_taking_the_next_send_closed_a_cycle() {
+    ends_although_a_next_send_conflicts("waits_next_deadlock", "40P01").await;
 }
