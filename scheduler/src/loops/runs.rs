@@ -383,6 +383,10 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
                 tracing::debug!(run.id = %key.run, "other runs took the room for its leaves");
                 app.run_news.notify_one();
             }
+            AdvanceOutcome::Locked => {
+                tracing::debug!(run.id = %key.run, "what its advance needs is locked");
+                memory.aside.pause([key]);
+            }
             AdvanceOutcome::Lost => {
                 metrics::counter!(ADVANCES_LOST).increment(1);
                 tracing::debug!(run.id = %key.run, "another scheduler has this run");

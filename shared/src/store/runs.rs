@@ -277,6 +277,9 @@ pub enum AdvanceOutcome {
     Lost,
     /// Other runs of its tenant took the room for the leaves that it starts: nothing was stored.
     NoRoom,
+    /// Someone else has had what it needs locked for longer than other runs should wait: nothing was
+    /// stored. Its news is news still.
+    Locked,
 }
 
 /// A question for runs, newest first.

@@ -123,6 +123,28 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_waits_for_a_lock_is_left_out_for_a_moment_and_never_given_up() {
+        let key = RunKey {
+            tenant: TenantId::DEFAULT,
+            run: RunId(Uuid::from_u128(1)),
+        };
+        let mut aside = Aside::default();
+        for _ in 0..=LOOKS {
+            aside.pause([key]);
+            assert_eq!(aside.keys(), [key]);
+            aside.look(aside.now.after(LOCKED_PAUSE / 2));
+            assert_eq!(aside.keys(), [key]);
+            aside.look(aside.now.after(LOCKED_PAUSE));
+            assert_eq!(aside.keys(), []);
+        }
+        assert!(!aside.is_for_good(key));
+        aside.look(Timestamp(10_000_000));
+        aside.pause([key]);
+        aside.look(Timestamp(6_400_000));
+        assert_eq!(aside.keys(), [], "a clock that was set back");
+    }
+
+    #[test]
     fn a_run_that_cannot_even_be_failed_is_looked_at_more_and_more_rarely_and_for_ever() {
         let key = RunKey {
             tenant: TenantId::DEFAULT,

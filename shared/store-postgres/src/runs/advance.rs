@@ -37,6 +37,7 @@ pub(crate) async fn advance(
             boot,
             items,
             locked: &locked,
+            waits: attempts.conflicts() == 0 || was_lost,
         };
         let advanced = attempts.on(pool, async |connection| {
             advance.once(connection, was_lost).await
@@ -77,6 +78,8 @@ struct Advance<'a> {
     items: &'a [AdvanceRun],
     /// Sessions that an earlier attempt waited for in vain.
     locked: &'a BTreeSet<SessionKey>,
+    /// Whether nothing was waited for in vain: then the bounds of tenants are waited for.
+    waits: bool,
 }
 
 type Indexes = Vec<usize>;
@@ -97,8 +100,11 @@ impl Advance<'_> {
             }
         }
         let mut left = self.lock(&mut tx).await?;
-        for index in self.without_room(&mut tx, &left).await? {
-            outcomes[index] = AdvanceOutcome::NoRoom;
+        for index in &left {
+            outcomes[*index] = AdvanceOutcome::Locked;
+        }
+        for (index, why) in self.without_room(&mut tx, &left).await? {
+            outcomes[index] = why;
             left.push(index);
         }
         let held = self.write_runs(&mut tx, &left).await?;
@@ -149,13 +155,13 @@ impl Advance<'_> {
         Ok(left)
     }
 
-    /// Items that would take their tenants past their bounds. Whoever asks holds the bounds of the
-    /// items' tenants until the transaction ends.
+    /// Items that would take their tenants past their bounds, or whose tenants' bounds someone else
+    /// holds. Whoever asks holds those of the items' tenants until the transaction ends.
     async fn without_room(
         &self,
         connection: &mut PgConnection,
         left: &[usize],
-    ) -> std::result::Result<Indexes, Fault> {
+    ) -> std::result::Result<Vec<(usize, AdvanceOutcome)>, Fault> {
         let bounded = self.items.iter().enumerate();
         let bounded = bounded.filter(|(n, _)| !left.contains(n));
         let bounded = bounded.filter(|(_, i)| i.leaves_max.is_some() && !i.start.is_empty());
@@ -164,18 +170,26 @@ impl Advance<'_> {
             return Ok(Vec::new());
         }
         let tenants: Vec<i32> = bounded.iter().map(|(_, key)| key.tenant.0).collect();
-        sql!("runs/lock_bound")
-            .bind(tenants)
-            .execute(&mut *connection)
-            .await?;
+        let query = if self.waits {
+            sql!("runs/lock_bound")
+        } else {
+            sql!("runs/try_bound")
+        };
+        let held = query.bind(tenants).fetch_all(&mut *connection).await?;
+        let held = held
+            .iter()
+            .map(|row| Fields::new(row, "runs").take("tenant"));
+        let held: BTreeSet<i32> = held.collect::<Result<_>>()?;
         // A statement of its own sees what the holder before stored.
         let mut live = Live::read(connection, bounded.iter().map(|(_, key)| *key)).await?;
         let mut full = Vec::new();
         for (index, key) in bounded {
             let item = &self.items[index];
             let (all, own) = live.of(key);
-            if passes_bound(item, all, own) {
-                full.push(index);
+            if !held.contains(&key.tenant.0) {
+                full.push((index, AdvanceOutcome::Locked));
+            } else if passes_bound(item, all, own) {
+                full.push((index, AdvanceOutcome::NoRoom));
             } else {
                 live.set(key, u64::from(item.run.counts.live));
             }

@@ -128,6 +128,53 @@ async fn ends_of_runs_lock_all_their_sessions_in_order_first() {
     .await;
 }
 
+#[tokio::test]
+async fn who_holds_a_tenants_bound_keeps_only_starts_of_leaves_waiting() {
+    with_world("order_bound", async |world| {
+        let boot = world.boot(0).await;
+        let runs = runs(world, boot, 3).await;
+        let keys = [world.session().await, world.session().await];
+        let mut starts = AdvanceRun {
+            report: None,
+            leaves_max: Some(9),
+            start: vec![to(keys[0])],
+            ..telling(&runs[0], 0, keys[0])
+        };
+        starts.run.counts.live = 1;
+        let unbounded = AdvanceRun {
+            report: None,
+            start: vec![to(keys[1])],
+            ..telling(&runs[1], 0, keys[1])
+        };
+        let items = vec![starts, unbounded, telling(&runs[2], 0, keys[1])];
+        let mut other = PgConnection::connect(&world.settings.url)
+            .await
+            .expect("connects");
+        other.execute("BEGIN").await.expect("begins");
+        sqlx::query("SELECT pg_advisory_xact_lock(7221, $1)")
+            .bind(TENANT.0)
+            .execute(&mut other)
+            .await
+            .expect("locks");
+        let lock_timeout = world.settings.lock_timeout;
+        let begun = tokio::time::Instant::now();
+        let advanced = world.store.advance_runs(world.at(2), boot, items.clone());
+        let advanced = advanced.await.expect("answers");
+        // It was waited for once.
+        assert!(begun.elapsed() < lock_timeout * 2, "{:?}", begun.elapsed());
+        assert_eq!(advanced[0], AdvanceOutcome::Locked);
+        let is_stored = |o: &AdvanceOutcome| matches!(o, AdvanceOutcome::Advanced { .. });
+        assert!(advanced[1..].iter().all(is_stored), "{advanced:?}");
+        other.execute("ROLLBACK").await.expect("ends");
+        let advanced = world
+            .store
+            .advance_runs(world.at(3), boot, items[..1].to_vec());
+        let advanced = advanced.await.expect("answers");
+        assert!(is_stored(&advanced[0]), "{advanced:?}");
+    })
+    .await;
+}
+
 /// Another order of the same things each time.
 fn shuffled<T: Clone>(things: &[T], turn: usize) -> Vec<T> {
     let mut things = things.to_vec();
