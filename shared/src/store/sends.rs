@@ -75,6 +75,21 @@ pub struct AcceptSend {
 }
 
 impl AcceptSend {
+    /// The session that has to be there for the one that is created with it: its parent. A run's leaves
+    /// are not held to that, as their run is asked to end with its session.
+    pub fn parent(&self) -> Option<SessionKey> {
+        match &self.target {
+            Target::New(new) if self.run.is_none() => {
+                let parent = new.parent.as_ref();
+                parent.map(|parent| SessionKey {
+                    tenant: new.key.tenant,
+                    session: parent.session,
+                })
+            }
+            Target::New(_) | Target::Existing(_) => None,
+        }
+    }
+
     /// About how many bytes its rows take.
     pub fn weight(&self) -> usize {
         let input: usize = self.input.iter().map(ContentPart::weight).sum();
@@ -126,7 +141,7 @@ pub struct Accepted {
 /// Why a send was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefuseReason {
-    /// No such session.
+    /// No such session, or no such parent of the one that was to be created.
     SessionNotFound,
     /// The session is closed.
     SessionClosed,

@@ -29,6 +29,12 @@ pub(crate) fn accept(
         Seen::Mismatch => return AcceptOutcome::Mismatch,
         Seen::Never => {}
     }
+    if let Some(parent) = item.parent() {
+        let parent = state.sessions.get(&parent);
+        if parent.is_none_or(|parent| parent.hot.lifecycle == Lifecycle::Deleted) {
+            return AcceptOutcome::Refused(RefuseReason::SessionNotFound);
+        }
+    }
     let key = item.target.key();
     // Its id is its key: a request that comes again without another one stores nothing.
     if state.homes.contains_key(&(key.tenant, item.id)) {

@@ -89,7 +89,9 @@ impl Group for Accept {
         let alone = item.options.on_busy == OnBusy::Reject;
         let request = item.idempotency.as_ref();
         let request = request.map(|key| (key.tenant, key.route.clone(), key.key.clone()));
+        let parent = item.parent();
         if seen.created.contains(&key)
+            || parent.is_some_and(|parent| seen.created.contains(&parent))
             || (alone && seen.keyed.contains(&key))
             || request.as_ref().is_some_and(|r| seen.requests.contains(r))
         {
@@ -175,7 +177,7 @@ impl Group for Accept {
     }
 
     fn session(&self, item: &Self::Item) -> Option<SessionKey> {
-        Some(item.target.key())
+        item.parent().or(Some(item.target.key()))
     }
 
     fn locked(&self, _: &Self::Item) -> Result<Self::Outcome> {

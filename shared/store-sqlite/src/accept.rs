@@ -43,6 +43,11 @@ async fn one(tx: &mut Tx, boot: BootId, item: AcceptSend) -> Result<AcceptOutcom
             Seen::OtherBody => return Ok(AcceptOutcome::Mismatch),
         }
     }
+    if let Some(parent) = item.parent()
+        && hot::load(tx, parent).await?.is_none()
+    {
+        return Ok(AcceptOutcome::Refused(RefuseReason::SessionNotFound));
+    }
     let session = match &item.target {
         Target::New(new) => {
             create(tx, new).await?;

@@ -2,7 +2,7 @@
 -- idempotency key and its part in the hot row, or nothing of it is stored.
 -- Locks the hot rows in key order; decides from them alone, because after a wait for a lock they
 -- are fresh and other rows may not be. Answers one row per item that was stored (code 0) or refused
--- (1 not found, 2 closed, 3 busy, 4 full); an item without a row met its idempotency key.
+-- (1 not found, nor the parent of a new one, 2 closed, 3 busy, 4 full); an item without a row met its idempotency key.
 -- Index: session_hot_pkey; sends_open for delayed sends, only under on_busy: reject.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -29,7 +29,12 @@ hot AS MATERIALIZED (
     SELECT
         h.tenant, h.session_id, h.next_position, h.next_step, h.pending, h.active, h.ready_since,
         h.lifecycle, h.pool
-    FROM (SELECT DISTINCT i.tenant, i.session_id FROM item i WHERE i.agent IS NULL) w
+    FROM (
+        SELECT i.tenant, i.session_id FROM item i WHERE i.agent IS NULL
+        UNION
+        SELECT i.tenant, i.parent_session FROM item i
+        WHERE i.agent IS NOT NULL AND i.parent_session IS NOT NULL AND i.run_id IS NULL
+    ) w
     JOIN session_hot h ON h.tenant = w.tenant AND h.session_id = w.session_id
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
@@ -46,6 +51,13 @@ judged AS (
         coalesce(h.pending, 0) AS pending,
         h.ready_since IS NULL AND coalesce(h.active, 0) <> 2 AS rests,
         CASE
+            -- A child of a session that is gone would be nobody's to delete.
+            WHEN i.agent IS NOT NULL AND i.parent_session IS NOT NULL AND i.run_id IS NULL
+                AND NOT EXISTS (
+                    SELECT FROM hot p
+                    WHERE p.tenant = i.tenant AND p.session_id = i.parent_session
+                      AND p.lifecycle <> 2
+                ) THEN 1
             WHEN i.agent IS NOT NULL THEN 0
             WHEN h.session_id IS NULL OR h.lifecycle = 2 THEN 1
             WHEN h.lifecycle = 1 THEN 2
@@ -62,7 +74,7 @@ judged AS (
             ELSE 0
         END AS refusal
     FROM item i
-    LEFT JOIN hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
+    LEFT JOIN hot h ON h.tenant = i.tenant AND h.session_id = i.session_id AND i.agent IS NULL
     WINDOW s AS (PARTITION BY i.tenant, i.session_id ORDER BY i.ord)
 ),
 sized AS MATERIALIZED (

@@ -8,8 +8,9 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AcceptSend, CallBegin, Claimed, NewSession, Parent, ParkUntil, ReportOutcome, Store, Target,
-    Then,
+    AcceptOutcome, AcceptSend, AuditOptions, CallBegin, Claimed, ERASED_MS_MIN, IdempotencyKey,
+    NewSession, Parent, ParkUntil, RefuseReason, ReportOutcome, SessionPatch, Store, Target, Then,
+    erase_step,
 };
 use mainspring_shared::tool::{CallResult, child_item, child_result};
 
@@ -409,4 +410,63 @@ pub async fn a_child_may_create_its_session_for_a_parent_of_its_own(store: &dyn 
     assert_eq!(call_of(store, &outer).await.result, None);
     let parent = dumped(store, 3).await.parent.expect("it is a child");
     assert_eq!((parent.root, parent.depth), (key(1).session, 2));
+}
+
+pub async fn a_child_of_a_session_that_is_gone_is_not_created(store: &dyn Store) {
+    let no_parent = AcceptOutcome::Refused(RefuseReason::SessionNotFound);
+    let early = offer(store, 0, child(9, 9, 1, "call_x")).await;
+    assert_eq!(early, no_parent);
+    accept(store, 0, opening(1, 1)).await;
+    let keyed = |n: u128| AcceptSend {
+        idempotency: Some(IdempotencyKey {
+            tenant: TenantId::DEFAULT,
+            route: "spawn".to_owned(),
+            key: format!("call_{n}"),
+            body_hash: [0; 32],
+        }),
+        ..child(n, n, 1, "call_x")
+    };
+    accept(store, 1, keyed(2)).await;
+    let patch = SessionPatch {
+        closed: Some(true),
+        ..SessionPatch::default()
+    };
+    let closed = store.update_session(at(2), key(1), patch).await;
+    closed.expect("the store answers");
+    accept(store, 3, child(3, 3, 1, "call_y")).await;
+    let deleted = store.delete_session(at(4), key(1), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    for (n, expected) in [
+        (2, AcceptOutcome::Replayed(send(2))),
+        (4, no_parent.clone()),
+    ] {
+        assert_eq!(offer(store, 5, keyed(n)).await, expected);
+    }
+    // Also after the last look at what was deleted.
+    let end = 4 + ERASED_MS_MIN;
+    while !due(store, end).await.is_empty() {
+        for found in due(store, end).await {
+            let step = erase_step(store, at(end), boot(SCHEDULER), found, 100).await;
+            step.expect("the store answers");
+        }
+    }
+    let mut both = vec![child(5, 5, 1, "call_z"), opening(6, 6)];
+    both.push(child(7, 7, 6, "call_z"));
+    let outcomes = store.accept_sends(at(end + 1), boot(SCHEDULER), both).await;
+    let outcomes = outcomes.expect("the store answers");
+    assert_eq!(outcomes[0], no_parent);
+    let is_accepted = |outcome: &_| matches!(outcome, AcceptOutcome::Accepted(_));
+    assert!(outcomes[1..].iter().all(is_accepted), "{outcomes:?}");
+    for n in [4, 5, 9] {
+        let read = store.get_session(key(n)).await;
+        assert_eq!(read.expect("the store answers"), None, "{n}");
+    }
+    let violations = store.audit(at(end + 2), AuditOptions::default()).await;
+    assert_eq!(violations.expect("the store answers"), []);
+}
+
+async fn due(store: &dyn Store, ms: i64) -> Vec<SessionKey> {
+    let due = store.deleted_sessions(at(ms), None, 100).await;
+    let due = due.expect("the store answers").into_iter();
+    due.map(|found| found.key).collect()
 }

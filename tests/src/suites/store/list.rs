@@ -125,6 +125,7 @@ macro_rules! store_cases {
                 a_parent_hears_of_a_child_that_was_deleted,
                 a_child_whose_parent_ended_reaches_the_inbox,
                 a_child_may_create_its_session_for_a_parent_of_its_own,
+                a_child_of_a_session_that_is_gone_is_not_created,
             }
             claim {
                 a_claim_starts_the_head,
