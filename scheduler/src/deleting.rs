@@ -1,13 +1,14 @@
 //! Deleting sessions, with all that is below them.
 //!
 //! A session is deleted by one transaction: from then on it is gone for everyone, and nothing that
-//! comes after can be forgotten. The sessions below it follow, and what all of them leave behind is
+//! comes after can be forgotten. One with very many open sends is closed before, and these end a page
+//! at a time. The sessions below it follow, and what all of them leave behind is
 //! removed a page at a time, by whoever made the request or by the sweep of any scheduler.
 
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::store::{
-    self, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ErasedStep, erase_step,
+    self, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ErasedStep, delete_whole, erase_step,
 };
 
 use crate::accept::{publish_steps, signal};
@@ -24,9 +25,7 @@ const PAGES: u32 = 10;
 /// Deletes a session and those below it, from the top down, so that nothing new is begun below what
 /// is gone. False when there is none.
 pub(crate) async fn delete(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
-    let outcome = app.store.delete_session(None, key, boot).await?;
-    let is_there = matches!(outcome, DeleteOutcome::Deleted { .. });
-    tell(app, key, outcome);
+    let is_there = whole(app, boot, key).await?;
     if is_there && let Err(error) = below(app, boot, key).await {
         tracing::info!(session.id = %key.session, %error, "the sweep deletes what is below");
     }
@@ -37,23 +36,36 @@ async fn below(app: &App, boot: BootId, key: SessionKey) -> Result<(), store::Er
     let mut above = vec![key];
     while let Some(key) = above.pop() {
         for child in app.store.list_children(key).await? {
-            let outcome = app.store.delete_session(None, child, boot).await?;
-            tell(app, child, outcome);
+            whole(app, boot, child).await?;
             above.push(child);
         }
     }
     Ok(())
 }
 
+/// Deletes one session. False when there is none.
+async fn whole(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
+    let outcomes = delete_whole(app.store.as_ref(), None, boot, key).await?;
+    let is_there = !outcomes.is_empty();
+    for outcome in outcomes {
+        tell(app, key, outcome);
+    }
+    Ok(is_there)
+}
+
 /// Tells whoever ran the session, and whoever waits for one of its sends.
 fn tell(app: &App, key: SessionKey, outcome: DeleteOutcome) {
-    let DeleteOutcome::Deleted {
-        cancelled,
-        owner,
-        last_step,
-    } = outcome
-    else {
-        return;
+    let (cancelled, owner, last_step) = match outcome {
+        DeleteOutcome::Deleted {
+            cancelled,
+            owner,
+            last_step,
+        } => (cancelled, owner, last_step),
+        DeleteOutcome::Ending {
+            cancelled,
+            last_step,
+        } => (cancelled, None, last_step),
+        DeleteOutcome::NotFound => return,
     };
     if owner.is_some() {
         signal(app, key, 0);

@@ -70,7 +70,7 @@ pub use timers::{
     ListOccurrences, ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerChange,
     TimerDelivery, deliveries, refusal, run_refusal,
 };
-pub use tree::{ErasedStep, cancel_below, erase_step, prune_all};
+pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 
 /// Counter: rows that could not be read and were passed over among others, by `table`.
 pub const ROWS_UNREADABLE: &str = "mainspring_rows_unreadable_total";

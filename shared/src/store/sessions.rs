@@ -133,12 +133,21 @@ pub enum DeleteOutcome {
         /// The number of its last step.
         last_step: i64,
     },
+    /// It has more open sends than one transaction should end, [`ERASED_AT_ONCE`]: the last ones have
+    /// ended, and it is closed. It is among the deleted sessions from now on: whoever asked asks again,
+    /// or the sweep does.
+    Ending {
+        /// The sends that have ended.
+        cancelled: Vec<SendId>,
+        /// The number of its last step.
+        last_step: i64,
+    },
     /// No such session.
     NotFound,
 }
 
-/// Rows of each kind that one transaction removes of a deleted session, and messages that one
-/// removes of a pruned one. With rows of some kilobytes this is a matter of milliseconds, also
+/// Rows of each kind that one transaction removes of a deleted session, open sends that one ends of a
+/// session to delete, and messages that one removes of a pruned one. With rows of some kilobytes this is a matter of milliseconds, also
 /// where everybody else's writes wait for it.
 pub const ERASED_AT_ONCE: u32 = 500;
 

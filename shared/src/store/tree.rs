@@ -89,10 +89,32 @@ async fn cancel_runs(store: &dyn Store, key: SessionKey, only: Option<SendId>) -
 /// What a step of the removal of a deleted session did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ErasedStep {
-    /// The sessions right below it, which are deleted now, too, and what became of each.
+    /// The sessions right below it, which are deleted now, too, and itself, where its deletion had
+    /// broken off, with what each transaction did.
     pub deleted: Vec<(SessionKey, DeleteOutcome)>,
     /// The page that was removed.
     pub page: Erased,
+}
+
+/// Deletes a session, by as many transactions as its open sends need; returns what each did, nothing
+/// when there is no such session. After a crash between any two, the sweep finds the rest.
+pub async fn delete_whole(
+    store: &dyn Store,
+    at: Option<Timestamp>,
+    boot: BootId,
+    key: SessionKey,
+) -> Result<Vec<DeleteOutcome>> {
+    let mut outcomes = Vec::new();
+    loop {
+        match store.delete_session(at, key, boot).await? {
+            ending @ DeleteOutcome::Ending { .. } => outcomes.push(ending),
+            DeleteOutcome::NotFound => return Ok(outcomes),
+            deleted @ DeleteOutcome::Deleted { .. } => {
+                outcomes.push(deleted);
+                return Ok(outcomes);
+            }
+        }
+    }
 }
 
 /// Takes the removal of a deleted session one step further: deletes the sessions below it, then
@@ -106,8 +128,14 @@ pub async fn erase_step(
     limit: u32,
 ) -> Result<ErasedStep> {
     let mut deleted = Vec::new();
-    for child in store.list_children(key).await? {
-        deleted.push((child, store.delete_session(at, child, boot).await?));
+    let mut going = store.list_children(key).await?;
+    if store.get_session(key).await?.is_some() {
+        // Its deletion broke off before all of its sends had ended.
+        going.insert(0, key);
+    }
+    for session in going {
+        let outcomes = delete_whole(store, at, boot, session).await?;
+        deleted.extend(outcomes.into_iter().map(|outcome| (session, outcome)));
     }
     let page = store.erase_session(at, key, limit).await?;
     Ok(ErasedStep { deleted, page })

@@ -9,8 +9,8 @@ use mainspring_shared::send::{SendResult, SendStatus};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
-    CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_MS_MIN, Erased,
-    IdempotencyKey, ImportSession, NewSession, PruneOutcome, PruneSession, SessionPatch,
+    CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
+    Erased, IdempotencyKey, ImportSession, NewSession, PruneOutcome, PruneSession, SessionPatch,
     UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
@@ -110,9 +110,27 @@ pub(crate) fn delete(
     let Some(session) = session.filter(|s| s.hot.lifecycle != Lifecycle::Deleted) else {
         return DeleteOutcome::NotFound;
     };
+    let mut cancelled = open_in_order(session);
+    if cancelled.len() > ERASED_AT_ONCE as usize {
+        let mut last = cancelled.split_off(cancelled.len() - ERASED_AT_ONCE as usize);
+        last.reverse();
+        for id in &last {
+            session.finish_queued(*id, SendResult::cancelled(), boot, now);
+        }
+        session.hot.lifecycle = Lifecycle::Closed;
+        session.erasing.get_or_insert(Erasing {
+            deleted_at: now,
+            due_at: now,
+            agents: BTreeMap::new(),
+            up_to: None,
+        });
+        return DeleteOutcome::Ending {
+            cancelled: last,
+            last_step: session.hot.next_step - 1,
+        };
+    }
     let owner = session.hot.owner;
     let writer = session.grant(boot);
-    let cancelled = open_in_order(session);
     for id in &cancelled {
         let end = SendResult::cancelled();
         session.finish(*id, end, writer, now, StepRefs::default());
@@ -213,7 +231,8 @@ pub(crate) fn erase(state: &mut State, now: Timestamp, key: SessionKey, limit: u
     let Some(session) = state.sessions.get_mut(&key) else {
         return Erased::default();
     };
-    let Some(erasing) = &mut session.erasing else {
+    let is_deleted = session.hot.lifecycle == Lifecycle::Deleted;
+    let Some(erasing) = session.erasing.as_mut().filter(|_| is_deleted) else {
         return Erased::default();
     };
     let limit = limit.max(1) as usize;

@@ -214,6 +214,22 @@ impl Ledger {
         Ok(self.keep_sends(&rows)?)
     }
 
+    /// Reads the last open sends of a locked session, at most `limit`, from the back.
+    pub(crate) async fn read_last_open_sends(
+        &mut self,
+        connection: &mut PgConnection,
+        key: SessionKey,
+        limit: i64,
+    ) -> std::result::Result<Vec<SendId>, Fault> {
+        let rows = sql!("ledger/last_open_sends")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(limit)
+            .fetch_all(connection)
+            .await?;
+        Ok(self.keep_sends(&rows)?)
+    }
+
     fn keep_sends(&mut self, rows: &[PgRow]) -> Result<Vec<SendId>> {
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {

@@ -7,8 +7,8 @@ use mainspring_shared::send::SendResult;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, Error, IdempotencyKey, NewSession, PruneOutcome, PruneSession,
-    Result, SessionPatch, UpdateOutcome,
+    CreateOutcome, DeleteOutcome, ERASED_AT_ONCE, Error, IdempotencyKey, NewSession, PruneOutcome,
+    PruneSession, Result, SessionPatch, UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -391,7 +391,27 @@ async fn delete_once(
         });
     }
     let owner = hot.owner;
-    let cancelled = ledger.read_open_sends(&mut tx).await?;
+    let at_once = ERASED_AT_ONCE as usize;
+    let limit = i64::from(ERASED_AT_ONCE) + 1;
+    let mut cancelled = ledger.read_last_open_sends(&mut tx, key, limit).await?;
+    if cancelled.len() > at_once {
+        cancelled.truncate(at_once);
+        let last_step = end_last(&mut ledger, key, &cancelled);
+        let now = ledger.now;
+        ledger.write(&mut tx).await?;
+        sql!("erasures/begin")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(now.0)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        return Ok(DeleteOutcome::Ending {
+            cancelled,
+            last_step,
+        });
+    }
+    cancelled.reverse();
     end_all(&mut ledger, key, &cancelled);
     let last_step = ledger.hot.get(&key).map_or(0, |hot| hot.next_step - 1);
     let now = ledger.now;
@@ -410,6 +430,19 @@ async fn delete_once(
         owner,
         last_step,
     })
+}
+
+/// Ends the last of a session's open sends, all of them queued, and closes it: the others end next.
+/// Returns the number of its last step.
+fn end_last(ledger: &mut Ledger, key: SessionKey, last: &[SendId]) -> i64 {
+    for id in last {
+        ledger.finish_queued(key, *id, SendResult::cancelled());
+    }
+    let Some(hot) = ledger.hot.get_mut(&key) else {
+        return 0;
+    };
+    hot.lifecycle = Lifecycle::Closed;
+    hot.next_step - 1
 }
 
 /// Ends open sends under one grant and leaves the hot row as a tombstone.

@@ -4,15 +4,15 @@ use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::send::SendResult;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, IdempotencyKey, NewSession, PruneOutcome, PruneSession,
-    SessionPatch, UpdateOutcome,
+    CreateOutcome, DeleteOutcome, ERASED_AT_ONCE, IdempotencyKey, NewSession, PruneOutcome,
+    PruneSession, SessionPatch, UpdateOutcome,
 };
 use uuid::Uuid;
 
 use crate::accept::{self, Seen};
 use crate::complete::{End, finish};
 use crate::fault::Result;
-use crate::hot;
+use crate::hot::{self, Author, Hot};
 use crate::lists;
 use crate::reads;
 use crate::rows::json;
@@ -166,6 +166,19 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
         return Ok(DeleteOutcome::NotFound);
     };
     let mut hot = session.hot;
+    let mut last: Vec<(Uuid, Option<i64>)> =
+        sqlx::query_as(include_str!("../sql/sends/last_open.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(ERASED_AT_ONCE + 1)
+            .fetch_all(tx.conn())
+            .await?;
+    timers::cancel_of_session(tx, key).await?;
+    let end = SendResult::cancelled();
+    if last.len() > ERASED_AT_ONCE as usize {
+        last.truncate(ERASED_AT_ONCE as usize);
+        return end_last(tx, hot, boot, last).await;
+    }
     let owner = hot.owner.take();
     hot.token = None;
     hot.ready_since = None;
@@ -173,18 +186,11 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
     hot.signals = 0;
     hot.lifecycle = Lifecycle::Deleted;
     let author = hot.grant(boot);
-    let open: Vec<Uuid> = sqlx::query_scalar(include_str!("../sql/sends/open_in_order.sql"))
-        .bind(key.tenant.0)
-        .bind(key.session.0)
-        .fetch_all(tx.conn())
-        .await?;
-    let cancelled: Vec<SendId> = open.into_iter().map(SendId).collect();
-    let end = SendResult::cancelled();
+    let cancelled: Vec<SendId> = last.into_iter().rev().map(|(id, _)| SendId(id)).collect();
     for send in &cancelled {
         finish(tx, &mut hot, author, End::of(*send, &end)).await?;
     }
     hot.save(tx).await?;
-    timers::cancel_of_session(tx, key).await?;
     let now = tx.now;
     sqlx::query(include_str!("../sql/sessions/mark.sql"))
         .bind(key.tenant.0)
@@ -197,6 +203,36 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
     Ok(DeleteOutcome::Deleted {
         cancelled,
         owner,
+        last_step: hot.next_step - 1,
+    })
+}
+
+/// Ends the last of a session's open sends, all of them queued, and closes it: the others end next.
+async fn end_last(
+    tx: &mut Tx,
+    mut hot: Hot,
+    boot: BootId,
+    last: Vec<(Uuid, Option<i64>)>,
+) -> Result<DeleteOutcome> {
+    let author = Author::ungranted(boot);
+    let end = SendResult::cancelled();
+    let mut cancelled = Vec::with_capacity(last.len());
+    for (id, position) in last {
+        finish(tx, &mut hot, author, End::of(SendId(id), &end)).await?;
+        hot.pending -= i64::from(position.is_some());
+        cancelled.push(SendId(id));
+    }
+    hot.lifecycle = Lifecycle::Closed;
+    hot.save(tx).await?;
+    let now = tx.now;
+    sqlx::query(include_str!("../sql/erasures/begin.sql"))
+        .bind(hot.key.tenant.0)
+        .bind(hot.key.session.0)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(DeleteOutcome::Ending {
+        cancelled,
         last_step: hot.next_step - 1,
     })
 }

@@ -4,4 +4,5 @@
 WITH gone AS (DELETE FROM sessions d WHERE d.tenant = $1::integer AND d.session_id = $2::uuid)
 INSERT INTO erasures (tenant, session_id, due_at, deleted_at)
 VALUES ($1::integer, $2::uuid, $3::bigint, $3::bigint)
-ON CONFLICT DO NOTHING
+ON CONFLICT (tenant, session_id)
+DO UPDATE SET due_at = excluded.due_at, deleted_at = excluded.deleted_at

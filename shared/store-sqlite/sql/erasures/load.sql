@@ -1,2 +1,5 @@
 -- What is known of a deleted session.
-SELECT deleted_at, seq, send_id FROM erasures WHERE tenant = $1 AND session_id = $2;
+SELECT e.deleted_at, e.seq, e.send_id
+FROM erasures e
+JOIN session_hot h ON h.tenant = e.tenant AND h.session_id = e.session_id
+WHERE e.tenant = $1 AND e.session_id = $2 AND h.lifecycle = 2;

@@ -1,15 +1,18 @@
 //! What deleted sessions leave behind goes a page at a time, whoever dies in between.
 
+use std::time::Duration;
+
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::list::List;
 use mainspring_shared::message::NewMessage;
-use mainspring_shared::send::{SendStatus, WaitingOn};
+use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
 use mainspring_shared::store::{
-    AcceptOutcome, AuditOptions, DeleteOutcome, DeletedSession, ERASED_MS_MIN, Erased,
-    ImportSession, NewSession, Parent, ReadInbox, RefuseReason, SessionPatch, Store, Then,
+    AcceptOutcome, AuditOptions, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
+    Erased, ImportSession, NewSession, Parent, ReadInbox, RefuseReason, SessionPatch, Store, Then,
     erase_step,
 };
+use mainspring_shared::time::Span;
 
 use super::prelude::*;
 
@@ -285,4 +288,77 @@ pub async fn a_huge_session_goes_beside_everybody_elses_work(store: &dyn Store) 
     assert!(pages >= MESSAGES / 20);
     assert!(left > 0, "twenty sends waited for {pages} pages");
     assert!(is_empty(store, 1).await);
+}
+
+pub async fn very_many_open_sends_end_page_by_page(store: &dyn Store) {
+    const QUEUED: u128 = 1_100;
+    let at_once = ERASED_AT_ONCE as usize;
+    register(store, 1).await;
+    // The second one's deletion breaks off after each page, and the sweep finishes it.
+    for (session, breaks_off) in [(1_u128, false), (2, true)] {
+        let first = session * 10_000;
+        let id = |n: u128| first + n;
+        accept(store, 0, opening(id(0), session)).await;
+        claim(store, 1, 1, session, id(0)).await;
+        let queued = (1..=QUEUED).map(|n| {
+            let mut item = sending(id(n), session);
+            item.queued_max = i64::MAX;
+            if n % 100 == 0 {
+                item.options.delay = Some(Span(Duration::from_hours(1)));
+            }
+            item
+        });
+        let accepted = store.accept_sends(at(2), boot(SCHEDULER), queued.collect());
+        accepted.await.expect("the store answers");
+        let mut ended = Vec::new();
+        for page in 0..2 {
+            let outcome = delete(store, 3, session).await;
+            let DeleteOutcome::Ending { cancelled, .. } = outcome else {
+                panic!("page {page}: {outcome:?}");
+            };
+            assert_eq!(cancelled.len(), at_once);
+            ended.extend(cancelled);
+            assert_sound(store, 3).await;
+            let marked: Vec<SessionKey> = due(store, 3).await.iter().map(|d| d.key).collect();
+            assert_eq!(marked, [key(session)]);
+            assert_eq!(erase(store, 3, session, 9).await, Erased::default());
+            let refused = offer(store, 3, sending(first - 1, session)).await;
+            let closed = AcceptOutcome::Refused(RefuseReason::SessionClosed);
+            assert_eq!(refused, closed);
+            assert_eq!(stored(store, id(0)).await.status, SendStatus::Running);
+            if breaks_off {
+                break;
+            }
+        }
+        if breaks_off {
+            let step = erase_step(store, at(4), boot(SCHEDULER), key(session), 100).await;
+            let deleted = step.expect("the store answers").deleted;
+            assert_eq!(deleted.len(), 2, "another page, and the rest");
+        } else {
+            let outcome = delete(store, 4, session).await;
+            let DeleteOutcome::Deleted {
+                cancelled, owner, ..
+            } = outcome
+            else {
+                panic!("{outcome:?}");
+            };
+            assert_eq!((cancelled[0], owner), (send(id(0)), Some(boot(1))));
+            ended.extend(cancelled);
+            ended.sort_unstable();
+            let all: Vec<_> = (0..=QUEUED).map(|n| send(id(n))).collect();
+            assert_eq!(ended, all, "each is told once");
+        }
+        let left = dumped(store, session).await;
+        let is_cancelled = |send: &SendRecord| send.status == SendStatus::Cancelled;
+        assert!(left.sends.iter().all(is_cancelled));
+        let found = store.get_session(key(session)).await;
+        assert_eq!(found.expect("the store answers"), None);
+        assert_sound(store, 4).await;
+        let end = 4 + ERASED_MS_MIN;
+        while !due(store, end).await.is_empty() {
+            let step = erase_step(store, at(end), boot(SCHEDULER), key(session), 100).await;
+            step.expect("the store answers");
+        }
+        assert_sound(store, end).await;
+    }
 }

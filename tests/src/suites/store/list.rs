@@ -194,6 +194,7 @@ macro_rules! store_cases {
                 a_tree_goes_wherever_its_removal_broke_off,
                 who_is_created_below_a_deleted_session_goes_too,
                 a_huge_session_goes_beside_everybody_elses_work,
+                very_many_open_sends_end_page_by_page,
             }
             firing {
                 a_due_timer_makes_one_send_and_rings,

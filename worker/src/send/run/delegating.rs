@@ -243,6 +243,7 @@ impl Run<'_> {
                 StoreResult::Ok((below, deleted))
             };
             match deleted.await {
+                Ok((_, DeleteOutcome::Ending { .. })) => {}
                 Ok((below, deleted)) => {
                     self.answered.pop();
                     self.answered.extend(below);

@@ -1,0 +1,5 @@
+-- Notes that a session is being deleted.
+-- Index: erasures_pkey.
+INSERT INTO erasures (tenant, session_id, due_at, deleted_at)
+VALUES ($1::integer, $2::uuid, $3::bigint, $3::bigint)
+ON CONFLICT DO NOTHING
