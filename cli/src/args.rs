@@ -121,7 +121,11 @@ pub(crate) enum Command {
     /// Checks configuration, database, schema, workers, Redis, providers, MCP servers and clock
     Doctor(DoctorArgs),
     /// Lists the tools that ship, with their presets and what they need
-    Tools,
+    Tools {
+        /// Lists what the workers of the server have instead, pool by pool
+        #[arg(long)]
+        workers: bool,
+    },
     /// Prints the manual of the settings: every key with its default
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -40,6 +40,16 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Says what a server warns of with what it made.
+pub(crate) fn warnings(made: &Value) {
+    for warning in made["warnings"].as_array().into_iter().flatten() {
+        if let (Some(at), Some(detail)) = (warning["pointer"].as_str(), warning["detail"].as_str())
+        {
+            note(&harmless(&format!("warning: tools{at}: {detail}")));
+        }
+    }
+}
+
 /// Whether someone looks at stdout.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()

@@ -22,6 +22,7 @@ mod runs;
 mod sends;
 mod sessions;
 mod timers;
+mod usage;
 mod validate;
 mod waiting;
 mod workflows;
@@ -56,6 +57,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             get(calls::output),
         )
         .route("/v1/sessions/{id}/inbox", get(deliver::inbox))
+        .route("/v1/sessions/{id}/usage", get(usage::of_session))
         .route("/v1/sessions/{id}/prune", post(prune::prune))
         .route("/v1/sessions/{id}/resume", post(sessions::resume))
         .route("/v1/sessions/{id}/abort", post(sessions::abort))
@@ -90,6 +92,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/workflows:validate", post(workflows::check_spec))
         .route("/v1/workflows/schema", get(workflows::schema))
         .route("/v1/workers", get(operations::workers))
+        .route("/v1/tools", get(operations::tools))
         .route("/v1/queue", get(operations::queue))
         .route("/v1/scaling/{pool}", get(operations::scaling))
         .route("/v1/info", get(health::info))

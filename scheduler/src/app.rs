@@ -19,6 +19,7 @@ use crate::SchedulerConfig;
 use crate::accept::Accept;
 use crate::api::problem::Problem;
 use crate::boot::Boot;
+use crate::known_tools::KnownTools;
 use crate::ring::Ringer;
 use crate::watch::Watch;
 
@@ -84,6 +85,8 @@ pub(crate) struct App {
     pub(crate) creations: Group<Creation, Result<CreateOutcome, Problem>>,
     /// Reads of sends that share a query.
     pub(crate) reads: Group<(TenantId, SendId), Result<Option<SendRecord>, Problem>>,
+    /// What agents may name.
+    pub(crate) tools: KnownTools,
     /// Requests under way.
     pub(crate) requests: Arc<Semaphore>,
     /// Bytes of the bodies that are held.

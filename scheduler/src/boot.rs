@@ -74,6 +74,7 @@ async fn step(app: &App) -> Result<Duration, store::Error> {
             pool: mainspring_shared::agent::DEFAULT_POOL.to_owned(),
             concurrency: 0,
             ttl: app.config.lease_ttl,
+            tools: mainspring_shared::tool::Published::default(),
         };
         app.store.register_boot(None, boot).await?;
         tracing::info!(boot.id = %id, "scheduler registered");

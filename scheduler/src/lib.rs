@@ -15,6 +15,7 @@ mod watch;
 // removes what is over, `deleting` what deleted sessions leave behind.
 mod boot;
 mod deleting;
+mod known_tools;
 mod loops;
 
 // Runs of workflows, as pure decisions.

@@ -18,6 +18,7 @@ use crate::api;
 use crate::app::{App, Parts, creations, reads};
 use crate::boot::{self, Boot};
 use crate::connections;
+use crate::known_tools::KnownTools;
 use crate::loops::{alarms, retention, runs, sweep, timers};
 use crate::ring::{self, Ringer};
 use crate::watch::{self, Watch};
@@ -122,6 +123,7 @@ fn begin(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
         bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
         watch: Watch::default(),
         boot: Boot::default(),
+        tools: KnownTools::default(),
         run_news: Notify::new(),
         closing: closing.clone(),
         lifecycle: lifecycle.clone(),

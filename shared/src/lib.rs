@@ -3,6 +3,7 @@
 #![deny(clippy::disallowed_types)]
 
 mod named;
+mod words;
 
 // Words.
 pub mod agent;

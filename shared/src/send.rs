@@ -12,6 +12,7 @@ use crate::id::{SendId, SessionId, SessionKey};
 use crate::message::ContentPart;
 use crate::named::named;
 use crate::time::Timestamp;
+use crate::tool::ToolFault;
 use crate::usage::Usage;
 use crate::workflow::run::RunLeaf;
 
@@ -239,6 +240,11 @@ pub struct SendView {
     /// When it became final.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
+    /// What the agent of a session that is made with it names in its `tools` and no worker of its pool
+    /// has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub warnings: Vec<ToolFault>,
 }
 
 impl From<SendRecord> for SendView {
@@ -259,6 +265,7 @@ impl From<SendRecord> for SendView {
             created_at: record.created_at,
             started_at: record.started_at,
             finished_at: record.finished_at,
+            warnings: Vec::new(),
         }
     }
 }

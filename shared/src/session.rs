@@ -9,6 +9,7 @@ use crate::agent::AgentSpec;
 use crate::id::{SessionId, SessionKey};
 use crate::store::Parent;
 use crate::time::Timestamp;
+use crate::tool::ToolFault;
 
 /// Where a session stands. Derived from its hot row and its sends, never stored.
 #[derive(
@@ -169,6 +170,11 @@ pub struct SessionView {
     /// When its agent, metadata or lifecycle last changed.
     #[schema(value_type = String, format = DateTime)]
     pub updated_at: Timestamp,
+    /// What its agent's `tools` name and no worker of its pool has, as the workers say that live; in
+    /// answers that show one session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub warnings: Vec<ToolFault>,
 }
 
 impl From<SessionRecord> for SessionView {
@@ -184,6 +190,7 @@ impl From<SessionRecord> for SessionView {
             parent_id: record.parent.map(|parent| parent.session),
             created_at: record.created_at,
             updated_at: record.updated_at,
+            warnings: Vec::new(),
         }
     }
 }

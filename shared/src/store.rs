@@ -43,13 +43,13 @@ pub use calls::{
 };
 pub use leases::{
     AppendOutcome, AppendRound, BootRecord, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
-    CompleteSend, Completed, Counters, NewBoot, Owned, ParkOutcome, ParkSend, ParkUntil,
+    CompleteSend, Completed, Counters, NewBoot, Owned, ParkOutcome, ParkSend, ParkUntil, PoolTools,
     ReleaseSession, Renewal, Resumed, Role, SendTotals, StartedSend, Then, UsageRow,
 };
 pub use lists::{DumpList, ListOutcome, WriteList};
 pub use reads::{
-    AuditOptions, Dump, DumpHot, DumpSession, ListSends, ListSessions, Page, QueueStats,
-    ReadMessages, ScalingStats, ServerInfo, Violation,
+    AuditOptions, Dump, DumpHot, DumpSession, ListSends, ListSessions, ModelUsage, Page,
+    QueueStats, ReadMessages, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun, EndedLeaf,
@@ -244,6 +244,10 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// The boots that are alive, and those that ended within the last ten minutes.
     async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>>;
+
+    /// What the workers of each pool say that agents may name, of those that
+    /// [`list_boots`](Store::list_boots) lists; by pool.
+    async fn list_tools(&self, at: Option<Timestamp>) -> Result<Vec<PoolTools>>;
 
     // Sessions ----------------------------------------------------------------------------------
 
@@ -576,6 +580,10 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// The sessions that this one created as its children, oldest first.
     async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>>;
+
+    /// What a session's model calls cost, and those of the sessions below it, as far as their sends
+    /// are kept; `None` when unknown or deleted.
+    async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>>;
 
     /// How many of the sessions that this one created as its children have sends that are not final.
     async fn open_children(&self, key: SessionKey) -> Result<u64>;

@@ -4,6 +4,7 @@ mod bounds;
 mod call;
 mod declared;
 mod preset;
+mod published;
 mod question;
 pub mod schema;
 
@@ -17,4 +18,5 @@ pub use declared::{
     is_pool, pool_fault, pool_of,
 };
 pub use preset::{CORE, EXPLORE, FULL, preset};
+pub use published::Published;
 pub use question::{ASK_PERSON, Question, QuestionKind, expired};

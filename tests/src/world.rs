@@ -183,6 +183,7 @@ impl World {
             concurrency: 0,
             // A scheduler that never dies: its own lease is not what these tests are about.
             ttl: Duration::from_hours(1000),
+            tools: mainspring_shared::tool::Published::default(),
         };
         world
             .store

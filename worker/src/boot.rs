@@ -243,6 +243,7 @@ async fn register(parts: &Parts, id: BootId) -> mainspring_shared::store::Result
         pool: config.pool.clone(),
         concurrency: config.concurrency,
         ttl: config.lease_ttl,
+        tools: parts.tools.published(),
     };
     parts.store.register_boot(None, boot).await
 }

@@ -38,6 +38,11 @@ pub(crate) enum SessionsCommand {
         /// The session
         id: String,
     },
+    /// Shows what a session cost, and the sessions below it
+    Usage {
+        /// The session
+        id: String,
+    },
     /// Prints a session's transcript
     Messages {
         /// The session

@@ -63,6 +63,28 @@ pub(crate) async fn workers(format: Format, client: Client) -> Result<(), Failur
     output::list(format, &columns, &all(&client, "/v1/workers").await?)
 }
 
+/// `mainspring tools --workers`
+pub(crate) async fn tools(format: Format, client: Client) -> Result<(), Failure> {
+    let columns = [
+        ("NAME", "name"),
+        ("KIND", "kind"),
+        ("PRESETS", "presets"),
+        ("POOLS", "pools"),
+        ("DOES", "description"),
+    ];
+    let mut rows = all(&client, "/v1/tools").await?;
+    if format == Format::Table {
+        for name in ["presets", "pools"] {
+            for row in &mut rows {
+                let words = row[name].as_array().into_iter().flatten();
+                let words: Vec<&str> = words.filter_map(Value::as_str).collect();
+                row[name] = Value::String(words.join(" "));
+            }
+        }
+    }
+    output::list(format, &columns, &rows)
+}
+
 /// `mainspring queue`
 pub(crate) async fn queue(format: Format, client: Client) -> Result<(), Failure> {
     let columns = [

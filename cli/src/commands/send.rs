@@ -40,6 +40,7 @@ pub(crate) async fn run(args: &SendArgs, format: Format, client: Client) -> Resu
             .await
             .unwrap_or_else(|_| Err(not_accepted_in_time(limit, &key)))?,
     };
+    output::warnings(&send);
     if !args.wait {
         return accepted(&send, format);
     }

@@ -57,11 +57,13 @@ pub(crate) async fn run(
             metadata,
         } => {
             let session = create(&client, name.as_deref(), agent, metadata).await?;
+            output::warnings(&session);
             output::object(format, &session)
         }
         SessionsCommand::Show { id } => {
             output::object(format, &client.ask(Request::get(at(id))).await?)
         }
+        SessionsCommand::Usage { id } => usage(&client, format, at(id)).await,
         SessionsCommand::Messages { id, after, page } => {
             let path = format!("{}/messages", at(id));
             let request = Request::get(path).query("after", Some(after));
@@ -176,4 +178,34 @@ fn messages(format: Format, rows: &[Value]) -> Result<(), Failure> {
         ))?;
     }
     Ok(())
+}
+
+/// A line for each model, of the session itself and of all below it together.
+async fn usage(client: &Client, format: Format, session: String) -> Result<(), Failure> {
+    let found = client.ask(Request::get(session + "/usage")).await?;
+    if format != Format::Table {
+        return output::object(format, &found);
+    }
+    let mut rows = Vec::new();
+    for (of, part) in [("session", &found["own"]), ("tree", &found["tree"])] {
+        for model in part["models"].as_array().into_iter().flatten() {
+            rows.push(json!({
+                "of": of,
+                "model": model["model"],
+                "calls": model["calls"],
+                "input": model["usage"]["input_tokens"],
+                "output": model["usage"]["output_tokens"],
+                "usd": model["usage"]["cost_usd"],
+            }));
+        }
+    }
+    let columns = [
+        ("OF", "of"),
+        ("MODEL", "model"),
+        ("CALLS", "calls"),
+        ("INPUT", "input"),
+        ("OUTPUT", "output"),
+        ("USD", "usd"),
+    ];
+    output::list(format, &columns, &rows)
 }

@@ -234,3 +234,34 @@ fn an_agent_is_taken_from_a_file_and_its_flags() {
     assert_eq!(sent.code, 0, "{}", sent.stderr);
     assert!(sent.stdout.contains("a.txt"), "{}", sent.stdout);
 }
+
+#[test]
+fn tools_that_no_worker_has_are_warned_of_and_the_cost_of_a_session_is_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(folder.path(), &[]);
+    let known = json(&dev.url, &["tools", "--workers"]);
+    let names = known.as_array().into_iter().flatten();
+    let names: Vec<&str> = names.filter_map(|tool| tool["name"].as_str()).collect();
+    assert!(names.contains(&"grep"), "{names:?}");
+    let sent = ask(&dev.url, &["send", "--wait", "--tools", "grepp", "hi"]);
+    assert_eq!(
+        (sent.code, sent.stdout.as_str()),
+        (0, "hi\n"),
+        "{}",
+        sent.stderr
+    );
+    let warned = sent.stderr.contains("did you mean \"grep\"?");
+    assert!(warned, "{}", sent.stderr);
+    let session = sent
+        .stderr
+        .split_whitespace()
+        .find(|word| word.starts_with("ses_"));
+    let session = session.expect("the session is named");
+    let usage = json(&dev.url, &["sessions", "usage", session]);
+    assert_eq!(usage["own"]["calls"], 1, "{usage}");
+    assert_eq!(usage["own"], usage["tree"]);
+    let table = ask(&dev.url, &["sessions", "usage", session, "-o", "table"]);
+    let lines: Vec<&str> = table.stdout.lines().collect();
+    assert!(lines[0].starts_with("OF"), "{}", table.stdout);
+    assert_eq!(lines.len(), 3, "{}", table.stdout);
+}

@@ -1,5 +1,6 @@
 //! What operators and autoscalers ask of the whole system.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
@@ -8,9 +9,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_shared::agent::Priority;
 use mainspring_shared::queue::Lane;
-use mainspring_shared::store::{QueueStats, Role};
+use mainspring_shared::store::{PoolTools, QueueStats, Role};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::is_pool;
+use mainspring_shared::tool::{is_pool, preset};
 use serde::Serialize;
 
 use super::extract::Params;
@@ -62,6 +63,69 @@ pub(super) async fn workers(
             lease_until: boot.lease_until,
         });
     respond::json(StatusCode::OK, &List::whole(alive.collect()))
+}
+
+/// What agents may name in their `tools`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct ToolView {
+    /// Its name.
+    name: String,
+    /// Whether it is a tool, or an MCP server whose tools an entry `{"type": "mcp", "server": NAME}`
+    /// brings.
+    kind: ToolKind,
+    /// What it does, in a line.
+    description: String,
+    /// The presets that hold it.
+    presets: Vec<&'static str>,
+    /// The pools whose workers have it.
+    pools: Vec<String>,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToolKind {
+    /// A tool.
+    Tool,
+    /// An MCP server.
+    McpServer,
+}
+
+/// `GET /v1/tools`
+pub(super) async fn tools(
+    State(app): State<Arc<App>>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let mut found: BTreeMap<(ToolKind, String), ToolView> = BTreeMap::new();
+    for PoolTools { pool, tools, .. } in app.store.list_tools(None).await? {
+        let servers = tools.servers.into_iter().map(|name| (name, String::new()));
+        let servers = servers.map(|named| (ToolKind::McpServer, named));
+        let tools = tools.tools.into_iter().map(|named| (ToolKind::Tool, named));
+        for (kind, (name, description)) in tools.chain(servers) {
+            let view = found
+                .entry((kind, name.clone()))
+                .or_insert_with(|| ToolView {
+                    presets: presets_of(kind, &name),
+                    name,
+                    kind,
+                    description,
+                    pools: Vec::new(),
+                });
+            view.pools.push(pool.clone());
+        }
+    }
+    respond::json(StatusCode::OK, &List::whole(found.into_values().collect()))
+}
+
+fn presets_of(kind: ToolKind, name: &str) -> Vec<&'static str> {
+    let holds = |preset_name: &&str| {
+        kind == ToolKind::Tool && preset(preset_name).is_some_and(|names| names.contains(&name))
+    };
+    ["core", "explore", "full"]
+        .into_iter()
+        .filter(holds)
+        .collect()
 }
 
 /// One pool's work: in the database, and as jobs in the queue.

@@ -151,20 +151,40 @@ async fn accept(
         Err(body) => body,
     };
     let (key, id) = (item.target.key(), item.id);
+    let warnings = match &item.target {
+        Target::New(session) => {
+            let known =
+                app.tools
+                    .lacks_lately(app.store.as_ref(), app.clock.as_ref(), &session.agent);
+            known.await
+        }
+        Target::Existing(_) => Vec::new(),
+    };
     // Whoever waits is in place before the send exists, so that its end cannot be missed.
     let waiting = wait.map(|wait| (app.watch.send(id), wait));
     let outcome = app.accept.one(item).await?;
     drop(body);
     match outcome {
         AcceptOutcome::Accepted(accepted) => {
-            let fresh = accepted_view(key, id, &accepted);
+            let fresh = SendView {
+                warnings,
+                ..accepted_view(key, id, &accepted)
+            };
             let Some((watching, wait)) = waiting else {
                 return respond::send(StatusCode::ACCEPTED, &fresh);
             };
             // The send stands whatever happens to the reads: without an answer it is shown as it
             // was accepted.
             match wait_for(app, &watching, key.tenant, None, wait).await {
-                Ok(Some(send)) => answer(send),
+                Ok(Some(send)) => {
+                    let status = respond::status_of(&send);
+                    let warnings = fresh.warnings;
+                    let view = SendView {
+                        warnings,
+                        ..SendView::from(send)
+                    };
+                    respond::send(status, &view)
+                }
                 Ok(None) | Err(_) => respond::send(StatusCode::ACCEPTED, &fresh),
             }
         }
@@ -212,6 +232,7 @@ pub(super) fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) ->
         created_at: accepted.created_at,
         started_at: None,
         finished_at: None,
+        warnings: Vec::new(),
     }
 }
 

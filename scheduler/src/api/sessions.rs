@@ -55,7 +55,7 @@ pub(super) async fn answer_creation(
     outcome: CreateOutcome,
 ) -> Result<Response, Problem> {
     match outcome {
-        CreateOutcome::Created(record) => answer_created(&SessionView::from(*record)),
+        CreateOutcome::Created(record) => answer_created(&view(app, *record).await),
         CreateOutcome::Mismatch => Err(Problem::mismatch()),
         CreateOutcome::Replayed(session) => {
             let key = SessionKey {
@@ -67,10 +67,22 @@ pub(super) async fn answer_creation(
                 .get_session(key)
                 .await?
                 .ok_or_else(Problem::session_not_found)?;
-            let mut response = answer_created(&SessionView::from(found))?;
+            let mut response = answer_created(&view(app, found).await)?;
             respond::mark_replayed(&mut response);
             Ok(response)
         }
+    }
+}
+
+/// A session, with what is to be told of its agent.
+async fn view(app: &App, record: SessionRecord) -> SessionView {
+    let warnings = app
+        .tools
+        .lacks(app.store.as_ref(), app.clock.as_ref(), &record.agent)
+        .await;
+    SessionView {
+        warnings,
+        ..SessionView::from(record)
     }
 }
 
@@ -149,7 +161,7 @@ pub(super) async fn show(
         .get_session(key)
         .await?
         .ok_or_else(Problem::session_not_found)?;
-    respond::json(StatusCode::OK, &SessionView::from(found))
+    respond::json(StatusCode::OK, &view(&app, found).await)
 }
 
 /// `PATCH /v1/sessions/{id}`
@@ -177,9 +189,7 @@ pub(super) async fn change(
         closed: body.closed,
     };
     match app.store.update_session(None, key, patch).await? {
-        UpdateOutcome::Updated(record) => {
-            respond::json(StatusCode::OK, &SessionView::from(*record))
-        }
+        UpdateOutcome::Updated(record) => respond::json(StatusCode::OK, &view(&app, *record).await),
         UpdateOutcome::NotFound => Err(Problem::session_not_found()),
     }
 }

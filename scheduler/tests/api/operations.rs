@@ -5,8 +5,11 @@ use std::sync::Arc;
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
 use mainspring_scheduler::{Parts, SchedulerConfig, run};
+use mainspring_shared::id::BootId;
+use mainspring_shared::store::{NewBoot, Role};
+use mainspring_shared::tool::Published;
 use mainspring_store_model::ModelStore;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::Call;
 use crate::world::World;
@@ -25,6 +28,100 @@ async fn workers_and_their_pools_are_shown() {
         .await
         .expect("stops");
     assert_eq!(api.get("/v1/workers").await.ok(200)["data"], json!([]));
+}
+
+#[tokio::test]
+async fn tools_are_listed_and_what_no_worker_has_is_warned_of() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let spec = |tools: Value| json!({ "agent": { "tools": tools } });
+    let misspelt = spec(json!(["core", "shel", "grep"]));
+    // One worker does not say what it has.
+    let made = api.post("/v1/sessions", &misspelt).await.ok(201);
+    assert_eq!(made.get("warnings"), None);
+    assert_eq!(api.get("/v1/tools").await.ok(200)["data"], json!([]));
+    let mut tools = Published::default();
+    tools.add("shell".to_owned(), "Runs a command.");
+    tools.add("grep".to_owned(), "Finds lines.");
+    tools.servers = vec!["files".to_owned()];
+    let worker = |id, pool: &str, tools| NewBoot {
+        id: BootId(uuid::Uuid::from_u128(id)),
+        role: Role::Worker,
+        name: "one".to_owned(),
+        pool: pool.to_owned(),
+        concurrency: 1,
+        ttl: std::time::Duration::from_mins(1),
+        tools,
+    };
+    for (id, pool) in [(1, "gpu"), (2, "cpu")] {
+        let registered = world
+            .store
+            .register_boot(None, worker(id, pool, tools.clone()));
+        registered.await.expect("registers");
+    }
+    let listed = api.get("/v1/tools").await.ok(200)["data"].clone();
+    let expected = json!([
+        { "name": "grep", "kind": "tool", "description": "Finds lines.",
+          "presets": ["core", "explore", "full"], "pools": ["cpu", "gpu"] },
+        { "name": "shell", "kind": "tool", "description": "Runs a command.",
+          "presets": ["core", "full"], "pools": ["cpu", "gpu"] },
+        { "name": "files", "kind": "mcp_server", "description": "", "presets": [],
+          "pools": ["cpu", "gpu"] },
+    ]);
+    assert_eq!(listed, expected);
+    let mut misspelt = misspelt;
+    misspelt["agent"]["pool"] = json!("gpu");
+    let made = api.post("/v1/sessions", &misspelt).await.ok(201);
+    let expected = json!([{
+        "pointer": "/1",
+        "detail": "no worker of the pool \"gpu\" has a tool named \"shel\"; did you mean \"shell\"?",
+    }]);
+    assert_eq!(made["warnings"], expected);
+    let path = format!("/v1/sessions/{}", made["id"].as_str().expect("an id"));
+    assert_eq!(api.get(&path).await.ok(200)["warnings"], expected);
+    let send = json!({ "input": "hi", "session": misspelt });
+    assert_eq!(
+        api.post("/v1/sends", &send).await.ok(202)["warnings"],
+        expected
+    );
+    // A worker that has it came meanwhile.
+    tools.add("shel".to_owned(), "");
+    let registered = world.store.register_boot(None, worker(3, "gpu", tools));
+    registered.await.expect("registers");
+    // Sends do not read each time what the workers have; whoever looks at a session does.
+    assert_eq!(
+        api.post("/v1/sends", &send).await.ok(202)["warnings"],
+        expected
+    );
+    assert_eq!(api.get(&path).await.ok(200).get("warnings"), None);
+    assert_eq!(
+        api.post("/v1/sends", &send).await.ok(202).get("warnings"),
+        None
+    );
+}
+
+#[tokio::test]
+async fn what_a_session_cost_is_shown() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let usage = api
+        .get(&format!("/v1/sessions/{session}/usage"))
+        .await
+        .ok(200);
+    let nothing = json!({
+        "calls": 0, "models": [], "usage": {
+            "input_tokens": 0, "output_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0,
+            "reasoning_tokens": 0, "cost_usd": null, "estimated": false,
+        },
+    });
+    assert_eq!(
+        usage,
+        json!({ "own": nothing, "tree": nothing, "sessions": 1 })
+    );
+    api.get("/v1/sessions/ses_00000000000070008000000000000000/usage")
+        .await
+        .problem(404, "session.not_found");
 }
 
 #[tokio::test]

@@ -55,6 +55,7 @@ impl World {
             pool: "default".to_owned(),
             concurrency: 4,
             ttl: Duration::from_mins(1),
+            tools: mainspring_shared::tool::Published::default(),
         };
         store.register_boot(None, worker).await.expect("registers");
         Self {

@@ -1,5 +1,6 @@
 //! Parameters of boots and of work under a lease.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::calls::{CallChange, CallStep, Delivery, NewCall};
@@ -12,6 +13,7 @@ use crate::message::{ContentPart, Message, NewMessage, json_weight};
 use crate::send::{SendRecord, SendResult, SendStatus, WaitingOn};
 use crate::step::RoundRef;
 use crate::time::Timestamp;
+use crate::tool::Published;
 use crate::usage::Usage;
 
 /// What a process does.
@@ -55,6 +57,40 @@ pub struct NewBoot {
     pub concurrency: u32,
     /// How long its lease runs.
     pub ttl: Duration,
+    /// What agents may name where it is a worker.
+    pub tools: Published,
+}
+
+/// What the workers of a pool say that agents may name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolTools {
+    /// The pool.
+    pub pool: String,
+    /// How many workers say so.
+    pub workers: u32,
+    /// What they have, all together.
+    pub tools: Published,
+    /// Whether one of them says nothing, as those of older releases do: it may have anything.
+    pub silent: bool,
+}
+
+impl PoolTools {
+    /// Of what each worker says, what each pool has; by pool.
+    pub fn of(workers: impl IntoIterator<Item = (String, Published)>) -> Vec<Self> {
+        let mut pools: BTreeMap<String, Self> = BTreeMap::new();
+        for (pool, tools) in workers {
+            let found = pools.entry(pool.clone()).or_insert_with(|| Self {
+                pool,
+                workers: 0,
+                tools: Published::default(),
+                silent: false,
+            });
+            found.workers += 1;
+            found.silent |= tools.is_silent();
+            found.tools.join(&tools);
+        }
+        pools.into_values().collect()
+    }
 }
 
 /// A process's life as stored.

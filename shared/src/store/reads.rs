@@ -150,6 +150,28 @@ pub struct Dump {
     pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
 }
 
+/// What model calls cost, by the model.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ModelUsage {
+    /// The model as it was asked for.
+    pub model: String,
+    /// Its answers, those that broke off included.
+    pub calls: u64,
+    /// What they cost.
+    pub usage: Usage,
+}
+
+/// What a session and the sessions below it cost.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SessionUsage {
+    /// The session and those below it.
+    pub sessions: u64,
+    /// Its own calls, by model.
+    pub own: Vec<ModelUsage>,
+    /// Those of the sessions below it, by model.
+    pub below: Vec<ModelUsage>,
+}
+
 /// One session and everything below it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DumpSession {

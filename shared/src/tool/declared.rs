@@ -214,11 +214,11 @@ fn yes() -> bool {
 }
 
 /// What is wrong with a list of tools.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ToolFault {
     /// Where, as a JSON pointer below the list.
     pub pointer: String,
-    /// What.
+    /// What is wrong there.
     pub detail: String,
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SessionKey};
-use mainspring_shared::store::{BootRecord, NewBoot, Owned, Renewal};
+use mainspring_shared::store::{BootRecord, NewBoot, Owned, PoolTools, Renewal, Role};
 use mainspring_shared::time::Timestamp;
 
 use crate::state::State;
@@ -24,6 +24,7 @@ pub(crate) fn register(state: &mut State, now: Timestamp, boot: NewBoot) {
         ttl: boot.ttl,
         dead_at: None,
     };
+    state.tools.insert(record.id, boot.tools);
     state.boots.insert(record.id, record);
 }
 
@@ -125,9 +126,21 @@ pub(crate) fn lease_of(
 }
 
 pub(crate) fn list(state: &State, now: Timestamp) -> Vec<BootRecord> {
-    let shown = state.boots.values().filter(|boot| {
+    shown(state, now).cloned().collect()
+}
+
+/// What the workers have that live or ended a short while ago.
+pub(crate) fn tools(state: &State, now: Timestamp) -> Vec<PoolTools> {
+    let workers = shown(state, now).filter(|boot| boot.role == Role::Worker);
+    PoolTools::of(workers.map(|boot| {
+        let tools = state.tools.get(&boot.id).cloned();
+        (boot.pool.clone(), tools.unwrap_or_default())
+    }))
+}
+
+fn shown(state: &State, now: Timestamp) -> impl Iterator<Item = &BootRecord> {
+    state.boots.values().filter(move |boot| {
         let until = boot.dead_at.unwrap_or(boot.lease_until);
         until.after(SHOWN_FOR) >= now
-    });
-    shown.cloned().collect()
+    })
 }

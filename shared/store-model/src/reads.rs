@@ -9,7 +9,8 @@ use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    ListSends, ListSessions, Page, QueueStats, ReadInbox, ReadMessages, ScalingStats,
+    ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, ScalingStats,
+    SessionUsage,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -92,6 +93,38 @@ pub(crate) fn children(state: &State, key: SessionKey) -> Vec<SessionKey> {
         session.key.tenant == key.tenant && parent.is_some_and(|p| p.session == key.session)
     });
     children.map(|session| session.key).collect()
+}
+
+pub(crate) fn usage(state: &State, key: SessionKey) -> Option<SessionUsage> {
+    state.sessions.get(&key)?.cold.as_ref()?;
+    let mut below = children(state, key);
+    let mut sessions = 1;
+    let mut parts = BTreeMap::new();
+    while let Some(child) = below.pop() {
+        sessions += 1;
+        below.extend(children(state, child));
+        add_usage(state, child, &mut parts);
+    }
+    let mut own = BTreeMap::new();
+    add_usage(state, key, &mut own);
+    Some(SessionUsage {
+        sessions,
+        own: own.into_values().collect(),
+        below: parts.into_values().collect(),
+    })
+}
+
+fn add_usage(state: &State, key: SessionKey, parts: &mut BTreeMap<String, ModelUsage>) {
+    let rows = state
+        .sessions
+        .get(&key)
+        .map(|session| session.usage.values());
+    for row in rows.into_iter().flatten() {
+        let part = parts.entry(row.model.clone()).or_default();
+        part.model.clone_from(&row.model);
+        part.calls += 1;
+        part.usage.add(&row.usage);
+    }
 }
 
 pub(crate) fn open_children(state: &State, key: SessionKey) -> u64 {

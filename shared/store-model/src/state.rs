@@ -6,7 +6,7 @@ use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerI
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::CallRecord;
+use mainspring_shared::tool::{CallRecord, Published};
 use uuid::Uuid;
 
 use crate::lists::{self, Kept};
@@ -18,6 +18,8 @@ use crate::timers::Timer;
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) boots: BTreeMap<BootId, BootRecord>,
+    /// What agents may name of the boots.
+    pub(crate) tools: BTreeMap<BootId, Published>,
     /// Tombstones too.
     pub(crate) sessions: BTreeMap<SessionKey, Session>,
     /// Where each send is.

@@ -19,10 +19,10 @@ use mainspring_shared::store::{
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
     DeliverOutcome, Dump, Erased, Fired, IdempotencyKey, ImportSession, KeyOutcome,
     ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
-    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
     PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
     Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    SessionPatch, SessionUsage, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -116,6 +116,11 @@ impl Store for ModelStore {
     async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
         let (state, now) = self.begin(at);
         Ok(boots::list(&state, now))
+    }
+
+    async fn list_tools(&self, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
+        let (state, now) = self.begin(at);
+        Ok(boots::tools(&state, now))
     }
 
     async fn create_sessions(
@@ -552,6 +557,11 @@ impl Store for ModelStore {
     async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>> {
         let (state, _) = self.begin(None);
         Ok(reads::children(&state, key))
+    }
+
+    async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::usage(&state, key))
     }
 
     async fn open_children(&self, key: SessionKey) -> Result<u64> {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use mainspring_shared::id::{BootId, LeaseToken, SessionKey};
-use mainspring_shared::store::{BootRecord, NewBoot, Owned, Renewal, Result};
+use mainspring_shared::store::{BootRecord, NewBoot, Owned, PoolTools, Renewal, Result};
+use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use crate::claim::Doubtful;
-use crate::columns::text;
+use crate::columns::{json, text};
 use crate::retry::{Pool, execute, fetch, sql};
 use crate::rows::Fields;
 
@@ -17,6 +18,7 @@ const SHOWN_FOR: Duration = Duration::from_mins(10);
 
 pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
     let concurrency = i32::try_from(boot.concurrency).unwrap_or(i32::MAX);
+    let tools = json(&boot.tools);
     execute(pool, || {
         sql!("boots/register")
             .bind(at.map(|at| at.0))
@@ -26,6 +28,7 @@ pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) 
             .bind(text(&boot.pool))
             .bind(concurrency)
             .bind(boot.ttl.as_millis() as i64)
+            .bind(&tools)
     })
     .await
     .map(|_| ())
@@ -119,4 +122,22 @@ pub(crate) async fn list(pool: &Pool, at: Option<Timestamp>) -> Result<Vec<BootR
     rows.iter()
         .map(|row| Fields::new(row, "boots").boot())
         .collect()
+}
+
+pub(crate) async fn tools(pool: &Pool, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
+    let rows = fetch(pool, || {
+        sql!("boots/tools")
+            .bind(at.map(|at| at.0))
+            .bind(SHOWN_FOR.as_millis() as i64)
+    })
+    .await?;
+    let workers = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "boots");
+        let pool: String = fields.take("pool")?;
+        let tools: String = fields.take("tools")?;
+        // One that cannot be read is one that says nothing.
+        Ok((pool, stored::read(&tools).unwrap_or_default()))
+    });
+    let workers = workers.collect::<Result<Vec<_>>>()?;
+    Ok(PoolTools::of(workers))
 }

@@ -7,11 +7,12 @@ use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    ListSends, ListSessions, Page, QueueStats, ReadInbox, ReadMessages, Result, ScalingStats,
-    ServerInfo,
+    ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Result,
+    ScalingStats, ServerInfo, SessionUsage,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
+use mainspring_shared::usage::Usage;
 use serde_json::{Map, Value};
 use sqlx::postgres::PgRow;
 
@@ -267,6 +268,46 @@ pub(crate) async fn children(pool: &Pool, key: SessionKey) -> Result<Vec<Session
     rows.iter()
         .map(|row| Fields::new(row, "sessions").key())
         .collect()
+}
+
+pub(crate) async fn usage(pool: &Pool, key: SessionKey) -> Result<Option<SessionUsage>> {
+    let rows = fetch(pool, || {
+        sql!("sessions/usage")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+    })
+    .await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let mut found = SessionUsage::default();
+    for row in &rows {
+        let mut fields = Fields::new(row, "usage_rows");
+        found.sessions = fields.total("sessions")?;
+        let own: bool = fields.take("own")?;
+        let Some(model) = fields.take("model")? else {
+            continue;
+        };
+        let part = ModelUsage {
+            model,
+            calls: fields.total("calls")?,
+            usage: Usage {
+                input_tokens: fields.total("input_tokens")?,
+                output_tokens: fields.total("output_tokens")?,
+                cache_read_tokens: fields.total("cache_read_tokens")?,
+                cache_write_tokens: fields.total("cache_write_tokens")?,
+                reasoning_tokens: fields.total("reasoning_tokens")?,
+                cost_usd: fields.take("cost_usd")?,
+                estimated: fields.take("estimated")?,
+            },
+        };
+        if own {
+            found.own.push(part);
+        } else {
+            found.below.push(part);
+        }
+    }
+    Ok(Some(found))
 }
 
 pub(crate) async fn open_children(pool: &Pool, key: SessionKey) -> Result<u64> {

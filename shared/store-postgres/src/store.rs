@@ -18,10 +18,10 @@ use mainspring_shared::store::{
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
     DeliverOutcome, Dump, Erased, Fired, IdempotencyKey, ImportSession, KeyOutcome,
     ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
-    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
     PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
     Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    SessionPatch, SessionUsage, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -120,6 +120,10 @@ impl Store for PostgresStore {
     async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
         // Every sweep begins with it: it must not wait behind a list or an audit.
         boots::list(&self.pools.claimers, at).await
+    }
+
+    async fn list_tools(&self, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
+        boots::tools(&self.pools.claimers, at).await
     }
 
     async fn create_sessions(
@@ -445,6 +449,11 @@ impl Store for PostgresStore {
 
     async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>> {
         reads::children(&self.pools.claimers, key).await
+    }
+
+    async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>> {
+        // It goes through all sends of a tree: others do not wait for it.
+        reads::usage(&self.pools.streamers, key).await
     }
 
     async fn open_children(&self, key: SessionKey) -> Result<u64> {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SessionKey};
-use mainspring_shared::store::{BootRecord, NewBoot, Owned, Renewal};
+use mainspring_shared::store::{BootRecord, NewBoot, Owned, PoolTools, Renewal};
+use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
 use sqlx::SqliteConnection;
 
@@ -26,6 +27,7 @@ pub(crate) async fn register(tx: &mut Tx, boot: NewBoot) -> Result<()> {
         .bind(now.0)
         .bind(now.after(boot.ttl).0)
         .bind(millis(boot.ttl))
+        .bind(rows::json(&boot.tools)?)
         .execute(tx.conn())
         .await?;
     Ok(())
@@ -160,4 +162,25 @@ pub(crate) async fn list(
         .fetch_all(conn)
         .await?;
     rows.iter().map(rows::boot).collect()
+}
+
+/// What the workers have that live or ended a short while ago.
+pub(crate) async fn tools(
+    conn: &mut SqliteConnection,
+    at: Option<Timestamp>,
+) -> Result<Vec<PoolTools>> {
+    let now = clock(conn, at).await?;
+    let rows = sqlx::query(include_str!("../sql/boots/tools.sql"))
+        .bind(now.0.saturating_sub(SHOWN_FOR_MS))
+        .fetch_all(conn)
+        .await?;
+    let workers = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "boots");
+        let pool: String = cells.get("pool")?;
+        let tools: &str = cells.get("tools")?;
+        // One that cannot be read is one that says nothing.
+        Ok((pool, stored::read(tools).unwrap_or_default()))
+    });
+    let workers = workers.collect::<Result<Vec<_>>>()?;
+    Ok(PoolTools::of(workers))
 }

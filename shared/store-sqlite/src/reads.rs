@@ -6,9 +6,11 @@ use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    ListSends, ListSessions, Page, QueueStats, ReadMessages, ScalingStats, ServerInfo,
+    ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages, ScalingStats, ServerInfo,
+    SessionUsage,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::usage::Usage;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
@@ -240,6 +242,54 @@ pub(crate) async fn children(
     rows.iter()
         .map(|row| Cells::new(row, "sessions").key())
         .collect()
+}
+
+/// What a session and those below it cost.
+pub(crate) async fn usage(
+    conn: &mut SqliteConnection,
+    key: SessionKey,
+) -> Result<Option<SessionUsage>> {
+    let rows = sqlx::query(include_str!("../sql/sessions/usage.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_all(conn)
+        .await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let mut found = SessionUsage::default();
+    for row in &rows {
+        let mut cells = Cells::new(row, "usage_rows");
+        found.sessions = count(&mut cells, "sessions")?;
+        let own: bool = cells.get("own")?;
+        let Some(model) = cells.get("model")? else {
+            continue;
+        };
+        let part = ModelUsage {
+            model,
+            calls: count(&mut cells, "calls")?,
+            usage: Usage {
+                input_tokens: count(&mut cells, "input_tokens")?,
+                output_tokens: count(&mut cells, "output_tokens")?,
+                cache_read_tokens: count(&mut cells, "cache_read_tokens")?,
+                cache_write_tokens: count(&mut cells, "cache_write_tokens")?,
+                reasoning_tokens: count(&mut cells, "reasoning_tokens")?,
+                cost_usd: cells.get("cost_usd")?,
+                estimated: cells.get("estimated")?,
+            },
+        };
+        if own {
+            found.own.push(part);
+        } else {
+            found.below.push(part);
+        }
+    }
+    Ok(Some(found))
+}
+
+fn count(cells: &mut Cells<'_>, column: &'static str) -> Result<u64> {
+    let count: i64 = cells.get(column)?;
+    Ok(count.unsigned_abs())
 }
 
 /// How many children of a session have sends that are not final.

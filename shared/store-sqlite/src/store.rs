@@ -18,10 +18,10 @@ use mainspring_shared::store::{
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
     DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
     ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
-    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
     PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
     Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    SessionPatch, SessionUsage, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -171,6 +171,11 @@ impl Store for SqliteStore {
 
     async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
         self.read(move |conn| Box::pin(boots::list(conn, at))).await
+    }
+
+    async fn list_tools(&self, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
+        self.read(move |conn| Box::pin(boots::tools(conn, at)))
+            .await
     }
 
     async fn create_sessions(
@@ -555,6 +560,11 @@ impl Store for SqliteStore {
 
     async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>> {
         self.read(move |conn| Box::pin(reads::children(conn, key)))
+            .await
+    }
+
+    async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>> {
+        self.read(move |conn| Box::pin(reads::usage(conn, key)))
             .await
     }
 

@@ -22,10 +22,10 @@ use mainspring_shared::store::{
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
     DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
     ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
-    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
     PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
     Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    SessionPatch, SessionUsage, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -322,6 +322,8 @@ macro_rules! store_methods {
     read read_list(tenant: TenantId, name: ListName) -> List;
     read read_inbox(query: ReadInbox) -> Vec<InboxItem>;
     read list_children(key: SessionKey) -> Vec<SessionKey>;
+    read list_tools(at: Option<Timestamp>) -> Vec<PoolTools>;
+    read session_usage(key: SessionKey) -> Option<SessionUsage>;
     read open_children(key: SessionKey) -> u64;
     read read_messages(query: ReadMessages) -> Vec<Message>;
     read read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;

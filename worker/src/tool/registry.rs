@@ -10,7 +10,7 @@ use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::schema::{self, Schema, SchemaFault};
-use mainspring_shared::tool::{DeclaredTool, Repeat, ToolEntry, preset};
+use mainspring_shared::tool::{DeclaredTool, Published, Repeat, ToolEntry, preset};
 use serde_json::Value;
 
 use super::offer::{Offer, Offers, Place};
@@ -185,6 +185,21 @@ impl Tools {
     /// The names that agents may use.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
+    }
+
+    /// What agents may name here, for those who ask before they do.
+    pub(crate) fn published(&self) -> Published {
+        let mut published = Published::default();
+        for (name, offer) in &self.named {
+            published.add(name.clone(), &offer.spec.description);
+        }
+        for name in tools::RESERVED {
+            if let Some(offer) = tools::outside(name) {
+                published.add((*name).to_owned(), &offer.spec.description);
+            }
+        }
+        published.servers = self.servers().map(str::to_owned).collect();
+        published
     }
 
     /// The MCP servers whose tools agents may use.

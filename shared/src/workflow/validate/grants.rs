@@ -1,8 +1,9 @@
 //! The tools of a spec's leaves, against those that its starter may hand on.
 
-use super::reader::{Reader, nearest};
+use super::reader::Reader;
 use crate::agent::NotGranted;
 use crate::tool::ToolEntry;
+use crate::words::nearest;
 
 impl Reader<'_> {
     /// A tool that its leaf would not be offered is told before the leaf starts without it.

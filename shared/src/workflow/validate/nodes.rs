@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::limits::at;
-use super::reader::{Members, Reader, UseKind, nearest};
+use super::reader::{Members, Reader, UseKind};
+use crate::words::nearest;
 use crate::workflow::spec::{
     Agent, Body, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, DEPTH_MAX, Fan, ITEMS_MAX, ITERATIONS_MAX,
     Items, LeafAgent, NODES_MAX, Node, NodeIx, Ref, Spec,

@@ -8,6 +8,7 @@ use super::limits::at;
 use super::{PROBLEMS_MAX, Problem};
 use crate::agent::Delegation;
 use crate::time::Span;
+use crate::words::nearest;
 use crate::workflow::spec::{Node, NodeIx, Spec};
 use crate::workflow::template::free_names;
 
@@ -310,29 +311,4 @@ impl<'a> Reader<'a> {
             kind,
         });
     }
-}
-
-/// The word that was probably meant.
-pub(super) fn nearest<'w>(wrong: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    if wrong.len() > 64 {
-        return None;
-    }
-    let near = words.map(|word| (distance(wrong, word), word)).min()?;
-    (near.0 <= 1 + near.1.len() / 4).then_some(near.1)
-}
-
-/// Characters to insert, remove or replace.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -1,6 +1,7 @@
 //! References: whether what they name exists, and has settled when it is read.
 
-use super::reader::{Reader, Use, UseKind, nearest};
+use super::reader::{Reader, Use, UseKind};
+use crate::words::nearest;
 use crate::workflow::spec::{Binding, Spec, Unresolved};
 
 impl Reader<'_> {

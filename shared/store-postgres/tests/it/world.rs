@@ -148,6 +148,7 @@ impl World {
             pool: "default".to_owned(),
             concurrency: 4,
             ttl: TTL,
+            tools: mainspring_shared::tool::Published::default(),
         };
         let registered = self.store.register_boot(self.at(at), boot).await;
         registered.expect("registers");

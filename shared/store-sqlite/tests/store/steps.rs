@@ -267,6 +267,7 @@ pub(crate) async fn register(store: &SqliteStore, ms: i64, n: u128) {
         pool: "default".to_owned(),
         concurrency: 4,
         ttl: Duration::from_millis(TTL.unsigned_abs()),
+        tools: mainspring_shared::tool::Published::default(),
     };
     store.register_boot(at(ms), new).await.expect("registers");
 }

@@ -1,6 +1,9 @@
 //! The lives of processes.
 
-use mainspring_shared::store::{BootRecord, Renewal, Resumed, Role, Store, Then};
+use mainspring_shared::store::{
+    BootRecord, NewBoot, PoolTools, Renewal, Resumed, Role, Store, Then,
+};
+use mainspring_shared::tool::Published;
 
 use super::prelude::*;
 
@@ -188,4 +191,53 @@ pub async fn a_boot_sees_what_it_owns_page_by_page(store: &dyn Store) {
     assert_eq!(found, expected);
     let none = store.owned_sessions(boot(3), None, 100).await;
     assert_eq!(none.expect("the store answers").sessions, []);
+}
+
+pub async fn what_workers_have_is_listed_by_pool(store: &dyn Store) {
+    let published = |names: &[&str]| {
+        let mut published = Published::default();
+        for name in names {
+            published.add((*name).to_owned(), &format!("says {name}"));
+        }
+        published
+    };
+    let workers = [
+        (1, "default", Role::Worker, published(&["look", "put"])),
+        (2, "default", Role::Worker, published(&["put", "act"])),
+        (3, "gpu", Role::Worker, Published::default()),
+        (4, "other", Role::Scheduler, published(&["none"])),
+    ];
+    for (n, pool, role, tools) in workers {
+        let new = NewBoot {
+            id: boot(n),
+            role,
+            name: "named".to_owned(),
+            pool: pool.to_owned(),
+            concurrency: 4,
+            ttl: millis(TTL),
+            tools,
+        };
+        let registered = store.register_boot(at(0), new).await;
+        registered.expect("the store answers");
+    }
+    let list = async |ms| store.list_tools(at(ms)).await.expect("the store answers");
+    let of = |pool: &str, workers, tools, silent| PoolTools {
+        pool: pool.to_owned(),
+        workers,
+        tools,
+        silent,
+    };
+    let all = published(&["act", "look", "put"]);
+    let silent = of("gpu", 1, Published::default(), true);
+    let expected = [of("default", 2, all, false), silent];
+    assert_eq!(list(1).await, expected);
+    stop(store, 10, 1).await;
+    assert_eq!(
+        list(11).await,
+        expected,
+        "one that restarts is away for a while"
+    );
+    renew(store, 600_000, 2, 0).await;
+    let left = [of("default", 1, published(&["act", "put"]), false)];
+    assert_eq!(list(700_000).await, left);
 }

@@ -68,6 +68,7 @@ macro_rules! store_cases {
                 a_boot_that_ends_gives_back_what_it_owns,
                 a_boot_that_was_declared_dead_gives_back_the_rest,
                 a_boot_sees_what_it_owns_page_by_page,
+                what_workers_have_is_listed_by_pool,
             }
             calls {
                 a_round_stores_its_calls_as_they_begin,
@@ -395,6 +396,7 @@ macro_rules! store_cases {
                 the_next_claim_reads_what_the_session_spent,
                 an_end_counts_for_the_next_send,
                 a_park_counts_whether_it_waits_or_ends,
+                what_a_session_and_those_below_it_cost_is_summed_by_model,
             }
             timers {
                 a_timer_needs_an_open_session_and_a_schedule,

@@ -295,6 +295,7 @@ pub async fn register_at(store: &dyn Store, ms: i64, n: u128) {
         pool: "default".to_owned(),
         concurrency: 4,
         ttl: millis(TTL),
+        tools: mainspring_shared::tool::Published::default(),
     };
     let registered = store.register_boot(at(ms), new).await;
     registered.expect("the store answers");

@@ -3,12 +3,14 @@
 use mainspring_shared::budget::{Held, Spent};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AppendRound, CompleteSend, ParkSend, ParkUntil, SendTotals, Store, Then,
+    AppendRound, CompleteSend, ModelUsage, ParkSend, ParkUntil, SendTotals, SessionUsage, Store,
+    Then, UsageRow,
 };
+use mainspring_shared::usage::Usage;
 
 use super::prelude::{
-    accept, append, cancel, claim, complete, dumped, ending, opening, park, register, release,
-    round, running, sending, stored, totals, waiting,
+    SCHEDULER, accept, append, at, boot, cancel, child, claim, complete, cost, dumped, ending, key,
+    opening, park, register, release, round, running, sending, stored, totals, usage_row, waiting,
 };
 
 fn spent(tokens: u64) -> Spent {
@@ -89,4 +91,70 @@ pub async fn a_park_counts_whether_it_waits_or_ends(store: &dyn Store) {
         assert_eq!(dumped(store, n).await.hot.spent, Some(spent(30)), "{n}");
         assert_eq!(stored(store, n).await.held, sums(0, 30).held, "{n}");
     }
+}
+
+pub async fn what_a_session_and_those_below_it_cost_is_summed_by_model(store: &dyn Store) {
+    let usage = async |n| {
+        store
+            .session_usage(key(n))
+            .await
+            .expect("the store answers")
+    };
+    assert_eq!(usage(1).await, None);
+    let claimed = running(store).await;
+    assert_eq!(
+        usage(1).await,
+        Some(SessionUsage {
+            sessions: 1,
+            ..SessionUsage::default()
+        })
+    );
+    let other = UsageRow {
+        model: "another".to_owned(),
+        usage: Usage {
+            input_tokens: 7,
+            estimated: true,
+            ..Usage::default()
+        },
+        ..usage_row(1, 1)
+    };
+    append(store, 20, round(&claimed, 0)).await;
+    let item = AppendRound {
+        usage: vec![usage_row(1, 2), other.clone()],
+        ..round(&claimed, 1)
+    };
+    append(store, 30, item).await;
+    for (n, above) in [(2, 1), (3, 2)] {
+        accept(store, 40, child(n, n, above, &format!("call_{n}"))).await;
+        let claimed = claim(store, 41, 1, n, n).await;
+        append(store, 42, round(&claimed, 0)).await;
+    }
+    let part = |calls: u64| ModelUsage {
+        model: "m".to_owned(),
+        calls,
+        usage: (0..calls).fold(Usage::default(), |mut sum, _| {
+            sum.add(&cost(10));
+            sum
+        }),
+    };
+    let another = ModelUsage {
+        model: other.model,
+        calls: 1,
+        usage: other.usage,
+    };
+    let expected = SessionUsage {
+        sessions: 3,
+        own: vec![another, part(2)],
+        below: vec![part(2)],
+    };
+    assert_eq!(usage(1).await, Some(expected));
+    let expected = SessionUsage {
+        sessions: 1,
+        own: vec![part(1)],
+        below: Vec::new(),
+    };
+    assert_eq!(usage(3).await, Some(expected));
+    let deleted = store.delete_session(at(50), key(3), boot(SCHEDULER)).await;
+    deleted.expect("the store answers");
+    assert_eq!(usage(3).await, None);
 }

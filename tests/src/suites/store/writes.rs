@@ -98,6 +98,7 @@ writes! {
         pool: "default".to_owned(),
         concurrency: 4,
         ttl: millis(TTL),
+        tools: mainspring_shared::tool::Published::default(),
     }).await;
     renew_boot: |store| { register(store, 1).await; None },
         |store, _c| store.renew_boot(at(NOW), boot(1), millis(TTL), 3).await;
@@ -386,7 +387,7 @@ mod tests {
     use super::*;
 
     /// The methods of the port that write nothing.
-    const READS: [&str; 32] = [
+    const READS: [&str; 34] = [
         "deleted_sessions",
         "now",
         "check",
@@ -412,6 +413,8 @@ mod tests {
         "get_calls",
         "read_inbox",
         "list_children",
+        "list_tools",
+        "session_usage",
         "open_children",
         "read_messages",
         "read_steps",

@@ -133,6 +133,7 @@ pub(super) fn healthy() -> Dump {
         pool: "default".to_owned(),
         concurrency: 1,
         ttl: Duration::from_secs(10),
+        tools: mainspring_shared::tool::Published::default(),
     };
     boots::register(&mut state, NOW, boot);
     sends::accept(&mut state, NOW, BOOT, sending(1, creating(KEY, None)));

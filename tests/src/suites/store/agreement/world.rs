@@ -332,6 +332,7 @@ impl<'a> World<'a> {
             pool: "default".to_owned(),
             concurrency: 4,
             ttl: small::millis(small::TTL),
+            tools: mainspring_shared::tool::Published::default(),
         };
         both!(self, |store| store.register_boot(self.at(), new.clone()));
         Ok(())
