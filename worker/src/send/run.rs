@@ -329,6 +329,10 @@ impl<'a> Run<'a> {
                 }
             };
             state = step.next;
+            // A pause that something cut short must not end in a state that waits for something else.
+            if !matches!(state, State::BackingOff { .. }) {
+                self.wait = None;
+            }
             let mut happened = None;
             for command in step.commands {
                 happened = self.perform(command).await.or(happened);
