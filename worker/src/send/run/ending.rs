@@ -2,11 +2,12 @@
 
 use mainspring_shared::budget::Short;
 use mainspring_shared::error::{Code, Coded, Failure};
-use mainspring_shared::message::{Role, plain_text};
+use mainspring_shared::message::{ContentPart, Role, plain_text};
 use mainspring_shared::send::machine::{End, Event};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
-use mainspring_shared::store::{CompleteOutcome, CompleteSend, Then};
+use mainspring_shared::store::{CallStep, CompleteOutcome, CompleteSend, Then};
+use mainspring_shared::tool::CallResult;
 
 use super::persist::Outage;
 use super::{Inbox, Left, Run};
@@ -38,6 +39,7 @@ impl Run<'_> {
         let mut item = self.completion(end);
         self.forget_children().await;
         let mut outage = Outage::default();
+        let mut refused = 0;
         loop {
             match self.kernel.writes.complete(item.clone()).await {
                 Ok(CompleteOutcome::Completed(completed)) => {
@@ -96,13 +98,14 @@ impl Run<'_> {
                     if self.outlast(&error, &mut outage).await {
                         continue;
                     }
-                    if outage.began || item.messages.is_empty() {
+                    if outage.began || refused > 1 || item.messages.is_empty() {
                         return self.release_as_lost().await;
                     }
                     // The database refuses the answer itself: the send ends without it.
+                    refused += 1;
                     let failure = Failure::new(error.code(), "the answer could not be stored");
-                    item.messages.clear();
                     item.result = SendResult::failed(StopReason::Internal, failure);
+                    unsay(&mut item, refused > 1);
                 }
             }
         }
@@ -201,6 +204,27 @@ impl Run<'_> {
                 0
             },
             then: if stopping { Then::Release } else { self.then },
+        }
+    }
+}
+
+/// Leaves of an end only what the transcript cannot do without: a result for each call that lacks
+/// one, in words of our own where the results themselves may be what is refused. What the inbox
+/// holds stays there for the next send.
+fn unsay(item: &mut CompleteSend, results_too: bool) {
+    const LOST: &str = "the result could not be stored";
+    item.messages.retain(|message| message.role == Role::Tool);
+    item.deliveries.clear();
+    if !results_too {
+        return;
+    }
+    for message in &mut item.messages {
+        message.content = vec![ContentPart::text(LOST)];
+        message.failed = true;
+    }
+    for change in &mut item.changes {
+        if let CallStep::Settled(result) = &mut change.change {
+            *result = CallResult::error(Code::ToolFailed, LOST);
         }
     }
 }
