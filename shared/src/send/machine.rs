@@ -26,8 +26,10 @@ pub struct Rules {
     pub retry: retry::Policy,
     /// Waits longer than this park the send instead of holding the worker's memory.
     pub hold_max: Duration,
-    /// Model calls of the present round that earlier workers may have begun and never told of: they
-    /// are no failures, and no interruptions.
+    /// The first round that is asked for here.
+    pub first_round: u32,
+    /// Model calls of that round that earlier workers may have begun and never told of: they are no
+    /// failures, and no interruptions, but their numbers are taken.
     pub lost: u32,
     /// What happens to a round that a dead worker left open.
     pub recovery: Recovery,

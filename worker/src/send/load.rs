@@ -35,6 +35,7 @@ pub(super) fn rules(send: &StartedSend, config: &WorkerConfig) -> Rules {
         attempts_max: config.attempts_max,
         retry: config.retry,
         hold_max: config.hold_max,
+        first_round: send.record.rounds.unsigned_abs(),
         lost: lost(send),
         recovery: send.agent.recovery,
     }

@@ -27,7 +27,9 @@ pub(super) struct Purse {
     wall: Option<Duration>,
     /// What the provider has told the size of.
     measured: Option<Measured>,
-    /// Calls that workers may have begun which died or lost the session: each may have been
+    /// The first round that is asked for here.
+    first_round: i32,
+    /// Calls for it that workers may have begun which died or lost the session: each may have been
     /// answered.
     lost: u32,
 }
@@ -44,6 +46,7 @@ impl Purse {
             others: spent.minus(own_spending(totals)),
             wall: walls.into_iter().flatten().map(|wall| wall.0).min(),
             measured: None,
+            first_round: send.record.rounds,
             lost: load::lost(send),
         }
     }
@@ -53,8 +56,11 @@ impl Purse {
         self.send.is_none() && self.session.is_none()
     }
 
-    /// Of so many calls begun in the present round, those that the sums know of.
-    pub(super) fn counted(&self, attempts: i32) -> i32 {
+    /// Of so many calls begun for a round, those that the sums know of.
+    pub(super) fn counted(&self, round: i32, attempts: i32) -> i32 {
+        if round != self.first_round {
+            return attempts;
+        }
         let lost = i32::try_from(self.lost).unwrap_or(i32::MAX);
         attempts.saturating_sub(lost).max(0)
     }

@@ -104,7 +104,7 @@ fn after_round(round: u32, draining: bool, open: Open, rules: &Rules) -> Option<
         Open::Outside { on, within } => park(round, 0, on, within),
         Open::Nothing if round + 1 >= rules.rounds_max => end(round, ROUND_LIMIT),
         Open::Nothing if draining => to(State::Releasing, [Command::Release]),
-        Open::Nothing => ask(round + 1, 1),
+        Open::Nothing => ask(round + 1, lost(round + 1, rules) + 1),
     }
 }
 
@@ -190,7 +190,7 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
             fraction,
             parts,
         } => {
-            let tries = own(attempt, rules).saturating_sub(parts);
+            let tries = own(round, attempt, rules).saturating_sub(parts);
             let wait = if permanent {
                 None
             } else {
@@ -206,7 +206,7 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
         }
         Event::CancelRaised => abort_and_end(round, End::Cancelled),
         Event::DeadlinePassed => abort_and_end(round, DEADLINE),
-        Event::Interrupted if own(attempt, rules) >= rules.attempts_max => {
+        Event::Interrupted if own(round, attempt, rules) >= rules.attempts_max => {
             abort_and_end(round, ATTEMPT_LIMIT)
         }
         // What the model was about to say is void: it is asked anew with what came.
@@ -242,8 +242,18 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
 }
 
 /// Attempts that were seen to end.
-fn own(attempt: u32, rules: &Rules) -> u32 {
-    attempt.saturating_sub(rules.lost)
+fn own(round: u32, attempt: u32, rules: &Rules) -> u32 {
+    attempt.saturating_sub(lost(round, rules))
+}
+
+/// Attempts at a round that earlier workers may have begun. Results can ride with the round behind
+/// them, so that one which was asked for is asked for again only after its predecessor's calls.
+fn lost(round: u32, rules: &Rules) -> u32 {
+    if round == rules.first_round {
+        rules.lost
+    } else {
+        0
+    }
 }
 
 fn reason_of(code: Code) -> StopReason {
@@ -260,7 +270,7 @@ fn reason_of(code: Code) -> StopReason {
 
 fn backing_off(round: u32, attempt: u32, event: Event, rules: &Rules) -> Option<Step> {
     match event {
-        Event::Interrupted if own(attempt, rules) >= rules.attempts_max => {
+        Event::Interrupted if own(round, attempt, rules) >= rules.attempts_max => {
             end(round, ATTEMPT_LIMIT)
         }
         // Whoever interrupts wants the model asked now.

@@ -15,6 +15,7 @@ const RULES: Rules = Rules {
         retry_after_max: Duration::from_mins(10),
     },
     hold_max: Duration::from_secs(5),
+    first_round: 0,
     lost: 0,
     recovery: Recovery::Auto,
 };
@@ -462,4 +463,28 @@ fn calls_lost_with_other_workers_are_no_failures() {
     let first = RULES.retry.wait(1, None, 0.5).expect("there are more");
     assert_eq!(wait(&rules), [Command::Wait(first)]);
     assert_ne!(wait(&RULES), [Command::Wait(first)]);
+}
+
+#[test]
+fn the_numbers_of_lost_calls_are_not_used_again_behind_calls_that_are_run_again() {
+    let rules = Rules {
+        first_round: 1,
+        lost: 2,
+        ..RULES
+    };
+    let asked = |round| {
+        let state = State::Calling {
+            round,
+            draining: false,
+        };
+        let over = Event::CallsOver {
+            open: Open::Nothing,
+            may_ride: true,
+        };
+        transition(&state, over, &rules).expect("legal").commands
+    };
+    let ask = |round, attempt| [Command::Ask { round, attempt }];
+    assert_eq!(asked(0), ask(1, 3));
+    // Nobody asked for the rounds that follow.
+    assert_eq!(asked(1), ask(2, 1));
 }

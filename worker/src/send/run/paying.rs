@@ -63,7 +63,7 @@ impl Run<'_> {
         let mut totals = SendTotals {
             rounds,
             attempts,
-            counted: self.purse.counted(attempts),
+            counted: self.purse.counted(rounds, attempts),
             ..self.totals.clone()
         };
         totals.session = self.purse.session(&totals);
@@ -76,7 +76,7 @@ impl Run<'_> {
     /// The sums as a step stores them that does not tell the model what it is told next.
     pub(super) fn sums_so_far(&mut self) -> SendTotals {
         let mut totals = self.totals.clone();
-        totals.counted = self.purse.counted(totals.attempts);
+        totals.counted = self.purse.counted(totals.rounds, totals.attempts);
         match &self.aside {
             Some(aside) => self.purse.restore(aside, &mut totals),
             None => totals.session = self.purse.session(&totals),
