@@ -213,6 +213,7 @@ async fn ended(known: &Arc<Known>, sessions: &[String]) -> Vec<String> {
         return found;
     }
     // Whatever comes late has its chance to do harm: troubles, sleepers that wake up.
+    core.calm();
     let now = core.time.ms();
     let late = core.over_ms().saturating_sub(now) + 15_000;
     core.time.sleep(late).await;

@@ -143,6 +143,24 @@ fn deltas(reading: &Reading, found: &mut Vec<String>) {
                     known.1.push(piece);
                 }
             }
+            "message.reset" => {
+                let send = data["send_id"].as_str().unwrap_or_default();
+                let round = data["round"].as_i64().unwrap_or_default();
+                let attempt = data["attempt"].as_i64().unwrap_or_default();
+                let known = heard.entry((send, round)).or_insert((attempt, Vec::new()));
+                if attempt > known.0 {
+                    *known = (attempt, Vec::new());
+                }
+            }
+            // Its worker may have left an answer half way, and nobody may have said so but this.
+            "send.resumed" => {
+                let resumed = data["send_id"].as_str().unwrap_or_default();
+                for ((send, _), (_, pieces)) in &mut heard {
+                    if *send == resumed {
+                        pieces.clear();
+                    }
+                }
+            }
             "message.completed" if data["role"] == "assistant" => {
                 let send = data["send_id"].as_str().unwrap_or_default();
                 let round = data["round"].as_i64().unwrap_or_default();

@@ -56,6 +56,8 @@ pub(super) struct Answer {
     pub(super) status: u16,
     /// Whether an earlier request of the same key had it done.
     replayed: bool,
+    /// Whether an earlier attempt was not answered.
+    unheard: bool,
     pub(super) body: Value,
 }
 
@@ -125,6 +127,7 @@ impl Known {
             Some(Answer {
                 status,
                 replayed,
+                unheard: false,
                 body,
             })
         };
@@ -148,15 +151,19 @@ impl Known {
     ) -> Option<Answer> {
         let begun = self.core.time.ms();
         let mut last = None;
+        let mut unheard = false;
         loop {
             let answer = self.once(&method, path, body.as_ref(), key).await;
-            if let Some(answer) = answer {
+            if let Some(mut answer) = answer {
                 if !matches!(answer.status, 429 | 500..=599) {
                     self.core
                         .say(|| format!("{method} {path}: {}", answer.status));
+                    answer.unheard = unheard;
                     return Some(answer);
                 }
                 last = Some(answer);
+            } else {
+                unheard = true;
             }
             let since = self.core.over_ms().max(begun);
             if self.core.time.ms() > since + PATIENCE_MS {
@@ -349,6 +356,10 @@ impl Known {
         let Some(answer) = answer else {
             return Told::Unknown;
         };
+        if !good.contains(&answer.status) && answer.unheard {
+            // An earlier attempt may be on its way yet: a refusal takes no key.
+            return Told::Unknown;
+        }
         if !good.contains(&answer.status) {
             let code = answer.body["code"].as_str().unwrap_or_default();
             return Told::No(format!("{} {code}", answer.status));

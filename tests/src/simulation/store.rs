@@ -20,10 +20,10 @@ use mainspring_shared::store::{
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
     DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
     ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
-    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
+    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
     PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
     Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    SessionPatch, SessionUsage, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -92,6 +92,8 @@ pub(super) struct Core {
     trace: Mutex<Trace>,
     /// When the last trouble is over, as far as is known.
     over_ms: AtomicU64,
+    /// Whether no new trouble begins, so that what is read in the end can be read.
+    calm: AtomicBool,
 }
 
 impl std::fmt::Debug for Core {
@@ -141,6 +143,7 @@ impl Core {
             counts: Mutex::default(),
             queue_mood: Mutex::default(),
             bus_away: AtomicU32::new(0),
+            calm: AtomicBool::new(false),
             outages: AtomicU32::new(0),
             partitions: (0..processes).map(|_| AtomicU32::new(0)).collect(),
             jumped_ms: AtomicI64::new(0),
@@ -193,6 +196,11 @@ impl Core {
         Timestamp(EPOCH_MS + jumped).after(self.time.elapsed())
     }
 
+    /// Lets no new trouble begin; what has begun goes on.
+    pub(super) fn calm(&self) {
+        self.calm.store(true, Ordering::SeqCst);
+    }
+
     /// Counts a call of the store: its number among those of its method, and what happens at it.
     pub(super) fn count(&self, method: &'static str) -> (usize, Option<Harm>) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,6 +208,9 @@ impl Core {
         let this = *count;
         *count += 1;
         drop(counts);
+        if self.calm.load(Ordering::SeqCst) {
+            return (this, None);
+        }
         let harm = self.plan.faults.iter().find_map(|fault| match *fault {
             Fault::Call {
                 method: at,
@@ -236,7 +247,7 @@ impl Core {
         *count += 1;
         drop(counts);
         let planned = |fault: &Fault| matches!(fault, Fault::Point { name, nth } if *name == point && *nth == this);
-        let fails = self.plan.faults.iter().any(planned);
+        let fails = !self.calm.load(Ordering::SeqCst) && self.plan.faults.iter().any(planned);
         if fails {
             self.say(|| format!("{point} #{this}"));
         }

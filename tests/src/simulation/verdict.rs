@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_shared::error::Code;
+use mainspring_shared::message::plain_text;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{AuditOptions, Dump};
 use mainspring_shared::timer::TimerStatus;
 
 use super::clients::{Known, locked};
-use super::plan::{Fault, Harm};
+use super::plan::{Fault, Harm, What};
 use super::system::Core;
 use crate::history::{History, Op, Told, violations};
 
@@ -106,6 +108,8 @@ fn fates(known: &Known, dump: &Dump, found: &mut Vec<String>) {
             let expected = match code {
                 None | Some(Code::SendDeadline) => true,
                 Some(Code::Internal) => unlucky,
+                // One round's calls can fail for several messages that came together.
+                Some(Code::LlmUnavailable) => failures_add_up(known),
                 Some(_) => false,
             };
             if !expected {
@@ -117,9 +121,18 @@ fn fates(known: &Known, dump: &Dump, found: &mut Vec<String>) {
         }
     }
     let mut accepted = BTreeSet::new();
+    let mut doubtful = BTreeSet::new();
     for entry in known.book.entries() {
-        let (Op::Send { key, .. }, Told::Yes(send)) = (&entry.op, &entry.told) else {
+        let Op::Send { key, .. } = &entry.op else {
             continue;
+        };
+        let send = match &entry.told {
+            Told::Yes(send) => send,
+            Told::Unknown => {
+                doubtful.insert(key.clone());
+                continue;
+            }
+            Told::No(_) => continue,
         };
         let id = send["id"].as_str().unwrap_or_default();
         accepted.insert(id.to_owned());
@@ -131,15 +144,51 @@ fn fates(known: &Known, dump: &Dump, found: &mut Vec<String>) {
     accepted.extend(timers.filter_map(|one| Some(one.send_id?.to_string())));
     for (id, send) in sends {
         let mine = send.reports_to.is_none() && send.run.is_none();
-        if mine && !accepted.contains(&id) {
+        let text = plain_text(&send.input);
+        let mark = text.split(' ').next().unwrap_or_default();
+        if mine && !accepted.contains(&id) && !doubtful.contains(mark) {
             found.push(format!("{id} is stored, and nobody was told of it"));
         }
     }
 }
 
+/// Whether a round's calls may fail more often than one message lets them.
+fn failures_add_up(known: &Known) -> bool {
+    let ops = known.core.plan.ops.iter();
+    let fails = |what: &What| match what {
+        What::Send {
+            session,
+            words,
+            mode,
+            ..
+        } if words["fail"] != 0 => Some((*session, *mode)),
+        _ => None,
+    };
+    let failing: Vec<_> = ops.filter_map(|op| fails(&op.what)).collect();
+    let joins = |mode| !matches!(mode, OnBusy::Enqueue | OnBusy::Reject);
+    let sessions = known.core.plan.sessions;
+    failing.iter().enumerate().any(|(n, (session, mode))| {
+        let mut others = failing.iter().enumerate().filter(|(other, _)| *other != n);
+        joins(*mode) && others.any(|(_, (other, _))| other % sessions == session % sessions)
+    })
+}
+
 /// Whether nothing in the plan ends a send before its time.
 fn plan_without_ends(known: &Known) -> bool {
-    use super::plan::What;
+    // A run whose step the database refuses ends as broken, and its leaves with it.
+    let breaks = |fault: &Fault| {
+        matches!(
+            fault,
+            Fault::Call {
+                method: "advance_runs" | "claim_runs" | "read_nodes",
+                harm: Harm::Refused(_) | Harm::Unreadable(_),
+                ..
+            }
+        )
+    };
+    if known.core.plan.faults.iter().any(breaks) {
+        return false;
+    }
 
     let ends = |what: &What| matches!(what, What::Cancel(_) | What::CancelRun(_));
     let early = |what: &What| {
