@@ -226,19 +226,27 @@ impl NewMessage {
 
 /// Messages as they stand in another session: numbered from 1 without gaps, and of epoch 0.
 pub fn copies(messages: Vec<Message>) -> Vec<Message> {
+    copies_behind(messages, 0)
+}
+
+/// [`copies`] that stand behind so many others, among which no call is open.
+pub fn copies_behind(messages: Vec<Message>, behind: i64) -> Vec<Message> {
     let mut asking: (Option<i64>, Vec<String>) = (None, Vec::new());
-    let copies = messages.into_iter().zip(1..).map(|(mut message, seq)| {
-        if message.role != Role::Tool {
-            let ids = message.tool_calls.iter().map(|call| call.id.clone());
-            asking = (Some(seq), ids.collect());
-        }
-        let answers = message.tool_call_id.as_ref();
-        let (asked, ids) = &asking;
-        message.asked_at_seq = asked.filter(|_| answers.is_some_and(|id| ids.contains(id)));
-        message.seq = seq;
-        message.epoch = 0;
-        message
-    });
+    let copies = messages
+        .into_iter()
+        .zip(behind + 1..)
+        .map(|(mut message, seq)| {
+            if message.role != Role::Tool {
+                let ids = message.tool_calls.iter().map(|call| call.id.clone());
+                asking = (Some(seq), ids.collect());
+            }
+            let answers = message.tool_call_id.as_ref();
+            let (asked, ids) = &asking;
+            message.asked_at_seq = asked.filter(|_| answers.is_some_and(|id| ids.contains(id)));
+            message.seq = seq;
+            message.epoch = 0;
+            message
+        });
     copies.collect()
 }
 

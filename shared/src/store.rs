@@ -61,8 +61,8 @@ pub use sends::{
 };
 pub use sessions::{
     CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
-    Erased, ImportSession, NewSession, PruneOutcome, PruneSession, PruneTo, SessionPatch,
-    UpdateOutcome,
+    Erased, ImportSession, NewSession, PruneOutcome, PruneSession, PruneTo, STAGED_MS,
+    SessionPatch, UpdateOutcome,
 };
 pub use sweeps::{AlarmSweep, ReadySession, RetireSends, Retired, SweepReady, Swept};
 pub use timers::{

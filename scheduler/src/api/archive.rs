@@ -217,55 +217,139 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Reads a whole archive. What is wrong with it is told with the number of its line.
-pub(super) fn read(bytes: &[u8]) -> Result<Archive, Problem> {
-    let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let lines: Vec<&[u8]> = body.split(|byte| *byte == b'\n').collect();
-    let kind: Kind = on(1, parse(lines[0], ""))?;
+/// Reads an archive line by line. What is wrong with it is told with the number of its line, at the end:
+/// only then is it known whether it was whole, which comes first.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// Lines that came.
+    lines: usize,
+    hash: Sha256,
+    /// The line that came last: the last one of all, or else one like others.
+    held: Vec<u8>,
+    header: Option<Box<SessionLine>>,
+    transcript: Transcript,
+    /// Why nothing of it can be read.
+    unknown: Option<Problem>,
+    /// The first thing that is wrong with what it says.
+    fault: Option<Problem>,
+}
+
+impl Reader {
+    /// Takes the next line, without its end.
+    pub(super) fn push(&mut self, line: Vec<u8>) {
+        self.lines += 1;
+        if self.lines == 1 {
+            self.unknown = on(1, kind(&line)).err();
+        } else {
+            let before = std::mem::take(&mut self.held);
+            self.read(&before);
+        }
+        self.held = line;
+    }
+
+    /// Reads a line behind which there is another one.
+    fn read(&mut self, text: &[u8]) {
+        if self.unknown.is_some() {
+            return;
+        }
+        self.hash.update(text);
+        self.hash.update(b"\n");
+        if self.fault.is_some() {
+            return;
+        }
+        let line = self.lines - 1;
+        let read = if line == 1 {
+            header(text).map(|session| self.header = Some(Box::new(session)))
+        } else {
+            parse(text, "").and_then(|read| self.transcript.push(read, text.len()))
+        };
+        self.fault = on(line, read).err();
+    }
+
+    /// Bytes of the lines that it keeps.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.held.len() + self.transcript.bytes
+    }
+
+    /// The messages so far, with the agent that they are for, where they are as long as this, nothing is
+    /// wrong, and no call waits for its result.
+    pub(super) fn page(&mut self, bytes: usize) -> Option<(&AgentSpec, Vec<Message>)> {
+        let header = self.header.as_ref()?;
+        let transcript = &mut self.transcript;
+        let is_full = transcript.bytes >= bytes && transcript.open.is_empty();
+        if !is_full || self.fault.is_some() {
+            return None;
+        }
+        transcript.bytes = 0;
+        Some((&header.agent, std::mem::take(&mut transcript.messages)))
+    }
+
+    /// What it brings back, but for the pages that were taken out.
+    pub(super) fn finish(mut self) -> Result<Archive, Problem> {
+        if self.lines == 0 {
+            self.push(Vec::new());
+        }
+        if let Some(unknown) = self.unknown {
+            return Err(unknown);
+        }
+        let last = self.lines;
+        let footer: Footer = on(last, parse(&self.held, "")).map_err(|problem| {
+            problem
+                .because("the last line must have the counts and the checksum: is the end missing?")
+        })?;
+        if hex(&self.hash.finalize()) != footer.sha256 {
+            let detail = "is not that of the lines before: they are not what was exported";
+            return on(last, Err(Problem::invalid("/sha256", detail)));
+        }
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        on(last, self.transcript.finish(&footer))?;
+        let header = self.header.ok_or_else(Problem::internal)?;
+        Ok(Archive {
+            agent: header.agent,
+            metadata: header.metadata,
+            lists: Lists {
+                todo: header.todo,
+                notes: header.notes,
+            },
+            messages: self.transcript.messages,
+        })
+    }
+}
+
+/// Whether the first line is that of an archive which is read here.
+fn kind(line: &[u8]) -> Result<(), Problem> {
+    let kind: Kind = parse(line, "")?;
     if kind.format != FORMAT {
         let detail = format!("must be {FORMAT}: this is no archive of a session");
-        return on(1, Err(Problem::invalid("/format", detail)));
+        return Err(Problem::invalid("/format", detail));
     }
     if kind.version != VERSION {
         let detail = format!("this server reads version {VERSION}");
-        return on(1, Err(Problem::invalid("/version", detail)));
+        return Err(Problem::invalid("/version", detail));
     }
-    let last = lines.len();
-    let footer: Footer = on(last, parse(lines[last - 1], "")).map_err(|problem| {
-        problem.because("the last line must have the counts and the checksum: is the end missing?")
-    })?;
-    let before = &body[..body.len() - lines[last - 1].len()];
-    if hex(&Sha256::digest(before)) != footer.sha256 {
-        let detail = "is not that of the lines before: they are not what was exported";
-        return on(last, Err(Problem::invalid("/sha256", detail)));
-    }
-    let header: Header = on(1, parse(lines[0], ""))?;
+    Ok(())
+}
+
+/// Reads the first line.
+fn header(line: &[u8]) -> Result<SessionLine, Problem> {
+    let header: Header = parse(line, "")?;
+    let session = header.session;
     let mut checks = Checks::at("/session");
-    checks.agent("/agent", &header.session.agent);
-    checks.metadata("/metadata", &header.session.metadata);
-    let lists = Lists {
-        todo: header.session.todo,
-        notes: header.session.notes,
-    };
-    let todo = lists.todo.fault(bounds(TODO_MAX, TODO_CHARS_MAX));
-    let notes = lists.notes.fault(bounds(NOTES_MAX_DEFAULT, NOTE_CHARS_MAX));
+    checks.agent("/agent", &session.agent);
+    checks.metadata("/metadata", &session.metadata);
+    let todo = session.todo.fault(bounds(TODO_MAX, TODO_CHARS_MAX));
+    let notes = session
+        .notes
+        .fault(bounds(NOTES_MAX_DEFAULT, NOTE_CHARS_MAX));
     for (member, fault) in [("/todo", todo), ("/notes", notes)] {
         if let Some(fault) = fault {
             checks.refuse(member, &fault);
         }
     }
-    on(1, checks.finish())?;
-    let mut transcript = Transcript::default();
-    for (line, text) in (2..last).zip(&lines[1..]) {
-        on(line, parse(text, "").and_then(|read| transcript.push(read)))?;
-    }
-    on(last, transcript.finish(&footer))?;
-    Ok(Archive {
-        agent: header.session.agent,
-        metadata: header.session.metadata,
-        lists,
-        messages: transcript.messages,
-    })
+    checks.finish()?;
+    Ok(session)
 }
 
 fn on<T>(line: usize, outcome: Result<T, Problem>) -> Result<T, Problem> {
@@ -275,25 +359,31 @@ fn on<T>(line: usize, outcome: Result<T, Problem>) -> Result<T, Problem> {
 /// Messages that fit together.
 #[derive(Debug, Default)]
 struct Transcript {
+    /// The last ones, as far as they were not taken out.
     messages: Vec<Message>,
-    /// Every call so far.
-    calls: BTreeSet<String>,
+    /// The bytes of their lines.
+    bytes: usize,
+    count: u64,
+    /// The send of the last one.
+    send: Option<SendId>,
+    /// A part of the hash of every call's id so far: ids may be long.
+    calls: BTreeSet<[u8; 16]>,
     /// The calls that wait for their results, in order.
     open: VecDeque<String>,
 }
 
 impl Transcript {
-    fn push(&mut self, line: MessageLine) -> Result<(), Problem> {
+    fn push(&mut self, line: MessageLine, bytes: usize) -> Result<(), Problem> {
         let mut checks = Checks::new();
         shape(&mut checks, &line);
-        let seq = self.messages.len() as i64 + 1;
+        let seq = self.count as i64 + 1;
         if line.seq != seq {
             checks.refuse(
                 "/seq",
                 &format!("must be {seq}: messages are numbered from 1"),
             );
         }
-        let asked_by = self.messages.last().map(|message| message.send_id);
+        let asked_by = self.send;
         if let Some(call) = self.open.pop_front() {
             if line.tool_call_id.as_ref() != Some(&call) || asked_by != Some(line.send_id) {
                 let detail = format!("must be the result of the call {call}, in its send");
@@ -303,13 +393,20 @@ impl Transcript {
             checks.refuse("/tool_call_id", "names no call that waits for a result");
         }
         for (place, call) in line.tool_calls.iter().enumerate() {
-            if !self.calls.insert(call.id.clone()) {
+            let hash = Sha256::digest(&call.id);
+            let known = hash
+                .first_chunk()
+                .is_some_and(|part| !self.calls.insert(*part));
+            if known {
                 let member = format!("/tool_calls/{place}/id");
                 checks.refuse(&member, "is the id of an earlier call");
             }
             self.open.push_back(call.id.clone());
         }
         checks.finish()?;
+        self.count += 1;
+        self.send = Some(line.send_id);
+        self.bytes += bytes;
         self.messages.push(message(line));
         Ok(())
     }
@@ -323,11 +420,11 @@ impl Transcript {
             );
         }
         let counts = [
-            ("/messages", footer.messages, self.messages.len()),
-            ("/calls", footer.calls, self.calls.len()),
+            ("/messages", footer.messages, self.count),
+            ("/calls", footer.calls, self.calls.len() as u64),
         ];
         for (member, said, found) in counts {
-            if said != found as u64 {
+            if said != found {
                 checks.refuse(member, &format!("there are {found}"));
             }
         }

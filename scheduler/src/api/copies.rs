@@ -13,26 +13,31 @@ use futures::stream::try_unfold;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionKey, TenantId};
-use mainspring_shared::list::ListName;
+use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::{Message, settled_len};
-use mainspring_shared::store::{ImportSession, NewSession, ReadMessages};
+use mainspring_shared::store::{CreateOutcome, ImportSession, NewSession, ReadMessages};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::archive::{self, Lists, Writer};
 use super::extract::{
-    Params, SessionPath, Weight, expect_kind, maybe_json_body, parse, read_body, weigh,
+    Chunks, Params, SessionPath, Weight, expect_kind, maybe_json_body, parse, weigh,
 };
 use super::gate::Place;
 use super::idempotency;
 use super::problem::Problem;
-use super::sessions::answer_creation;
+use super::sessions::{answer_creation, too_slow};
 use super::validate::{Checks, object};
 use crate::app::App;
 
 /// Messages read at once: each may be long.
 const PAGE: u32 = 64;
+
+/// Bytes of an archive's lines that are kept before their messages are stored, at most an eighth of what
+/// all bodies may have.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// What an archive is called on the wire.
 pub(super) const LINES: &str = "application/x-ndjson";
@@ -163,6 +168,8 @@ async fn store(
         todo: lists.todo,
         notes: lists.notes,
         idempotency,
+        behind: 0,
+        more: false,
     };
     let outcome = app.store.import_session(None, item).await?;
     answer_creation(app, outcome).await
@@ -181,20 +188,122 @@ pub(super) async fn import(
     if headers.contains_key(CONTENT_TYPE) {
         expect_kind(&headers, &[], are_lines, LINES)?;
     }
-    let bytes = read_body(&app, &headers, body, app.config.batch_bytes_max).await?;
-    expect_kind(&headers, &bytes, are_lines, LINES)?;
     let key = idempotency::header(&headers)?;
-    let hash = || Sha256::digest(&*bytes).into();
-    let key = key.map(|key| idempotency::key("POST /v1/sessions:import", key, hash()));
-    let archive = archive::read(&bytes)?;
+    app.boot_id()?;
     // A root without sends: nothing of it acts before someone sends to it.
-    let session = NewSession {
-        key: app.new_session_key(TenantId::DEFAULT),
-        agent: archive.agent,
-        metadata: archive.metadata,
-        parent: None,
-    };
-    store(&app, session, archive.messages, archive.lists, key).await
+    let session = app.new_session_key(TenantId::DEFAULT);
+    let mut importing = Importing::begin(&app, session)?;
+    let mut chunks = Chunks::of(&app, &headers, body)?;
+    while let Some(chunk) = chunks.next().await? {
+        expect_kind(&headers, &chunk, are_lines, LINES)?;
+        importing.take(&chunk).await?;
+    }
+    let (item, _weight) = importing.finish(key)?;
+    let outcome = app.store.import_session(None, item).await?;
+    answer_creation(&app, outcome).await
+}
+
+/// An archive on its way in. A transcript is stored in pages, so that only one is in memory; what is
+/// wrong with it is known at the end, and nobody sees the session before.
+struct Importing<'a> {
+    app: &'a App,
+    session: SessionKey,
+    reader: archive::Reader,
+    /// The begin of a line.
+    line: Vec<u8>,
+    hash: Sha256,
+    /// Messages that were stored.
+    behind: i64,
+    weight: OwnedSemaphorePermit,
+}
+
+impl<'a> Importing<'a> {
+    fn begin(app: &'a App, session: SessionKey) -> Result<Self, Problem> {
+        Ok(Self {
+            app,
+            session,
+            reader: archive::Reader::default(),
+            line: Vec::new(),
+            hash: Sha256::new(),
+            behind: 0,
+            weight: weigh(app, 0)?,
+        })
+    }
+
+    async fn take(&mut self, chunk: &[u8]) -> Result<(), Problem> {
+        self.weight.merge(weigh(self.app, chunk.len())?);
+        self.hash.update(chunk);
+        let mut rest = chunk;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(&rest[..end]);
+            rest = &rest[end + 1..];
+            self.reader.push(std::mem::take(&mut self.line));
+            self.store_page().await?;
+        }
+        self.line.extend_from_slice(rest);
+        let kept = self.reader.kept_bytes() + self.line.len();
+        if let Some(kept) = self.weight.split(kept) {
+            self.weight = kept;
+        }
+        Ok(())
+    }
+
+    async fn store_page(&mut self) -> Result<(), Problem> {
+        let page_bytes = PAGE_BYTES.min(self.app.config.bodies_bytes_max / 8);
+        let Some((agent, messages)) = self.reader.page(page_bytes) else {
+            return Ok(());
+        };
+        let count = messages.len() as i64;
+        let page = ImportSession {
+            session: NewSession {
+                key: self.session,
+                agent: agent.clone(),
+                metadata: Map::new(),
+                parent: None,
+            },
+            messages,
+            todo: List::default(),
+            notes: List::default(),
+            idempotency: None,
+            behind: self.behind,
+            more: true,
+        };
+        match self.app.store.import_session(None, page).await? {
+            CreateOutcome::Staged => self.behind += count,
+            CreateOutcome::Gone => return Err(too_slow()),
+            CreateOutcome::Created(_) | CreateOutcome::Replayed(_) | CreateOutcome::Mismatch => {
+                return Err(Problem::internal());
+            }
+        }
+        Ok(())
+    }
+
+    /// The last page.
+    fn finish(
+        mut self,
+        key: Option<&str>,
+    ) -> Result<(ImportSession, OwnedSemaphorePermit), Problem> {
+        if !self.line.is_empty() {
+            self.reader.push(self.line);
+        }
+        let hash = self.hash.finalize().into();
+        let archive = self.reader.finish()?;
+        let item = ImportSession {
+            session: NewSession {
+                key: self.session,
+                agent: archive.agent,
+                metadata: archive.metadata,
+                parent: None,
+            },
+            messages: archive.messages,
+            todo: archive.lists.todo,
+            notes: archive.lists.notes,
+            idempotency: key.map(|key| idempotency::key("POST /v1/sessions:import", key, hash)),
+            behind: self.behind,
+            more: false,
+        };
+        Ok((item, self.weight))
+    }
 }
 
 /// `GET /v1/sessions/{id}/export`

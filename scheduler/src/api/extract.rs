@@ -10,6 +10,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
@@ -207,12 +208,7 @@ pub(super) async fn read_body(
 ) -> Result<Whole, Problem> {
     // One that can never have room is too large.
     let bytes_max = bytes_max.min(app.config.bodies_bytes_max);
-    let said = headers
-        .get(CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse().ok());
-    if said.is_some_and(|said: u64| said > bytes_max as u64) {
-        return Err(Problem::too_large(bytes_max));
-    }
+    refuse_announced(headers, bytes_max)?;
     let mut stream = body.into_data_stream();
     let mut reading = Box::pin(collect(app, &mut stream, bytes_max));
     // Most bodies have arrived with their heads: no timer for those.
@@ -222,9 +218,7 @@ pub(super) async fn read_body(
     tokio::select! {
         biased;
         read = reading => read,
-        () = app.clock.sleep(app.config.body_timeout) => {
-            Err(Problem::new(Code::RequestInvalid, "the body did not arrive in time"))
-        }
+        () = app.clock.sleep(app.config.body_timeout) => Err(late()),
     }
 }
 
@@ -233,7 +227,6 @@ async fn collect(
     stream: &mut BodyDataStream,
     bytes_max: usize,
 ) -> Result<Whole, Problem> {
-    let broken = |_| Problem::new(Code::RequestInvalid, "the body could not be read");
     let Some(first) = stream.next().await.transpose().map_err(broken)? else {
         return Ok(Whole {
             bytes: Bytes::new(),
@@ -257,6 +250,59 @@ async fn collect(
             .extend_from_slice(&chunk);
     }
     Err(Problem::too_large(bytes_max))
+}
+
+/// A body that is read as it comes, at most `batch_bytes_max` long.
+pub(super) struct Chunks<'a> {
+    stream: BodyDataStream,
+    left: usize,
+    bytes_max: usize,
+    /// When all of it has to be there.
+    late: BoxFuture<'a, ()>,
+}
+
+impl<'a> Chunks<'a> {
+    pub(super) fn of(app: &'a App, headers: &HeaderMap, body: Body) -> Result<Self, Problem> {
+        let bytes_max = app.config.batch_bytes_max;
+        refuse_announced(headers, bytes_max)?;
+        Ok(Self {
+            stream: body.into_data_stream(),
+            left: bytes_max,
+            bytes_max,
+            late: Box::pin(app.clock.sleep(app.config.body_timeout)),
+        })
+    }
+
+    /// The next ones; none at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let chunk = tokio::select! {
+            biased;
+            chunk = self.stream.next() => chunk.transpose().map_err(broken)?,
+            () = &mut self.late => return Err(late()),
+        };
+        let length = chunk.as_ref().map_or(0, Bytes::len);
+        let left = self.left.checked_sub(length);
+        self.left = left.ok_or_else(|| Problem::too_large(self.bytes_max))?;
+        Ok(chunk)
+    }
+}
+
+fn refuse_announced(headers: &HeaderMap, bytes_max: usize) -> Result<(), Problem> {
+    let said = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    if said.is_some_and(|said: u64| said > bytes_max as u64) {
+        return Err(Problem::too_large(bytes_max));
+    }
+    Ok(())
+}
+
+fn broken(_: axum::Error) -> Problem {
+    Problem::new(Code::RequestInvalid, "the body could not be read")
+}
+
+fn late() -> Problem {
+    Problem::new(Code::RequestInvalid, "the body did not arrive in time")
 }
 
 /// A part of the bytes that all bodies may have.

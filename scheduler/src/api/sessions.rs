@@ -49,6 +49,14 @@ pub(super) async fn create(
     answer_creation(&app, outcome).await
 }
 
+/// So much time went by between two parts of an archive that what was stored of it is gone.
+pub(super) fn too_slow() -> Problem {
+    Problem::new(
+        Code::StoreUnavailable,
+        "the archive was too long on its way, nothing of it is kept",
+    )
+}
+
 /// The answer to a request that creates a session.
 pub(super) async fn answer_creation(
     app: &App,
@@ -57,6 +65,8 @@ pub(super) async fn answer_creation(
     match outcome {
         CreateOutcome::Created(record) => answer_created(&view(app, *record).await),
         CreateOutcome::Mismatch => Err(Problem::mismatch()),
+        CreateOutcome::Gone => Err(too_slow()),
+        CreateOutcome::Staged => Err(Problem::internal()),
         CreateOutcome::Replayed(session) => {
             let key = SessionKey {
                 tenant: TenantId::DEFAULT,

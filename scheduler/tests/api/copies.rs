@@ -82,6 +82,8 @@ pub(crate) async fn source(world: &World) -> String {
         todo: List::default(),
         notes: List::default(),
         idempotency: None,
+        behind: 0,
+        more: false,
     };
     let made = world.store.import_session(None, item).await;
     made.expect("imports");
@@ -281,6 +283,8 @@ async fn a_long_transcript_is_exported_whole() {
         todo: List::default(),
         notes: List::default(),
         idempotency: None,
+        behind: 0,
+        more: false,
     };
     world
         .store

@@ -14,6 +14,7 @@ mod copies;
 mod events;
 mod failing_runs;
 mod idempotency;
+mod imports;
 mod invalid;
 mod lifecycle;
 mod locked;

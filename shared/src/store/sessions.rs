@@ -35,9 +35,18 @@ pub struct ImportSession {
     pub todo: List,
     /// Its notes.
     pub notes: List,
-    /// What makes a repeat harmless.
+    /// What makes a repeat harmless; only the last page's counts.
     pub idempotency: Option<IdempotencyKey>,
+    /// The messages that earlier pages stored: a long transcript may come in several. No call's results
+    /// are in another page than the call.
+    pub behind: i64,
+    /// Whether another page follows, within [`STAGED_MS`]. Nobody sees the session before the last one;
+    /// what no other page follows is removed as what a deleted session left behind.
+    pub more: bool,
 }
+
+/// How long a session whose messages come page by page waits for the next one, in milliseconds.
+pub const STAGED_MS: i64 = 600_000;
 
 /// What became of a session to create.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +57,10 @@ pub enum CreateOutcome {
     Replayed(SessionId),
     /// The key was used for another request.
     Mismatch,
+    /// A page of its messages is stored, and the next may come.
+    Staged,
+    /// Its earlier pages were removed, because this one came too late: nothing was stored.
+    Gone,
 }
 
 /// Changes of a session; `None` leaves as is.

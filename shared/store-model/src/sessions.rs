@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::list::ListName;
-use mainspring_shared::message::{Message, copies};
+use mainspring_shared::message::{Message, copies_behind};
 use mainspring_shared::send::{SendResult, SendStatus};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
     CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
-    Erased, IdempotencyKey, ImportSession, NewSession, PruneOutcome, PruneSession, SessionPatch,
-    UpdateOutcome,
+    Erased, IdempotencyKey, ImportSession, NewSession, PruneOutcome, PruneSession, STAGED_MS,
+    SessionPatch, UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -31,11 +31,42 @@ pub(crate) fn create(
 }
 
 pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> CreateOutcome {
+    let key = item.session.key;
     let mut session = Session::new(item.session, now);
-    let messages = copies(item.messages).into_iter();
+    let messages = copies_behind(item.messages, item.behind).into_iter();
     session.messages = messages.map(|message| (message.seq, message)).collect();
+    if item.behind > 0 {
+        let staged = state.sessions.get_mut(&key);
+        let Some(staged) = staged.filter(|staged| waits(staged, item.behind, now)) else {
+            return CreateOutcome::Gone;
+        };
+        if item.more {
+            staged.messages.append(&mut session.messages);
+            if let Some(erasing) = &mut staged.erasing {
+                erasing.due_at = Timestamp(now.0 + STAGED_MS);
+            }
+            return CreateOutcome::Staged;
+        }
+        let mut before = staged.messages.clone();
+        before.append(&mut session.messages);
+        session.messages = before;
+    } else if item.more {
+        session.cold = None;
+        session.hot.lifecycle = Lifecycle::Deleted;
+        session.erasing = Some(Erasing {
+            deleted_at: now,
+            due_at: Timestamp(now.0 + STAGED_MS),
+            agents: BTreeMap::new(),
+            up_to: None,
+        });
+        // A repeat finds what the first one stored.
+        let known = state.sessions.get(&key);
+        if known.is_none_or(|known| known.erasing.is_none()) {
+            state.sessions.insert(key, session);
+        }
+        return CreateOutcome::Staged;
+    }
     session.hot.next_seq += session.messages.len() as i64;
-    let key = session.key;
     let outcome = add(state, now, session, item.idempotency.as_ref());
     if matches!(outcome, CreateOutcome::Created(_)) {
         let (tenant, session) = (key.tenant, key.session);
@@ -43,6 +74,14 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
         lists::copy(state, tenant, &ListName::Notes(session), item.notes);
     }
     outcome
+}
+
+/// Whether a session waits for the page behind so many messages, all of which are there.
+fn waits(staged: &Session, behind: i64, now: Timestamp) -> bool {
+    let erasing = staged.erasing.as_ref();
+    erasing.is_some_and(|erasing| erasing.due_at > now)
+        && staged.messages.first_key_value().map(|(seq, _)| *seq) == Some(1)
+        && staged.messages.len() as i64 >= behind
 }
 
 fn add(

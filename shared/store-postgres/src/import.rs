@@ -2,11 +2,11 @@
 
 use mainspring_shared::id::SessionId;
 use mainspring_shared::list::ListName;
-use mainspring_shared::message::{Message, copies};
+use mainspring_shared::message::{Message, copies_behind};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
-use mainspring_shared::store::{CreateOutcome, Error, ImportSession, Result};
+use mainspring_shared::store::{CreateOutcome, Error, ImportSession, Result, STAGED_MS};
 use mainspring_shared::time::Timestamp;
-use sqlx::PgConnection;
+use sqlx::{Connection, PgConnection};
 
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
@@ -20,7 +20,7 @@ pub(crate) async fn import(
     at: Option<Timestamp>,
     mut item: ImportSession,
 ) -> Result<CreateOutcome> {
-    item.messages = copies(item.messages);
+    item.messages = copies_behind(item.messages, item.behind);
     let outcome = drive(pool, &Import { at }, &[item]).await?.pop();
     Ok(outcome.expect("one item has one outcome"))
 }
@@ -46,6 +46,10 @@ impl Group for Import {
     ) -> std::result::Result<Vec<Option<CreateOutcome>>, Fault> {
         let mut outcomes = Vec::with_capacity(items.len());
         for item in items {
+            if item.more || item.behind > 0 {
+                outcomes.push(self.page(connection, item).await?);
+                continue;
+            }
             let row = self
                 .statement(item)
                 .fetch_optional(&mut *connection)
@@ -99,6 +103,70 @@ impl Group for Import {
 }
 
 impl Import {
+    /// Stores a page. Until the last one the session is as one that was deleted, and is due to be
+    /// removed when no page comes for long. None where the idempotency key was met and is free again.
+    async fn page(
+        &self,
+        connection: &mut PgConnection,
+        item: &ImportSession,
+    ) -> std::result::Result<Option<CreateOutcome>, Fault> {
+        let key = item.session.key;
+        let mut tx = connection.begin().await?;
+        let query = if item.behind > 0 {
+            sql!("sessions/stage_on")
+        } else {
+            sql!("sessions/stage")
+        };
+        let query = query
+            .bind(self.at.map(|at| at.0))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(STAGED_MS);
+        let held = if item.behind > 0 {
+            query.fetch_optional(&mut *tx).await?.is_some()
+        } else {
+            let pool = text(item.session.agent.pool()).into_owned();
+            query.bind(pool).execute(&mut *tx).await?;
+            true
+        };
+        if !held {
+            tx.rollback().await?;
+            return Ok(Some(CreateOutcome::Gone));
+        }
+        if item.more {
+            let query = sql!("sessions/stage_messages")
+                .bind(key.tenant.0)
+                .bind(key.session.0)
+                .bind(item.behind);
+            bind_messages(query, &item.messages)
+                .execute(&mut *tx)
+                .await?;
+            tx.commit().await?;
+            return Ok(Some(CreateOutcome::Staged));
+        }
+        sql!("sessions/unstage")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .execute(&mut *tx)
+            .await?;
+        let row = self.statement(item).fetch_optional(&mut *tx).await?;
+        if let Some(row) = row {
+            let now = Fields::new(&row, "sessions").time("now")?;
+            tx.commit().await?;
+            return Ok(Some(created_as(item, now)));
+        }
+        tx.rollback().await?;
+        let met = item.idempotency.iter().map(|key| (0, key));
+        let known = lookup(connection, met.collect()).await?.pop();
+        Ok(known.map(|(_, known)| {
+            if known.same_request {
+                CreateOutcome::Replayed(SessionId(known.resource))
+            } else {
+                CreateOutcome::Mismatch
+            }
+        }))
+    }
+
     fn statement(&self, item: &ImportSession) -> PgQuery {
         let new = &item.session;
         let mut parents = ParentColumns::default();
@@ -122,7 +190,7 @@ impl Import {
             (ListName::Todo(session), &item.todo),
             (ListName::Notes(session), &item.notes),
         ];
-        lists::bind_copies(query, &copies)
+        lists::bind_copies(query, &copies).bind(item.behind)
     }
 }
 
@@ -165,7 +233,7 @@ fn created_as(item: &ImportSession, now: Timestamp) -> CreateOutcome {
         agent: new.agent.clone(),
         agent_version: 1,
         metadata: new.metadata.clone(),
-        messages: item.messages.len() as i64,
+        messages: item.behind + item.messages.len() as i64,
         first_seq: 1,
         parent: new.parent.clone(),
         created_at: now,

@@ -1,8 +1,9 @@
 //! Sessions with copied transcripts.
 
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::list::ListName;
-use mainspring_shared::message::{Message, copies};
-use mainspring_shared::store::{CreateOutcome, ImportSession};
+use mainspring_shared::message::{Message, copies_behind};
+use mainspring_shared::store::{CreateOutcome, ImportSession, STAGED_MS};
 use serde::Serialize;
 
 use crate::fault::Result;
@@ -27,14 +28,70 @@ struct CopyRow<'m> {
     created_at: i64,
 }
 
-/// Creates a session with its transcript.
+/// Creates a session with its transcript, or stores a page of that: until the last one the session is
+/// as one that was deleted, and is due to be removed when no page comes for long.
 pub(crate) async fn import(tx: &mut Tx, item: ImportSession) -> Result<CreateOutcome> {
     let key = item.session.key;
+    let messages = copies_behind(item.messages, item.behind);
+    if item.behind > 0 && !stage_on(tx, key).await? {
+        return Ok(CreateOutcome::Gone);
+    }
+    if item.more {
+        if item.behind == 0 {
+            let now = tx.now;
+            sqlx::query(include_str!("../sql/sessions/stage.sql"))
+                .bind(key.tenant.0)
+                .bind(key.session.0)
+                .bind(item.session.agent.pool())
+                .bind(now.0 + STAGED_MS)
+                .bind(now.0)
+                .execute(tx.conn())
+                .await?;
+        }
+        copy(tx, key, &messages).await?;
+        return Ok(CreateOutcome::Staged);
+    }
+    if let Some(known) = sessions::known(tx, item.idempotency.as_ref()).await? {
+        return Ok(known);
+    }
+    if item.behind > 0 {
+        sqlx::query(include_str!("../sql/sessions/unstage.sql"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .execute(tx.conn())
+            .await?;
+    }
     let outcome = sessions::create_one(tx, item.session, item.idempotency).await?;
     let CreateOutcome::Created(mut record) = outcome else {
         return Ok(outcome);
     };
-    let messages = copies(item.messages);
+    copy(tx, key, &messages).await?;
+    record.messages = item.behind + messages.len() as i64;
+    sqlx::query(include_str!("../sql/messages/copied.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(record.messages + 1)
+        .execute(tx.conn())
+        .await?;
+    lists::copy(tx, key.tenant, &ListName::Todo(key.session), &item.todo).await?;
+    lists::copy(tx, key.tenant, &ListName::Notes(key.session), &item.notes).await?;
+    Ok(CreateOutcome::Created(record))
+}
+
+/// Whether a session whose messages come page by page is there still; its time begins anew.
+async fn stage_on(tx: &mut Tx, key: SessionKey) -> Result<bool> {
+    let now = tx.now;
+    let kept = sqlx::query(include_str!("../sql/sessions/stage_on.sql"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(now.0 + STAGED_MS)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(kept.rows_affected() > 0)
+}
+
+async fn copy(tx: &mut Tx, key: SessionKey, messages: &[Message]) -> Result<()> {
     let rows = messages.iter().map(row).collect::<Result<Vec<_>>>()?;
     sqlx::query(include_str!("../sql/messages/copy.sql"))
         .bind(key.tenant.0)
@@ -42,10 +99,7 @@ pub(crate) async fn import(tx: &mut Tx, item: ImportSession) -> Result<CreateOut
         .bind(json(&rows)?)
         .execute(tx.conn())
         .await?;
-    lists::copy(tx, key.tenant, &ListName::Todo(key.session), &item.todo).await?;
-    lists::copy(tx, key.tenant, &ListName::Notes(key.session), &item.notes).await?;
-    record.messages = messages.len() as i64;
-    Ok(CreateOutcome::Created(record))
+    Ok(())
 }
 
 fn row(message: &Message) -> Result<CopyRow<'_>> {

@@ -37,12 +37,10 @@ pub(crate) async fn create_one(
     new: NewSession,
     key: Option<IdempotencyKey>,
 ) -> Result<CreateOutcome> {
+    if let Some(known) = known(tx, key.as_ref()).await? {
+        return Ok(known);
+    }
     if let Some(key) = &key {
-        match accept::seen(tx, key).await? {
-            Seen::Never => {}
-            Seen::Before(session) => return Ok(CreateOutcome::Replayed(SessionId(session))),
-            Seen::OtherBody => return Ok(CreateOutcome::Mismatch),
-        }
         accept::remember(tx, key, new.key.session.0).await?;
     }
     accept::create(tx, &new).await?;
@@ -58,6 +56,19 @@ pub(crate) async fn create_one(
         created_at: tx.now,
         updated_at: tx.now,
     })))
+}
+
+/// What became of the request of this key before.
+pub(crate) async fn known(
+    tx: &mut Tx,
+    key: Option<&IdempotencyKey>,
+) -> Result<Option<CreateOutcome>> {
+    let Some(key) = key else { return Ok(None) };
+    Ok(match accept::seen(tx, key).await? {
+        Seen::Never => None,
+        Seen::Before(session) => Some(CreateOutcome::Replayed(SessionId(session))),
+        Seen::OtherBody => Some(CreateOutcome::Mismatch),
+    })
 }
 
 /// Changes a session.

@@ -1,5 +1,5 @@
 -- Creates a session with its agent, its hot row, its copied messages and lists, once per idempotency key:
--- one statement. Without a row in the answer it met its idempotency key.
+-- one statement. $32 messages are there already. Without a row in the answer it met its idempotency key.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
@@ -35,7 +35,7 @@ new_agent AS (
 ),
 new_hot AS (
     INSERT INTO session_hot (tenant, session_id, pool, next_seq)
-    SELECT s.tenant, s.session_id, $15::text, cardinality($16::uuid[]) + 1
+    SELECT s.tenant, s.session_id, $15::text, $32::bigint + cardinality($16::uuid[]) + 1
     FROM stored s
 ),
 new_message AS (
@@ -44,7 +44,7 @@ new_message AS (
         round, asked_at_seq, epoch, created_at
     )
     SELECT
-        s.tenant, s.session_id, m.seq, m.send_id, m.role, m.content, m.tool_calls, m.tool_call_id,
+        s.tenant, s.session_id, $32::bigint + m.seq, m.send_id, m.role, m.content, m.tool_calls, m.tool_call_id,
         m.name, m.failed, m.round, m.asked_at_seq, 0, m.created_at
     FROM stored s
     CROSS JOIN unnest(

@@ -6,8 +6,8 @@ use mainspring_shared::list::List;
 use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::store::{
-    AuditOptions, ClaimOutcome, CreateOutcome, IdempotencyKey, ImportSession, NewSession, Store,
-    Then,
+    AcceptOutcome, AuditOptions, ClaimOutcome, CreateOutcome, IdempotencyKey, ImportSession,
+    NewSession, RefuseReason, STAGED_MS, Store, Then, erase_step,
 };
 use serde_json::{Map, json};
 
@@ -32,6 +32,8 @@ fn copying(n: u128, messages: Vec<Message>) -> ImportSession {
         todo: List::default(),
         notes: List::default(),
         idempotency: None,
+        behind: 0,
+        more: false,
     }
 }
 
@@ -207,4 +209,111 @@ pub async fn a_repeated_import_names_the_first_session(store: &dyn Store) {
     let other = try_import(store, 502, keyed(4, 2)).await;
     assert_eq!(other, CreateOutcome::Mismatch);
     assert_eq!(store.dump().await.expect("the store answers"), before);
+}
+
+/// A page of a transcript that comes in several.
+async fn page(store: &dyn Store, ms: i64, item: ImportSession) -> CreateOutcome {
+    let outcome = store.import_session(at(ms), item).await;
+    outcome.expect("the store answers")
+}
+
+/// The messages of a session: a question, a call with its result, an answer, a thank-you.
+async fn whole(store: &dyn Store, session: u128) -> ImportSession {
+    accept(store, 0, opening(900, 900)).await;
+    let claimed = claim(store, 1, 1, 900, 900).await;
+    append(store, 2, round(&claimed, 0)).await;
+    let mut item = ending(&claimed, Then::Release);
+    item.messages = vec![answer("done", 1, &[])];
+    item.usage = vec![usage_row(1, 2)];
+    (item.round, item.totals) = (Some(round_ref(1)), totals(2));
+    complete(store, 3, item).await;
+    copying(session, transcript(store, 900).await)
+}
+
+async fn audited(store: &dyn Store, ms: i64) {
+    let violations = store.audit(at(ms), AuditOptions::default()).await;
+    assert_eq!(violations.expect("the store answers"), []);
+}
+
+pub async fn a_transcript_comes_in_pages_that_nobody_sees_before_the_last(store: &dyn Store) {
+    register(store, 1).await;
+    let whole = whole(store, 1).await;
+    assert!(matches!(
+        page(store, 10, whole.clone()).await,
+        CreateOutcome::Created(_)
+    ));
+    let expected = transcript(store, 1).await;
+    let paged = |from: usize, to: usize, more: bool| ImportSession {
+        session: new_session(2),
+        messages: whole.messages[from..to].to_vec(),
+        behind: from as i64,
+        more,
+        ..whole.clone()
+    };
+    let last = whole.messages.len();
+    for _ in 0..2 {
+        assert_eq!(
+            page(store, 10, paged(0, 1, true)).await,
+            CreateOutcome::Staged
+        );
+        assert_eq!(
+            page(store, 11, paged(1, last - 1, true)).await,
+            CreateOutcome::Staged
+        );
+        audited(store, 12).await;
+        let found = store.get_session(key(2)).await;
+        assert_eq!(found.expect("the store answers"), None);
+        assert_eq!(transcript(store, 2).await, []);
+        let refused = offer(store, 12, sending(5, 2)).await;
+        let not_found = AcceptOutcome::Refused(RefuseReason::SessionNotFound);
+        assert_eq!(refused, not_found);
+    }
+    let due = store.deleted_sessions(at(9 + STAGED_MS), None, 9).await;
+    assert_eq!(due.expect("the store answers"), []);
+    let outcome = page(store, 13, paged(last - 1, last, false)).await;
+    let CreateOutcome::Created(record) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(record.messages, last as i64);
+    assert_eq!(transcript(store, 2).await, expected);
+    let due = store.deleted_sessions(at(13 + STAGED_MS), None, 9).await;
+    assert_eq!(due.expect("the store answers"), []);
+    audited(store, 14).await;
+    accept(store, 15, sending(5, 2)).await;
+    let claimed = claim(store, 16, 1, 2, 5).await;
+    assert_eq!(claimed.counters.next_seq, last as i64 + 1);
+}
+
+pub async fn pages_that_no_other_follows_are_removed(store: &dyn Store) {
+    register(store, 1).await;
+    let whole = whole(store, 1).await;
+    let last = whole.messages.len();
+    let paged = |from: usize, to: usize, more: bool| ImportSession {
+        messages: whole.messages[from..to].to_vec(),
+        behind: from as i64,
+        more,
+        ..whole.clone()
+    };
+    for broke_off in [1, last - 1] {
+        page(store, 10, paged(0, 1, true)).await;
+        if broke_off > 1 {
+            page(store, 20, paged(1, broke_off, true)).await;
+        }
+        let late = 20 + STAGED_MS;
+        for more in [true, false] {
+            let outcome = page(store, late, paged(broke_off, last, more)).await;
+            assert_eq!(outcome, CreateOutcome::Gone);
+        }
+        let due = store.deleted_sessions(at(late), None, 9).await;
+        assert_eq!(due.expect("the store answers").len(), 1);
+        let step = erase_step(store, at(late), boot(SCHEDULER), key(1), 100).await;
+        assert_eq!(step.expect("the store answers").page.rows, broke_off as u64);
+        audited(store, late).await;
+        let due = store.deleted_sessions(at(late), None, 9).await;
+        assert_eq!(due.expect("the store answers"), []);
+        assert_eq!(dumped(store, 1).await.messages, []);
+        let outcome = page(store, late, paged(broke_off, last, false)).await;
+        assert_eq!(outcome, CreateOutcome::Gone);
+        audited(store, late).await;
+    }
 }

@@ -259,6 +259,8 @@ pub async fn a_huge_session_goes_beside_everybody_elses_work(store: &dyn Store) 
         todo: List::default(),
         notes: List::default(),
         idempotency: None,
+        behind: 0,
+        more: false,
     };
     let imported = store.import_session(at(0), item).await;
     imported.expect("the store answers");

@@ -177,6 +177,8 @@ macro_rules! store_cases {
                 a_copy_of_a_session_at_work_is_sound_and_outlives_it,
                 a_copy_of_an_open_call_is_reported,
                 a_repeated_import_names_the_first_session,
+                a_transcript_comes_in_pages_that_nobody_sees_before_the_last,
+                pages_that_no_other_follows_are_removed,
             }
             deliveries {
                 a_round_delivers_items_as_messages,

@@ -287,6 +287,8 @@ pub async fn copies_bring_their_lists(store: &dyn Store) {
         todo: List::default(),
         notes: list.clone(),
         idempotency: None,
+        behind: 0,
+        more: false,
     };
     let outcome = store.import_session(at(40), item).await;
     let outcome = outcome.expect("the store answers");

@@ -110,8 +110,7 @@ writes! {
         messages: Vec::new(),
         todo: List::default(),
         notes: List::default(),
-        idempotency: None,
-    }).await;
+        idempotency: None, behind: 0, more: false, }).await;
     update_session: |store| { session(store, 1).await; None },
         |store, _c| store.update_session(at(NOW), key(1), SessionPatch {
             metadata: Some(serde_json::Map::from_iter([("a".to_owned(), 1.into())])),
