@@ -155,8 +155,10 @@ fn deltas(reading: &Reading, found: &mut Vec<String>) {
             // Its worker may have left an answer half way, and nobody may have said so but this.
             "send.resumed" => {
                 let resumed = data["send_id"].as_str().unwrap_or_default();
-                for ((send, _), (_, pieces)) in &mut heard {
+                for ((send, _), (attempt, pieces)) in &mut heard {
                     if *send == resumed {
+                        // Its last pieces may come behind this: the bus is slower than the store.
+                        *attempt += 1;
                         pieces.clear();
                     }
                 }

@@ -6,7 +6,7 @@ use mainspring_shared::message::{ContentPart, Role, plain_text};
 use mainspring_shared::send::machine::{End, Event};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
-use mainspring_shared::store::{CallStep, CompleteOutcome, CompleteSend, Then};
+use mainspring_shared::store::{CallChange, CallStep, CompleteOutcome, CompleteSend, Then};
 use mainspring_shared::tool::CallResult;
 
 use super::persist::Outage;
@@ -209,8 +209,9 @@ impl Run<'_> {
 }
 
 /// Leaves of an end only what the transcript cannot do without: a result for each call that lacks
-/// one, in words of our own where the results themselves may be what is refused. What the inbox
-/// holds stays there for the next send.
+/// one. Results of calls that were made here may be what is refused: with `results_too` they become
+/// words of our own. What someone else posted is stored already. What the inbox holds stays there
+/// for the next send.
 fn unsay(item: &mut CompleteSend, results_too: bool) {
     const LOST: &str = "the result could not be stored";
     item.messages.retain(|message| message.role == Role::Tool);
@@ -218,13 +219,18 @@ fn unsay(item: &mut CompleteSend, results_too: bool) {
     if !results_too {
         return;
     }
-    for message in &mut item.messages {
-        message.content = vec![ContentPart::text(LOST)];
-        message.failed = true;
-    }
-    for change in &mut item.changes {
-        if let CallStep::Settled(result) = &mut change.change {
+    let mut lost = Vec::new();
+    for CallChange { call_id, change } in &mut item.changes {
+        if let CallStep::Settled(result) = change {
             *result = CallResult::error(Code::ToolFailed, LOST);
+            lost.push(&*call_id);
+        }
+    }
+    for message in &mut item.messages {
+        let is_lost = |id: &String| lost.contains(&id);
+        if message.tool_call_id.as_ref().is_some_and(is_lost) {
+            message.content = vec![ContentPart::text(LOST)];
+            message.failed = true;
         }
     }
 }
