@@ -175,12 +175,13 @@ fn failures_add_up(known: &Known) -> bool {
 
 /// Whether nothing in the plan ends a send before its time.
 fn plan_without_ends(known: &Known) -> bool {
-    // A run whose step the database refuses ends as broken, and its leaves with it.
+    // A run whose step the database refuses ends as broken, and its leaves with it; a send whose
+    // answer it refuses fails, and its children end with it.
     let breaks = |fault: &Fault| {
         matches!(
             fault,
             Fault::Call {
-                method: "advance_runs" | "claim_runs" | "read_nodes",
+                method: "advance_runs" | "claim_runs" | "read_nodes" | "complete_sends",
                 harm: Harm::Refused(_) | Harm::Unreadable(_),
                 ..
             }
