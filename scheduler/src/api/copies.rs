@@ -22,9 +22,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::archive::{self, Lists, Writer};
-use super::extract::{
-    Chunks, Params, SessionPath, Weight, expect_kind, maybe_json_body, parse, weigh,
-};
+use super::extract::{Chunks, Params, SessionPath, expect_kind, maybe_json_body, parse, weigh};
 use super::gate::Place;
 use super::idempotency;
 use super::problem::Problem;
@@ -87,27 +85,40 @@ pub(super) async fn fork(
         checks.refuse("/seq", &format!("must be from {before} to {there}"));
     }
     checks.finish()?;
-    let (mut messages, weight) = transcript(&app, key, before, body.seq.unwrap_or(there)).await?;
-    let settled = settled_len(&messages);
-    if body.seq.is_some() && settled < messages.len() {
-        let seq = before + messages.len() as i64;
-        let settled = before + settled as i64;
+    let copy = app.new_session_key(key.tenant);
+    app.boot_id()?;
+    let mut copying = Copying::begin(&app, copy, &agent, key, before)?;
+    copying.read(body.seq.unwrap_or(there)).await?;
+    let settled = settled_len(&copying.kept);
+    if body.seq.is_some() && settled < copying.kept.len() {
+        let settled = before + copying.behind + settled as i64;
         return Err(Problem::new(
             Code::SessionBusy,
-            format!("at seq {seq} a call has no result yet; the last place before is {settled}"),
+            format!(
+                "at seq {} a call has no result yet; the last place before is {settled}",
+                copying.after
+            ),
         ));
     }
-    messages.truncate(settled);
-    let session = NewSession {
-        key: app.new_session_key(key.tenant),
-        agent,
-        metadata,
-        parent: None,
-    };
+    copying.kept.truncate(settled);
     let lists = lists(&app, key).await?;
-    let answer = store(&app, session, messages, lists, idempotency).await;
-    drop(weight);
-    answer
+    let item = ImportSession {
+        session: NewSession {
+            key: copy,
+            agent: agent.clone(),
+            metadata,
+            parent: None,
+        },
+        messages: copying.kept,
+        todo: lists.todo,
+        notes: lists.notes,
+        idempotency,
+        behind: copying.behind,
+        more: false,
+    };
+    let outcome = app.store.import_session(None, item).await?;
+    drop(copying.weight);
+    answer_creation(&app, outcome).await
 }
 
 /// What a session has to do, and its notes.
@@ -122,57 +133,131 @@ async fn lists(app: &App, key: SessionKey) -> Result<Lists, Problem> {
     })
 }
 
-/// The messages of a session behind `before` up to `last`, which are all there, and their part of the
-/// bytes that all bodies may have: a transcript may be longer than any body.
-async fn transcript(
-    app: &App,
-    key: SessionKey,
-    before: i64,
-    last: i64,
-) -> Result<(Vec<Message>, Weight), Problem> {
-    let mut messages: Vec<Message> = Vec::new();
-    let mut weight = weigh(app, 0)?;
-    loop {
-        let after = before + messages.len() as i64;
-        let limit = PAGE.min(u32::try_from(last - after).unwrap_or(PAGE));
-        if limit == 0 {
-            return Ok((messages, Some(weight)));
+/// A transcript on its way into a fork. It is stored in pages, as archives are, so that only one is in
+/// memory: a transcript may be longer than any body.
+struct Copying<'a> {
+    app: &'a App,
+    copy: SessionKey,
+    agent: &'a AgentSpec,
+    source: SessionKey,
+    /// The last message that was read.
+    after: i64,
+    /// Messages that were read and not stored.
+    kept: Vec<Message>,
+    /// Messages that were stored.
+    behind: i64,
+    weight: OwnedSemaphorePermit,
+}
+
+impl<'a> Copying<'a> {
+    fn begin(
+        app: &'a App,
+        copy: SessionKey,
+        agent: &'a AgentSpec,
+        source: SessionKey,
+        after: i64,
+    ) -> Result<Self, Problem> {
+        Ok(Self {
+            app,
+            copy,
+            agent,
+            source,
+            after,
+            kept: Vec::new(),
+            behind: 0,
+            weight: weigh(app, 0)?,
+        })
+    }
+
+    /// Reads up to a message that is there.
+    async fn read(&mut self, last: i64) -> Result<(), Problem> {
+        let page_bytes = page_bytes(self.app);
+        let bytes_max = self.app.config.bodies_bytes_max;
+        let mut limit = PAGE;
+        while self.after < last {
+            let page = ReadMessages {
+                key: self.source,
+                after: self.after,
+                limit: limit.min(u32::try_from(last - self.after).unwrap_or(limit)),
+            };
+            let page = self.app.store.read_messages(page).await?;
+            let Some(read) = page.last().map(|message| message.seq) else {
+                // It was deleted, or pruned, meanwhile.
+                return Err(Problem::session_not_found());
+            };
+            let bytes = json_len(&page);
+            if self.weight.num_permits() + bytes > bytes_max {
+                if page.len() == 1 {
+                    // There can never be room for it.
+                    return Err(Problem::too_large(bytes_max));
+                }
+                limit = (page.len() / 2) as u32;
+                continue;
+            }
+            self.weight.merge(weigh(self.app, bytes)?);
+            self.after = read;
+            self.kept.extend(page);
+            if self.weight.num_permits() >= page_bytes {
+                self.store_page().await?;
+            }
         }
-        let page = app.store.read_messages(ReadMessages { key, after, limit });
-        let page = page.await?;
+        Ok(())
+    }
+
+    /// Stores what was read but for calls without results.
+    async fn store_page(&mut self) -> Result<(), Problem> {
+        let open = self.kept.split_off(settled_len(&self.kept));
+        let page = std::mem::replace(&mut self.kept, open);
         if page.is_empty() {
-            // It was deleted, or pruned, meanwhile.
-            return Err(Problem::session_not_found());
+            return Ok(());
         }
-        let bytes = serde_json::to_vec(&page).map_or(0, |json| json.len());
-        if weight.num_permits() + bytes > app.config.bodies_bytes_max {
-            // There can never be room for it.
-            return Err(Problem::too_large(app.config.bodies_bytes_max));
+        self.behind += stage(self.app, self.copy, self.agent, page, self.behind).await?;
+        if let Some(kept) = self.weight.split(json_len(&self.kept)) {
+            self.weight = kept;
         }
-        weight.merge(weigh(app, bytes)?);
-        messages.extend(page);
+        Ok(())
     }
 }
 
-async fn store(
+fn json_len(messages: &[Message]) -> usize {
+    serde_json::to_vec(messages).map_or(0, |json| json.len())
+}
+
+/// Bytes of messages that are kept before they are stored.
+fn page_bytes(app: &App) -> usize {
+    PAGE_BYTES.min(app.config.bodies_bytes_max / 8)
+}
+
+/// Stores a page of a session that is made once its last one is there. How many messages that were.
+async fn stage(
     app: &App,
-    session: NewSession,
+    session: SessionKey,
+    agent: &AgentSpec,
     messages: Vec<Message>,
-    lists: Lists,
-    idempotency: Option<mainspring_shared::store::IdempotencyKey>,
-) -> Result<Response, Problem> {
-    app.boot_id()?;
-    let item = ImportSession {
-        session,
+    behind: i64,
+) -> Result<i64, Problem> {
+    let count = messages.len() as i64;
+    let page = ImportSession {
+        session: NewSession {
+            key: session,
+            agent: agent.clone(),
+            metadata: Map::new(),
+            parent: None,
+        },
         messages,
-        todo: lists.todo,
-        notes: lists.notes,
-        idempotency,
-        behind: 0,
-        more: false,
+        todo: List::default(),
+        notes: List::default(),
+        idempotency: None,
+        behind,
+        more: true,
     };
-    let outcome = app.store.import_session(None, item).await?;
-    answer_creation(app, outcome).await
+    match app.store.import_session(None, page).await? {
+        CreateOutcome::Staged => Ok(count),
+        CreateOutcome::Gone => Err(too_slow()),
+        CreateOutcome::Created(_) | CreateOutcome::Replayed(_) | CreateOutcome::Mismatch => {
+            Err(Problem::internal())
+        }
+    }
 }
 
 /// `POST /v1/sessions:import`
@@ -249,32 +334,10 @@ impl<'a> Importing<'a> {
     }
 
     async fn store_page(&mut self) -> Result<(), Problem> {
-        let page_bytes = PAGE_BYTES.min(self.app.config.bodies_bytes_max / 8);
-        let Some((agent, messages)) = self.reader.page(page_bytes) else {
+        let Some((agent, messages)) = self.reader.page(page_bytes(self.app)) else {
             return Ok(());
         };
-        let count = messages.len() as i64;
-        let page = ImportSession {
-            session: NewSession {
-                key: self.session,
-                agent: agent.clone(),
-                metadata: Map::new(),
-                parent: None,
-            },
-            messages,
-            todo: List::default(),
-            notes: List::default(),
-            idempotency: None,
-            behind: self.behind,
-            more: true,
-        };
-        match self.app.store.import_session(None, page).await? {
-            CreateOutcome::Staged => self.behind += count,
-            CreateOutcome::Gone => return Err(too_slow()),
-            CreateOutcome::Created(_) | CreateOutcome::Replayed(_) | CreateOutcome::Mismatch => {
-                return Err(Problem::internal());
-            }
-        }
+        self.behind += stage(self.app, self.session, agent, messages, self.behind).await?;
         Ok(())
     }
 

@@ -570,7 +570,7 @@ async fn a_repeated_copy_is_the_same_session() {
 }
 
 #[tokio::test]
-async fn a_fork_finds_room_like_a_body() {
+async fn a_fork_of_more_than_what_may_be_in_memory_is_made_page_by_page() {
     let world = World::new().await;
     let api = world
         .scheduler_with(|config| config.bodies_bytes_max = 20_000)
@@ -578,17 +578,37 @@ async fn a_fork_finds_room_like_a_body() {
     api.until_ready().await;
     let id = api.session().await;
     let path = format!("/v1/sessions/{id}/fork");
-    let body = json!({ "input": "x".repeat(15_000) });
-    for n in 0..2 {
+    let body = json!({ "input": "x".repeat(5_000) });
+    for _ in 0..12 {
         let sends = format!("/v1/sessions/{id}/sends");
         api.post(&sends, &body).await.ok(202);
         world.complete(&world.claim(&id).await, 0, "done").await;
-        let forked = api.post(&path, &json!({})).await;
-        match n {
-            0 => drop(forked.ok(201)),
-            _ => drop(forked.problem(413, "request.too_large")),
+    }
+    let forked = api.post(&path, &json!({})).await.ok(201);
+    assert_eq!(forked["messages"], 24);
+    let fork = forked["id"].as_str().expect("an id");
+    let (copied, source) = (transcript(&api, fork).await, transcript(&api, &id).await);
+    let rows = |of: &Value| of.as_array().cloned().unwrap_or_default();
+    let (copied, source) = (rows(&copied), rows(&source));
+    assert_eq!((copied.len(), source.len()), (24, 24));
+    for (copy, source) in copied.iter().zip(&source) {
+        for member in ["seq", "role", "content", "send_id", "round", "created_at"] {
+            assert_eq!(copy[member], source[member]);
         }
     }
+    let upto = api.post(&path, &json!({ "seq": 20 })).await.ok(201);
+    assert_eq!(upto["messages"], 20);
+    // What is longer than everything that may be in memory has no room.
+    let long = "x".repeat(19_000);
+    let sends = format!("/v1/sessions/{id}/sends");
+    api.post(&sends, &json!({ "input": "hi" })).await.ok(202);
+    let claimed = world.claim(&id).await;
+    world.complete(&claimed, 0, &format!("{long}{long}")).await;
+    api.post(&path, &json!({}))
+        .await
+        .problem(413, "request.too_large");
     // It gave its room back.
-    api.post("/v1/sends", &body).await.ok(202);
+    api.post("/v1/sends", &json!({ "input": long }))
+        .await
+        .ok(202);
 }
