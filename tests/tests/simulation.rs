@@ -1,6 +1,8 @@
 //! Simulated worlds from seeds. `cargo xtask simulate` runs thousands of them.
 
+use mainspring_shared::agent::OnBusy;
 use mainspring_tests::simulation::{Backing, Fault, Harm, Op, Plan, What, run, shrunk};
+use serde_json::{Value, json};
 
 /// Runs seeds, and says which fail and how.
 fn sound(from: u64, seeds: u64, backing: Backing) {
@@ -25,6 +27,72 @@ fn a_hundred_worlds_keep_every_promise() {
 #[test]
 fn worlds_on_sqlite_keep_every_promise() {
     sound(0, 10, Backing::Sqlite);
+}
+
+/// A world of one session and one client, drawn from each of a few seeds.
+fn small_worlds(ops: &[(u64, What)], faults: &[Fault]) {
+    for seed in 0..20 {
+        let ops = ops.iter().cloned().map(|(pause_ms, what)| Op {
+            client: 0,
+            pause_ms,
+            what,
+        });
+        let plan = Plan {
+            seed,
+            workers: 1,
+            schedulers: 1,
+            sessions: 1,
+            concurrency: 2,
+            ops: ops.collect(),
+            faults: faults.to_vec(),
+        };
+        let outcome = run(&plan, Backing::Model, false);
+        assert!(outcome.violations.is_empty(), "{seed}: {outcome:#?}");
+    }
+}
+
+fn send(mode: OnBusy, words: Value) -> What {
+    What::Send {
+        session: 0,
+        words,
+        mode,
+        delay_ms: None,
+        deadline_ms: None,
+    }
+}
+
+#[test]
+fn an_end_that_the_database_refuses_leaves_no_call_without_its_result() {
+    let works = json!({ "fail": 0, "ms": 20, "rounds": [[["slow", { "ms": 5_000, "n": 1 }]]] });
+    let after = json!({ "fail": 0, "ms": 20, "rounds": [] });
+    let ops = [
+        (50, send(OnBusy::Enqueue, works)),
+        (1_000, What::Cancel(0)),
+        (3_000, send(OnBusy::Enqueue, after)),
+    ];
+    for more in 0..3 {
+        for harm in [Harm::Refused(more), Harm::Unreadable(more)] {
+            let refused = Fault::Call {
+                method: "complete_sends",
+                nth: 0,
+                harm,
+            };
+            small_worlds(&ops, &[refused]);
+        }
+    }
+}
+
+#[test]
+fn a_message_that_cuts_a_back_off_short_is_answered() {
+    let fails = json!({ "fail": 1, "ms": 20, "rounds": [] });
+    for mode in [OnBusy::Interrupt, OnBusy::Steer] {
+        let thinks = json!({ "fail": 0, "ms": 9_000, "rounds": [] });
+        let ops = [
+            (50, send(OnBusy::Enqueue, fails.clone())),
+            (150, send(mode, thinks)),
+        ];
+        small_worlds(&ops, &[]);
+    }
 }
 
 #[test]

@@ -243,7 +243,7 @@ fn tools_that_no_worker_has_are_warned_of_and_the_cost_of_a_session_is_shown() {
     let names = known.as_array().into_iter().flatten();
     let names: Vec<&str> = names.filter_map(|tool| tool["name"].as_str()).collect();
     assert!(names.contains(&"grep"), "{names:?}");
-    let sent = ask(&dev.url, &["send", "--wait", "--tools", "grepp", "hi"]);
+    let sent = ask(&dev.url, &["send", "--wait", "--tool", "grepp", "hi"]);
     assert_eq!(
         (sent.code, sent.stdout.as_str()),
         (0, "hi\n"),

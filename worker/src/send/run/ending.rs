@@ -216,6 +216,8 @@ fn unsay(item: &mut CompleteSend, results_too: bool) {
     const LOST: &str = "the result could not be stored";
     item.messages.retain(|message| message.role == Role::Tool);
     item.deliveries.clear();
+    // Only an answer can be followed by another round.
+    item.unless = 0;
     if !results_too {
         return;
     }
