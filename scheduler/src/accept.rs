@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mainspring_runtime::{Group, Weight};
 use mainspring_shared::bus::{Bus, StepNotice, Topic};
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::store::{AcceptOutcome, AcceptSend};
+use mainspring_shared::store::{AcceptOutcome, AcceptSend, CancelOutcome};
 use mainspring_shared::time::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -209,4 +209,28 @@ pub(crate) fn signal(app: &App, key: SessionKey, signals: i32) {
         Ok(json) => app.bus.publish(Topic::Signals, Bytes::from(json)),
         Err(error) => tracing::error!(error = %error, "a signal could not be written"),
     }
+}
+
+/// Tells whom the ends of sends concern. False where some could not be asked to end, because someone
+/// else has their sessions locked.
+pub(crate) fn tell_ends(app: &App, outcomes: Vec<CancelOutcome>) -> bool {
+    let mut all = true;
+    for outcome in outcomes {
+        match outcome {
+            CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
+            CancelOutcome::Cancelled { send, step, ring } => {
+                app.ringer.ring(ring);
+                let notice = StepNotice {
+                    key: send.key,
+                    send: send.id,
+                    n: step,
+                    settled: true,
+                };
+                publish_steps(app.bus.as_ref(), &[notice]);
+            }
+            CancelOutcome::Locked => all = false,
+            CancelOutcome::AlreadyFinal(_) | CancelOutcome::NotFound => {}
+        }
+    }
+    all
 }

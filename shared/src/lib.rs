@@ -3,7 +3,6 @@
 #![deny(clippy::disallowed_types)]
 
 mod named;
-mod words;
 
 // Words.
 pub mod agent;
@@ -29,6 +28,7 @@ pub mod invariants;
 pub mod retry;
 pub mod send;
 pub mod timer;
+pub mod words;
 
 // Ports.
 pub mod bus;

@@ -9,6 +9,7 @@
 //! and is `None` outside tests.
 
 mod calls;
+mod error;
 mod leases;
 mod lists;
 mod reads;
@@ -24,7 +25,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::error::{Code, Coded};
 use crate::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use crate::inbox::InboxItem;
 use crate::list::{List, ListName};
@@ -41,6 +41,7 @@ pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, DeliverItem, DeliverOutcome, Delivery, NewCall,
     Parent, PostOutcome, PostResult, ReadInbox, ReportOutcome,
 };
+pub use error::{Denial, Error};
 pub use leases::{
     AppendOutcome, AppendRound, BootRecord, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
     CompleteSend, Completed, Counters, NewBoot, Owned, ParkOutcome, ParkSend, ParkUntil, PoolTools,
@@ -74,130 +75,6 @@ pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 
 /// Counter: rows that could not be read and were passed over among others, by `table`.
 pub const ROWS_UNREADABLE: &str = "mainspring_rows_unreadable_total";
-
-/// A failure of the database, as the rest of the system sees it.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The database cannot be reached or did not answer in time; nothing is known to have changed.
-    #[error("the database is unavailable")]
-    Unavailable {
-        /// The driver's error.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The database has no schema, or one older than this program.
-    #[error("the schema is at version {found}, this program needs {needed}")]
-    SchemaMissing {
-        /// The version in the database, 0 when there is none.
-        found: i64,
-        /// The version that this program was built with.
-        needed: i64,
-    },
-    /// The database's schema is newer than this program.
-    #[error("the schema is at version {found}, this program knows up to {known}")]
-    SchemaNewer {
-        /// The version in the database.
-        found: i64,
-        /// The version that this program was built with.
-        known: i64,
-    },
-    /// A row cannot be read as what it should be.
-    #[error("{table}.{column} of {row} cannot be read: {detail}")]
-    Corrupt {
-        /// The table.
-        table: &'static str,
-        /// The column.
-        column: &'static str,
-        /// The row's key.
-        row: String,
-        /// What is wrong with it.
-        detail: String,
-    },
-    /// The database refused a statement that it should have taken.
-    #[error("the database refused a statement")]
-    Refused {
-        /// The driver's error.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The database is there, but does not let this program do its work: something that was
-    /// configured, here or there, has to change.
-    #[error("{why}")]
-    Denied {
-        /// What it refuses.
-        why: Denial,
-        /// The database's words.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// Another process uses this data directory.
-    #[error("{path} is in use by another process ({holder})")]
-    Locked {
-        /// The data directory.
-        path: String,
-        /// What the lock file says of its holder.
-        holder: String,
-    },
-}
-
-/// What a database refuses to a program that reached it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Denial {
-    /// The login: a wrong user or password, or an address that may not connect.
-    Login,
-    /// The database of this name, which does not exist.
-    Database,
-    /// A statement for which the user lacks the right.
-    Rights,
-}
-
-impl fmt::Display for Denial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Login => "the database refuses the login",
-            Self::Database => "the server has no database of this name",
-            Self::Rights => "the database's user lacks a right",
-        })
-    }
-}
-
-impl Error {
-    /// The failure as the audit tells of a row that cannot be read.
-    pub fn row(&self) -> serde_json::Value {
-        let Self::Corrupt {
-            table,
-            column,
-            row,
-            detail,
-        } = self
-        else {
-            return serde_json::json!({ "detail": self.to_string() });
-        };
-        serde_json::json!({ "table": table, "column": column, "row": row, "detail": detail })
-    }
-
-    /// Whether the data of an item is at fault, so that its neighbours in a group may do better
-    /// without it.
-    pub fn is_of_data(&self) -> bool {
-        matches!(self, Self::Corrupt { .. } | Self::Refused { .. })
-    }
-}
-
-impl Coded for Error {
-    fn code(&self) -> Code {
-        match self {
-            Self::Unavailable { .. } | Self::Locked { .. } => Code::StoreUnavailable,
-            Self::SchemaMissing { .. } => Code::StoreSchemaMissing,
-            Self::SchemaNewer { .. } => Code::StoreSchemaNewer,
-            Self::Denied { .. } => Code::StoreDenied,
-            Self::Corrupt { .. } | Self::Refused { .. } => Code::Internal,
-        }
-    }
-
-    fn retry_after(&self) -> Option<Duration> {
-        matches!(self, Self::Unavailable { .. }).then_some(Duration::from_secs(1))
-    }
-}
 
 /// What a store's methods return.
 pub type Result<T> = std::result::Result<T, Error>;

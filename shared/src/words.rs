@@ -9,8 +9,9 @@ pub(crate) fn nearest<'w>(wrong: &str, words: impl Iterator<Item = &'w str>) -> 
     (near.0 <= 1 + near.1.len() / 4).then_some(near.1)
 }
 
-/// Characters to insert, remove or replace.
-fn distance(a: &str, b: &str) -> usize {
+/// How many characters to insert, remove or replace make one word of the other (Levenshtein), of which
+/// the first 64 count.
+pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {

@@ -25,7 +25,7 @@ use super::respond::{self, Begin, List};
 use super::sessions::new_session;
 use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
 use super::{deliver, idempotency};
-use crate::accept::{again, publish_steps, signal};
+use crate::accept::{again, publish_steps, signal, tell_ends};
 use crate::app::{App, each};
 use crate::watch::{Watching, wait_for};
 
@@ -396,28 +396,4 @@ async fn ask_below(
         ended.push(below.map(|below| tell_ends(app, below)));
     }
     ended
-}
-
-/// Tells whom the ends of sends concern. False where some could not be asked to end, because someone
-/// else has their sessions locked.
-fn tell_ends(app: &App, outcomes: Vec<CancelOutcome>) -> bool {
-    let mut all = true;
-    for outcome in outcomes {
-        match outcome {
-            CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
-            CancelOutcome::Cancelled { send, step, ring } => {
-                app.ringer.ring(ring);
-                let notice = StepNotice {
-                    key: send.key,
-                    send: send.id,
-                    n: step,
-                    settled: true,
-                };
-                publish_steps(app.bus.as_ref(), &[notice]);
-            }
-            CancelOutcome::Locked => all = false,
-            CancelOutcome::AlreadyFinal(_) | CancelOutcome::NotFound => {}
-        }
-    }
-    all
 }

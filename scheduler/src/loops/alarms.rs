@@ -41,7 +41,6 @@ async fn serve(app: &App, below: &mut Below) -> Result<Duration, store::Error> {
     let Some(boot) = app.boot.id() else {
         return Ok(app.config.alarm_interval);
     };
-    below.again(app, boot).await?;
     let swept = app.store.sweep_alarms(None, boot, LIMIT).await?;
     metrics::counter!(ALARMS).increment(u64::from(swept.served));
     app.ringer.ring(swept.ring);
@@ -55,9 +54,7 @@ async fn serve(app: &App, below: &mut Below) -> Result<Duration, store::Error> {
         })
         .collect();
     publish_steps(app.bus.as_ref(), &notices);
-    for (key, send) in swept.begun {
-        below.end(app, boot, key, send).await?;
-    }
+    below.end(app, boot, swept.begun).await?;
     let reported = report(app).await?;
     if reported >= LIMIT as usize {
         return Ok(PAUSE_MIN);

@@ -119,7 +119,7 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         return Ok(PAUSE_MAX);
     };
     memory.belongs_to(boot);
-    memory.below.again(app, boot).await?;
+    memory.below.end(app, boot, []).await?;
     let claim = ClaimRuns {
         boot,
         limit: RUNS,
@@ -234,15 +234,14 @@ async fn cancel(
     if sends.is_empty() {
         return Ok(locked);
     }
-    let mut ended = false;
+    let mut ended = Vec::new();
     let outcomes = app.store.cancel_sends(None, boot, sends).await?;
     for (run, outcome) in runs.into_iter().zip(outcomes) {
         match outcome {
             store::CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
             store::CancelOutcome::Cancelled { send, ring, .. } => {
                 app.ringer.ring(ring);
-                ended = true;
-                below.end(app, boot, send.key, send.id).await?;
+                ended.push((send.key, send.id));
             }
             store::CancelOutcome::Locked => {
                 locked.insert(run);
@@ -250,9 +249,10 @@ async fn cancel(
             store::CancelOutcome::AlreadyFinal(_) | store::CancelOutcome::NotFound => {}
         }
     }
-    if ended {
+    if !ended.is_empty() {
         // That is news.
         app.run_news.notify_one();
+        below.end(app, boot, ended).await?;
     }
     Ok(locked)
 }

@@ -6,7 +6,6 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::list::{self, Bounds, List, ListName, NewEntry, WhenFull};
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
-use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{AuditOptions, ImportSession, ListOutcome, NewSession, WriteList};
 use mainspring_shared::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -22,7 +21,7 @@ type Change = fn(&mut Vec<Value>);
 const ARCHIVE: &str = "application/x-ndjson";
 
 /// The places of [`source`]'s transcript where no call is open.
-const SETTLED: [i64; 6] = [0, 1, 4, 5, 6, 8];
+pub(crate) const SETTLED: [i64; 6] = [0, 1, 4, 5, 6, 8];
 
 fn message(role: Role, send: u128, text: &str) -> Message {
     let new = NewMessage {
@@ -90,19 +89,19 @@ pub(crate) async fn source(world: &World) -> String {
     session.to_string()
 }
 
-async fn transcript(api: &Scheduler, session: &str) -> Value {
+pub(crate) async fn transcript(api: &Scheduler, session: &str) -> Value {
     let path = format!("/v1/sessions/{session}/messages?limit=200");
     api.get(&path).await.ok(200)["data"].clone()
 }
 
-async fn export(api: &Scheduler, session: &str) -> Answer {
+pub(crate) async fn export(api: &Scheduler, session: &str) -> Answer {
     let exported = api.get(&format!("/v1/sessions/{session}/export")).await;
     assert_eq!(exported.status, 200, "{}", exported.text);
     assert_eq!(exported.header("content-type"), Some(ARCHIVE));
     exported
 }
 
-async fn import(api: &Scheduler, archive: &str) -> Answer {
+pub(crate) async fn import(api: &Scheduler, archive: &str) -> Answer {
     let call = api.call("POST", "/v1/sessions:import");
     let call = call.header("content-type", ARCHIVE);
     call.body(archive.as_bytes().to_vec()).send().await
@@ -127,7 +126,7 @@ fn resealed(archive: &str, change: impl FnOnce(&mut Vec<Value>)) -> String {
     format!("{text}{footer}\n")
 }
 
-async fn assert_sound(world: &World) {
+pub(crate) async fn assert_sound(world: &World) {
     let violations = world.store.audit(None, AuditOptions::default()).await;
     assert_eq!(violations.expect("audits"), []);
 }
@@ -435,106 +434,6 @@ async fn an_import_has_bounds_and_a_kind() {
 }
 
 #[tokio::test]
-async fn a_fork_ends_where_every_call_has_its_result() {
-    let world = World::new().await;
-    let api = world.ready().await;
-    let id = source(&world).await;
-    let path = format!("/v1/sessions/{id}/fork");
-    let all = transcript(&api, &id).await;
-    let all = all.as_array().expect("a list");
-    for seq in 0..=8 {
-        let answer = api.post(&path, &json!({ "seq": seq })).await;
-        if !SETTLED.contains(&seq) {
-            let problem = answer.problem(409, "session.busy");
-            let detail = problem["detail"].as_str().unwrap_or_default();
-            let before = SETTLED
-                .iter()
-                .rfind(|place| **place < seq)
-                .expect("0 is one");
-            assert!(detail.contains(&format!("at seq {seq} ")), "{detail}");
-            assert!(detail.ends_with(&format!(" is {before}")), "{detail}");
-            continue;
-        }
-        let session = answer.ok(201);
-        assert_eq!(session["messages"], seq);
-        assert_eq!(
-            session["metadata"],
-            json!({ "team": "x", "forked_from": id })
-        );
-        assert_eq!(session["agent"]["name"], "scribe");
-        let fork = session["id"].as_str().expect("an id");
-        let copied = transcript(&api, fork).await;
-        assert_eq!(copied, json!(all[..seq as usize]));
-    }
-    for seq in [-1, 9] {
-        let refused = api.post(&path, &json!({ "seq": seq })).await;
-        let problem = refused.problem(400, "request.invalid");
-        assert_eq!(problem["errors"][0]["pointer"], "/seq");
-    }
-    assert_sound(&world).await;
-}
-
-#[tokio::test]
-async fn a_fork_may_have_another_agent_and_other_metadata() {
-    let world = World::new().await;
-    let api = world.ready().await;
-    let id = source(&world).await;
-    let path = format!("/v1/sessions/{id}/fork");
-    let body = json!({ "agent": { "name": "poet" }, "metadata": { "forked_from": 1, "n": 2 } });
-    let session = api.post(&path, &body).await.ok(201);
-    assert_eq!(session["agent"]["name"], "poet");
-    assert_eq!(session["metadata"], json!({ "forked_from": id, "n": 2 }));
-    let list = api
-        .get(&format!("/v1/sessions?metadata.forked_from={id}"))
-        .await
-        .ok(200);
-    assert_eq!(list["data"], json!([session]));
-    let wrong = json!({ "agent": { "max_rounds": 0 }, "colour": 1 });
-    api.post(&path, &wrong)
-        .await
-        .problem(400, "request.invalid");
-    let nowhere = format!("/v1/sessions/{}/fork", nothing("ses_"));
-    api.post(&nowhere, &json!({}))
-        .await
-        .problem(404, "session.not_found");
-}
-
-#[tokio::test]
-async fn a_session_at_work_is_forked_and_exported_up_to_its_open_call() {
-    let world = World::new().await;
-    let api = world.ready().await;
-    let id = source(&world).await;
-    api.send(&id, "three").await;
-    let claimed = world.claim(&id).await;
-    world.ask(&claimed, WaitingOn::Tool, false).await;
-    let path = format!("/v1/sessions/{id}/fork");
-    assert_eq!(
-        api.get(&format!("/v1/sessions/{id}")).await.ok(200)["messages"],
-        10
-    );
-    let refused = api.post(&path, &json!({ "seq": 10 })).await;
-    refused.problem(409, "session.busy");
-    let fork = api.call("POST", &path).send().await.ok(201);
-    assert_eq!(
-        (&fork["messages"], &fork["status"]),
-        (&json!(9), &json!("idle"))
-    );
-    let archive = export(&api, &id).await.text;
-    let copy = import(&api, &archive).await.ok(201);
-    assert_eq!(copy["messages"], 9);
-    // What the copies do is nothing to the one that they are from.
-    let fork = fork["id"].as_str().expect("an id");
-    api.send(fork, "four").await;
-    let branch = world.claim(fork).await;
-    world.complete(&branch, 0, "done").await;
-    assert_eq!(
-        transcript(&api, &id).await.as_array().map(Vec::len),
-        Some(10)
-    );
-    assert_sound(&world).await;
-}
-
-#[tokio::test]
 async fn a_repeated_copy_is_the_same_session() {
     let world = World::new().await;
     let api = world.ready().await;
@@ -567,48 +466,4 @@ async fn a_repeated_copy_is_the_same_session() {
     }
     let list = api.get("/v1/sessions").await.ok(200);
     assert_eq!(list["data"].as_array().map(Vec::len), Some(3));
-}
-
-#[tokio::test]
-async fn a_fork_of_more_than_what_may_be_in_memory_is_made_page_by_page() {
-    let world = World::new().await;
-    let api = world
-        .scheduler_with(|config| config.bodies_bytes_max = 20_000)
-        .await;
-    api.until_ready().await;
-    let id = api.session().await;
-    let path = format!("/v1/sessions/{id}/fork");
-    let body = json!({ "input": "x".repeat(5_000) });
-    for _ in 0..12 {
-        let sends = format!("/v1/sessions/{id}/sends");
-        api.post(&sends, &body).await.ok(202);
-        world.complete(&world.claim(&id).await, 0, "done").await;
-    }
-    let forked = api.post(&path, &json!({})).await.ok(201);
-    assert_eq!(forked["messages"], 24);
-    let fork = forked["id"].as_str().expect("an id");
-    let (copied, source) = (transcript(&api, fork).await, transcript(&api, &id).await);
-    let rows = |of: &Value| of.as_array().cloned().unwrap_or_default();
-    let (copied, source) = (rows(&copied), rows(&source));
-    assert_eq!((copied.len(), source.len()), (24, 24));
-    for (copy, source) in copied.iter().zip(&source) {
-        for member in ["seq", "role", "content", "send_id", "round", "created_at"] {
-            assert_eq!(copy[member], source[member]);
-        }
-    }
-    let upto = api.post(&path, &json!({ "seq": 20 })).await.ok(201);
-    assert_eq!(upto["messages"], 20);
-    // What is longer than everything that may be in memory has no room.
-    let long = "x".repeat(19_000);
-    let sends = format!("/v1/sessions/{id}/sends");
-    api.post(&sends, &json!({ "input": "hi" })).await.ok(202);
-    let claimed = world.claim(&id).await;
-    world.complete(&claimed, 0, &format!("{long}{long}")).await;
-    api.post(&path, &json!({}))
-        .await
-        .problem(413, "request.too_large");
-    // It gave its room back.
-    api.post("/v1/sends", &json!({ "input": long }))
-        .await
-        .ok(202);
 }

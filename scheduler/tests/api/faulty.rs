@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mainspring_queue_local::LocalBus;
+use mainspring_runtime::SystemClock;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
@@ -29,6 +31,9 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
+use mainspring_store_model::ModelStore;
+
+use crate::world::World;
 
 /// Passes everything on, unless it is away.
 #[derive(Debug)]
@@ -38,6 +43,8 @@ pub(crate) struct Faulty {
     /// Calls left whose first item is answered as that of a locked session.
     locked: AtomicUsize,
     calls: Mutex<BTreeMap<&'static str, usize>>,
+    /// Calls left of methods that fail, and whether because of a row.
+    failing: Mutex<BTreeMap<&'static str, (usize, bool)>>,
 }
 
 impl Faulty {
@@ -47,7 +54,28 @@ impl Faulty {
             away: AtomicBool::new(false),
             locked: AtomicUsize::new(0),
             calls: Mutex::default(),
+            failing: Mutex::default(),
         }
+    }
+
+    /// A world over one, with nothing in it.
+    pub(crate) async fn world() -> (World, Arc<Self>) {
+        let store = Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
+        let faulty = Arc::new(Self::over(store));
+        let world = World::over(faulty.clone(), Arc::new(LocalBus::new())).await;
+        (world, faulty)
+    }
+
+    /// So many calls of a method find the database away.
+    pub(crate) fn fail_next(&self, name: &'static str, calls: usize) {
+        let mut failing = self.failing.lock().expect("nobody panics under it");
+        failing.insert(name, (calls, false));
+    }
+
+    /// So many calls of a method meet a row that cannot be read.
+    pub(crate) fn corrupt_next(&self, name: &'static str, calls: usize) {
+        let mut failing = self.failing.lock().expect("nobody panics under it");
+        failing.insert(name, (calls, true));
     }
 
     pub(crate) fn set_away(&self, away: bool) {
@@ -84,7 +112,21 @@ impl Faulty {
             .expect("nobody panics under it")
             .entry(name)
             .or_default() += 1;
-        if self.away.load(Ordering::SeqCst) {
+        let mut failing = self.failing.lock().expect("nobody panics under it");
+        let fails = failing.get_mut(name).filter(|(left, _)| *left > 0);
+        let fails = fails.map(|(left, of_a_row)| {
+            *left -= 1;
+            *of_a_row
+        });
+        if fails == Some(true) {
+            return Err(Error::Corrupt {
+                table: "sessions",
+                column: "lifecycle",
+                row: name.to_owned(),
+                detail: "it is torn".to_owned(),
+            });
+        }
+        if fails.is_some() || self.away.load(Ordering::SeqCst) {
             return Err(Error::Unavailable {
                 source: "the cable is out".into(),
             });

@@ -1,32 +1,17 @@
 //! Sessions that somebody keeps locked: what is about them is tried on for a while, what is about
 //! others is done at once.
 
-use std::sync::Arc;
-
-use mainspring_queue_local::LocalBus;
-use mainspring_runtime::SystemClock;
 use mainspring_shared::send::WaitingOn;
-use mainspring_store_model::ModelStore;
 use serde_json::json;
 
 use crate::faulty::Faulty;
-use crate::world::World;
 
 /// More often than anything is tried.
 const ALWAYS: usize = 1_000;
 
-async fn faulty() -> (World, Arc<Faulty>) {
-    let store = Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
-    let faulty = Arc::new(Faulty::over(store));
-    (
-        World::over(faulty.clone(), Arc::new(LocalBus::new())).await,
-        faulty,
-    )
-}
-
 #[tokio::test]
 async fn what_is_locked_for_a_moment_is_done_in_the_same_request() {
-    let (world, store) = faulty().await;
+    let (world, store) = Faulty::world().await;
     let api = world.ready().await;
     let session = api.session().await;
     let send = api.send(&session, "go").await;
@@ -51,7 +36,7 @@ async fn what_is_locked_for_a_moment_is_done_in_the_same_request() {
 
 #[tokio::test]
 async fn what_stays_locked_is_refused_and_its_neighbours_are_told_their_outcomes() {
-    let (world, store) = faulty().await;
+    let (world, store) = Faulty::world().await;
     let api = world.ready().await;
     let session = api.session().await;
     let send = api.send(&session, "go").await;

@@ -13,6 +13,7 @@ mod connections;
 mod copies;
 mod events;
 mod failing_runs;
+mod forks;
 mod idempotency;
 mod imports;
 mod invalid;

@@ -1,27 +1,20 @@
 //! A database that is away is said so, waited for, and gone on with.
 
-use std::sync::Arc;
-
-use mainspring_queue_local::LocalBus;
-use mainspring_runtime::SystemClock;
-use mainspring_store_model::ModelStore;
-use serde_json::json;
+use mainspring_runtime::OsEntropy;
+use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::id::SendId;
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::{AcceptOutcome, AcceptSend, NewSession, Parent, Target};
+use serde_json::{Map, json};
 
 use crate::faulty::Faulty;
-use crate::world::World;
-
-async fn faulty() -> (World, Arc<Faulty>) {
-    let store = Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
-    let faulty = Arc::new(Faulty::over(store));
-    (
-        World::over(faulty.clone(), Arc::new(LocalBus::new())).await,
-        faulty,
-    )
-}
+use crate::world::{Scheduler, World, key};
 
 #[tokio::test]
 async fn every_request_says_that_the_database_is_away() {
-    let (world, store) = faulty().await;
+    let (world, store) = Faulty::world().await;
     let api = world.ready().await;
     let session = api.session().await;
     let send = api.send(&session, "hi").await;
@@ -88,7 +81,7 @@ async fn every_request_says_that_the_database_is_away() {
 
 #[tokio::test]
 async fn who_waits_and_who_reads_outlast_an_outage() {
-    let (world, store) = faulty().await;
+    let (world, store) = Faulty::world().await;
     let api = world.ready().await;
     let session = api.session().await;
     let path = format!("/v1/sessions/{session}/sends?wait=20s");
@@ -124,7 +117,7 @@ async fn who_waits_and_who_reads_outlast_an_outage() {
 
 #[tokio::test]
 async fn a_scheduler_starts_before_its_database() {
-    let (world, store) = faulty().await;
+    let (world, store) = Faulty::world().await;
     store.set_away(true);
     let api = world.scheduler().await;
     assert_eq!(api.get("/livez").await.status, 200);
@@ -139,4 +132,67 @@ async fn a_scheduler_starts_before_its_database() {
         answer.problem(503, "store.unavailable");
     }
     api.until_ready().await;
+}
+
+/// A send that waits until it is late, and the send of a child that works for one of its calls.
+async fn late_with_child(world: &World, api: &Scheduler, ms: u64) -> (String, String) {
+    let above = api.session().await;
+    let path = format!("/v1/sessions/{above}/sends");
+    let body = json!({ "input": "go", "options": { "deadline": format!("{ms}ms") } });
+    api.post(&path, &body).await.ok(202);
+    let claimed = world.claim(&above).await;
+    let call = world.ask(&claimed, WaitingOn::Agent, false).await;
+    let child = AcceptSend {
+        id: SendId(OsEntropy.random_id()),
+        target: Target::New(Box::new(NewSession {
+            key: key(&format!("ses_{}", OsEntropy.random_id().simple())),
+            agent: AgentSpec::default(),
+            metadata: Map::new(),
+            parent: Some(Parent {
+                session: key(&above).session,
+                call_id: call.clone(),
+                root: key(&above).session,
+                depth: 1,
+            }),
+        })),
+        input: vec![ContentPart::text("help")],
+        options: SendOptions::default(),
+        reports_to: Some(call),
+        run: None,
+        idempotency: None,
+        queued_max: 10,
+    };
+    let (above, below) = (claimed.send.record.id, child.id);
+    let accepted = world.store.accept_sends(None, world.boot, vec![child]);
+    let accepted = accepted.await.expect("the store answers");
+    assert!(matches!(accepted[0], AcceptOutcome::Accepted(_)));
+    (above.to_string(), below.to_string())
+}
+
+async fn until(api: &Scheduler, send: &str, status: &str) {
+    let path = format!("/v1/sends/{send}?wait=20s");
+    assert_eq!(api.get(&path).await.ok(200)["status"], status);
+}
+
+#[tokio::test]
+async fn what_works_for_a_send_that_is_late_ends_once_the_database_is_back() {
+    let (world, store) = Faulty::world().await;
+    let api = world.ready().await;
+    store.fail_next("list_children", 5);
+    let (above, below) = late_with_child(&world, &api, 100).await;
+    until(&api, &above, "failed").await;
+    until(&api, &below, "cancelled").await;
+    assert!(store.calls("list_children") > 5);
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_read_keeps_no_other_from_its_end() {
+    let (world, store) = Faulty::world().await;
+    let api = world.ready().await;
+    store.corrupt_next("list_children", 1);
+    let (above, _) = late_with_child(&world, &api, 50).await;
+    until(&api, &above, "failed").await;
+    let (above, below) = late_with_child(&world, &api, 50).await;
+    until(&api, &above, "failed").await;
+    until(&api, &below, "cancelled").await;
 }

@@ -66,8 +66,6 @@ pub struct NewBoot {
 pub struct PoolTools {
     /// The pool.
     pub pool: String,
-    /// How many workers say so.
-    pub workers: u32,
     /// What they have, all together.
     pub tools: Published,
     /// Whether one of them says nothing, as those of older releases do: it may have anything.
@@ -81,11 +79,9 @@ impl PoolTools {
         for (pool, tools) in workers {
             let found = pools.entry(pool.clone()).or_insert_with(|| Self {
                 pool,
-                workers: 0,
                 tools: Published::default(),
                 silent: false,
             });
-            found.workers += 1;
             found.silent |= tools.is_silent();
             found.tools.join(&tools);
         }

@@ -24,7 +24,8 @@ mod timers;
 
 // The invariants, and the port.
 mod audit;
+mod memory;
 mod store;
 
 pub use audit::audit;
-pub use store::ModelStore;
+pub use memory::ModelStore;

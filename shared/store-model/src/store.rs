@@ -1,7 +1,5 @@
 //! The port: each method is one function of a noun, run under the lock.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,47 +22,17 @@ use mainspring_shared::store::{
     Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
     SessionPatch, SessionUsage, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
 };
-use mainspring_shared::time::{Clock, Timestamp};
+use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 use crate::audit::audit;
-use crate::state::State;
+use crate::memory::ModelStore;
 use crate::{
     boots, children, claim, inbox, leases, lists, posts, reads, runs, sends, sessions, sweeps,
     timers,
 };
-
-/// The store port in memory. Its clock takes the place of the database's; what it holds is gone
-/// when it is dropped. No method ever fails.
-pub struct ModelStore {
-    clock: Arc<dyn Clock>,
-    state: Mutex<State>,
-}
-
-impl ModelStore {
-    /// An empty store whose now is that of `clock`.
-    pub fn open(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock,
-            state: Mutex::default(),
-        }
-    }
-
-    /// The content, and the time at which a step on it runs. A step is short and does not wait, so
-    /// holding the lock throughout makes it one transaction.
-    fn begin(&self, at: Option<Timestamp>) -> (MutexGuard<'_, State>, Timestamp) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state, at.unwrap_or_else(|| self.clock.now()))
-    }
-}
-
-impl fmt::Debug for ModelStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ModelStore").finish_non_exhaustive()
-    }
-}
 
 #[async_trait]
 impl Store for ModelStore {

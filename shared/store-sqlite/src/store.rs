@@ -16,7 +16,7 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
     ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
     CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
-    DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
+    DeliverOutcome, Dump, Erased, Fired, IdempotencyKey, ImportSession, KeyOutcome,
     ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
     NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
     PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
@@ -27,65 +27,24 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
-use sqlx::{ConnectOptions, SqliteConnection, SqlitePool};
+use sqlx::{SqliteConnection, SqlitePool};
 
 use crate::fault::{self, Fault};
-use crate::lock::DirLock;
-use crate::options::SqliteOptions;
 use crate::writer::{Commit, Tx, Writer, clock};
 use crate::{
     accept, audit, boots, calls, cancel, claim, complete, deliver, dump, erase, import, inbox,
-    lists, migrate, park, post, reads, report, rounds, runs, sessions, sweep, timers,
+    lists, park, post, reads, report, rounds, runs, sessions, sweep, timers,
 };
 
 /// The store port on one SQLite file. The data directory is held until the store is dropped and
 /// the work in flight has ended.
 #[derive(Debug)]
 pub struct SqliteStore {
-    writer: Writer,
-    readers: SqlitePool,
+    pub(crate) writer: Writer,
+    pub(crate) readers: SqlitePool,
 }
 
 impl SqliteStore {
-    /// Takes the data directory, opens the file and makes sure of its schema.
-    ///
-    /// # Errors
-    ///
-    /// `Locked` when another process has the directory; `SchemaMissing` and `SchemaNewer` when the
-    /// schema does not fit; `Unavailable` when the file cannot be opened.
-    pub async fn open(options: SqliteOptions) -> Result<Self> {
-        if options.migrate == migrate::MigratePolicy::Verify {
-            must_exist(&options)?;
-        }
-        let (dir, name) = (options.data_dir(), options.name.clone());
-        let lock = tokio::task::spawn_blocking(move || DirLock::take(&dir, &name));
-        let lock = lock.await.map_err(|ended| Error::Unavailable {
-            source: Box::new(ended),
-        })??;
-        let mut conn = options.writer().connect().await.map_err(Fault::from)?;
-        migrate::prepare(&mut conn, options.migrate).await?;
-        Ok(Self {
-            writer: Writer::new(conn, Some(lock)),
-            readers: options.pool(),
-        })
-    }
-
-    /// Opens the file for reading only, beside whoever writes to it. Every method that writes
-    /// answers `Refused`.
-    ///
-    /// # Errors
-    ///
-    /// As for `open`, but never `Locked`.
-    pub async fn open_read_only(options: SqliteOptions) -> Result<Self> {
-        must_exist(&options)?;
-        let mut conn = options.reader().connect().await.map_err(Fault::from)?;
-        migrate::verify(&mut conn).await?;
-        Ok(Self {
-            writer: Writer::new(conn, None),
-            readers: options.pool(),
-        })
-    }
-
     /// Runs `work` as one durable transaction.
     async fn write<T, W>(&self, at: Option<Timestamp>, work: W) -> Result<T>
     where
@@ -114,16 +73,6 @@ impl SqliteStore {
         tx.commit().await.map_err(Fault::from)?;
         Ok(answer)
     }
-}
-
-fn must_exist(options: &SqliteOptions) -> Result<()> {
-    if options.file.exists() {
-        return Ok(());
-    }
-    Err(Error::SchemaMissing {
-        found: 0,
-        needed: migrate::needed(),
-    })
 }
 
 #[async_trait]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mainspring_shared::time::Span;
+use mainspring_shared::words::distance;
 use toml::Value;
 
 use super::environment::PREFIX;
@@ -265,22 +266,6 @@ pub(super) fn nearest_variable(name: &str) -> Option<String> {
     });
     let (distance, nearest) = scored.min()?;
     (distance <= 3).then_some(nearest)
-}
-
-/// The number of letters to insert, delete or replace (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 impl Kind {

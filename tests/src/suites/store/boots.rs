@@ -221,15 +221,14 @@ pub async fn what_workers_have_is_listed_by_pool(store: &dyn Store) {
         registered.expect("the store answers");
     }
     let list = async |ms| store.list_tools(at(ms)).await.expect("the store answers");
-    let of = |pool: &str, workers, tools, silent| PoolTools {
+    let of = |pool: &str, tools, silent| PoolTools {
         pool: pool.to_owned(),
-        workers,
         tools,
         silent,
     };
     let all = published(&["act", "look", "put"]);
-    let silent = of("gpu", 1, Published::default(), true);
-    let expected = [of("default", 2, all, false), silent];
+    let silent = of("gpu", Published::default(), true);
+    let expected = [of("default", all, false), silent];
     assert_eq!(list(1).await, expected);
     stop(store, 10, 1).await;
     assert_eq!(
@@ -238,6 +237,6 @@ pub async fn what_workers_have_is_listed_by_pool(store: &dyn Store) {
         "one that restarts is away for a while"
     );
     renew(store, 600_000, 2, 0).await;
-    let left = [of("default", 1, published(&["act", "put"]), false)];
+    let left = [of("default", published(&["act", "put"]), false)];
     assert_eq!(list(700_000).await, left);
 }

@@ -17,6 +17,9 @@ use crate::send::children::{self, Asking, CHILDREN_MAX};
 use crate::tools::{CREATE_WORKFLOW, SPAWN_AGENT};
 use crate::{signals, writes};
 
+/// How often children are asked to end whose sessions are locked: for about seven seconds.
+const CHILDREN_ASKED_MAX: u32 = 10;
+
 pub(super) type StoreResult<T> = Result<T, mainspring_shared::store::Error>;
 
 /// What is to be done for a call, or what it is refused with.
@@ -263,11 +266,16 @@ impl Run<'_> {
     }
 
     /// Ends what this send's children still do, because it ends itself without their results. Those
-    /// whose sessions someone else has locked are asked again, as long as the lease allows. What fails
-    /// here is left running: it reports to a call that is settled.
+    /// whose sessions someone else has locked are asked again for some seconds: this session's next
+    /// send waits for it. What fails here is left running: it reports to a call that is settled.
     pub(super) async fn end_children(&mut self) {
         let mut outage = Outage::default();
-        while !self.ask_children_to_end().await && self.pause(&mut outage).await {}
+        for _ in 0..CHILDREN_ASKED_MAX {
+            if self.ask_children_to_end().await || !self.pause(&mut outage).await {
+                return;
+            }
+        }
+        tracing::warn!(send.id = %self.send.record.id, "children whose sessions are locked go on");
     }
 
     /// False where a child's session is locked by someone else.
