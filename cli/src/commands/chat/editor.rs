@@ -3,6 +3,7 @@
 use std::io;
 
 use console::{Key, Term, measure_text_width};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::input::PROMPT;
 
@@ -30,6 +31,7 @@ impl Editor {
     /// Waits for a line that begins with this; none where its writer ends the input.
     pub(super) fn line(&mut self, begun: &str) -> io::Result<Option<String>> {
         let mut draft = Draft::new(begun, self.earlier.len());
+        let _raw = Raw::begin()?;
         let ended = loop {
             self.show(&draft)?;
             let key = match self.term.read_key_raw() {
@@ -59,6 +61,31 @@ impl Editor {
         self.term.clear_line()?;
         self.term.write_str(&format!("{PROMPT}{before}{behind}"))?;
         self.term.move_cursor_left(measure_text_width(&behind))
+    }
+}
+
+/// A terminal that gives each key as it is pressed, from before the prompt is shown until the line is
+/// whole. Between two keys it would otherwise make of Ctrl-D a mark that cannot be read afterwards, and
+/// show keys by itself.
+struct Raw {
+    before: Termios,
+}
+
+impl Raw {
+    fn begin() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        raw.output_modes = before.output_modes;
+        tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // Nothing else can be done for a terminal that is gone.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
 
