@@ -91,6 +91,10 @@ pub struct Evidence {
     pub silent: BTreeSet<(String, i64)>,
     /// Sends in the database.
     pub sends: usize,
+    /// Sessions in the database.
+    pub sessions: BTreeSet<String>,
+    /// Sessions that jobs in the queue name.
+    pub queued: BTreeSet<String>,
     /// What the model was asked.
     pub calls: Vec<Entry>,
     /// What was done to the system.
@@ -113,6 +117,7 @@ pub fn violations(evidence: &Evidence) -> Vec<String> {
     transcripts(evidence, &mut found);
     readers(evidence, &mut found);
     calls(evidence, &mut found);
+    queue(evidence, &mut found);
     found
 }
 
@@ -250,6 +255,13 @@ fn readers(evidence: &Evidence, found: &mut Vec<String>) {
             ));
         }
     }
+}
+
+/// The queue names no session that the database has not. What it names in vain is harmless, but
+/// somebody has put it there.
+fn queue(evidence: &Evidence, found: &mut Vec<String>) {
+    let strangers = evidence.queued.difference(&evidence.sessions);
+    found.extend(strangers.map(|id| format!("the queue names {id}, which the database has not")));
 }
 
 /// The model was asked once for each round, and again only where a fault can have lost its answer;

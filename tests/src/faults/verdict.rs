@@ -74,6 +74,8 @@ async fn gather(
         steps,
         silent: silent(stand)?,
         sends: stand.query("SELECT count(*) FROM sends")?.parse()?,
+        sessions: lines(&stand.query("SELECT session_id FROM session_hot")?, named),
+        queued: lines(&stand.redis.command(&["EVAL", QUEUED, "0"])?, queued),
         calls: stand.model.ledger().entries(),
         faults: stand.harm.faults(),
         ..Evidence::default()
@@ -149,9 +151,34 @@ fn silent(stand: &Stand) -> Result<BTreeSet<(String, i64)>> {
     Ok(numbered(stand, &which)?.into_iter().collect())
 }
 
+/// The sessions that jobs in the queue name: `TENANT.SESSION` each, as `queue-redis` writes them.
+const QUEUED: &str = "\
+    local found = {} \
+    for _, lane in ipairs(redis.call('KEYS', 'mainspring:*:data')) do \
+        for _, job in ipairs(redis.call('HVALS', lane)) do \
+            for entry in string.gmatch(job, '[^,]+') do table.insert(found, entry) end \
+        end \
+    end \
+    return found";
+
+/// What each line that is not empty says.
+fn lines(text: &str, read: impl Fn(&str) -> String) -> BTreeSet<String> {
+    let filled = text.lines().filter(|line| !line.is_empty());
+    filled.map(read).collect()
+}
+
+/// A session's id in the API, from its column.
+fn named(id: &str) -> String {
+    format!("ses_{}", id.replace('-', ""))
+}
+
+/// The same from a job's entry; one that does not read names no session.
+fn queued(entry: &str) -> String {
+    named(entry.split_once('.').map_or(entry, |(_, id)| id))
+}
+
 fn numbered(stand: &Stand, question: &str) -> Result<Vec<(String, i64)>> {
     let rows = stand.query(question)?;
     let rows = rows.lines().filter_map(|row| row.split_once('|'));
-    rows.map(|(id, n)| Ok((format!("ses_{}", id.replace('-', "")), n.parse()?)))
-        .collect()
+    rows.map(|(id, n)| Ok((named(id), n.parse()?))).collect()
 }

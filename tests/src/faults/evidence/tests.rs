@@ -77,6 +77,8 @@ fn truth() -> Evidence {
         messages.push(message(n * 2, "assistant", n, &format!("echo: {words}")));
     }
     truth.transcripts.insert("ses".into(), messages);
+    truth.sessions.insert("ses".into());
+    truth.queued.insert("ses".into());
     truth.steps.insert("ses".into(), 3);
     truth
         .watched
@@ -118,6 +120,12 @@ fn a_key_with_two_ids_is_found() {
 #[test]
 fn a_send_that_nobody_was_told_of_is_found() {
     assert!(found(|e| e.sends = 3).contains("3 sends are stored"));
+}
+
+#[test]
+fn a_job_for_a_session_that_is_not_stored_is_found() {
+    let strange = |e: &mut Evidence| e.queued = ["ses_9".to_owned()].into();
+    assert!(found(strange).contains("the queue names ses_9"));
 }
 
 #[test]
