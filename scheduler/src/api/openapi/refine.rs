@@ -167,6 +167,11 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ("AgentSpec", "board", json!({ "pattern": BOARD })),
         ("AgentSpec", "pool", json!({ "pattern": POOL })),
         ("SendOptions", "model", label()),
+        (
+            "SendOptions",
+            "tools",
+            json!({ "items": { "type": "string", "minLength": 1, "maxLength": 200 } }),
+        ),
         ("HttpTool", "name", json!({ "pattern": TOOL })),
         ("HttpTool", "url", json!({ "format": "uri" })),
         ("ExternalTool", "name", json!({ "pattern": TOOL })),
@@ -271,6 +276,15 @@ fn objects() -> Vec<(&'static str, Value)> {
         let lists: Vec<Value> = lists.iter().map(|names| named(names)).collect();
         json!({ "not": { "anyOf": lists } })
     };
+    let given = |name: &str| {
+        let is_there = json!({ name: { "not": { "type": "null" } } });
+        json!({ "required": [name], "properties": is_there })
+    };
+    let both = |one: &str, other: &str| json!({ "allOf": [given(one), given(other)] });
+    let only_with =
+        |one: &str, other: &str| json!({ "allOf": [given(one), { "not": given(other) }] });
+    let option =
+        |option: Value| json!({ "required": ["options"], "properties": { "options": option } });
     vec![
         ("Budget", json!({ "minProperties": 1 })),
         (
@@ -278,7 +292,20 @@ fn objects() -> Vec<(&'static str, Value)> {
             json!({ "not": { "anyOf": [
                 none_of(&[&["at"], &["after"], &["every"], &["cron"]]),
                 none_of(&[&["run"], &["session_id", "input"]]),
+                both("at", "after"),
+                both("cron", "at"),
+                both("cron", "after"),
+                both("cron", "every"),
+                only_with("timezone", "cron"),
+                both("run", "session_id"),
+                both("run", "input"),
+                both("run", "options"),
+                option(given("delay")),
             ] } }),
+        ),
+        (
+            "SendAnywhereBody",
+            json!({ "not": both("session", "session_id") }),
         ),
         // Besides the call, one of output, content and error.
         (
