@@ -200,6 +200,11 @@ impl World {
         world
     }
 
+    /// The time of this world.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
     /// Makes the time of day of the processes that are started from now on wrong by so much; the
     /// store's stays.
     pub fn skew(&mut self, by_ms: i64) {

@@ -328,6 +328,33 @@ async fn a_lease_that_cannot_be_renewed_ends_its_runs_in_time() {
     }
 }
 
+/// A lease counts from before it was asked for. One that is as good as over when the answer comes is
+/// no life: others would take it for dead in the middle of the first call.
+#[tokio::test(start_paused = true)]
+async fn a_registration_that_is_answered_too_late_is_no_life() {
+    for late in [7_900, 8_100, 9_900, 30_000] {
+        let world = World::new().await;
+        let store = faulty(&world);
+        let (clock, late) = (world.clock(), Duration::from_millis(late));
+        store.then("register_boot", async move { clock.sleep(late).await });
+        let _slow = world.worker("slow", store.clone());
+        let key = world.session(AgentSpec::default()).await;
+        let send = world.send(key, "sleep 20000").await;
+        // It has taken the session before there is anybody else.
+        world.pass(late + Duration::from_millis(300)).await;
+        let _other = world.worker("other", world.store.clone());
+        let records = world.settle(&[send]).await;
+        assert_eq!(records[0].status, SendStatus::Completed, "{late:?}");
+        assert_eq!(
+            (records[0].crashes, records[0].attempts),
+            (0, 1),
+            "{late:?}"
+        );
+        assert_eq!(world.script.given_up("sleep 20000"), [], "{late:?}");
+        world.audit().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_that_nobody_works_on_is_given_back() {
     let world = World::new().await;

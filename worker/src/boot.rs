@@ -26,6 +26,9 @@ pub(crate) struct Life {
     pub(crate) id: BootId,
     /// Cancelled when its lease is lost or in doubt.
     pub(crate) lost: CancellationToken,
+    /// When its first lease is in doubt, by this process's monotonic clock: counted, like every
+    /// renewal's, from before the database was asked.
+    fence_at: Duration,
 }
 
 /// The keeper of the lease.
@@ -71,15 +74,15 @@ impl Boot {
 
     /// Begins the first life. Fails when the database does.
     pub(crate) async fn begin(&self, parts: &Parts) -> mainspring_shared::store::Result<()> {
-        let id = BootId(parts.entropy.random_id());
-        register(parts, id).await?;
+        let life = loop {
+            if let Some(life) = register(parts).await? {
+                break life;
+            }
+        };
         if let Ok(now) = parts.store.now().await {
             self.lock().clock_offset_ms = now.0 - parts.clock.now().0;
         }
-        self.lock().life = Some(Life {
-            id,
-            lost: CancellationToken::new(),
-        });
+        self.lock().life = Some(life);
         Ok(())
     }
 
@@ -93,10 +96,18 @@ impl Boot {
         in_flight: impl Fn() -> u32,
     ) {
         let ttl = parts.config.lease_ttl;
-        let mut fence_at = parts.clock.monotonic() + usable(ttl);
+        let Some(Life { mut fence_at, .. }) = self.current() else {
+            return;
+        };
         let mut failing = false;
         loop {
-            let pause = if failing { ttl / 20 } else { ttl / 3 };
+            let pause = if failing {
+                ttl / 20
+            } else {
+                // A third after the last lease was asked for, however late its answer came.
+                let due = fence_at.saturating_sub(usable(ttl)) + ttl / 3;
+                due.saturating_sub(parts.clock.monotonic())
+            };
             let in_time = tokio::select! {
                 biased;
                 () = done.cancelled() => break,
@@ -144,11 +155,11 @@ impl Boot {
                     tracing::warn!(boot.id = %life.id, "lease in doubt; dropping every run");
                 }
             }
-            if !self.replace(parts, &life, &done).await {
+            let Some(next) = self.replace(parts, &life, &done).await else {
                 break;
-            }
+            };
             failing = false;
-            fence_at = parts.clock.monotonic() + usable(ttl);
+            fence_at = next;
         }
         self.end(parts).await;
     }
@@ -167,38 +178,42 @@ impl Boot {
         self.lock().orphans_from = Some(from);
     }
 
-    /// Drops a life and begins another, however long the database stays away. False when `done`
-    /// came first.
-    async fn replace(&self, parts: &Parts, old: &Life, done: &CancellationToken) -> bool {
+    /// Drops a life and begins another, however long the database stays away; returns when its lease
+    /// is in doubt. None when `done` came first.
+    async fn replace(
+        &self,
+        parts: &Parts,
+        old: &Life,
+        done: &CancellationToken,
+    ) -> Option<Duration> {
         {
             let mut state = self.lock();
             state.life = None;
             state.orphans_from = None;
         }
         old.lost.cancel();
-        let id = BootId(parts.entropy.random_id());
         let mut pause = Duration::from_millis(100);
-        loop {
+        let life = loop {
             // What the old life held is free for others the moment the database hears of it, and
             // nobody has died.
             let ended = parts.store.stop_boot(None, old.id).await;
-            if ended.is_ok() && register(parts, id).await.is_ok() {
-                break;
+            if ended.is_ok()
+                && let Ok(Some(life)) = register(parts).await
+            {
+                break life;
             }
             tokio::select! {
                 biased;
-                () = done.cancelled() => return false,
+                () = done.cancelled() => return None,
                 () = parts.clock.sleep(pause) => {}
             }
             pause = (pause * 2).min(RETRY_MAX);
-        }
+        };
         self.settles(parts);
-        tracing::info!(boot.id = %id, boot.before = %old.id, "going on under a new boot id");
-        self.lock().life = Some(Life {
-            id,
-            lost: CancellationToken::new(),
-        });
-        true
+        tracing::info!(boot.id = %life.id, boot.before = %old.id, "going on under a new boot id");
+        let fence_at = life.fence_at;
+        self.lock().life = Some(life);
+        Some(fence_at)
     }
 
     /// Ends the present life: what it still held can be claimed at once.
@@ -234,8 +249,13 @@ fn usable(ttl: Duration) -> Duration {
     ttl.saturating_sub((ttl / 5).min(Duration::from_secs(2)))
 }
 
-async fn register(parts: &Parts, id: BootId) -> mainspring_shared::store::Result<()> {
+/// Enters the database under a new id: a repeat under the same one would leave the lease where the
+/// first, whose answer was lost, has put it. None where the answer took longer than its lease: others
+/// may take that boot for dead, and nothing is claimed under it.
+async fn register(parts: &Parts) -> mainspring_shared::store::Result<Option<Life>> {
     let config = &parts.config;
+    let id = BootId(parts.entropy.random_id());
+    let fence_at = parts.clock.monotonic() + usable(config.lease_ttl);
     let boot = NewBoot {
         id,
         role: Role::Worker,
@@ -245,5 +265,14 @@ async fn register(parts: &Parts, id: BootId) -> mainspring_shared::store::Result
         ttl: config.lease_ttl,
         tools: parts.tools.published(),
     };
-    parts.store.register_boot(None, boot).await
+    parts.store.register_boot(None, boot).await?;
+    if parts.clock.monotonic() >= fence_at {
+        tracing::warn!(boot.id = %id, "registered later than its lease lasts; registering again");
+        return Ok(None);
+    }
+    Ok(Some(Life {
+        id,
+        lost: CancellationToken::new(),
+        fence_at,
+    }))
 }

@@ -147,7 +147,7 @@ impl Faulty {
         *self.unreadable.lock().expect("nobody panics under it") = Some(name);
     }
 
-    /// What others do right after the next write of this name, before its caller hears of it.
+    /// What happens right after the next call of this name, before its caller hears of it.
     pub fn then(&self, name: &'static str, what: impl Future<Output = ()> + Send + 'static) {
         *self.then.lock().expect("nobody panics under it") = Some((name, what.boxed()));
     }
@@ -166,17 +166,7 @@ impl Faulty {
         if self.away.load(Ordering::SeqCst) {
             return Err(unavailable());
         }
-        let call = async {
-            let answer = call.await;
-            let then = {
-                let mut then = self.then.lock().expect("nobody panics under it");
-                then.take_if(|(after, _)| *after == name && answer.is_ok())
-            };
-            if let Some((_, then)) = then {
-                then.await;
-            }
-            answer
-        };
+        let call = self.followed(name, call);
         let write = self.writes.fetch_add(1, Ordering::SeqCst);
         let Some(after) = write.checked_sub(self.plan.at) else {
             return call.await;
@@ -205,6 +195,22 @@ impl Faulty {
         }
     }
 
+    async fn followed<T>(
+        &self,
+        name: &'static str,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let answer = call.await;
+        let then = {
+            let mut then = self.then.lock().expect("nobody panics under it");
+            then.take_if(|(after, _)| *after == name && answer.is_ok())
+        };
+        if let Some((_, then)) = then {
+            then.await;
+        }
+        answer
+    }
+
     async fn read<T>(
         &self,
         name: &'static str,
@@ -222,7 +228,7 @@ impl Faulty {
                 detail: "spoilt by the test".to_owned(),
             });
         }
-        call.await
+        self.followed(name, call).await
     }
 }
 
