@@ -36,11 +36,11 @@ pub(crate) struct Cli {
     )]
     pub(crate) config: Option<PathBuf>,
 
-    /// Prints the settings with where each came from, without secrets, and ends
+    /// Prints the settings in force and where each came from, without secrets, and exits
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) print_config: bool,
 
-    /// Where client commands find a scheduler [env: MAINSPRING_SERVER]
+    /// URL of the scheduler for client commands [env: MAINSPRING_SERVER]
     #[arg(
         long,
         global = true,
@@ -49,7 +49,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) server: Option<String>,
 
-    /// How data is printed
+    /// Output format
     #[arg(
         short,
         long,
@@ -72,29 +72,29 @@ pub(crate) enum Format {
     Table,
     /// One JSON document
     Json,
-    /// One JSON document a line
+    /// One JSON document per line
     Jsonl,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs everything in this one process, on SQLite: the place to begin
+    /// Runs everything in one process, on SQLite: start here
     Dev(DevArgs),
-    /// Serves the API and keeps the work going; any number of them
+    /// Serves the API and schedules work; run one or more
     Scheduler(SchedulerArgs),
-    /// Runs sends; any number of them
+    /// Runs agents; run as many as you need
     Worker(WorkerArgs),
-    /// Brings the database's schema up, or prints what would
+    /// Migrates the database schema, or prints the statements
     Migrate(MigrateArgs),
 
-    /// Sends a text to a session, a new one unless named
+    /// Sends a text to a session; creates one unless --session is given
     Send(SendArgs),
-    /// Talks to a session: reads lines, streams the answers
+    /// Chats with an agent: reads lines, streams the replies
     Chat(ChatArgs),
-    /// Runs a workflow to its end: on the server that --server names or that has the data folder,
-    /// else in this process
+    /// Runs a workflow and waits for it: on the server that --server names or that has the data folder,
+    /// otherwise in this process
     Run(RunArgs),
-    /// Lists, shows, follows, cancels and retries runs of workflows
+    /// Lists, shows, follows, cancels and retries workflow runs
     #[command(subcommand)]
     Runs(RunsCommand),
     /// Lists, shows, follows, copies, closes and deletes sessions
@@ -103,35 +103,35 @@ pub(crate) enum Command {
     /// Lists, shows, follows and cancels sends
     #[command(subcommand)]
     Sends(SendsCommand),
-    /// Lists the calls that wait for an answer: questions, permissions, external tools
+    /// Lists calls that wait for an answer: questions, approvals, external tools
     Calls {
-        /// A send, or a session: all of it and of the agents below it
+        /// A send, or a session including its sub-agents
         id: String,
     },
-    /// Lists, shows, makes, pauses, resumes and cancels timers
+    /// Lists, shows, creates, pauses, resumes and cancels timers
     #[command(subcommand)]
     Timers(TimersCommand),
-    /// Lists the workers that are alive
+    /// Lists live workers
     Workers,
-    /// Shows what waits and runs, by pool
+    /// Shows pending and running sends by pool
     Queue,
 
-    /// Checks the database against every invariant: prints what violates one, exit code 1
+    /// Checks the database against every invariant; prints violations and exits with 1
     Audit(AuditArgs),
-    /// Checks configuration, database, schema, workers, Redis, providers, MCP servers and clock
+    /// Checks the configuration, database, schema, workers, Redis, providers, MCP servers and clock
     Doctor(DoctorArgs),
-    /// Lists the tools that ship, with their presets and what they need
+    /// Lists built-in tools with their presets and requirements
     Tools {
-        /// Lists what the workers of the server have instead, pool by pool
+        /// Lists the tools of the server's workers instead, by pool
         #[arg(long)]
         workers: bool,
     },
-    /// Prints the manual of the settings: every key with its default
+    /// Prints every configuration key with its description and default
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Measures a workload, one line of JSON per measurement
+    /// Runs a benchmark; prints one line of JSON per measurement
     Bench(BenchArgs),
-    /// Makes calls of tools for a worker, over standard input and output
+    /// Runs tool calls for a worker over stdin and stdout
     #[command(hide = true)]
     RunTools,
     /// Prints a completion script for a shell
@@ -155,10 +155,10 @@ impl Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
-    /// Serves the API here [env: MAINSPRING_LISTEN] [default: 127.0.0.1:7464]
+    /// Address to serve the API on [env: MAINSPRING_LISTEN] [default: 127.0.0.1:7464]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
-    /// Keeps the database here [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
+    /// Folder of the database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<String>,
     #[command(flatten)]
@@ -173,14 +173,16 @@ pub(crate) struct SchedulerArgs {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
-    /// Serves the API here [env: MAINSPRING_LISTEN] [default: 127.0.0.1:7464]
+    /// Address to serve the API on [env: MAINSPRING_LISTEN] [default: 127.0.0.1:7464]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
-    /// Brings the schema up at start, or refuses to start without it [env: MAINSPRING_MIGRATE]
+    /// Whether to migrate the schema at start, or to refuse to start on an old one
+    /// [env: MAINSPRING_MIGRATE]
     /// [default: create]
     #[arg(long, value_name = "POLICY", value_parser = ["create", "verify"])]
     pub(crate) migrate: Option<String>,
-    /// Looks for forgotten work so often [env: MAINSPRING_SWEEP_INTERVAL] [default: 1s]
+    /// Interval between sweeps for sessions that nobody works on
+    /// [env: MAINSPRING_SWEEP_INTERVAL] [default: 1s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) sweep_interval: Option<String>,
     #[command(flatten)]
@@ -193,7 +195,7 @@ pub(crate) struct WorkerArgs {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
-    /// Serves /livez, /readyz and /metrics here [env: MAINSPRING_OPS_LISTEN]
+    /// Address to serve /livez, /readyz and /metrics on [env: MAINSPRING_OPS_LISTEN]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) ops_listen: Option<String>,
     #[command(flatten)]
@@ -204,14 +206,14 @@ pub(crate) struct WorkerArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
-    /// The database, postgres://… or sqlite://… [env: MAINSPRING_DATABASE_URL]
+    /// Database URL, postgres://… or sqlite://… [env: MAINSPRING_DATABASE_URL]
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct QueueArgs {
-    /// The queue and live events, redis://… [env: MAINSPRING_REDIS_URL]
+    /// Redis URL of the queue and live events, redis://… [env: MAINSPRING_REDIS_URL]
     #[arg(long, value_name = "URL")]
     pub(crate) redis_url: Option<String>,
 }
@@ -219,17 +221,18 @@ pub(crate) struct QueueArgs {
 /// How sends are run.
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
-    /// Sends in flight at once [env: MAINSPRING_WORKER_CONCURRENCY] [default: 256]
+    /// Sends in flight at the same time [env: MAINSPRING_WORKER_CONCURRENCY] [default: 256]
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<String>,
-    /// Serves the sessions of this pool [env: MAINSPRING_WORKER_POOL] [default: default]
+    /// Pool whose sessions to serve [env: MAINSPRING_WORKER_POOL] [default: default]
     #[arg(long, value_name = "NAME")]
     pub(crate) pool: Option<String>,
-    /// Asks the models of this default provider: openai, anthropic, or demo, which needs no network
+    /// Default model provider: openai, anthropic, or demo, which needs no network
     /// [env: MAINSPRING_LLM_PROVIDER]
     #[arg(long, value_name = "KIND", value_parser = ["openai", "anthropic", "demo"])]
     pub(crate) provider: Option<String>,
-    /// Waits so long for answers under way when stopping [env: MAINSPRING_WORKER_DRAIN_TIMEOUT]
+    /// How long to wait for model calls in flight when stopping
+    /// [env: MAINSPRING_WORKER_DRAIN_TIMEOUT]
     /// [default: 25s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) drain_timeout: Option<String>,
@@ -238,16 +241,17 @@ pub(crate) struct RunsArgs {
 /// What every process that serves takes.
 #[derive(Debug, Args)]
 pub(crate) struct ProcessArgs {
-    /// Names the process, for people [env: MAINSPRING_NAME]
+    /// Name of the process in listings and logs [env: MAINSPRING_NAME]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Keeps sessions so long without a renewal [env: MAINSPRING_LEASE_TTL] [default: 10s]
+    /// How long a process keeps its sessions without renewing its lease
+    /// [env: MAINSPRING_LEASE_TTL] [default: 10s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) lease_ttl: Option<String>,
-    /// Logs these lines to stderr [env: MAINSPRING_LOG] [default: info]
+    /// Log filter; logs go to stderr [env: MAINSPRING_LOG] [default: info]
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
-    /// How log lines look [env: MAINSPRING_LOG_FORMAT] [default: pretty]
+    /// Format of log lines [env: MAINSPRING_LOG_FORMAT] [default: pretty]
     #[arg(long, value_name = "FORMAT", value_parser = ["pretty", "json"])]
     pub(crate) log_format: Option<String>,
 }
@@ -256,7 +260,7 @@ pub(crate) struct ProcessArgs {
 pub(crate) struct MigrateArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Prints the statements instead, for someone with more rights
+    /// Prints the statements instead of running them, for someone with more privileges
     #[arg(long)]
     pub(crate) print: bool,
 }
@@ -264,35 +268,35 @@ pub(crate) struct MigrateArgs {
 /// What a new session's agent may be given.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct AgentArgs {
-    /// Asks this model: NAME, or PROVIDER/NAME
+    /// Model: NAME, or PROVIDER/NAME
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Tells the model this before everything else
+    /// System prompt
     #[arg(long, value_name = "TEXT")]
     pub(crate) system_prompt: Option<String>,
-    /// Gives it this tool: a built-in one or a preset, see `mainspring tools`; repeatable
+    /// Tool or preset to offer, see `mainspring tools`; repeatable
     #[arg(long = "tool", value_name = "NAME")]
     pub(crate) tools: Vec<String>,
-    /// Takes the agent from this file: a JSON object with the members of the API's `agent`
+    /// File with the agent: a JSON object with the members of the API's `agent`
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
-    /// What to say; - reads it from stdin
+    /// The text; - reads it from stdin
     #[arg(allow_hyphen_values = true)]
     pub(crate) text: String,
-    /// Continues this session
+    /// Session to continue
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
     /// Waits for the answer and prints it
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Gives up waiting after this long, exit code 6; the send goes on
+    /// Stops waiting after this long with exit code 6; the send goes on
     #[arg(long, value_name = "DURATION", requires = "wait")]
     pub(crate) timeout: Option<Span>,
-    /// Makes a repeat of this command harmless: the same key and text are one send
+    /// Idempotency key: the same key and text are one send, however often the command runs
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
     #[command(flatten)]
@@ -301,7 +305,7 @@ pub(crate) struct SendArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
-    /// Continues this session
+    /// Session to continue
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -325,22 +329,22 @@ pub(crate) enum SendsCommand {
     Show {
         /// The send
         id: String,
-        /// Waits for its end first, at most this long
+        /// Waits for it to end first, at most this long
         #[arg(long, value_name = "DURATION")]
         wait: Option<Span>,
     },
-    /// Ends a send
+    /// Cancels a send
     Cancel {
         /// The send
         id: String,
     },
-    /// Lists what waits for an answer, or answers it: questions, permissions, calls of external tools
+    /// Lists or answers pending questions, approvals and external tool calls
     Answer {
-        /// The send that waits, or a session: all of it and of the agents below it
+        /// A send, or a session including its sub-agents
         id: String,
-        /// The answer as a text; without any answer, what waits is listed
+        /// The answer as text; without an answer, lists what is pending
         text: Option<String>,
-        /// Answers this call; needed where several wait
+        /// Call to answer; required if several are pending
         #[arg(long, value_name = "CALL")]
         call: Option<String>,
         #[command(flatten)]
@@ -350,7 +354,7 @@ pub(crate) enum SendsCommand {
     Tail {
         /// The send
         id: String,
-        /// Begins after this event
+        /// Starts after this event
         #[arg(long, value_name = "EVENT")]
         after: Option<String>,
     },
@@ -359,16 +363,16 @@ pub(crate) enum SendsCommand {
 #[derive(Debug, Clone, Args)]
 #[group(multiple = false, conflicts_with = "text")]
 pub(crate) struct Verdict {
-    /// Permits the call
+    /// Approves the call
     #[arg(long)]
     pub(crate) approve: bool,
-    /// Forbids the call; the model is told the note
+    /// Denies the call; the note is passed to the model
     #[arg(long, value_name = "NOTE", num_args = 0..=1, default_missing_value = "")]
     pub(crate) deny: Option<String>,
-    /// Answers with JSON
+    /// The answer as JSON
     #[arg(long, value_name = "JSON")]
     pub(crate) json: Option<String>,
-    /// Says that the call failed, and why
+    /// Reports that the call failed, with this reason
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
 }
@@ -384,13 +388,13 @@ pub(crate) struct PageArgs {
 pub(crate) struct AuditArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Reads the embedded database here [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
+    /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<String>,
-    /// Rows shown of each violated invariant
+    /// Rows to show for each violated invariant
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) rows: u32,
-    /// How long a running send may be without a live worker
+    /// How long a running send may be without a live worker before it is reported
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pub(crate) takeover_bound: Span,
 }
@@ -401,28 +405,28 @@ pub(crate) struct DoctorArgs {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
-    /// Reads the embedded database here [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
+    /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<String>,
-    /// Asks each provider's model for one word, which may cost a little
+    /// Also asks each provider's model for one word, which may cost a little
     #[arg(long)]
     pub(crate) probe: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Prints a configuration file with every key, its default, and what it is for
+    /// Prints a configuration file with every key, its default and its description
     Default,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// The workload; without one, prints what there is
+    /// The workload; without one, lists the workloads
     pub(crate) workload: Option<String>,
-    /// Runs of each measurement; the median counts
+    /// Runs per measurement; the median is reported
     #[arg(long, default_value_t = 5)]
     pub(crate) runs: usize,
-    /// Only shows that the workload works; its figures mean nothing
+    /// Runs briefly to check that the workload works; its figures mean nothing
     #[arg(long)]
     pub(crate) short: bool,
 }

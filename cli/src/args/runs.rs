@@ -11,19 +11,19 @@ use super::PageArgs;
 pub(crate) struct RunArgs {
     /// The workflow, as JSON; - reads it from stdin
     pub(crate) spec: PathBuf,
-    /// Gives the workflow this input instead of its own
+    /// Input of the workflow, instead of the one in the file
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
-    /// Makes the run part of this session
+    /// Session that the run belongs to
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Lets all its sends together use at most so many tokens
+    /// Token limit of all its sends together
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
-    /// Prints the run's id and leaves it to the server
+    /// Prints the run's id and returns at once
     #[arg(long)]
     pub(crate) detach: bool,
-    /// Keeps the embedded database here [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
+    /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<String>,
 }
@@ -45,71 +45,71 @@ pub(crate) enum RunsCommand {
     Show {
         /// The run
         id: String,
-        /// Waits for its end first, at most this long
+        /// Waits for it to end first, at most this long
         #[arg(long, value_name = "DURATION")]
         wait: Option<Span>,
     },
-    /// Lists a run's nodes in the order in which they were reached
+    /// Lists the nodes of a run in the order in which they started
     Nodes {
         /// The run
         id: String,
-        /// Only those whose paths begin so
+        /// Only those whose path starts with this
         #[arg(long, value_name = "PATH")]
         prefix: Option<String>,
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Ends a run, or one of its nodes, and everything below it
+    /// Cancels a run, or one of its nodes with everything below it
     Cancel {
         /// The run
         id: String,
-        /// Ends only the node with this path
+        /// Path of the node to cancel
         #[arg(long, value_name = "PATH", conflicts_with = "reason")]
         node: Option<String>,
-        /// Why, for people
+        /// Reason, shown in listings
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Runs again what failed, was cancelled or was never reached
+    /// Runs what failed, was cancelled or never started again
     Retry {
         /// The run
         id: String,
-        /// Runs the settled node with this path again, and what read its result
+        /// Path of a finished node to run again, with everything that used its result
         #[arg(long, value_name = "PATH", conflicts_with = "max_tokens")]
         node: Option<String>,
-        /// Sets a new limit of tokens
+        /// New token limit
         #[arg(long, value_name = "N")]
         max_tokens: Option<u64>,
     },
-    /// Tells a leaf that is under way something, at its next round
+    /// Sends a message to a running leaf; it reads it at its next round
     Steer {
         /// The run
         id: String,
         /// The path of the leaf
         #[arg(long, value_name = "PATH")]
         node: String,
-        /// What it is told
+        /// The message
         text: String,
     },
-    /// Gives a leaf's result by hand; what read it runs again
+    /// Replaces the result of a leaf; everything that used it runs again
     Amend {
         /// The run
         id: String,
         /// The path of the leaf
         #[arg(long, value_name = "PATH")]
         node: String,
-        /// What it says instead
+        /// The new text
         #[arg(required_unless_present = "json")]
         text: Option<String>,
-        /// The value that it returns instead, as JSON
+        /// The new value, as JSON
         #[arg(long, value_name = "JSON")]
         json: Option<String>,
     },
-    /// Follows a run's events to its end
+    /// Follows a run's events until it ends
     Tail {
         /// The run
         id: String,
-        /// Begins after this event
+        /// Starts after this event
         #[arg(long, value_name = "EVENT")]
         after: Option<String>,
     },

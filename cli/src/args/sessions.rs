@@ -22,14 +22,14 @@ pub(crate) enum SessionsCommand {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Makes a session
+    /// Creates a session
     Create {
-        /// Gives the agent a name, to filter by
+        /// Name of the agent, to filter by
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
         agent: AgentArgs,
-        /// Remembers this with the session, NAME=TEXT
+        /// Metadata of the session, NAME=TEXT; repeatable
         #[arg(long, value_name = "NAME=TEXT", value_parser = pair)]
         metadata: Vec<(String, String)>,
     },
@@ -38,7 +38,7 @@ pub(crate) enum SessionsCommand {
         /// The session
         id: String,
     },
-    /// Shows what a session cost, and the sessions below it
+    /// Shows what a session and its sub-agents cost
     Usage {
         /// The session
         id: String,
@@ -47,7 +47,7 @@ pub(crate) enum SessionsCommand {
     Messages {
         /// The session
         id: String,
-        /// Begins after the message with this number
+        /// Starts after the message with this number
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
         after: i64,
         #[command(flatten)]
@@ -57,71 +57,71 @@ pub(crate) enum SessionsCommand {
     Tail {
         /// The session
         id: String,
-        /// Begins after this event
+        /// Starts after this event
         #[arg(long, value_name = "EVENT")]
         after: Option<String>,
     },
-    /// Makes a session with a copy of this one's transcript
+    /// Creates a session with a copy of this one's transcript
     Fork {
         /// The session
         id: String,
-        /// Copies up to the message with this number; by default as far as calls have results
+        /// Last message to copy; by default as far as calls have results
         #[arg(long, value_name = "SEQ")]
         seq: Option<i64>,
     },
-    /// Writes a session's archive: lines of JSON with a checksum
+    /// Exports a session as JSON lines with a checksum
     Export {
         /// The session
         id: String,
-        /// Writes it here instead of to stdout; replaced only once the archive is whole
+        /// File to write instead of stdout; replaced only once the archive is complete
         file: Option<PathBuf>,
     },
-    /// Makes a session from an archive
+    /// Creates a session from an archive
     Import {
         /// The archive; - reads it from stdin
         file: PathBuf,
     },
-    /// Removes old messages of a session; calls stay with their results
+    /// Removes old messages of a session; calls are kept together with their results
     Prune {
         /// The session
         id: String,
         #[command(flatten)]
         to: PruneArgs,
-        /// Only says what would be removed
+        /// Only shows what would be removed
         #[arg(long)]
         dry_run: bool,
     },
-    /// Lets a session take no more sends
+    /// Closes a session: it accepts no more sends
     Close {
         /// The session
         id: String,
     },
-    /// Lets a closed session take sends again
+    /// Reopens a closed session
     Reopen {
         /// The session
         id: String,
     },
-    /// Lists what waits to be delivered to a session, and what became of the rest
+    /// Lists messages for a busy session: pending, delivered and dropped ones
     Inbox {
         /// The session
         id: String,
-        /// Only what waits
+        /// Only pending ones
         #[arg(long)]
         pending: bool,
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Deletes a session with its transcript; ends what it runs
+    /// Deletes a session with its transcript and cancels its sends
     Delete {
         /// The session
         id: String,
     },
-    /// Lets a send go on that waits for it after a worker's death
+    /// Resumes a send that waits for it after a worker crash
     Resume {
         /// The session
         id: String,
     },
-    /// Ends a send that waits for `resume`
+    /// Cancels a send that waits for `resume`
     Abort {
         /// The session
         id: String,

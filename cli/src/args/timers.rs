@@ -17,29 +17,29 @@ pub(crate) enum TimersCommand {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Shows a timer with its next five times
+    /// Shows a timer with its next five occurrences
     Show {
         /// The timer
         id: String,
     },
-    /// Makes a timer that sends a text to a session
+    /// Creates a timer that sends a text to a session
     Create(NewTimerArgs),
-    /// Stops a timer for a while
+    /// Pauses a timer
     Pause {
         /// The timer
         id: String,
     },
-    /// Lets a paused or dead timer go on
+    /// Resumes a paused or dead timer
     Resume {
         /// The timer
         id: String,
     },
-    /// Ends a timer; what it has sent goes on
+    /// Cancels a timer; sends that it made go on
     Cancel {
         /// The timer
         id: String,
     },
-    /// Lists what became of a timer's occurrences, newest first
+    /// Lists a timer's occurrences with their outcome, newest first
     Occurrences {
         /// The timer
         id: String,
@@ -50,36 +50,36 @@ pub(crate) enum TimersCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct NewTimerArgs {
-    /// What it says
+    /// The text to send
     pub(crate) text: String,
     /// The session
     #[arg(long, value_name = "ID")]
     pub(crate) session: String,
-    /// When it is due, once or the first time, like 2027-01-31T08:00:00Z
+    /// Time of the only or first occurrence, like 2027-01-31T08:00:00Z
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
-    /// How long from now it is due, once or the first time
+    /// Delay until the only or first occurrence
     #[arg(long, value_name = "DURATION")]
     pub(crate) after: Option<String>,
-    /// Again and again at this rate
+    /// Interval between occurrences
     #[arg(long, value_name = "DURATION")]
     pub(crate) every: Option<String>,
-    /// By a calendar, like "0 8 * * MON-FRI"
+    /// Cron expression, like "0 8 * * MON-FRI"
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) cron: Option<String>,
-    /// The calendar's time zone, like Europe/Berlin; UTC unless named
+    /// Time zone of the cron expression, like Europe/Berlin; UTC by default
     #[arg(long, value_name = "NAME")]
     pub(crate) timezone: Option<String>,
-    /// What becomes of missed occurrences
+    /// What to do with missed occurrences
     #[arg(long, value_name = "RULE", value_parser = ["skip", "once", "all"])]
     pub(crate) catch_up: Option<String>,
-    /// Occurrences that it may have
+    /// Maximum number of occurrences
     #[arg(long, value_name = "N")]
     pub(crate) max_occurrences: Option<u32>,
-    /// Nothing is due behind this
+    /// Time after which nothing is due
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
-    /// Puts each occurrence off by less than this
+    /// Random delay of each occurrence, less than this
     #[arg(long, value_name = "DURATION")]
     pub(crate) jitter: Option<String>,
 }
