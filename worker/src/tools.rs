@@ -50,11 +50,11 @@ fn outside_offer(spec: ToolSpec, on: WaitingOn) -> Offer {
 fn spawn_agent() -> Offer {
     let spec = ToolSpec {
         name: SPAWN_AGENT.into(),
-        description: "Hands a task to another agent that works with the tools you name (all of yours \
-                      unless you name some) and answers with its result. Say all it has to know: it \
-                      sees nothing of this conversation. With `background` you get a receipt at once \
-                      and are told the result later; with `session_id` an agent that you made before \
-                      goes on with a further task."
+        description: "Delegates a task to a new agent and returns its result. The agent has \
+                      the tools you list, or all of yours by default. It cannot see this \
+                      conversation: include everything it needs to know. With `background` the \
+                      call returns at once and the result is delivered to you later. With \
+                      `session_id` an agent that you created earlier gets another task."
             .into(),
         parameters: json!({
             "type": "object",
@@ -70,13 +70,13 @@ fn spawn_agent() -> Offer {
                 "max_tokens": {"type": "integer", "minimum": 1, "maximum": 10_000_000},
                 "temperature": {"type": "number", "minimum": 0, "maximum": 2},
                 "output_schema": {"type": "object",
-                    "description": "A JSON Schema: the agent answers with a value that fits."},
+                    "description": "JSON Schema of the agent's result."},
                 "metadata": {"type": "object"},
                 "lifecycle": {
                     "enum": ["linked", "ephemeral", "detached"],
-                    "description": "How long the agent is kept: `linked` (unless you say so) as long as \
-                                    you, `ephemeral` until it has answered, `detached` for itself: it \
-                                    is not yours, so it cannot be given a further task.",
+                    "description": "How long the agent is kept: `linked` (the default) as long as you are, \
+                                    `ephemeral` until it has answered, `detached` independently of you; a \
+                                    detached agent cannot be given another task.",
                 },
                 "background": {"type": "boolean"},
                 "session_id": {"type": "string"},
@@ -89,10 +89,11 @@ fn spawn_agent() -> Offer {
 fn create_workflow() -> Offer {
     let spec = ToolSpec {
         name: CREATE_WORKFLOW.into(),
-        description: "Runs a workflow: a tree of agents in sequence, in parallel, over lists, with \
-                      branches and loops, as JSON. Waits for its result; with `detached` you get a \
-                      receipt at once and are told the result later. A spec with problems is not run: \
-                      you are told all of them at once."
+        description: "Runs a workflow, given as JSON: a tree of agents in sequence, in \
+                      parallel or over lists, with branches and loops. Waits for the result; \
+                      with `detached` the call returns at once and the result is delivered to \
+                      you later. An invalid spec is not run: all its problems are returned \
+                      together."
             .into(),
         parameters: json!({
             "type": "object",
@@ -111,10 +112,9 @@ fn create_workflow() -> Offer {
 fn ask_person() -> Offer {
     let spec = ToolSpec {
         name: ASK_PERSON.into(),
-        description:
-            "Asks the person you work for and waits for the answer, however long it takes. \
-                      Ask only what you cannot find out yourself."
-                .into(),
+        description: "Asks the user a question and waits for the answer, however long it \
+                      takes. Ask only what you cannot find out yourself."
+            .into(),
         parameters: json!({
             "type": "object",
             "required": ["question"],
@@ -124,20 +124,20 @@ fn ask_person() -> Offer {
                 "kind": {
                     "type": "string",
                     "enum": ["text", "choice", "confirm"],
-                    "description": "`choice` takes one of `options`, `confirm` yes or no.",
+                    "description": "`choice` expects one of `options`, `confirm` expects yes or no.",
                 },
                 "options": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": "Answers to choose from.",
+                    "description": "Options to choose from.",
                 },
                 "expires_seconds": {
                     "type": "integer", "minimum": 1, "maximum": 31_536_000,
-                    "description": "How long to wait for an answer.",
+                    "description": "How long to wait for an answer, in seconds.",
                 },
                 "default": {
                     "type": "string",
-                    "description": "The answer that holds when nobody answers in time.",
+                    "description": "Answer to use if nobody answers in time.",
                 },
             },
         }),

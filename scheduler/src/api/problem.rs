@@ -149,7 +149,7 @@ impl Problem {
     pub(crate) fn too_large(bytes_max: usize) -> Self {
         Self::new(
             Code::RequestTooLarge,
-            format!("the body may have {bytes_max} bytes"),
+            format!("the request body exceeds the limit of {bytes_max} bytes"),
         )
     }
 
@@ -190,7 +190,10 @@ impl Problem {
     }
 
     pub(crate) fn internal() -> Self {
-        Self::new(Code::Internal, "a defect of the server, its log says more")
+        Self::new(
+            Code::Internal,
+            "internal error; the server's log has the details",
+        )
     }
 
     /// Its code.
@@ -305,7 +308,7 @@ impl IntoResponse for Problem {
 
 /// What an unknown path answers.
 pub(crate) async fn nothing_here() -> Problem {
-    Problem::new(Code::RequestNotFound, "nothing is at this path")
+    Problem::new(Code::RequestNotFound, "no such path")
 }
 
 /// What a known path answers to a method that it does not have; the router adds `Allow`.

@@ -64,8 +64,8 @@ impl Tool for ValidateWorkflow {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "validate_workflow".into(),
-            description: "Checks a workflow without running it: says what it holds, or all of its \
-                          problems at once."
+            description: "Validates a workflow without running it: returns a summary, or all its \
+                          problems together."
                 .into(),
             parameters: json!({
                 "type": "object",
@@ -108,15 +108,15 @@ impl Tool for WorkflowStatus {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "workflow_status".into(),
-            description: "Lists the workflow runs of this conversation; with `run_id` shows one: \
-                          where it stands, its nodes, its result."
+            description: "Lists the workflow runs of this conversation; with `run_id` shows one \
+                          run: its status, nodes and result."
                 .into(),
             parameters: json!({
                 "type": "object",
                 "additionalProperties": false,
                 "properties": {
                     "run_id": {"type": "string"},
-                    "path": {"type": "string", "description": "Only nodes whose paths begin so."},
+                    "path": {"type": "string", "description": "Only nodes whose path starts with this."},
                 },
             }),
         }
@@ -206,7 +206,8 @@ impl Tool for CancelWorkflow {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "cancel_workflow".into(),
-            description: "Ends a workflow run of this conversation and everything below it.".into(),
+            description: "Cancels a workflow run of this conversation and everything it started."
+                .into(),
             parameters: json!({
                 "type": "object",
                 "required": ["run_id"],

@@ -32,13 +32,12 @@ impl Tool for ApplyPatch {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "apply_patch".into(),
-            description:
-                "Applies unified hunks to one file of the workspace: all of them or none. \
-                          A hunk begins with `@@ -line,count +line,count @@`, or with `@@ text` \
-                          where the text is that of a line before it; then lines with ` ` stay, \
-                          those with `-` go, those with `+` come. Hunks are in the order of the \
-                          file. The file must have been read before."
-                    .into(),
+            description: "Applies unified diff hunks to one file of the workspace, all of them or \
+                          none. A hunk begins with `@@ -line,count +line,count @@`, or with `@@ \
+                          text` where text is a line above the change; the lines after it begin \
+                          with ` ` for context, `-` to remove and `+` to add. Give hunks in the \
+                          order of the file. Read the file first."
+                .into(),
             parameters: json!({
                 "type": "object",
                 "required": ["path", "patch"],
@@ -47,7 +46,7 @@ impl Tool for ApplyPatch {
                     "path": {
                         "type": "string",
                         "minLength": 1,
-                        "description": "Relative to the workspace.",
+                        "description": "Path relative to the workspace.",
                     },
                     "patch": {"type": "string", "minLength": 1, "description": "The hunks."},
                 },

@@ -509,13 +509,13 @@ impl Act {
                     },
                     "cwd": {
                         "type": "string",
-                        "description": "The directory to start in, the workspace by default.",
+                        "description": "Working directory; the workspace by default.",
                     },
                     "timeout": {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": TIME_MAX.as_secs(),
-                        "description": format!("Seconds, {} by default.", TIME.as_secs()),
+                        "description": format!("Timeout in seconds, {} by default.", TIME.as_secs()),
                     },
                 }),
             ),
@@ -543,8 +543,8 @@ impl Tool for Command {
         let (name, description) = match self.act {
             Act::Start => (
                 "command_start",
-                "Starts a command in the workspace and lets it run while you go on; you are told \
-                 when it ends. At most 8 at a time.",
+                "Starts a command in the workspace in the background; you are notified \
+                 when it ends. At most 8 run at a time.",
             ),
             Act::Output => (
                 "command_output",

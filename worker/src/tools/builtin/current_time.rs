@@ -29,7 +29,7 @@ impl Tool for CurrentTime {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "current_time".into(),
-            description: "Gives the present date, weekday and time.".into(),
+            description: "Returns the current date, weekday and time.".into(),
             parameters: json!({
                 "type": "object",
                 "additionalProperties": false,

@@ -34,10 +34,9 @@ impl Tool for EditFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "edit_file".into(),
-            description: "Replaces a text in a file of the workspace by another and shows the \
-                          difference. The old text must be in the file just so, and only once \
-                          unless replace_all is set: give enough lines around it. The file must \
-                          have been read before."
+            description: "Replaces text in a file of the workspace and shows the diff. old_text \
+                          must match the file exactly, and exactly once unless replace_all is set: \
+                          include enough surrounding lines to make it unique. Read the file first."
                 .into(),
             parameters: json!({
                 "type": "object",
@@ -47,17 +46,17 @@ impl Tool for EditFile {
                     "path": {
                         "type": "string",
                         "minLength": 1,
-                        "description": "Relative to the workspace.",
+                        "description": "Path relative to the workspace.",
                     },
                     "old_text": {
                         "type": "string",
                         "minLength": 1,
-                        "description": "What is there, without line numbers.",
+                        "description": "The text to replace, without line numbers.",
                     },
-                    "new_text": {"type": "string", "description": "What shall be there."},
+                    "new_text": {"type": "string", "description": "The replacement text."},
                     "replace_all": {
                         "type": "boolean",
-                        "description": "Whether every occurrence is replaced, false by default.",
+                        "description": "Replace every occurrence, false by default.",
                     },
                 },
             }),

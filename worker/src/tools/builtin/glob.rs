@@ -48,27 +48,27 @@ impl Tool for Glob {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "glob".into(),
-            description: "Finds files of the workspace by name, newest first. `*` and `?` stay \
-                          within a name, `**` goes through directories, `{a,b}` is either. A \
-                          pattern without a slash is looked for in every directory. Hidden files, \
-                          files that .gitignore leaves out, and directories like node_modules and \
-                          target are passed over unless they are named or asked for."
+            description: "Finds files in the workspace by path, newest first. `*` and `?` match \
+                          within a name, `**` matches across directories, `{a,b}` matches either. \
+                          A pattern without a slash matches in every directory. Skips hidden \
+                          files, files ignored by .gitignore, and directories like node_modules \
+                          and target, unless they are named or included."
                 .into(),
             parameters: json!({
                 "type": "object",
                 "required": ["pattern"],
                 "additionalProperties": false,
                 "properties": {
-                    "pattern": {"type": "string", "minLength": 1, "description": "Like src/**/*.rs."},
+                    "pattern": {"type": "string", "minLength": 1, "description": "Glob pattern, like src/**/*.rs."},
                     "path": {
                         "type": "string",
-                        "description": "The directory to search, the workspace by default.",
+                        "description": "Directory to search; the workspace by default.",
                     },
                     "max_results": {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": RESULTS_MAX,
-                        "description": format!("{RESULTS_DEFAULT} by default."),
+                        "description": format!("Maximum number of files, {RESULTS_DEFAULT} by default."),
                     },
                     "include_hidden": {"type": "boolean", "description": "false by default"},
                     "include_ignored": {"type": "boolean", "description": "false by default"},

@@ -74,11 +74,10 @@ impl Tool for Grep {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "grep".into(),
-            description: "Finds lines in files of the workspace by a regular expression (RE2 \
-                          syntax, within one line), as path:line:text. Binary and large files are \
-                          passed over, and so are hidden files, files that .gitignore leaves out, \
-                          and directories like node_modules and target, unless they are named or \
-                          asked for."
+            description: "Searches files in the workspace with a regular expression (RE2 syntax, \
+                          line by line). Returns matches as path:line:text. Skips binary and large \
+                          files, hidden files, files ignored by .gitignore, and directories like \
+                          node_modules and target, unless they are named or included."
                 .into(),
             parameters: json!({
                 "type": "object",
@@ -88,28 +87,28 @@ impl Tool for Grep {
                     "pattern": {"type": "string", "minLength": 1},
                     "path": {
                         "type": "string",
-                        "description": "The file or directory to search, the workspace by default.",
+                        "description": "File or directory to search; the workspace by default.",
                     },
                     "include": {
                         "type": "string",
                         "minLength": 1,
-                        "description": "Only files with such a path, like *.rs or src/**/*.{ts,tsx}.",
+                        "description": "Glob of the paths to search, like *.rs or src/**/*.{ts,tsx}.",
                     },
                     "max_results": {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": RESULTS_MAX,
-                        "description": format!("Lines that match, {RESULTS_DEFAULT} by default."),
+                        "description": format!("Maximum number of matching lines, {RESULTS_DEFAULT} by default."),
                     },
                     "context": {
                         "type": "integer",
                         "minimum": 0,
                         "maximum": CONTEXT_MAX,
-                        "description": "Lines to show around each, 0 by default.",
+                        "description": "Lines of context around each match, 0 by default.",
                     },
                     "literal": {
                         "type": "boolean",
-                        "description": "Whether the pattern is plain text, false by default.",
+                        "description": "Treat the pattern as plain text, false by default.",
                     },
                     "case_sensitive": {"type": "boolean", "description": "true by default"},
                     "include_hidden": {"type": "boolean", "description": "false by default"},

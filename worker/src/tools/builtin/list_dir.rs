@@ -41,8 +41,9 @@ impl Tool for ListDir {
         ToolSpec {
             name: "list_dir".into(),
             description: format!(
-                "Lists a directory of the workspace: directories first, then files with their \
-                 sizes in bytes; at most {ENTRIES_SHOWN_MAX} entries. Use glob to search."
+                "Lists a directory of the workspace: directories first, then files with \
+                 their sizes in bytes. Shows at most {ENTRIES_SHOWN_MAX} entries; use \
+                 glob to search."
             ),
             parameters: json!({
                 "type": "object",
@@ -50,7 +51,7 @@ impl Tool for ListDir {
                 "properties": {
                     "path": {
                         "type": "string",
-                        "description": "Relative to the workspace; the workspace itself by default.",
+                        "description": "Path relative to the workspace; the workspace itself by default.",
                     },
                 },
             }),

@@ -44,10 +44,10 @@ impl Tool for ReadFile {
         ToolSpec {
             name: "read_file".into(),
             description: format!(
-                "Reads a text file of the workspace. Every line is shown as its number, a bar and \
-                 its text. Long files come in pages: the first line of the answer says how to go \
-                 on. A file of more than {max} bytes is read only with `limit`. Read a file before \
-                 you change it."
+                "Reads a text file of the workspace. Each line is shown as its number, a \
+                 bar and its text. Long files are paged: the first line of the result \
+                 says how to continue. Files larger than {max} bytes require `limit`. \
+                 Read a file before you change it."
             ),
             parameters: json!({
                 "type": "object",
@@ -57,18 +57,18 @@ impl Tool for ReadFile {
                     "path": {
                         "type": "string",
                         "minLength": 1,
-                        "description": "Relative to the workspace.",
+                        "description": "Path relative to the workspace.",
                     },
                     "offset": {
                         "type": "integer",
                         "minimum": 1,
-                        "description": "The first line to show, 1 by default.",
+                        "description": "First line to show, 1 by default.",
                     },
                     "limit": {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": LINES_MAX,
-                        "description": format!("Lines to show, {LINES_DEFAULT} by default."),
+                        "description": format!("Number of lines to show, {LINES_DEFAULT} by default."),
                     },
                 },
             }),

@@ -115,11 +115,13 @@ impl Tool for Shell {
         let (time, max) = (limits.shell_timeout, limits.shell_timeout_max);
         ToolSpec {
             name: "shell".into(),
-            description: "Runs a command in a new shell in the workspace and gives its exit code \
-                          and output. Nothing is kept between commands but files: set the \
-                          directory by cwd and variables in the command. There is no input and no \
-                          terminal. Whatever still runs when the shell ends is ended with it."
-                .into(),
+            description:
+                "Runs a command in a new shell in the workspace and returns its exit code \
+                          and output. Only files persist between commands: set the directory with \
+                          cwd, and variables in the command itself. There is no stdin and no \
+                          terminal. Processes that are still running when the shell exits are \
+                          killed."
+                    .into(),
             parameters: json!({
                 "type": "object",
                 "required": ["command"],
@@ -128,13 +130,13 @@ impl Tool for Shell {
                     "command": {"type": "string", "minLength": 1},
                     "cwd": {
                         "type": "string",
-                        "description": "The directory to start in, the workspace by default.",
+                        "description": "Working directory; the workspace by default.",
                     },
                     "timeout": {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": max.as_secs(),
-                        "description": format!("Seconds, {} by default.", time.as_secs()),
+                        "description": format!("Timeout in seconds, {} by default.", time.as_secs()),
                     },
                 },
             }),

@@ -93,10 +93,11 @@ impl Tool for ScheduleWakeup {
         });
         ToolSpec {
             name: "schedule_wakeup".into(),
-            description: "Wakes you in this conversation after a delay, with your note, and then \
-                          again and again if you say how often. End your turn after it: you are \
-                          woken whatever happens meanwhile."
-                .into(),
+            description:
+                "Schedules a message to yourself in this conversation after a delay, once \
+                          or repeatedly. End your turn after calling it: the wake-up arrives even \
+                          if the process restarts in between."
+                    .into(),
             parameters: json!({
                 "type": "object",
                 "additionalProperties": false,
@@ -105,7 +106,7 @@ impl Tool for ScheduleWakeup {
                     "delay_seconds": seconds,
                     "note": {
                         "type": "string", "minLength": 1, "maxLength": NOTE_BYTES_MAX,
-                        "description": "What you will need to know then.",
+                        "description": "What you will need to know when you wake up.",
                     },
                     "every_seconds": seconds,
                 },
@@ -194,7 +195,7 @@ impl Tool for ListWakeups {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "list_wakeups".into(),
-            description: "Shows the wake-ups that are set in this conversation.".into(),
+            description: "Lists the scheduled wake-ups of this conversation.".into(),
             parameters: json!({
                 "type": "object", "additionalProperties": false, "properties": {},
             }),
@@ -272,7 +273,8 @@ impl Tool for CancelWakeup {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "cancel_wakeup".into(),
-            description: "Ends a wake-up of this conversation, also the one that just woke you."
+            description: "Cancels a wake-up of this conversation, including a repeating one that \
+                          just woke you."
                 .into(),
             parameters: json!({
                 "type": "object",

@@ -35,9 +35,9 @@ impl Tool for WriteFile {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "write_file".into(),
-            description: "Writes a whole file of the workspace; directories on its way are made. \
-                          A file that exists must have been read before, and is replaced whole: \
-                          for a part of it use edit_file."
+            description: "Writes a file in the workspace and creates missing parent directories. \
+                          An existing file is overwritten entirely and must have been read before; \
+                          use edit_file to change part of it."
                 .into(),
             parameters: json!({
                 "type": "object",
@@ -47,12 +47,12 @@ impl Tool for WriteFile {
                     "path": {
                         "type": "string",
                         "minLength": 1,
-                        "description": "Relative to the workspace.",
+                        "description": "Path relative to the workspace.",
                     },
-                    "content": {"type": "string", "description": "All that the file shall hold."},
+                    "content": {"type": "string", "description": "The full contents of the file."},
                     "overwrite": {
                         "type": "boolean",
-                        "description": "Whether a file that exists is replaced, true by default.",
+                        "description": "Overwrite an existing file, true by default.",
                     },
                 },
             }),

@@ -43,11 +43,11 @@ impl Act {
 
     const fn description(self) -> &'static str {
         match self {
-            Self::Read => "Shows the board that you share with other agents.",
+            Self::Read => "Reads the board that you share with other agents.",
             Self::Post => "Adds an entry to the board that you share with other agents.",
             Self::Update => {
-                "Changes an entry of the board: what it says or how far it is. With `version`, as \
-                 the board shows it, only if nobody else has changed it meanwhile."
+                "Updates the text or status of an entry on the board. With `version`, as \
+                 shown on the board, only if nobody has changed it since."
             }
             Self::Remove => "Removes an entry from the board.",
         }

@@ -33,10 +33,10 @@ impl Act {
     const fn description(self) -> &'static str {
         match self {
             Self::Add => {
-                "Notes something that you will need later. Notes outlive this conversation's \
-                 window: you are shown them at the begin of each task."
+                "Saves a note that you will need later. Notes outlive the visible part of \
+                 this conversation: you see them at the start of each task."
             }
-            Self::Update => "Changes a note: what it says, or whether it is pinned.",
+            Self::Update => "Updates the text of a note, or whether it is pinned.",
             Self::Delete => "Deletes a note that is no longer needed.",
             Self::List => "Shows all your notes.",
         }
@@ -51,7 +51,7 @@ impl Act {
         });
         let pinned = json!({
             "type": "boolean",
-            "description": "A pinned note is always shown and never dropped.",
+            "description": "Pinned notes are always shown and never dropped.",
         });
         let (required, properties) = match self {
             Self::Add => (

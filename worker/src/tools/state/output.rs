@@ -37,10 +37,10 @@ impl Tool for ReadOutput {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "read_output".into(),
-            description:
-                "Reads what was left out of a tool's output. The note in the output names \
-                          the call. Counts in characters from the begin of the whole output."
-                    .into(),
+            description: "Reads the part of a tool's output that was cut. The note in the output \
+                          names the call. Offsets count characters from the start of the full \
+                          output."
+                .into(),
             parameters: json!({
                 "type": "object",
                 "required": ["call_id"],

@@ -65,10 +65,11 @@ impl Tool for Todo {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "todo".into(),
-            description: "Keeps your list of things to do. With `items` the list is replaced by \
-                          them: always give all of it, with at most one item in progress. Without, \
-                          it is shown."
-                .into(),
+            description:
+                "Maintains your to-do list. With `items`, replaces the whole list: always \
+                          give all items, with at most one in progress. Without `items`, shows the \
+                          list."
+                    .into(),
             parameters: json!({
                 "type": "object",
                 "additionalProperties": false,
