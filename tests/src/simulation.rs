@@ -193,6 +193,7 @@ async fn course(plan: &Plan, backing: Backing, tell: bool) -> Outcome {
     while clients.join_next().await.is_some() {}
     let mut violations = ended(&known, &sessions).await;
     others.abort_all();
+    core.forget();
     let (digest, trace) = core.told();
     violations.sort();
     violations.dedup();

@@ -15,6 +15,9 @@ const TRIES: usize = 150;
 /// Failing seeds that are told of in full; the others are counted.
 const TOLD: usize = 5;
 
+/// A word about the progress after so many worlds.
+const PROGRESS: u64 = 5_000;
+
 /// Of so many worlds one is run twice, and has to take the same course.
 const TWICE: u64 = 50;
 
@@ -118,6 +121,9 @@ fn main() -> ExitCode {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     if n >= options.seeds {
                         return;
+                    }
+                    if n > 0 && n.is_multiple_of(PROGRESS) {
+                        say(&format!("{n} of {} worlds", options.seeds));
                     }
                     let seed = options.from + n;
                     let plan = Plan::of(seed);

@@ -336,6 +336,12 @@ impl Core {
         }
     }
 
+    /// Forgets its processes, whose parts hold the world in turn: else nothing of it is ever freed.
+    pub(super) fn forget(&self) {
+        let slots = std::mem::take(&mut *self.slots());
+        drop(slots);
+    }
+
     fn start(self: &Arc<Self>, slot: usize) {
         let (gate, lifecycle) = (Gate::new(), Lifecycle::new());
         let clock: Arc<dyn Clock> = Arc::new(ProcessClock {
