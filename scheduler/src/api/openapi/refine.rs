@@ -125,6 +125,7 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ("TimerBody", "after", time()),
         ("TimerBody", "every", json!({ "pattern": A_SECOND })),
         ("TimerBody", "jitter", time()),
+        ("TimerBody", "cron", json!({ "minLength": 1 })),
         ("TimerView", "after", time()),
         ("TimerView", "every", some_time()),
         ("TimerView", "jitter", time()),
@@ -270,17 +271,20 @@ const ITEMS: &[(&str, &str, &str, &str)] = &[
 
 /// What is known of whole objects.
 fn objects() -> Vec<(&'static str, Value)> {
-    let named = |names: &[&str]| json!({ "required": names });
-    // Said by what must not be: generators make unions of what is said otherwise.
-    let none_of = |lists: &[&[&str]]| {
-        let lists: Vec<Value> = lists.iter().map(|names| named(names)).collect();
-        json!({ "not": { "anyOf": lists } })
-    };
     let given = |name: &str| {
         let is_there = json!({ name: { "not": { "type": "null" } } });
         json!({ "required": [name], "properties": is_there })
     };
-    let both = |one: &str, other: &str| json!({ "allOf": [given(one), given(other)] });
+    let all = |names: &[&str]| {
+        let names: Vec<Value> = names.iter().map(|name| given(name)).collect();
+        json!({ "allOf": names })
+    };
+    // Said by what must not be: generators make unions of what is said otherwise.
+    let none_of = |lists: &[&[&str]]| {
+        let lists: Vec<Value> = lists.iter().map(|names| all(names)).collect();
+        json!({ "not": { "anyOf": lists } })
+    };
+    let both = |one: &str, other: &str| all(&[one, other]);
     let only_with =
         |one: &str, other: &str| json!({ "allOf": [given(one), { "not": given(other) }] });
     let option =
@@ -315,11 +319,10 @@ fn objects() -> Vec<(&'static str, Value)> {
         ("AmendBody", json!({ "minProperties": 1 })),
         (
             "PruneBody",
-            json!({
-                "not": named(&["before_seq", "keep_last"]),
-                "if": { "not": named(&["keep_last"]) },
-                "then": named(&["before_seq"]),
-            }),
+            json!({ "not": { "anyOf": [
+                both("before_seq", "keep_last"),
+                none_of(&[&["before_seq"], &["keep_last"]]),
+            ] } }),
         ),
     ]
 }
