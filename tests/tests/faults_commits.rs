@@ -13,7 +13,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::{id::TenantId, send::WaitingOn};
 use mainspring_store_postgres::{PostgresStore, Settings};
-use mainspring_tests::faults::{Cut, Proxy, blocking, pause, skipped};
+use mainspring_tests::faults::{Cut, Proxy, RowLock, blocking, pause, skipped};
 use mainspring_tests::suites::store::prelude::*;
 use mainspring_tests::suites::store::writes::{WRITES, Write, once_done};
 
@@ -259,20 +259,12 @@ async fn every_write_that_is_made_twice_at_once_takes_effect_once() -> Result<()
         let expected = expected(&world, write).await?;
         let (store, name) = fresh(&world, write.name).await?;
         let claimed = (write.prepare)(&store).await;
-        let url = world.postgres.url(&name);
-        let lock = tokio::task::spawn_blocking(move || {
-            let sql = "SELECT FROM session_hot FOR UPDATE; SELECT pg_sleep(0.15)";
-            std::process::Command::new("psql")
-                .args(["-XAtq", "-d", &url, "-c", sql])
-                .status()
-        });
-        let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-        while blocking(|| world.postgres.query("postgres", asleep))? != "1" && !lock.is_finished() {
-            pause(Duration::from_millis(5)).await;
-        }
+        let rows = "SELECT FROM session_hot FOR UPDATE";
+        let length = Duration::from_millis(150);
+        let lock = RowLock::hold(&world.postgres, &name, rows, length).await?;
         let call = || (write.call)(&store, claimed.as_ref());
         tokio::join!(call(), call());
-        ensure!(lock.await??.success(), "the lock");
+        lock.released()?;
         if !write.adds {
             // Where both found the session locked, the caller asks again.
             call().await;

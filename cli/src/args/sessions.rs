@@ -101,7 +101,7 @@ pub(crate) enum SessionsCommand {
         /// The session
         id: String,
     },
-    /// Lists messages for a busy session: pending, delivered and dropped ones
+    /// Lists a session's inbox: messages and results that are pending, delivered or void
     Inbox {
         /// The session
         id: String,

@@ -1,32 +1,25 @@
-//! The whole system of one world: what its processes share, and the processes.
+//! The whole system of one world: what its processes share, and what befalls them.
+
+mod processes;
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::Router;
-use mainspring_runtime::Lifecycle;
-use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::{Result, Store};
-use mainspring_shared::time::{Clock, Timestamp};
-use mainspring_worker::hook::Hooks;
-use mainspring_worker::llm::{Kind, ProviderSettings, Providers};
-use mainspring_worker::tool::Tools;
-use mainspring_worker::{Parts, WorkerConfig};
+use mainspring_shared::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::actors::{Hand, Ledger, Mind};
+use self::processes::Slot;
+use super::actors::Ledger;
 use super::chance::mixed;
-use super::gate::{EPOCH_MS, Gate, ProcessClock, Virtual};
+use super::gate::{EPOCH_MS, Virtual};
 use super::plan::{Fault, Harm, Plan, Trouble};
-use super::store::Link;
-use super::wires::{Air, Jobs, Line, QueueMood, Radio};
+use super::wires::{Air, Jobs, QueueMood};
 use crate::world::Acts;
-use crate::world::tools::fakes;
 
 /// Chance that goes through the seed's numbers in the order in which it is asked.
 #[derive(Debug)]
@@ -102,19 +95,6 @@ impl std::fmt::Debug for Core {
             .field("plan", &self.plan)
             .finish_non_exhaustive()
     }
-}
-
-/// A place for a process.
-struct Slot {
-    gate: Gate,
-    lifecycle: Lifecycle,
-    /// The API of a scheduler.
-    router: Option<Router>,
-    /// The task that ends with the process.
-    task: Option<tokio::task::JoinHandle<()>>,
-    /// Someone will start it again.
-    awaited: bool,
-    lives: u32,
 }
 
 impl Core {
@@ -313,223 +293,6 @@ impl Core {
     /// A number between two, both included.
     pub(super) fn between(&self, least: u64, most: u64) -> u64 {
         least + self.entropy.next() % (most - least + 1)
-    }
-
-    // The processes.
-
-    fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Starts every process.
-    pub(super) fn start_all(self: &Arc<Self>) {
-        for slot in 0..self.plan.workers + self.plan.schedulers {
-            self.slots().push(Slot {
-                gate: Gate::new(),
-                lifecycle: Lifecycle::new(),
-                router: None,
-                task: None,
-                awaited: false,
-                lives: 0,
-            });
-            self.start(slot);
-        }
-    }
-
-    /// Forgets its processes, whose parts hold the world in turn: else nothing of it is ever freed.
-    pub(super) fn forget(&self) {
-        let slots = std::mem::take(&mut *self.slots());
-        drop(slots);
-    }
-
-    fn start(self: &Arc<Self>, slot: usize) {
-        let (gate, lifecycle) = (Gate::new(), Lifecycle::new());
-        let clock: Arc<dyn Clock> = Arc::new(ProcessClock {
-            time: self.time,
-            gate: gate.clone(),
-            skew_ms: self.skews[slot].clone(),
-        });
-        let lives = self.slots()[slot].lives + 1;
-        self.say(|| format!("{slot} starts, life {lives}"));
-        let (router, task) = if slot < self.plan.workers {
-            (None, self.worker(slot, &gate, &clock, &lifecycle))
-        } else {
-            let (router, task) = self.scheduler(slot, &gate, clock, &lifecycle);
-            (Some(router), task)
-        };
-        self.slots()[slot] = Slot {
-            gate,
-            lifecycle,
-            router,
-            task: Some(task),
-            awaited: false,
-            lives,
-        };
-    }
-
-    fn link(self: &Arc<Self>, slot: usize, gate: &Gate) -> Arc<dyn Store> {
-        Arc::new(Link {
-            core: self.clone(),
-            slot,
-            gate: gate.clone(),
-        })
-    }
-
-    fn worker(
-        self: &Arc<Self>,
-        slot: usize,
-        gate: &Gate,
-        clock: &Arc<dyn Clock>,
-        lifecycle: &Lifecycle,
-    ) -> tokio::task::JoinHandle<()> {
-        let mut tools = Tools::default();
-        let slow: Arc<dyn Clock> = clock.clone();
-        for tool in fakes(&slow, &self.acts) {
-            let gate = gate.clone();
-            let added = tools.insert(Arc::new(Hand { gate, tool }));
-            added.expect("a new name");
-        }
-        // The name is taken by a provider that ships, and then given to the model.
-        let settings = [ProviderSettings::new("model", Kind::Demo)];
-        let mut providers =
-            Providers::new(&settings, "model", clock).expect("the settings are complete");
-        let mind = Mind {
-            gate: gate.clone(),
-            time: self.time,
-            ledger: self.ledger.clone(),
-        };
-        providers
-            .insert("model", Arc::new(mind), "model")
-            .expect("a good name");
-        let parts = Parts {
-            store: self.link(slot, gate),
-            queue: Arc::new(Line {
-                core: self.clone(),
-                gate: gate.clone(),
-            }),
-            bus: Arc::new(Radio {
-                core: self.clone(),
-                gate: gate.clone(),
-            }),
-            clock: clock.clone(),
-            entropy: self.entropy.clone(),
-            providers: Arc::new(providers),
-            tools: Arc::new(tools),
-            hooks: Arc::new(Hooks::default()),
-            config: Arc::new(WorkerConfig {
-                name: format!("worker-{slot}"),
-                concurrency: self.plan.concurrency,
-                drain_timeout: Duration::from_secs(5),
-                ..WorkerConfig::default()
-            }),
-        };
-        let (core, running, gate) = (self.clone(), lifecycle.clone(), gate.clone());
-        tokio::spawn(async move {
-            // One that cannot begin ends, and whoever started it starts it again.
-            while let Err(error) = mainspring_worker::run(parts.clone(), running.clone()).await {
-                core.say(|| format!("{slot} does not begin: {error}"));
-                if running.is_stopping() {
-                    return;
-                }
-                core.time.sleep(500).await;
-                gate.pass().await;
-            }
-        })
-    }
-
-    fn scheduler(
-        self: &Arc<Self>,
-        slot: usize,
-        gate: &Gate,
-        clock: Arc<dyn Clock>,
-        lifecycle: &Lifecycle,
-    ) -> (Router, tokio::task::JoinHandle<()>) {
-        let parts = mainspring_scheduler::Parts {
-            store: self.link(slot, gate),
-            queue: Arc::new(Line {
-                core: self.clone(),
-                gate: gate.clone(),
-            }),
-            bus: Arc::new(Radio {
-                core: self.clone(),
-                gate: gate.clone(),
-            }),
-            clock,
-            entropy: self.entropy.clone(),
-            config: SchedulerConfig {
-                name: format!("scheduler-{slot}"),
-                ..SchedulerConfig::default()
-            },
-            metrics: None,
-            on_accepting: None,
-        };
-        let (router, loops) = mainspring_scheduler::embedded(parts, lifecycle.clone());
-        (router, tokio::spawn(loops))
-    }
-
-    /// The API of a scheduler that is there, the `turn`th of them, and its gate.
-    pub(super) fn api(&self, turn: usize) -> Option<(Router, Gate)> {
-        let slots = self.slots();
-        let open = slots.iter().filter(|slot| !slot.gate.is_dead());
-        let apis: Vec<_> = open
-            .filter_map(|slot| Some((slot.router.clone()?, slot.gate.clone())))
-            .collect();
-        let turn = turn.checked_rem(apis.len())?;
-        apis.into_iter().nth(turn)
-    }
-
-    /// Kills a process; it is started again so much later.
-    pub(super) fn kill(self: &Arc<Self>, slot: usize, again_ms: u64) {
-        {
-            let mut slots = self.slots();
-            let slot = &mut slots[slot];
-            slot.gate.kill();
-            if let Some(task) = slot.task.take() {
-                task.abort();
-            }
-            if std::mem::replace(&mut slot.awaited, true) {
-                return;
-            }
-        }
-        self.say(|| format!("{slot} dies"));
-        let core = self.clone();
-        tokio::spawn(async move {
-            core.time.sleep(again_ms).await;
-            core.start(slot);
-        });
-    }
-
-    /// Lets a process stand still for a while.
-    pub(super) fn pause(self: &Arc<Self>, slot: usize, for_ms: u64) {
-        let gate = self.slots()[slot].gate.clone();
-        gate.pause();
-        self.say(|| format!("{slot} stands still"));
-        let core = self.clone();
-        tokio::spawn(async move {
-            core.time.sleep(for_ms).await;
-            core.say(|| format!("{slot} goes on"));
-            gate.wake();
-        });
-    }
-
-    /// Stops a process in order, and starts it again once it is gone.
-    fn drain(self: &Arc<Self>, slot: usize) {
-        let lifecycle = {
-            let mut slots = self.slots();
-            if std::mem::replace(&mut slots[slot].awaited, true) {
-                return;
-            }
-            slots[slot].lifecycle.clone()
-        };
-        self.say(|| format!("{slot} is asked to stop"));
-        lifecycle.stop();
-        let core = self.clone();
-        tokio::spawn(async move {
-            core.time.sleep(18_000).await;
-            core.slots()[slot].gate.kill();
-            core.start(slot);
-        });
-        self.trouble_until(self.time.ms() + 18_000);
     }
 
     /// Lets each trouble of the plan happen at its time.

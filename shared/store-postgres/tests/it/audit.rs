@@ -10,7 +10,7 @@ use mainspring_shared::store::{AuditOptions, CallBegin, NewTimer, Store, Then};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::{CatchUp, First, Schedule, TimerRule, TimerTarget};
 use mainspring_shared::tool::CallResult;
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use sqlx::{AssertSqlSafe, Executor};
 
 use crate::tools::{answered, asking};
 use crate::world::{World, answer, in_second_round, says, to, with_world};
@@ -72,9 +72,7 @@ async fn tick(world: &World, session: SessionKey) {
 
 /// Plants violations and returns the names of the invariants that report them.
 async fn reported(world: &World, statements: &[&str]) -> Vec<String> {
-    let mut connection = PgConnection::connect(&world.settings.url)
-        .await
-        .expect("connects");
+    let mut connection = world.connection().await;
     for statement in statements {
         let planted = connection
             .execute(AssertSqlSafe((*statement).to_owned()))

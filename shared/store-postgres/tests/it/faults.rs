@@ -9,16 +9,14 @@ use mainspring_shared::store::{
     ParkOutcome, PostOutcome, ReleaseSession, Store, Then,
 };
 use mainspring_shared::tool::CallResult;
-use sqlx::{Connection, Executor, PgConnection};
+use sqlx::Executor;
 
 use crate::tools::{answered, asking, ids, only_calls, outside, park_on, result};
 use crate::world::{World, answer, cold, first_round, in_second_round, to, with_world};
 
 /// Breaks every connection of the store, as a restart of the server does.
 async fn break_connections(world: &World) {
-    let mut connection = PgConnection::connect(&world.settings.url)
-        .await
-        .expect("connects");
+    let mut connection = world.connection().await;
     connection
         .execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -176,9 +174,7 @@ async fn a_grant_whose_claim_failed_is_given_back_with_the_next_renewal() {
         let key = world.session().await;
         world.send(0, to(key)).await;
         // The grant is made, but the window cannot be read: the claim fails after its commit.
-        let mut connection = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut connection = world.connection().await;
         connection
             .execute("UPDATE session_hot SET next_seq = 2")
             .await

@@ -10,7 +10,6 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, Repeat};
 use serde_json::json;
-use sqlx::{Connection as _, PgConnection};
 
 use crate::tools::asking;
 use crate::world::{World, answer, cold, first_round, forgetful, says, to, totals, with_world};
@@ -58,9 +57,7 @@ async fn a_completed_send_hands_its_lease_to_the_next() {
 
 /// What a commit promised, as a trigger saw it just before.
 async fn promised(world: &World) -> Vec<String> {
-    let mut connection = PgConnection::connect(&world.settings.url)
-        .await
-        .expect("connects");
+    let mut connection = world.connection().await;
     let seen = sqlx::query_scalar("SELECT level FROM seen ORDER BY n");
     let seen = seen.fetch_all(&mut connection).await.expect("reads");
     sqlx::raw_sql("TRUNCATE seen")
@@ -73,9 +70,7 @@ async fn promised(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn a_claim_that_writes_a_step_is_durable_and_another_need_not_be() {
     with_world("durable", async |world| {
-        let mut connection = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut connection = world.connection().await;
         let watch = sqlx::raw_sql(
             "CREATE TABLE seen (n bigint GENERATED ALWAYS AS IDENTITY, level text);
              CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

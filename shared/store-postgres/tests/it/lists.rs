@@ -22,9 +22,7 @@ fn all() -> ListSends {
 
 /// A connection on which nobody else gets at this table.
 async fn holding(world: &World, table: &str) -> PgConnection {
-    let mut connection = PgConnection::connect(&world.settings.url)
-        .await
-        .expect("connects");
+    let mut connection = world.connection().await;
     connection.execute("BEGIN").await.expect("begins");
     let lock = format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
     connection
@@ -87,52 +85,10 @@ async fn an_audit_keeps_no_list_waiting() {
     .await;
 }
 
-/// What a claim writes into a row that was accepted.
-const CLAIMED: [&str; 11] = [
-    "status",
-    "waiting_on",
-    "agent_version",
-    "attempts",
-    "crashes",
-    "started_at",
-    "token",
-    "epoch",
-    "writes",
-    "active",
-    "owner_boot",
-];
-
-/// An update of a column that any index knows, in its key or its condition, writes into all indexes of
-/// the table: with one such index a claim cost more than twice as much.
-#[tokio::test]
-async fn no_index_knows_what_a_claim_changes() {
-    with_world("heap_only", async |world| {
-        let mut connection = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
-        let indexes: Vec<(String,)> = sqlx::query_as(
-            "SELECT indexdef FROM pg_indexes WHERE tablename IN ('sends', 'session_hot')",
-        )
-        .fetch_all(&mut connection)
-        .await
-        .expect("lists them");
-        assert!(indexes.len() > 6, "{indexes:?}");
-        for (index,) in &indexes {
-            let mut words = index.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            let found = words.find(|word| CLAIMED.contains(word));
-            assert_eq!(found, None, "{index}");
-        }
-        connection.close().await.expect("closes");
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn failed_sends_are_found_without_going_through_all_others() {
     with_world("list_failed", async |world| {
-        let mut connection = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut connection = world.connection().await;
         let list = include_str!("../../sql/sends/list.sql");
         let asked = format!("PREPARE listed AS {list}");
         for statement in [

@@ -15,7 +15,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
 use mainspring_store_postgres::Settings;
-use sqlx::{Connection, Executor, PgConnection};
+use sqlx::{Executor, PgConnection};
 use tokio::time::Instant;
 
 use crate::tools::{ids, outside, park_on, result, words};
@@ -34,9 +34,7 @@ struct Stuck(PgConnection);
 
 impl Stuck {
     async fn with(world: &World, keys: &[SessionKey]) -> Self {
-        let mut connection = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut connection = world.connection().await;
         connection.execute("BEGIN").await.expect("begins");
         for key in keys {
             sqlx::query("SELECT FROM session_hot WHERE session_id = $1 FOR UPDATE")
@@ -278,9 +276,7 @@ async fn a_next_send_that_cannot_be_read_costs_its_session_alone() {
             world.send(1, to(*key)).await;
             ends.push(answer(&world.claim(2, worker, *key).await, Then::Continue));
         }
-        let mut raw = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut raw = world.connection().await;
         sqlx::query("UPDATE sends SET usage = '7' WHERE session_id = $1 AND position = 2")
             .bind(keys[0].session.0)
             .execute(&mut raw)
@@ -405,9 +401,7 @@ async fn an_idempotency_key_that_is_being_taken_keeps_its_own_item_waiting() {
             }),
             ..words(keys[n], &format!("itm_{n}"), OnBusy::Steer)
         };
-        let mut other = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut other = world.connection().await;
         other.execute("BEGIN").await.expect("begins");
         let takes =
             "INSERT INTO idempotency_keys (tenant, route, key, body_hash, resource, created_at)

@@ -147,9 +147,7 @@ async fn who_holds_a_tenants_bound_keeps_only_starts_of_leaves_waiting() {
             ..telling(&runs[1], 0, keys[1])
         };
         let items = vec![starts, unbounded, telling(&runs[2], 0, keys[1])];
-        let mut other = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut other = world.connection().await;
         other.execute("BEGIN").await.expect("begins");
         sqlx::query("SELECT pg_advisory_xact_lock(7221, $1)")
             .bind(TENANT.0)
@@ -225,9 +223,7 @@ async fn work(world: &World, keys: &[SessionKey], turn: usize) {
 async fn nothing_that_writes_to_several_sessions_meets_in_a_deadlock() {
     with_world("order_all", async |world| {
         const TURNS: usize = 30;
-        let mut raw = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut raw = world.connection().await;
         let name: String = raw
             .fetch_one("SELECT current_database()::text")
             .await

@@ -131,9 +131,7 @@ async fn a_signal_for_the_next_send_does_not_keep_one_that_has_ended() {
         assert_eq!(lost, CompleteOutcome::LeaseLost);
         assert_eq!(world.signals(key).await, SIGNAL_INBOX, "it stays raised");
         let undone = "UPDATE sends SET status = 'running', finished_at = NULL, stop_reason = NULL";
-        let mut other = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut other = world.connection().await;
         other.execute(undone).await.expect("changes");
         let lost = meanwhile(world, ends, world.park(4, park)).await;
         assert_eq!(lost, ParkOutcome::LeaseLost);
@@ -179,9 +177,7 @@ async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
         for key in [hidden, open] {
             ends.push(answer(&world.claim(2, worker, key).await, Then::Continue));
         }
-        let mut raw = PgConnection::connect(&world.settings.url)
-            .await
-            .expect("connects");
+        let mut raw = world.connection().await;
         let_a_next_send_conflict(&mut raw, code).await;
         let places = format!(
             "UPDATE sends SET position = 2, alarm_at = NULL WHERE position IS NULL;

@@ -128,6 +128,13 @@ impl World {
         }
     }
 
+    /// A connection beside the store's own.
+    pub(crate) async fn connection(&self) -> PgConnection {
+        PgConnection::connect(&self.settings.url)
+            .await
+            .expect("connects")
+    }
+
     /// A time of this test, in milliseconds from its beginning.
     #[expect(clippy::unnecessary_wraps, reason = "the port takes an option")]
     pub(crate) fn at(&self, millis: i64) -> Option<Timestamp> {
