@@ -96,6 +96,20 @@ fn a_message_that_cuts_a_back_off_short_is_answered() {
 }
 
 #[test]
+fn messages_that_interrupt_a_round_take_none_of_its_retries() {
+    let thinks = |ms: u32| json!({ "fail": 0, "ms": ms, "rounds": [] });
+    let fails = json!({ "fail": 2, "ms": 15, "rounds": [] });
+    let ops = [
+        (50, send(OnBusy::Enqueue, thinks(9_000))),
+        (500, send(OnBusy::Interrupt, thinks(9_000))),
+        (500, send(OnBusy::Interrupt, thinks(9_000))),
+        (500, send(OnBusy::Interrupt, thinks(9_000))),
+        (500, send(OnBusy::Interrupt, fails)),
+    ];
+    small_worlds(&ops, &[]);
+}
+
+#[test]
 fn a_seed_takes_the_same_course_again_and_another_seed_another() {
     for backing in [Backing::Model, Backing::Sqlite] {
         let courses = [7, 7, 8].map(|seed| run(&Plan::of(seed), backing, true));

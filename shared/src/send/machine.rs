@@ -142,8 +142,9 @@ pub enum Event {
         retry_after: Option<Duration>,
         /// Drawn from `[0, 1)`, for the jitter.
         fraction: f64,
-        /// Model calls of the round that gave a part of its answer: those did not fail.
-        parts: u32,
+        /// Earlier model calls of the round that did not fail: each gave a part of its answer, or
+        /// was interrupted by a message.
+        not_failed: u32,
     },
     /// The wait in memory is over.
     BackoffOver,

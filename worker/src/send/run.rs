@@ -154,6 +154,8 @@ pub(crate) struct Run<'a> {
     sent_back: u32,
     /// What the model has said of its answer, where that was cut and goes on.
     partial: Option<Partial>,
+    /// Model calls of the open round that messages interrupted, with the parts they followed.
+    interrupted: u32,
     asking: Option<Call>,
     asked: Option<Asked>,
     wait: Option<Duration>,
@@ -269,6 +271,7 @@ impl<'a> Run<'a> {
             back: None,
             sent_back: 0,
             partial: None,
+            interrupted: 0,
             asking: None,
             asked: None,
             wait: None,
@@ -388,16 +391,17 @@ impl<'a> Run<'a> {
         match command {
             Command::Ask { round, attempt } => self.ask(round as i32, attempt as i32).await,
             Command::AbortAsking => {
-                self.asking = None;
-                self.partial = None;
-                self.pay_estimated();
+                self.abort_asking();
                 None
             }
             Command::Wait(wait) => {
                 self.wait = Some(wait);
                 self.note_spending().await
             }
-            Command::StoreRound => Some(self.store_round().await),
+            Command::StoreRound => {
+                self.interrupted = 0;
+                Some(self.store_round().await)
+            }
             Command::RunCalls => self.run_calls().await,
             Command::InterruptCalls => {
                 self.interrupt_calls();

@@ -188,9 +188,9 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
             permanent,
             retry_after,
             fraction,
-            parts,
+            not_failed,
         } => {
-            let tries = own(round, attempt, rules).saturating_sub(parts);
+            let tries = own(round, attempt, rules).saturating_sub(not_failed);
             let wait = if permanent {
                 None
             } else {

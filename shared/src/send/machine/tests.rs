@@ -163,7 +163,7 @@ fn failed(permanent: bool, retry_after: Option<u64>) -> Event {
         permanent,
         retry_after: retry_after.map(Duration::from_secs),
         fraction: 0.5,
-        parts: 0,
+        not_failed: 0,
     }
 }
 
@@ -456,13 +456,37 @@ fn calls_lost_with_other_workers_are_no_failures() {
         permanent: false,
         retry_after: None,
         fraction: 0.5,
-        parts: 0,
+        not_failed: 0,
     };
     let wait = |rules: &Rules| transition(&state, failed, rules).expect("legal").commands;
     // As after the first failure.
     let first = RULES.retry.wait(1, None, 0.5).expect("there are more");
     assert_eq!(wait(&rules), [Command::Wait(first)]);
     assert_ne!(wait(&RULES), [Command::Wait(first)]);
+}
+
+#[test]
+fn calls_that_messages_interrupted_are_no_failures() {
+    let state = State::Asking {
+        round: 0,
+        attempt: RULES.retry.attempts_max,
+        draining: false,
+    };
+    let failed = |not_failed| Event::Failed {
+        code: Code::LlmUnavailable,
+        permanent: false,
+        retry_after: None,
+        fraction: 0.5,
+        not_failed,
+    };
+    let next = |event| transition(&state, event, &RULES).expect("legal").commands;
+    let first = RULES.retry.wait(1, None, 0.5).expect("there are more");
+    let interrupted = RULES.retry.attempts_max - 1;
+    assert_eq!(next(failed(interrupted)), [Command::Wait(first)]);
+    assert!(matches!(
+        next(failed(0))[..],
+        [Command::End(End::Failed(StopReason::ProviderError, _))]
+    ));
 }
 
 #[test]

@@ -405,7 +405,7 @@ impl Run<'_> {
             permanent: true,
             retry_after: None,
             fraction: 0.0,
-            parts: 0,
+            not_failed: 0,
         }
     }
 
@@ -420,8 +420,23 @@ impl Run<'_> {
             permanent: code == Code::PolicyDenied,
             retry_after: None,
             fraction: self.kernel.parts.entropy.fraction(),
-            parts: self.partial.as_ref().map_or(0, |partial| partial.parts),
+            not_failed: self.not_failed(),
         }
+    }
+
+    /// Model calls of the open round that gave a part of its answer or were interrupted. Those of an
+    /// earlier life, before the send was parked for a retry, count as failures: the row has one
+    /// number for both.
+    fn not_failed(&self) -> u32 {
+        self.interrupted + self.partial.as_ref().map_or(0, |partial| partial.parts)
+    }
+
+    /// Stops the model call that is under way; what it said is void.
+    pub(super) fn abort_asking(&mut self) {
+        self.interrupted = self.not_failed() + 1;
+        self.asking = None;
+        self.partial = None;
+        self.pay_estimated();
     }
 
     fn failed(&mut self, error: &llm::Error) -> Event {
@@ -450,7 +465,7 @@ impl Run<'_> {
             permanent: error.is_permanent(),
             retry_after: error.retry_after(),
             fraction: self.kernel.parts.entropy.fraction(),
-            parts: self.partial.as_ref().map_or(0, |partial| partial.parts),
+            not_failed: self.not_failed(),
         }
     }
 }
