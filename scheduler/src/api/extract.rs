@@ -1,6 +1,8 @@
 //! What requests are made of: paths, queries and bodies, each refused with a problem that says
 //! where it is wrong.
 
+mod json;
+
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -15,10 +17,10 @@ use futures::{FutureExt, StreamExt};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::time::Span;
-use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OwnedSemaphorePermit;
 
+pub(super) use self::json::{parse, push};
 use super::problem::Problem;
 use crate::app::App;
 
@@ -404,73 +406,6 @@ pub(super) fn beside_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
     if long { beside(work) } else { work() }
 }
 
-/// Parses a JSON object. What is wrong is named by a pointer that begins with `at`.
-pub(super) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Problem> {
-    // A struct can be read from a list of its members' values too, which nobody means to send.
-    if json.trim_ascii_start().first() == Some(&b'[') {
-        return Err(Problem::invalid(at, "must be an object"));
-    }
-    beside_if(json.len() > BESIDE, || {
-        serde_json::from_slice(json).map_err(|_| explain::<T>(json, at))
-    })
-}
-
-/// Parses once more, slowly, to learn where the fault is.
-fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Problem {
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut reader) else {
-        let detail = "the body goes on after its JSON value";
-        return Problem::new(Code::RequestInvalid, detail);
-    };
-    let mut pointer = at.to_owned();
-    for segment in error.path() {
-        match segment {
-            serde_path_to_error::Segment::Seq { index } => push(&mut pointer, &index.to_string()),
-            serde_path_to_error::Segment::Map { key } => push(&mut pointer, key),
-            serde_path_to_error::Segment::Enum { .. } | serde_path_to_error::Segment::Unknown => {}
-        }
-    }
-    let inner = error.into_inner();
-    let text = inner.to_string();
-    let unread = inner.is_syntax() || inner.is_eof();
-    if unread && serde_json::from_slice::<IgnoredAny>(json).is_err() {
-        return Problem::new(
-            Code::RequestInvalid,
-            format!("the body is not JSON: {text}"),
-        );
-    }
-    if text.starts_with("recursion limit exceeded") {
-        return Problem::too_deep(at);
-    }
-    // The reader of a word that finds something else calls that no value at all.
-    if unread && text.starts_with("expected value") {
-        return Problem::invalid(pointer, "has a value of another type");
-    }
-    // The fault is told by its place in the document, not by line and column.
-    let said = text
-        .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(said, _)| said);
-    for (intro, end) in [("unknown field `", "`, "), ("missing field `", "`")] {
-        if let Some(rest) = said.strip_prefix(intro)
-            && let Some((name, _)) = rest.split_once(end)
-            && !pointer.ends_with(&format!("/{}", escaped(name)))
-        {
-            push(&mut pointer, name);
-        }
-    }
-    Problem::invalid(pointer, said)
-}
-
-/// Appends a member to a JSON pointer.
-pub(super) fn push(pointer: &mut String, member: &str) {
-    pointer.push('/');
-    pointer.push_str(&escaped(member));
-}
-
-fn escaped(member: &str) -> String {
-    member.replace('~', "~0").replace('/', "~1")
-}
-
 /// The id in a body, whose malformed form is as unknown as an unused one.
 pub(super) fn session_id(text: &str) -> Result<SessionId, Problem> {
     text.parse().map_err(|_| Problem::session_not_found())
@@ -530,6 +465,7 @@ mod tests {
 
     impl<'de> serde::Deserialize<'de> for Patient {
         fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            use serde::de::IgnoredAny;
             IgnoredAny::deserialize(from)?;
             let done = DONE.lock().expect("nobody panics under it").take();
             let done = done.expect("one test reads one");
