@@ -1,0 +1,19 @@
+//! Sends, sessions, timers and runs through real workers and schedulers in simulated time.
+
+mod answers;
+mod budget;
+mod clocks;
+mod grants;
+mod hooks;
+mod hostile;
+mod leaves;
+mod lives;
+mod output;
+mod pools;
+mod positions;
+mod run_budgets;
+mod runs;
+mod sends;
+mod timers;
+mod tools;
+mod truncation;
