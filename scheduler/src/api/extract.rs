@@ -465,8 +465,7 @@ mod tests {
 
     impl<'de> serde::Deserialize<'de> for Patient {
         fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-            use serde::de::IgnoredAny;
-            IgnoredAny::deserialize(from)?;
+            serde::de::IgnoredAny::deserialize(from)?;
             let done = DONE.lock().expect("nobody panics under it").take();
             let done = done.expect("one test reads one");
             Ok(Self(done.recv_timeout(Duration::from_secs(20)).is_ok()))

@@ -154,7 +154,8 @@ pub(crate) struct Run<'a> {
     sent_back: u32,
     /// What the model has said of its answer, where that was cut and goes on.
     partial: Option<Partial>,
-    /// Model calls of the open round that messages interrupted, with the parts they followed.
+    /// Model calls of the open round that messages interrupted, and those that gave the parts of an
+    /// answer that an interruption made void.
     interrupted: u32,
     asking: Option<Call>,
     asked: Option<Asked>,

@@ -21,7 +21,8 @@ pub(in crate::api) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Resul
 }
 
 /// The document with its numbers like `2.0` written as `2`, if it has any. Both are integers by
-/// JSON Schema, of which serde takes only the second.
+/// JSON Schema, of which serde takes only the second. Without parsing, so that repeated members stay
+/// refused; the value of no number changes.
 fn whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
     let mut whole = Vec::with_capacity(json.len());
     let mut rest = json;
