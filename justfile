@@ -18,3 +18,4 @@ ci:
 
 fmt:
     cargo fmt --all
+    rustfmt --edition 2024 scheduler/src/engine/nodes/*.rs

@@ -19,7 +19,7 @@ mod known_tools;
 mod loops;
 
 // Runs of workflows, as pure decisions.
-pub mod workflow;
+pub mod engine;
 
 // How it all hangs together.
 mod app;

@@ -1,5 +1,6 @@
 //! Workflows: trees of control nodes whose leaves are agents' sends, and their runs.
 
+pub mod nodes;
 pub mod path;
 pub mod run;
 pub mod schema;

@@ -1,8 +1,8 @@
 //! The names of a run's nodes: paths from the root that never change.
 //!
-//! `/` is the root. Below it stands one segment per level: `<index>` or `<index>:<id>` for a child
+//! `/` is the root. Each level below adds one segment: `<index>` or `<index>:<id>` for a child
 //! of a sequence or a parallel node, `case=<key>` or `default` for a branch's, `fallback` for a
-//! leaf's, the id or `body` for the others. The children of a fan-out and of a loop stand behind
+//! leaf's, the id or `body` for the others. The children of a fan-out and of a loop come after
 //! their number: `/1:research[2]/r`.
 
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// The root's path.
 pub const ROOT: &str = "/";
 
-/// How a child stands below its parent.
+/// The segment of a child below its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<'a> {
     /// One of several, in order.
@@ -27,7 +27,7 @@ pub enum Step<'a> {
     Only(Option<&'a str>),
 }
 
-/// The path of the child that stands in this way below `parent`.
+/// The path of the child of `parent` with this segment.
 pub fn child(parent: &str, step: &Step<'_>) -> String {
     let mut path = if parent == ROOT {
         String::new()
@@ -67,7 +67,7 @@ pub fn parent(path: &str) -> Option<&str> {
     Some(if above.is_empty() { ROOT } else { above })
 }
 
-/// The item or round that the last segment stands behind.
+/// The item or round before the last segment.
 pub fn round(path: &str) -> Option<u32> {
     let (above, _) = path.rsplit_once('/')?;
     let (_, number) = above.strip_suffix(']')?.rsplit_once('[')?;
@@ -81,7 +81,7 @@ pub fn index(path: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Whether `path` is `above` or lies below it.
+/// Whether `path` is `above` or below it.
 pub fn is_within(path: &str, above: &str) -> bool {
     above == ROOT
         || path
@@ -89,7 +89,7 @@ pub fn is_within(path: &str, above: &str) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']))
 }
 
-/// The text without what has a meaning in paths.
+/// The text with the characters escaped that have a meaning in paths.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -18,6 +18,7 @@ use crate::stored::Extra;
 use crate::time::{Span, Timestamp};
 use crate::tool::ToolEntry;
 use crate::usage::Usage;
+use crate::workflow::nodes::NodeKind;
 
 /// The version of the language that new specs are read in. A run keeps the version that it was
 /// accepted in: it is read by the rules of that one for as long as it lives, and who knows only
@@ -58,32 +59,6 @@ impl RunStatus {
     /// Whether only a retry can change it.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
-    }
-}
-
-named! {
-    /// What a node does.
-    NodeKind {
-        /// A send in a session of its own.
-        Agent = "agent",
-        /// Its children in order.
-        Sequence = "sequence",
-        /// Its children at once.
-        Parallel = "parallel",
-        /// One body over a list.
-        Foreach = "foreach",
-        /// One of its children.
-        Branch = "branch",
-        /// Its body until a condition holds.
-        Loop = "loop",
-        /// A durable pause.
-        Wait = "wait",
-        /// A person's decision.
-        Approval = "approval",
-        /// A tool call without a model.
-        Tool = "tool",
-        /// Another workflow in its own scope.
-        Workflow = "workflow",
     }
 }
 

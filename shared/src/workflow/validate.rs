@@ -1,13 +1,10 @@
-//! From any JSON value to a workflow that may run, or to everything that is wrong with it.
+//! Reads any JSON value as a workflow, or reports everything that is wrong with it.
 
-mod agent;
 mod grants;
-mod leaves;
-mod limits;
-mod nodes;
-mod policy;
-mod reader;
+pub(super) mod limits;
+pub(super) mod reader;
 mod refs;
+pub(super) mod tree;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -17,7 +14,7 @@ use super::run::DSL_VERSION;
 use super::spec::Spec;
 use crate::agent::Delegation;
 
-/// Problems that are told at once: nobody repairs more than these in one go.
+/// Problems that are reported at once, at most.
 pub const PROBLEMS_MAX: usize = 200;
 
 /// One thing that is wrong with a spec.

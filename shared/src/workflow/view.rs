@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::nodes::NodeKind;
 use super::run::{
-    Attempt, NodeKind, NodeRecord, NodeState, RunCounts, RunOptions, RunRecord, RunStatus, Steered,
+    Attempt, NodeRecord, NodeState, RunCounts, RunOptions, RunRecord, RunStatus, Steered,
 };
 use crate::error::Failure;
 use crate::id::{RunId, SendId, SessionId};

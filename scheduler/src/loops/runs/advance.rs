@@ -21,7 +21,7 @@ use mainspring_shared::workflow::run::{
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::workflow::Run;
+use crate::engine::Run;
 
 /// Characters of a result that the parent is told; the rest can be read.
 const TOLD_MAX: usize = 16_000;

@@ -8,8 +8,8 @@ use mainspring_shared::store::{self, ReadNodes};
 use super::advance::{Kept, Start};
 use super::aside::Aside;
 use crate::app::App;
+use crate::engine::Run;
 use crate::loops::below::Below;
-use crate::workflow::Run;
 
 /// Runs that are kept; beyond, those that were not used longest are read again when they have news.
 const RUNS_MAX: usize = 64;

@@ -1,31 +1,29 @@
-//! What a name means at a place of the tree.
+//! The meaning of names at a node of the tree.
 
-use serde_json::Value;
-
-use super::{Body, Items, NodeIx, Pause, Spec};
+use super::{NodeIx, Spec};
 use crate::error::{Code, Failure};
 use crate::tool::{pool_fault, pool_of};
+use crate::workflow::nodes::Body;
 use crate::workflow::run::RunOptions;
-use crate::workflow::template::free_names;
 
 /// What a name is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// The input of the run, or of the nested workflow at this place.
+    /// The input of the run, or of this nested workflow.
     Input(Option<NodeIx>),
     /// The item of this fan-out.
     Item(NodeIx),
-    /// The item's place in this fan-out, from 0.
+    /// The item's index in this fan-out, from 0.
     Index(NodeIx),
     /// The round of this loop, from 1.
     Round(NodeIx),
-    /// What the body of this loop gave in the round before.
+    /// The result of this loop's body in the previous round.
     Previous(NodeIx),
     /// The result of this node.
     Node(NodeIx),
 }
 
-/// Why a name means nothing at a place.
+/// Why a name cannot be resolved at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unresolved {
     /// Nothing has this name.
@@ -34,7 +32,7 @@ pub enum Unresolved {
     Inside,
     /// Nodes of its kind have no result of their own.
     NoResult,
-    /// It has not settled when this place is reached.
+    /// It has not settled when this node is entered.
     NotBefore,
 }
 
@@ -50,8 +48,8 @@ impl Spec {
 
     /// What `name` means to the condition that ends the loop `at`: its body's nodes count too.
     pub fn resolve_until(&self, at: NodeIx, name: &str) -> Result<Binding, Unresolved> {
-        if let Body::Loop { body, .. } = &self.nodes[at].body {
-            if let Some(variable) = self.variable(*body, name) {
+        if let Body::Loop(node) = &self.nodes[at].body {
+            if let Some(variable) = self.variable(node.body, name) {
                 return Ok(variable);
             }
             let target = self.target(at, name)?;
@@ -91,42 +89,17 @@ impl Spec {
 
     /// The innermost variable with this name around a node.
     fn variable(&self, at: NodeIx, name: &str) -> Option<Binding> {
-        let mut place = at;
-        while let Some((parent, _)) = self.nodes[place].parent {
-            match &self.nodes[parent].body {
-                Body::Foreach { var, .. } => {
-                    if var == name {
-                        return Some(Binding::Item(parent));
-                    }
-                    if name.strip_suffix("_index") == Some(var) {
-                        return Some(Binding::Index(parent));
-                    }
-                }
-                Body::Loop { var, .. } => {
-                    if var == name {
-                        return Some(Binding::Round(parent));
-                    }
-                    if name == "previous" {
-                        return Some(Binding::Previous(parent));
-                    }
-                }
-                Body::Workflow { .. } => {
-                    return (name == "input").then_some(Binding::Input(Some(parent)));
-                }
-                Body::Agent(_)
-                | Body::Sequence { .. }
-                | Body::Parallel { .. }
-                | Body::Branch { .. }
-                | Body::Wait(_)
-                | Body::Approval { .. }
-                | Body::Tool { .. } => {}
+        for (above, _) in self.ancestors(at) {
+            let body = &self.nodes[above].body;
+            let found = body.node().binding(above, name);
+            if found.is_some() || matches!(body, Body::Workflow(_)) {
+                return found;
             }
-            place = parent;
         }
         (name == "input").then_some(Binding::Input(None))
     }
 
-    /// Whether `target` has settled, in the same iteration, whenever `at` is reached.
+    /// Whether `target` has settled, in the same iteration, whenever `at` is entered.
     fn before(&self, at: NodeIx, target: NodeIx) -> Result<Binding, Unresolved> {
         let above: Vec<(NodeIx, u32)> = self.ancestors(at).collect();
         let mut place = target;
@@ -136,17 +109,17 @@ impl Spec {
                 if inside {
                     return Err(Unresolved::Inside);
                 }
-                let ordered = matches!(self.nodes[parent].body, Body::Sequence { .. });
+                let ordered = self.nodes[parent].body.node().is_ordered();
                 return if ordered && key < *own {
                     Ok(Binding::Node(target))
                 } else {
                     Err(Unresolved::NotBefore)
                 };
             }
-            inside |= self.nodes[parent].body.hides();
+            inside |= self.nodes[parent].body.node().hides_children();
             place = parent;
         }
-        // The target is the node itself or stands around it.
+        // The target is the node itself or one around it.
         Err(Unresolved::NotBefore)
     }
 
@@ -157,7 +130,7 @@ impl Spec {
             if parent == above {
                 return true;
             }
-            if self.nodes[parent].body.hides() {
+            if self.nodes[parent].body.node().hides_children() {
                 return false;
             }
             place = parent;
@@ -165,26 +138,9 @@ impl Spec {
         false
     }
 
-    /// The nodes around one, the nearest first, each with the place of the child that leads to it.
+    /// The nodes around one, the nearest first, each with the index of the child that leads to it.
     pub fn ancestors(&self, at: NodeIx) -> impl Iterator<Item = (NodeIx, u32)> + '_ {
         std::iter::successors(self.nodes[at].parent, |(ix, _)| self.nodes[*ix].parent)
-    }
-}
-
-impl Body {
-    /// Whether what is below it cannot be seen from outside.
-    const fn hides(&self) -> bool {
-        match self {
-            Self::Foreach { .. }
-            | Self::Loop { .. }
-            | Self::Workflow { .. }
-            | Self::Agent(_)
-            | Self::Approval { .. }
-            | Self::Tool { .. } => true,
-            Self::Sequence { .. } | Self::Parallel { .. } | Self::Branch { .. } | Self::Wait(_) => {
-                false
-            }
-        }
     }
 }
 
@@ -192,82 +148,27 @@ impl Spec {
     /// The names that a node itself reads: in its templates, references and conditions.
     pub fn names_read(&self, at: NodeIx) -> Vec<String> {
         let node = &self.nodes[at];
-        let mut names: Vec<String> = node.when.iter().map(|when| when.on.name.clone()).collect();
-        let mut template = |source: &str| {
-            names.extend(free_names(source).unwrap_or_default());
-        };
-        match &node.body {
-            Body::Agent(agent) => {
-                template(&agent.spec.system_prompt);
-                template(&agent.input);
-                names.extend(agent.inputs_from.iter().cloned());
-            }
-            Body::Approval { message, .. } => template(message),
-            Body::Tool { arguments, .. } => {
-                for value in arguments.values() {
-                    texts_in(value, &mut template);
-                }
-            }
-            Body::Wait(Pause::Until(source)) => template(source),
-            Body::Workflow { input, .. } => input.iter().for_each(|source| template(source)),
-            Body::Foreach { items, .. } => match items {
-                Items::From(from) => names.push(from.name.clone()),
-                Items::Here(_) => {}
-            },
-            Body::Branch { on, .. } => names.push(on.name.clone()),
-            Body::Loop { until, .. } => names.push(until.on.name.clone()),
-            Body::Sequence { .. } | Body::Parallel { .. } | Body::Wait(_) => {}
-        }
-        names
+        let when = node.when.iter().map(|when| when.on.name.clone());
+        when.chain(node.body.node().names_read()).collect()
     }
 
-    /// Whether a branch or a condition looks at this member of a node's value: then it decides
-    /// what happens, and is no failure.
+    /// Whether a branch or a condition reads this member of a node's value: then the member chooses
+    /// what runs next, and a refusal in it is no failure.
     pub fn decides(&self, target: NodeIx, key: &str) -> bool {
         self.nodes.iter().enumerate().any(|(at, node)| {
-            let until = match &node.body {
-                Body::Branch { on, .. } => Some((on, self.resolve(at, &on.name))),
-                Body::Loop { until, .. } => {
-                    Some((&until.on, self.resolve_until(at, &until.on.name)))
-                }
-                Body::Agent(_)
-                | Body::Sequence { .. }
-                | Body::Parallel { .. }
-                | Body::Foreach { .. }
-                | Body::Wait(_)
-                | Body::Approval { .. }
-                | Body::Tool { .. }
-                | Body::Workflow { .. } => None,
-            };
-            let when = node
-                .when
-                .iter()
-                .map(|when| (&when.on, self.resolve(at, &when.on.name)));
-            until.into_iter().chain(when).any(|(on, binding)| {
+            let own = node.body.node().decided_by();
+            let own = own.map(|on| (on, self.resolve_until(at, &on.name)));
+            let when = node.when.as_ref().map(|when| &when.on);
+            let when = when.map(|on| (on, self.resolve(at, &on.name)));
+            own.into_iter().chain(when).any(|(on, binding)| {
                 on.key.as_deref() == Some(key) && binding == Ok(Binding::Node(target))
             })
         })
     }
 
-    /// Leaves below a node that there are in any case, as far as the spec alone tells.
+    /// Leaves at and below a node that every run has, as far as the spec alone tells.
     pub fn leaves(&self, at: NodeIx) -> u64 {
-        let node = &self.nodes[at];
-        match &node.body {
-            Body::Agent(_) | Body::Approval { .. } | Body::Tool { .. } => 1,
-            Body::Wait(_) => 0,
-            Body::Sequence { steps } => steps.iter().map(|ix| self.leaves(*ix)).sum(),
-            Body::Parallel { branches, .. } => branches.iter().map(|ix| self.leaves(*ix)).sum(),
-            Body::Foreach { items, body, .. } => match items {
-                Items::Here(list) => (list.len() as u64).saturating_mul(self.leaves(*body)),
-                Items::From(_) => 0,
-            },
-            Body::Loop { body, .. } => self.leaves(*body),
-            Body::Branch { cases, default, .. } => {
-                let all = cases.iter().map(|(_, ix)| *ix).chain(*default);
-                all.map(|ix| self.leaves(ix)).min().unwrap_or(0)
-            }
-            Body::Workflow { root, .. } => self.leaves(*root),
-        }
+        self.nodes[at].body.node().leaves(self)
     }
 
     /// The most that the declared budgets of all leaves add up to, every attempt counted: what is
@@ -320,60 +221,7 @@ impl Spec {
         Ok(())
     }
 
-    fn declared(&self, at: NodeIx) -> u64 {
-        let node = &self.nodes[at];
-        let own = match &node.body {
-            Body::Agent(agent) => {
-                let retry = agent.policy.retry.as_ref();
-                let attempts = retry.map_or(1, |retry| retry.max_attempts);
-                let further = agent.continuation.map_or(0, |more| more.max);
-                let attempts = attempts.saturating_mul(further + 1);
-                agent
-                    .spec
-                    .budget
-                    .unwrap_or(0)
-                    .saturating_mul(attempts.into())
-            }
-            Body::Sequence { .. }
-            | Body::Parallel { .. }
-            | Body::Foreach { .. }
-            | Body::Branch { .. }
-            | Body::Loop { .. }
-            | Body::Wait(_)
-            | Body::Approval { .. }
-            | Body::Tool { .. }
-            | Body::Workflow { .. } => 0,
-        };
-        let children = node.body.children().into_iter().map(|ix| self.declared(ix));
-        let below = match &node.body {
-            Body::Branch { .. } => children.max().unwrap_or(0),
-            Body::Foreach {
-                items: Items::Here(list),
-                ..
-            } => children
-                .fold(0, u64::saturating_add)
-                .saturating_mul(list.len() as u64),
-            Body::Loop { max_iterations, .. } => children
-                .sum::<u64>()
-                .saturating_mul((*max_iterations).into()),
-            Body::Agent(_)
-            | Body::Sequence { .. }
-            | Body::Parallel { .. }
-            | Body::Foreach { .. }
-            | Body::Wait(_)
-            | Body::Approval { .. }
-            | Body::Tool { .. }
-            | Body::Workflow { .. } => children.fold(0, u64::saturating_add),
-        };
-        own.saturating_add(below)
-    }
-}
-
-fn texts_in(value: &Value, each: &mut dyn FnMut(&str)) {
-    match value {
-        Value::String(text) => each(text),
-        Value::Array(list) => list.iter().for_each(|one| texts_in(one, each)),
-        Value::Object(map) => map.values().for_each(|one| texts_in(one, each)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    pub(in crate::workflow) fn declared(&self, at: NodeIx) -> u64 {
+        self.nodes[at].body.node().declared(self)
     }
 }

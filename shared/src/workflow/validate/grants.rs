@@ -7,7 +7,7 @@ use crate::words::nearest;
 
 impl Reader<'_> {
     /// A tool that its leaf would not be offered is told before the leaf starts without it.
-    pub(super) fn granted(&mut self, entry: &ToolEntry, pointer: &str) {
+    pub(crate) fn granted(&mut self, entry: &ToolEntry, pointer: &str) {
         let Some(granted) = self.granted else { return };
         let Err(fault) = granted.check(entry) else {
             return;

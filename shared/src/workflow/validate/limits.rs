@@ -10,7 +10,7 @@ use crate::workflow::spec::{BYTES_MAX, JSON_DEPTH_MAX};
 const PATTERNS_MAX: usize = 256;
 
 /// Reads a text that holds JSON.
-pub(super) fn decode(text: &str, pointer: &str) -> Result<Value, Problem> {
+pub(crate) fn decode(text: &str, pointer: &str) -> Result<Value, Problem> {
     if text.len() > BYTES_MAX {
         return Err(too_large(pointer));
     }
@@ -32,7 +32,7 @@ fn too_large(pointer: &str) -> Problem {
 }
 
 /// Looks at depth and size without recursing, so that everything after it may.
-pub(super) fn check(spec: &Value) -> Result<(), Problem> {
+pub(crate) fn check(spec: &Value) -> Result<(), Problem> {
     let mut open = vec![(spec, 1, String::new())];
     let mut bytes = 0_usize;
     while let Some((value, depth, pointer)) = open.pop() {
@@ -91,7 +91,7 @@ fn nul(pointer: String) -> Problem {
 }
 
 /// The pointer of a member.
-pub(super) fn at(pointer: &str, key: &str) -> String {
+pub(crate) fn at(pointer: &str, key: &str) -> String {
     if key.contains(['~', '/']) {
         format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
     } else {

@@ -1,4 +1,4 @@
-//! Reading members of objects, every fault kept.
+//! Reads members of objects; keeps every fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,37 +9,54 @@ use super::{PROBLEMS_MAX, Problem};
 use crate::agent::Delegation;
 use crate::time::Span;
 use crate::words::nearest;
-use crate::workflow::spec::{Node, NodeIx, Spec};
+use crate::workflow::schema::Object;
+use crate::workflow::spec::{Node, NodeIx, Ref, Spec};
 use crate::workflow::template::free_names;
 
-/// An object and where it stands.
+/// Names that mean something else in templates.
+const RESERVED: [&str; 15] = [
+    "loop", "previous", "true", "false", "none", "True", "False", "None", "and", "or", "not", "in",
+    "is", "if", "else",
+];
+
+/// An object of a spec, its pointer and its declared members.
 #[derive(Clone, Copy)]
-pub(super) struct Members<'a> {
-    pub(super) map: &'a Map<String, Value>,
-    pub(super) at: &'a str,
+pub(crate) struct Members<'a> {
+    pub(crate) map: &'a Map<String, Value>,
+    pub(crate) at: &'a str,
+    object: &'static Object,
 }
 
-impl Members<'_> {
-    pub(super) fn pointer(&self, key: &str) -> String {
+impl<'a> Members<'a> {
+    pub(crate) fn new(map: &'a Map<String, Value>, at: &'a str, object: &'static Object) -> Self {
+        Self { map, at, object }
+    }
+
+    /// Whether the member must be there.
+    pub(crate) fn requires(&self, key: &str) -> bool {
+        self.object.requires(key)
+    }
+
+    pub(crate) fn pointer(&self, key: &str) -> String {
         at(self.at, key)
     }
 
     /// A member; null counts as absent.
-    pub(super) fn given(&self, key: &str) -> Option<&Value> {
+    pub(crate) fn given(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
 }
 
-/// A name that something reads, to be looked up when the whole tree is known.
-pub(super) struct Use {
-    pub(super) node: NodeIx,
-    pub(super) name: String,
-    pub(super) pointer: String,
-    pub(super) kind: UseKind,
+/// A name that a node reads, resolved once the whole tree is known.
+pub(crate) struct Use {
+    pub(crate) node: NodeIx,
+    pub(crate) name: String,
+    pub(crate) pointer: String,
+    pub(crate) kind: UseKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum UseKind {
+pub(crate) enum UseKind {
     /// In a template.
     Template,
     /// `items_from`, `on` or `when`.
@@ -50,24 +67,24 @@ pub(super) enum UseKind {
     Context,
 }
 
-/// Ids and the places that have them, by the nested workflow that they are in.
-pub(super) type Ids = BTreeMap<(Option<NodeIx>, String), Vec<(NodeIx, String)>>;
+/// Ids by the nested workflow that they are in, each with its nodes and their pointers.
+pub(crate) type Ids = BTreeMap<(Option<NodeIx>, String), Vec<(NodeIx, String)>>;
 
-pub(super) struct Reader<'a> {
-    /// What leaves may have; anything where nobody says.
-    pub(super) granted: Option<&'a Delegation>,
+pub(crate) struct Reader<'a> {
+    /// The tools that leaves may have; any when absent.
+    pub(crate) granted: Option<&'a Delegation>,
     /// The version of the language that the spec is read in.
-    pub(super) version: i32,
-    pub(super) problems: Vec<Problem>,
-    pub(super) nodes: Vec<Node>,
-    pub(super) ids: Ids,
-    /// Ids of nodes that could not be read: references to them are no further problem.
-    pub(super) lost: BTreeSet<String>,
-    pub(super) uses: Vec<Use>,
+    pub(crate) version: i32,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) ids: Ids,
+    /// Ids of nodes with faults of their own: references to them are not reported again.
+    pub(crate) lost: BTreeSet<String>,
+    pub(crate) uses: Vec<Use>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(granted: Option<&'a Delegation>, version: i32) -> Self {
+    pub(crate) fn new(granted: Option<&'a Delegation>, version: i32) -> Self {
         Self {
             granted,
             version,
@@ -79,7 +96,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn finish(mut self, spec: Option<Spec>) -> Result<Spec, Vec<Problem>> {
+    pub(crate) fn finish(mut self, spec: Option<Spec>) -> Result<Spec, Vec<Problem>> {
         match spec {
             Some(spec) if self.problems.is_empty() => Ok(spec),
             _ => {
@@ -92,14 +109,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn problem(
+    pub(crate) fn problem(
         &mut self,
         pointer: impl Into<String>,
         rule: &'static str,
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        // Enough that the best of them can be told.
+        // More than are reported, as they are sorted before the first ones are chosen.
         if self.problems.len() < 10 * PROBLEMS_MAX {
             self.problems.push(Problem {
                 pointer: pointer.into(),
@@ -110,16 +127,49 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports every member that has no meaning here.
-    pub(super) fn only(&mut self, members: Members<'_>, known: &[&str]) {
+    /// Reports a malformed member, with the hint that is declared for it.
+    pub(crate) fn member_problem(
+        &mut self,
+        members: Members<'_>,
+        key: &str,
+        rule: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.problem(
+            members.pointer(key),
+            rule,
+            message,
+            members.object.hint(key),
+        );
+    }
+
+    /// Reports that a member is not there.
+    pub(crate) fn missing(&mut self, members: Members<'_>, key: &str) {
+        let message = format!("`{key}` is missing");
+        self.problem(members.at, "missing", message, members.object.hint(key));
+    }
+
+    /// Reports the member unless it is there.
+    pub(crate) fn required(&mut self, members: Members<'_>, key: &str) {
+        if !members.map.contains_key(key) {
+            self.missing(members, key);
+        }
+    }
+
+    /// Reports every member that is not declared.
+    pub(crate) fn only(&mut self, members: Members<'_>) {
+        let known = members.object.names();
         let unknown = members
             .map
             .keys()
-            .filter(|key| !known.contains(&key.as_str()));
+            .filter(|key| known.clone().all(|known| known != *key));
         for key in unknown.take(PROBLEMS_MAX) {
-            let hint = match nearest(key, known.iter().copied()) {
+            let hint = match nearest(key, known.clone()) {
                 Some(near) => format!("write `{near}`, or leave it out"),
-                None => format!("known here are: {}", known.join(", ")),
+                None => format!(
+                    "known here are: {}",
+                    known.clone().collect::<Vec<_>>().join(", ")
+                ),
             };
             let shown: String = key.chars().take(80).collect();
             let message = format!("{shown:?} is not known here");
@@ -127,34 +177,74 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The members of an object in an object; null counts as absent.
+    pub(crate) fn inner<'v>(
+        &mut self,
+        members: Members<'v>,
+        key: &str,
+        pointer: &'v str,
+        object: &'static Object,
+    ) -> Option<Members<'v>> {
+        members.given(key)?;
+        let map = self.object(members, key)?;
+        let inner = Members::new(map, pointer, object);
+        self.only(inner);
+        Some(inner)
+    }
+
     /// A text that is not blank.
-    pub(super) fn label(&mut self, members: Members<'_>, key: &str, hint: &str) -> Option<String> {
+    pub(crate) fn label(&mut self, members: Members<'_>, key: &str) -> Option<String> {
         match members.map.get(key) {
-            Some(Value::String(text)) if !text.trim().is_empty() => Some(text.clone()),
+            Some(Value::String(text)) if !text.trim().is_empty() => return Some(text.clone()),
             Some(Value::String(_)) => {
-                self.problem(
-                    members.pointer(key),
-                    "blank",
-                    format!("`{key}` is blank"),
-                    hint,
-                );
-                None
+                self.member_problem(members, key, "blank", format!("`{key}` is blank"));
             }
             Some(_) => {
-                let message = format!("`{key}` is not a text");
-                self.problem(members.pointer(key), "not_text", message, hint);
-                None
+                self.member_problem(members, key, "not_text", format!("`{key}` is not a text"));
             }
-            None => {
-                let message = format!("`{key}` is missing");
-                self.problem(members.at, "missing", message, hint);
-                None
-            }
+            None => self.missing(members, key),
+        }
+        None
+    }
+
+    /// A reference to a value; its name is resolved once the whole tree is known.
+    pub(crate) fn reference(
+        &mut self,
+        node: NodeIx,
+        members: Members<'_>,
+        key: &str,
+        kind: UseKind,
+    ) -> Option<Ref> {
+        let on = Ref::parse(&self.label(members, key)?);
+        self.reads(node, &on.name, members.pointer(key), kind);
+        Some(on)
+    }
+
+    /// Checks that a variable is a name that templates can use.
+    pub(crate) fn variable(&mut self, members: Members<'_>, name: &str) {
+        let mut chars = name.chars();
+        let first = chars
+            .next()
+            .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+        if !first
+            || !chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+            || RESERVED.contains(&name)
+        {
+            let message = format!("`as` is {name:?}, which templates cannot use as a name");
+            let hint = "write letters, digits and _, beginning with a letter, like `item`";
+            self.problem(members.pointer("as"), "not_a_name", message, hint);
         }
     }
 
+    /// Reports that a session would have to continue after it was deleted.
+    pub(crate) fn ephemeral_continues(&mut self, pointer: &str) {
+        let message = "an `ephemeral` session is gone once its leaf succeeded, and cannot go on";
+        let hint = "write `lifecycle`: \"linked\", or leave it out";
+        self.problem(pointer, "lifecycle", message, hint);
+    }
+
     /// A text, or nothing; an explicit null is a fault.
-    pub(super) fn text(&mut self, members: Members<'_>, key: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, members: Members<'_>, key: &str) -> Option<String> {
         if let Value::String(text) = members.map.get(key)? {
             return Some(text.clone());
         }
@@ -165,7 +255,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A whole number within bounds.
-    pub(super) fn whole(
+    pub(crate) fn whole(
         &mut self,
         members: Members<'_>,
         key: &str,
@@ -184,7 +274,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A number within bounds.
-    pub(super) fn number(
+    pub(crate) fn number(
         &mut self,
         members: Members<'_>,
         key: &str,
@@ -202,7 +292,7 @@ impl<'a> Reader<'a> {
         number
     }
 
-    pub(super) fn flag(&mut self, members: Members<'_>, key: &str) -> Option<bool> {
+    pub(crate) fn flag(&mut self, members: Members<'_>, key: &str) -> Option<bool> {
         if let Value::Bool(flag) = members.map.get(key)? {
             return Some(*flag);
         }
@@ -213,7 +303,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One of several words, by its place among them.
-    pub(super) fn word(
+    pub(crate) fn word(
         &mut self,
         members: Members<'_>,
         key: &str,
@@ -232,7 +322,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length of time: seconds as a number, or a text like `30s`.
-    pub(super) fn span(&mut self, members: Members<'_>, key: &str, max: Span) -> Option<Span> {
+    pub(crate) fn span(&mut self, members: Members<'_>, key: &str, max: Span) -> Option<Span> {
         let value = members.given(key)?;
         let span = match value {
             Value::Number(number) => number
@@ -251,7 +341,7 @@ impl<'a> Reader<'a> {
         span
     }
 
-    pub(super) fn object<'v>(
+    pub(crate) fn object<'v>(
         &mut self,
         members: Members<'v>,
         key: &str,
@@ -266,7 +356,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A list of texts.
-    pub(super) fn texts(&mut self, members: Members<'_>, key: &str) -> Option<Vec<String>> {
+    pub(crate) fn texts(&mut self, members: Members<'_>, key: &str) -> Option<Vec<String>> {
         let value = members.map.get(key)?;
         let texts = value.as_array().and_then(|list| {
             list.iter()
@@ -282,7 +372,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes every name that a template reads.
-    pub(super) fn template(&mut self, node: NodeIx, source: &str, pointer: &str) {
+    pub(crate) fn template(&mut self, node: NodeIx, source: &str, pointer: &str) {
         match free_names(source) {
             Ok(names) => {
                 for name in names {
@@ -303,7 +393,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Notes the name that a reference reads.
-    pub(super) fn reads(&mut self, node: NodeIx, name: &str, pointer: String, kind: UseKind) {
+    pub(crate) fn reads(&mut self, node: NodeIx, name: &str, pointer: String, kind: UseKind) {
         self.uses.push(Use {
             node,
             name: name.to_owned(),

@@ -1,18 +1,21 @@
-//! A run in memory: pure, so that it can be tried in every order and after every crash.
+//! The run engine: a run in memory, without I/O, so that tests can try every order of events and
+//! every crash.
 //!
-//! [`Run::load`] reads what is stored, [`Run::advance`] says what to write. All state is in the
-//! records; what else is kept here is derived from them, so that the cost of one finished leaf does
-//! not depend on how many others there are.
+//! [`Run::load`] reads what is stored, [`Run::advance`] returns what to write. All state is in the
+//! records. The rest is an index derived from them, so that the cost of one finished leaf does not
+//! depend on the number of leaves.
 
 mod asks;
 mod budget;
 mod enter;
 mod leaf;
+mod nodes;
 mod output;
 mod settle;
 mod tree;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::error::{Code, Failure};
@@ -27,26 +30,26 @@ use mainspring_shared::workflow::validate::accepted;
 use self::budget::Pool;
 use self::tree::{Slot, SlotIx};
 
-/// Leaves of one run under way at once unless its options say otherwise.
+/// Leaves of one run in flight at once unless its options say otherwise.
 pub const LIVE_MAX_DEFAULT: u32 = 64;
 
-/// How soon a run looks again whose leaves wait for those of other runs; twice as long after each
-/// look that started nothing.
+/// The pause before a run retries whose ready leaves found no free slot of the tenant; doubled after
+/// each retry that started nothing.
 const CROWDED_LOOK: Duration = Duration::from_millis(250);
 
-/// Doublings of that pause: a look is an advance, and there may be many who wait.
+/// Doublings of that pause. They are worth it because a retry is an advance, and many runs may wait.
 const CROWDED_DOUBLINGS: u32 = 4;
 
 /// Why a stored run cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It was accepted in a version of the language that is not known here.
+    /// It was accepted in a newer version of the language.
     #[error("the spec is written in version {0} of the language")]
     Version(i32),
     /// Its spec does not pass the validator.
     #[error("the stored spec is invalid: {0}")]
     Spec(String),
-    /// A node is where the spec has none.
+    /// The spec has no node at the path of a stored one.
     #[error("the node {0} does not fit the spec")]
     Node(String),
 }
@@ -55,37 +58,55 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct Run {
     record: RunRecord,
-    spec: Spec,
+    spec: Arc<Spec>,
+    /// Every node, in the order in which they were entered.
     slots: Vec<Slot>,
     by_path: HashMap<String, SlotIx>,
-    /// Leaves that may start, in the order in which they were reached.
+    leaves: Leaves,
+    pools: Vec<Pool>,
+    /// Settled nodes whose parents have not reacted yet.
+    work: VecDeque<SlotIx>,
+    changes: Changes,
+    now: Timestamp,
+    /// Nodes visited since the run was loaded: the cost of its advances.
+    looks: u64,
+}
+
+/// The leaves of a run, as far as starting them needs it.
+#[derive(Debug, Default)]
+struct Leaves {
+    /// Leaves that may start, in the order in which they were entered.
     ready: BTreeSet<(i64, SlotIx)>,
-    /// Nodes by when they have to be looked at.
+    /// Nodes of any kind by their `due_at`.
     due: BTreeSet<(Timestamp, SlotIx)>,
-    /// Leaves with a send under way.
+    /// Leaves with a send in flight.
     live: u32,
     /// Those of them that wait for a person.
     live_people: u32,
-    /// What the other runs of the tenant leave to this one.
+    /// The slots that the tenant's other runs leave to this one.
     live_max: Option<u32>,
-    /// Looks in a row at which leaves could have started, had the other runs left more; none when the
-    /// last one was not such.
+    /// Consecutive advances that could have started leaves, had there been free slots.
     crowded: u32,
     /// Leaves of fan-outs that have no node yet, as far as the spec tells.
     unreached: u64,
     /// Leaves that have a node.
     reached: u64,
-    pools: Vec<Pool>,
-    n_next: i64,
-    work: VecDeque<SlotIx>,
+}
+
+impl Leaves {
+    /// All leaves, as far as they are known.
+    fn known(&self) -> u64 {
+        self.reached + self.unreached
+    }
+}
+
+/// What the current advance changes.
+#[derive(Debug, Default)]
+struct Changes {
     dirty: BTreeSet<SlotIx>,
     start: Vec<LeafStart>,
     cancel: Vec<SendId>,
     forget: Vec<SessionId>,
-    now: Timestamp,
-    /// Nodes that were looked at since the run was loaded: what the cost of an advance is
-    /// measured by.
-    looks: u64,
 }
 
 impl Run {
@@ -98,25 +119,14 @@ impl Run {
             LoadError::Spec(first.unwrap_or_default())
         })?;
         let mut run = Self {
-            pools: Vec::new(),
             record,
-            spec,
+            spec: Arc::new(spec),
             slots: Vec::with_capacity(nodes.len()),
             by_path: HashMap::with_capacity(nodes.len()),
-            ready: BTreeSet::new(),
-            due: BTreeSet::new(),
-            live: 0,
-            live_people: 0,
-            live_max: None,
-            crowded: 0,
-            unreached: 0,
-            reached: 0,
-            n_next: 1,
+            leaves: Leaves::default(),
+            pools: Vec::new(),
             work: VecDeque::new(),
-            dirty: BTreeSet::new(),
-            start: Vec::new(),
-            cancel: Vec::new(),
-            forget: Vec::new(),
+            changes: Changes::default(),
             now: Timestamp(0),
             looks: 0,
         };
@@ -140,17 +150,17 @@ impl Run {
         self.by_path.get(path).map(|slot| &self.slots[*slot].record)
     }
 
-    /// Every node, in the order in which they were reached.
+    /// Every node, in the order in which they were entered.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeRecord> {
         self.slots.iter().map(|slot| &slot.record)
     }
 
-    /// Nodes that were looked at since the run was loaded.
+    /// Nodes visited since the run was loaded: the cost of its advances.
     pub fn looks(&self) -> u64 {
         self.looks
     }
 
-    /// Notes the ids that were drawn for a leaf that [`Advance::start`] named.
+    /// Stores the ids that were generated for a leaf of [`Advance::start`].
     pub fn started(&mut self, path: &str, session: SessionId, send: SendId) {
         if let Some(slot) = self.by_path.get(path) {
             let record = &mut self.slots[*slot].record;
@@ -159,12 +169,12 @@ impl Run {
         }
     }
 
-    /// Bounds the leaves under way by what the other runs of the tenant leave, until further notice.
+    /// Limits the leaves in flight to the slots that the tenant's other runs leave.
     pub fn leave_room(&mut self, live_max: Option<u32>) {
-        self.live_max = live_max;
+        self.leaves.live_max = live_max;
     }
 
-    /// Takes in what happened, and says what to write and what to start.
+    /// Handles events; returns what to write and which leaves to start.
     pub fn advance(&mut self, events: Vec<RunEvent>, now: Timestamp) -> Advance {
         self.now = now;
         let mut refused = Vec::new();
@@ -175,7 +185,7 @@ impl Run {
         }
         for (place, event) in events.into_iter().enumerate() {
             match event {
-                // What is due is looked at in any case.
+                // Due nodes are handled below in any case.
                 RunEvent::Looked => {}
                 RunEvent::LeafEnded { path, attempt, end } => self.leaf_ended(&path, attempt, end),
                 RunEvent::Asked(ask) => {
@@ -190,20 +200,20 @@ impl Run {
         self.work_off();
         self.start_leaves();
         self.take_stock();
-        let dirty = std::mem::take(&mut self.dirty);
+        let changes = std::mem::take(&mut self.changes);
+        let changed = changes.dirty.into_iter();
         Advance {
-            changed: dirty
-                .into_iter()
+            changed: changed
                 .map(|slot| self.slots[slot].record.path.clone())
                 .collect(),
-            start: std::mem::take(&mut self.start),
-            cancel: std::mem::take(&mut self.cancel),
-            forget: std::mem::take(&mut self.forget),
+            start: changes.start,
+            cancel: changes.cancel,
+            forget: changes.forget,
             refused,
         }
     }
 
-    /// When the whole must be over, and why.
+    /// The time limit of the run, with the failure if it is exceeded.
     fn deadline(&self) -> Option<(Timestamp, Failure)> {
         let started = self.record.started_at?;
         let own = self.spec.envelope.timeout.map(|timeout| {
@@ -232,10 +242,10 @@ impl Run {
         {
             self.end(why);
         }
-        while let Some((at, slot)) = self.due.first().copied()
+        while let Some((at, slot)) = self.leaves.due.first().copied()
             && at <= self.now
         {
-            self.due.remove(&(at, slot));
+            self.leaves.due.remove(&(at, slot));
             self.node_due(slot);
             self.work_off();
         }
@@ -250,13 +260,13 @@ impl Run {
         self.work_off();
     }
 
-    /// Brings the run's own row up to date.
+    /// Updates the run's own record.
     fn take_stock(&mut self) {
-        self.record.counts.live = self.live;
-        self.record.counts.leaves = (self.reached + self.unreached).min(u64::from(u32::MAX)) as u32;
+        self.record.counts.live = self.leaves.live;
+        self.record.counts.leaves = self.leaves.known().min(u64::from(u32::MAX)) as u32;
         if self.record.status.is_final() {
             self.record.alarm_at = None;
-            // One that was given up has leaves whose ends come only now. They count for nobody.
+            // Leaves of a run that was given up may still end; they take no slots.
             self.record.counts.live = 0;
             return;
         }
@@ -266,17 +276,17 @@ impl Run {
             self.finish(root);
             return;
         }
-        let busy = self.live > self.live_people || !self.ready.is_empty();
+        let busy = self.leaves.live > self.leaves.live_people || !self.leaves.ready.is_empty();
         self.record.status = if busy {
             RunStatus::Running
         } else {
             RunStatus::Waiting
         };
-        let first = self.due.first().map(|(at, _)| *at);
+        let first = self.leaves.due.first().map(|(at, _)| *at);
         let deadline = self.deadline().filter(|_| self.record.error.is_none());
         let deadline = deadline.map(|(at, _)| at);
-        // Nobody says when another run has left more.
-        let doublings = self.crowded.checked_sub(1);
+        // No notification tells when another run frees slots.
+        let doublings = self.leaves.crowded.checked_sub(1);
         let pause = doublings.map(|n| CROWDED_LOOK * 2_u32.pow(n.min(CROWDED_DOUBLINGS)));
         let look = pause.map(|pause| self.now.after(pause));
         self.record.alarm_at = first.into_iter().chain(deadline).chain(look).min();

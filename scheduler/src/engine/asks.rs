@@ -1,4 +1,4 @@
-//! What people want of a run.
+//! Requests of people: cancel, retry, amend, steer.
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::workflow::run::{NodeState, RunAsk, RunStatus, Steered};
@@ -6,7 +6,7 @@ use mainspring_shared::workflow::spec::{Binding, NodeIx};
 use serde_json::Value;
 
 use super::Run;
-use super::tree::{SlotIx, is_leaf};
+use super::tree::SlotIx;
 
 impl Run {
     pub(super) fn asked(&mut self, ask: RunAsk) -> Result<(), Failure> {
@@ -58,11 +58,11 @@ impl Run {
             } => {
                 let slot = self.find(&path)?;
                 let told = &mut self.slots[slot].record.steered;
-                // Asked twice, because an answer was lost.
+                // The request may be repeated, because a response was lost.
                 if told.iter().all(|word| word.item_id != item_id) {
                     let at = self.now;
                     told.push(Steered { item_id, text, at });
-                    self.dirty.insert(slot);
+                    self.changes.dirty.insert(slot);
                 }
                 Ok(())
             }
@@ -108,7 +108,7 @@ impl Run {
         Ok(())
     }
 
-    /// A final run is under way again.
+    /// Makes a final run active again.
     fn revive(&mut self) {
         if self.record.status.is_final() {
             self.record.status = RunStatus::Running;
@@ -120,7 +120,7 @@ impl Run {
         }
     }
 
-    /// Marks everything at and below a node that did not succeed to be run again.
+    /// Blocks a node that did not succeed, and those below it, to run again.
     fn block_failed(&mut self, slot: SlotIx) {
         if self.is_good(slot) || self.state(slot) == NodeState::Blocked {
             return;
@@ -133,17 +133,17 @@ impl Run {
     }
 
     fn block(&mut self, slot: SlotIx) {
-        if is_leaf(self.slots[slot].record.kind) {
+        if self.leaf(slot).is_some() {
             self.tally(self.state(slot), false);
         }
         self.slots[slot].record.state = NodeState::Blocked;
         self.slots[slot].open = 0;
         self.slots[slot].bad = 0;
         self.slots[slot].shown = None;
-        self.dirty.insert(slot);
+        self.changes.dirty.insert(slot);
     }
 
-    /// Marks a settled node and everything below it to be run again from the start.
+    /// Blocks a settled node and everything below it to run again from the start.
     fn reset(&mut self, slot: SlotIx, with_own: bool) {
         let children: Vec<_> = self.slots[slot].children.values().copied().collect();
         for child in children {
@@ -156,7 +156,7 @@ impl Run {
         }
     }
 
-    /// Opens everything around a settled node that is to change, and marks what depends on it.
+    /// Reopens the nodes around a settled node that is to change, and resets its dependants.
     fn reopen(&mut self, slot: SlotIx) -> Result<(), Failure> {
         let closing = std::iter::successors(Some(slot), |slot| self.slots[*slot].parent);
         if closing.into_iter().any(|slot| self.is_closing(slot)) {
@@ -181,7 +181,7 @@ impl Run {
         }
         for above in self.above(slot) {
             if self.state(above).is_settled() {
-                if is_leaf(self.slots[above].record.kind) {
+                if self.leaf(above).is_some() {
                     self.tally(self.state(above), false);
                 }
                 let own = &mut self.slots[above];
@@ -190,7 +190,7 @@ impl Run {
                 own.record.settled_at = None;
                 own.record.tolerated = false;
                 own.shown = None;
-                self.dirty.insert(above);
+                self.changes.dirty.insert(above);
             }
         }
         Ok(())
@@ -208,7 +208,7 @@ impl Run {
         parents.collect()
     }
 
-    /// Settled nodes that read a result which this one contributes to, and those that read theirs.
+    /// Settled nodes that read this node's result or that of a node around it, transitively.
     fn dependants(&self, slot: SlotIx) -> Vec<SlotIx> {
         let mut found = Vec::new();
         let mut changed: Vec<NodeIx> = vec![self.slots[slot].ix];
@@ -222,7 +222,7 @@ impl Run {
                 if !settled || at == slot || found.contains(&at) || !self.reads(one.ix, read) {
                     continue;
                 }
-                // Another iteration reads its own.
+                // Other iterations read results of their own.
                 if !self.same_iteration(slot, at, read) {
                     continue;
                 }
@@ -247,7 +247,7 @@ impl Run {
             .any(|name| matches!(self.spec.resolve(at, name), Ok(Binding::Node(ix)) if ix == what))
     }
 
-    /// Whether both nodes are in the same iteration of everything around the one that is read.
+    /// Whether both nodes are in the same iteration of every node around the one that is read.
     fn same_iteration(&self, slot: SlotIx, other: SlotIx, read: NodeIx) -> bool {
         let chain =
             |slot: SlotIx| std::iter::successors(Some(slot), |slot| self.slots[*slot].parent);
@@ -271,7 +271,7 @@ impl Run {
         payload: Option<Value>,
     ) -> Result<(), Failure> {
         let slot = self.find(path)?;
-        if !is_leaf(self.slots[slot].record.kind) {
+        if self.leaf(slot).is_none() {
             let detail = "only leaves can be amended: a container's result is computed";
             return Err(not_now(detail.to_owned()));
         }
@@ -284,14 +284,14 @@ impl Run {
                 self.reopen(slot)?;
                 self.reset(slot, false);
                 self.tally(self.state(slot), false);
-                // As if it were under way, so that its end is counted like any other.
+                // Settling counts it like any other end of a running leaf.
                 self.slots[slot].record.state = NodeState::Running;
                 self.slots[slot].record.send = None;
                 self.recount_above(slot);
             }
             NodeState::Ready | NodeState::Queued | NodeState::Running | NodeState::Waiting => {
                 if let Some(send) = self.slots[slot].record.send.filter(|_| self.is_live(slot)) {
-                    self.cancel.push(send);
+                    self.changes.cancel.push(send);
                 }
             }
         }

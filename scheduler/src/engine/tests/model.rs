@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use mainspring_shared::workflow::spec::{
-    Binding, Body, Condition, Items, NodeIx, Ref, RetryOn, Spec, is_case,
-};
+use mainspring_shared::workflow::nodes::{Body, Branch, Foreach, Items, Loop, Parallel, is_case};
+use mainspring_shared::workflow::spec::{Binding, Condition, NodeIx, Ref, RetryOn, Spec};
 use serde_json::{Value, json};
 
 /// What a leaf does: its id, the iterations around it, its attempt and its input decide.
@@ -94,9 +93,9 @@ impl Model<'_> {
         match &self.spec.node(ix).body {
             Body::Agent(_) => self.leaf(ix, env, at),
             Body::Wait(_) => End::Good(String::new(), None),
-            Body::Sequence { steps } => {
+            Body::Sequence(node) => {
                 let mut last = End::Good(String::new(), None);
-                for step in steps {
+                for step in &node.steps {
                     let (end, more) = self.node(*step, env, at);
                     env.shown.extend(more.clone());
                     seen.extend(more);
@@ -109,7 +108,8 @@ impl Model<'_> {
                 }
                 last
             }
-            Body::Parallel { branches, fan } => {
+            Body::Parallel(node) => {
+                let Parallel { branches, fan } = node.as_ref();
                 let mut last = End::Good(String::new(), None);
                 let mut bad = false;
                 for branch in branches {
@@ -126,8 +126,9 @@ impl Model<'_> {
                     last
                 }
             }
-            Body::Foreach { .. } => self.foreach(ix, env, at),
-            Body::Branch { on, cases, default } => {
+            Body::Foreach(node) => self.foreach(node, env, ix, at),
+            Body::Branch(node) => {
+                let Branch { on, cases, default } = node.as_ref();
                 let Some(value) = picked(env, on) else {
                     return End::Bad(false);
                 };
@@ -139,29 +140,25 @@ impl Model<'_> {
                 seen.extend(more);
                 only(end)
             }
-            Body::Loop { .. } => self.repeat(ix, env, at),
-            Body::Workflow { input, root, .. } => {
+            Body::Loop(node) => self.repeat(node, env, at),
+            Body::Workflow(node) => {
                 let mut inner = Env::default();
-                let input = self.render(ix, env, input.as_deref().unwrap_or_default());
+                let input = self.render(ix, env, node.input.as_deref().unwrap_or_default());
                 inner.values.insert("input".into(), json!(input));
-                only(self.node(*root, &mut inner, at).0)
+                only(self.node(node.root, &mut inner, at).0)
             }
-            Body::Approval { .. } | Body::Tool { .. } => unreachable!("not among the random specs"),
+            Body::Approval(_) | Body::Tool(_) => unreachable!("not among the random specs"),
         }
     }
 
-    fn foreach(&self, ix: NodeIx, env: &mut Env, at: &str) -> End {
-        let Body::Foreach {
+    fn foreach(&self, node: &Foreach, env: &mut Env, ix: NodeIx, at: &str) -> End {
+        let Foreach {
             var,
             items,
             body,
             fan,
             ..
-        } = &self.spec.node(ix).body
-        else {
-            unreachable!("of another kind")
-        };
-
+        } = node;
         let list = match items {
             Items::Here(list) => list.clone(),
             Items::From(from) => match picked(env, from) {
@@ -189,19 +186,15 @@ impl Model<'_> {
         aggregate(&ends)
     }
 
-    fn repeat(&self, ix: NodeIx, env: &mut Env, at: &str) -> End {
-        let Body::Loop {
+    fn repeat(&self, node: &Loop, env: &mut Env, at: &str) -> End {
+        let Loop {
             var,
             body,
             until,
             max_iterations,
             exhausted_ok,
             ..
-        } = &self.spec.node(ix).body
-        else {
-            unreachable!("of another kind")
-        };
-
+        } = node;
         let mut previous = notice(String::new());
         for round in 0..*max_iterations {
             let mut inner = env.clone();

@@ -1,18 +1,17 @@
-//! Budgets: a slice is set aside before a leaf starts, and what it did not use returns.
+//! Budgets: a slice is reserved before a leaf starts; the unused part is released when it ends.
 
 use mainspring_shared::budget::{Caps, Spent, Used};
-use mainspring_shared::workflow::spec::{Body, Budget, MAX_TOKENS_DEFAULT};
+use mainspring_shared::workflow::nodes::Body;
+use mainspring_shared::workflow::spec::Budget;
 
 use super::Run;
+use super::nodes::Leaf;
 use super::tree::SlotIx;
 
-/// Tools whose calls are agents' work, which costs.
-const SPAWNING: [&str; 2] = ["spawn_agent", "create_workflow"];
-
-/// What the leaves below one node share.
+/// The budget that the leaves below one node share.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// What may be given out.
+    /// The most that may be reserved and spent.
     limit: Caps,
     spent: Spent,
     reserved: Spent,
@@ -33,20 +32,20 @@ impl Pool {
     }
 }
 
-/// Whether a leaf may start.
+/// Whether a leaf may start, and with what budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slice {
-    /// With no limit.
+    /// Without a limit.
     Unlimited,
-    /// With so much.
+    /// With this much.
     Of(Caps),
-    /// Once others have given back what they do not use.
+    /// Not before other leaves release what they do not use.
     Later,
     /// Never: this pool is spent.
     Spent(usize),
 }
 
-/// What of a budget may be given out at all.
+/// The part of a budget that leaves may use.
 fn usable(budget: Budget) -> u64 {
     let kept = budget.max_tokens as f64 * budget.stop_at_remaining_pct / 100.0;
     budget.max_tokens.saturating_sub(kept.ceil() as u64)
@@ -81,7 +80,7 @@ impl Run {
         Pool::new(limit, None, None)
     }
 
-    /// Brings the run's limit up to date, with what was spent and set aside kept.
+    /// Recomputes the run's limit; what was spent and reserved stays.
     pub(super) fn raise(&mut self) {
         self.pools[0].limit = self.run_pool().limit;
     }
@@ -97,10 +96,10 @@ impl Run {
 
     /// The pool of a node: its own, where it is a workflow with a budget.
     pub(super) fn own_pool(&mut self, slot: SlotIx, above: usize) -> usize {
-        let Body::Workflow { envelope, .. } = self.body(slot) else {
+        let Body::Workflow(workflow) = self.body(slot) else {
             return above;
         };
-        let Some(budget) = envelope.budget else {
+        let Some(budget) = workflow.envelope.budget else {
             return above;
         };
         let limit = Caps {
@@ -128,7 +127,7 @@ impl Run {
         }
     }
 
-    /// Gives back what was set aside for a leaf.
+    /// Releases what was reserved for a leaf.
     pub(super) fn give_back(&mut self, slot: SlotIx) {
         let slice = std::mem::take(&mut self.slots[slot].record.reserved);
         for pool in self.pools_of(slot) {
@@ -136,15 +135,11 @@ impl Run {
         }
     }
 
-    /// What a leaf may use: what it asks for itself, else an even share of what is left among the
-    /// `rivals` that could start now. Never less than one call may need.
+    /// The budget of a leaf: what it asks for, else an even share of the rest among the `rivals` that
+    /// could start now. Never less than one call may need.
     pub(super) fn slice(&self, slot: SlotIx, rivals: u64) -> Slice {
-        let (own, call) = match self.body(slot) {
-            Body::Agent(agent) => (agent.spec.budget, agent.spec.max_tokens),
-            Body::Tool { tool, .. } if SPAWNING.contains(&tool.as_str()) => {
-                (None, MAX_TOKENS_DEFAULT)
-            }
-            _ => return Slice::Unlimited,
+        let Some((own, call)) = self.leaf(slot).and_then(Leaf::wanted) else {
+            return Slice::Unlimited;
         };
         let mut slice = Caps {
             tokens: own,
@@ -174,7 +169,7 @@ impl Run {
             }
             let share = free.part(rivals, least);
             let most = Caps {
-                // Who asks for so much gets it, where it is there.
+                // An explicit request is met in full if the budget allows it.
                 tokens: if own.is_some() {
                     free.tokens
                 } else {

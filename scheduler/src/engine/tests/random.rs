@@ -2,17 +2,17 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use mainspring_shared::workflow::nodes::Body;
 use mainspring_shared::workflow::run::{
     LeafEnd, LeafStart, NodeState, RunAsk, RunEvent, RunOptions, RunStatus,
 };
-use mainspring_shared::workflow::spec::Body;
 use mainspring_shared::workflow::validate::validate;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::bed::{Bed, agent, envelope, fails, said, says};
 use super::model::{End, Model};
-use crate::workflow::tree::is_leaf;
+use crate::engine::tests::is_leaf;
 
 pub(super) struct Dice(pub(super) u64);
 
@@ -389,7 +389,8 @@ fn is_tolerated_above(bed: &Bed, path: &str) -> bool {
         mainspring_shared::workflow::path::parent(path)
     });
     above.skip(1).any(|path| match bed.run.body_at(path) {
-        Some(Body::Parallel { fan, .. } | Body::Foreach { fan, .. }) => !fan.halt,
+        Some(Body::Parallel(node)) => !node.fan.halt,
+        Some(Body::Foreach(node)) => !node.fan.halt,
         _ => false,
     })
 }

@@ -1,49 +1,46 @@
-//! The nodes in memory, and how they hang together.
+//! The tree of nodes in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mainspring_shared::budget::Spent;
 use mainspring_shared::usage::Usage;
-use mainspring_shared::workflow::path::{self, Step};
-use mainspring_shared::workflow::run::{NodeKind, NodeRecord, NodeState};
-use mainspring_shared::workflow::spec::{Body, NodeIx};
+use mainspring_shared::workflow::nodes::{Body, NodeKind};
+use mainspring_shared::workflow::path;
+use mainspring_shared::workflow::run::{NodeRecord, NodeState};
+use mainspring_shared::workflow::spec::NodeIx;
 use mainspring_shared::workflow::template::NodeText;
 use serde_json::Value;
 
+use super::nodes::{Leaf, Node, behaviour};
 use super::{LoadError, Run};
 
 pub(super) type SlotIx = usize;
 
-/// A node with what is derived from it and its children.
+/// A node, with values derived from it and its children.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) record: NodeRecord,
     pub(super) ix: NodeIx,
     pub(super) parent: Option<SlotIx>,
-    /// Its place among the parent's children: an index, an item, a round, a case.
+    /// Its key among the parent's children: the index of a step, item, round or case.
     pub(super) key: u32,
     pub(super) children: BTreeMap<u32, SlotIx>,
     /// Children that were entered and have not settled.
     pub(super) open: u32,
-    /// Whether it has a send that is not final, or is about to.
+    /// Whether it has a send in flight, or one that this advance starts.
     pub(super) live: bool,
-    /// Children that failed, and nobody tolerated it.
+    /// Children that failed and are not tolerated.
     pub(super) bad: u32,
     /// Children of a fan-out that are still to be entered.
     pub(super) todo: BTreeSet<u32>,
-    /// Every step of a sequence before this one is done.
+    /// The first step of a sequence that has not succeeded.
     pub(super) cursor: u32,
     pub(super) pool: usize,
     /// The items of a fan-out.
     pub(super) items: Option<Arc<Vec<Value>>>,
-    /// Its result, once someone asked for it.
+    /// Its output, cached.
     pub(super) shown: Option<Arc<NodeText>>,
-}
-
-/// Whether nodes of this kind are sends.
-pub(super) const fn is_leaf(kind: NodeKind) -> bool {
-    matches!(kind, NodeKind::Agent | NodeKind::Approval | NodeKind::Tool)
 }
 
 impl Run {
@@ -55,11 +52,31 @@ impl Run {
         &self.spec.node(self.slots[slot].ix).body
     }
 
+    /// What a node's kind does.
+    pub(super) fn node_of(&self, slot: SlotIx) -> &dyn Node {
+        behaviour(self.body(slot))
+    }
+
+    /// The node as a leaf, where it starts a send.
+    pub(super) fn leaf(&self, slot: SlotIx) -> Option<&dyn Leaf> {
+        self.node_of(slot).leaf()
+    }
+
+    /// Lets a node's kind change the run.
+    pub(super) fn with_node<T>(
+        &mut self,
+        slot: SlotIx,
+        act: impl FnOnce(&dyn Node, &mut Self) -> T,
+    ) -> T {
+        let spec = Arc::clone(&self.spec);
+        act(behaviour(&spec.node(self.slots[slot].ix).body), self)
+    }
+
     pub(super) fn state(&self, slot: SlotIx) -> NodeState {
         self.slots[slot].record.state
     }
 
-    /// Whether what comes after it may go on.
+    /// Whether the nodes after it may run.
     pub(super) fn is_good(&self, slot: SlotIx) -> bool {
         let record = &self.slots[slot].record;
         match record.state {
@@ -79,20 +96,20 @@ impl Run {
         !state.is_settled() && state != NodeState::Blocked
     }
 
-    /// Whether someone or something is ending it.
+    /// Whether it is being cancelled.
     pub(super) fn is_closing(&self, slot: SlotIx) -> bool {
         let record = &self.slots[slot].record;
         record.error.is_some() && !record.state.is_settled()
     }
 
-    /// Whether a leaf has a send that is not final.
+    /// Whether a leaf has a send in flight.
     pub(super) fn is_live(&self, slot: SlotIx) -> bool {
         self.slots[slot].live
     }
 
     fn is_stored_live(&self, slot: SlotIx) -> bool {
         let record = &self.slots[slot].record;
-        is_leaf(record.kind)
+        self.leaf(slot).is_some()
             && match record.state {
                 NodeState::Queued => true,
                 NodeState::Running | NodeState::Waiting => record.send.is_some(),
@@ -107,47 +124,20 @@ impl Run {
 
     /// The spec's node for a child.
     pub(super) fn child_ix(&self, ix: NodeIx, key: u32) -> Option<NodeIx> {
-        let place = key as usize;
-        match &self.spec.node(ix).body {
-            Body::Foreach { body, .. } | Body::Loop { body, .. } => Some(*body),
-            Body::Branch { cases, default, .. } => match cases.get(place) {
-                Some((_, ix)) => Some(*ix),
-                None => default.filter(|_| place == cases.len()),
-            },
-            other => other.children().get(place).copied(),
-        }
+        behaviour(&self.spec.node(ix).body).child(key)
     }
 
     /// The path of a child.
     pub(super) fn child_path(&self, parent: SlotIx, key: u32, child: NodeIx) -> String {
         let id = self.spec.node(child).id.as_deref();
-        let step = match self.body(parent) {
-            Body::Sequence { .. } | Body::Parallel { .. } => Step::At(key, id),
-            Body::Foreach { .. } | Body::Loop { .. } => Step::Round(key, id),
-            Body::Branch { cases, .. } => match cases.get(key as usize) {
-                Some((case, _)) => Step::Case(case),
-                None => Step::Default,
-            },
-            Body::Workflow { .. } | Body::Wait(_) => Step::Only(id),
-            Body::Agent(_) | Body::Approval { .. } | Body::Tool { .. } => Step::Fallback,
-        };
+        let step = self.node_of(parent).step(key, id);
         path::child(&self.slots[parent].record.path, &step)
     }
 
-    /// The child's place, read from its path.
+    /// The child's key, read from its path.
     fn key_of(&self, parent: SlotIx, own: &str) -> Option<u32> {
-        match self.body(parent) {
-            Body::Sequence { .. } | Body::Parallel { .. } => path::index(own),
-            Body::Foreach { .. } | Body::Loop { .. } => path::round(own),
-            Body::Branch { cases, .. } => {
-                (0..=cases.len() as u32).find(|key| self.is_at(parent, *key, own))
-            }
-            Body::Workflow { .. }
-            | Body::Wait(_)
-            | Body::Agent(_)
-            | Body::Approval { .. }
-            | Body::Tool { .. } => Some(0),
-        }
+        let is_at = |key| self.is_at(parent, key, own);
+        self.node_of(parent).key_of(own, &is_at)
     }
 
     fn is_at(&self, parent: SlotIx, key: u32, own: &str) -> bool {
@@ -155,7 +145,7 @@ impl Run {
         child.is_some_and(|child| self.child_path(parent, key, child) == own)
     }
 
-    /// Puts stored nodes into the tree, and derives everything that is not stored.
+    /// Builds the tree from stored nodes, and derives everything that is not stored.
     pub(super) fn attach(&mut self, mut nodes: Vec<NodeRecord>) -> Result<(), LoadError> {
         nodes.sort_by_key(|node| node.n);
         for node in nodes {
@@ -177,7 +167,6 @@ impl Run {
             if self.spec.node(ix).body.kind() != node.kind {
                 return Err(misfit());
             }
-            self.n_next = self.n_next.max(node.n + 1);
             let spent = Spent::of(&node.usage, 0).plus(node.kept);
             let slot = self.push(node, ix, parent, key);
             self.note_spent(slot, spent);
@@ -205,8 +194,8 @@ impl Run {
         if let Some(parent) = parent {
             self.slots[parent].children.insert(key, slot);
         }
-        if is_leaf(record.kind) {
-            self.reached += 1;
+        if self.spec.node(ix).body.policy().is_some() {
+            self.leaves.reached += 1;
         }
         self.slots.push(Slot {
             record,
@@ -227,7 +216,7 @@ impl Run {
         slot
     }
 
-    /// Fills in what follows from a stored node and its children.
+    /// Derives the values of a stored node from its record and its children.
     fn derive(&mut self, slot: SlotIx) {
         let record = &self.slots[slot].record;
         let (n, reserved, due_at, settled) = (
@@ -237,7 +226,7 @@ impl Run {
             record.state.is_settled(),
         );
         if record.state == NodeState::Queued && record.send.is_none() {
-            // Its ids were never stored, so its send never was.
+            // Its ids were not stored, so its send was not either.
             self.slots[slot].record.state = NodeState::Ready;
         }
         if self.is_stored_live(slot) {
@@ -245,10 +234,10 @@ impl Run {
             self.note_reserved(slot, reserved);
         }
         if self.state(slot) == NodeState::Ready {
-            self.ready.insert((n, slot));
+            self.leaves.ready.insert((n, slot));
         }
         if let Some(at) = due_at.filter(|_| !settled) {
-            self.due.insert((at, slot));
+            self.leaves.due.insert((at, slot));
         }
         if settled {
             self.thaw(slot);
@@ -257,9 +246,9 @@ impl Run {
         }
     }
 
-    /// Takes a fan-out's items out of what was frozen.
+    /// Reads a fan-out's items from its frozen values.
     pub(super) fn thaw(&mut self, slot: SlotIx) {
-        if self.slots[slot].record.kind == NodeKind::Foreach {
+        if self.node_of(slot).item_body().is_some() {
             let frozen = self.slots[slot].record.frozen.as_ref();
             let items = frozen
                 .and_then(|frozen| frozen.get("items"))
@@ -304,53 +293,36 @@ impl Run {
         if self.state(slot).is_settled() {
             self.slots[slot].todo.clear();
         } else {
-            self.unreached += self.todo_weight(slot);
+            self.leaves.unreached += self.todo_weight(slot);
         }
     }
 
     pub(super) fn is_fan(&self, slot: SlotIx) -> bool {
-        matches!(
-            self.body(slot),
-            Body::Parallel { .. } | Body::Foreach { .. }
-        )
+        self.node_of(slot).fan().is_some()
     }
 
     /// How many children a container has in the end; of a fan-out, once its items are known.
     pub(super) fn width(&self, slot: SlotIx) -> u32 {
-        match self.body(slot) {
-            Body::Foreach { .. } => self.slots[slot]
-                .items
-                .as_ref()
-                .map_or(0, |items| items.len() as u32),
-            Body::Loop { max_iterations, .. } => *max_iterations,
-            Body::Branch { cases, .. } => cases.len() as u32 + 1,
-            other => other.children().len() as u32,
-        }
+        self.node_of(slot).width(&self.slots[slot])
     }
 
     /// Leaves that the children still to be entered will have, as far as the spec tells.
     pub(super) fn todo_weight(&self, slot: SlotIx) -> u64 {
+        let Some(body) = self.node_of(slot).item_body() else {
+            return 0;
+        };
         let own = &self.slots[slot];
-        match self.body(slot) {
-            Body::Foreach { body, .. } => {
-                let fresh = own
-                    .todo
-                    .iter()
-                    .filter(|key| !own.children.contains_key(key))
-                    .count();
-                fresh as u64 * self.weight(*body)
-            }
-            _ => 0,
-        }
+        let known = |key: &&u32| !own.children.contains_key(key);
+        own.todo.iter().filter(known).count() as u64 * self.weight(body)
     }
 
-    /// Drops what a fan-out still had to enter.
+    /// Drops the children that a fan-out has not entered yet.
     pub(super) fn forget_todo(&mut self, slot: SlotIx) {
         if self.slots[slot].todo.is_empty() {
             return;
         }
         let weight = self.todo_weight(slot);
-        self.unreached = self.unreached.saturating_sub(weight);
+        self.leaves.unreached = self.leaves.unreached.saturating_sub(weight);
         self.slots[slot].todo.clear();
     }
 
@@ -363,21 +335,21 @@ impl Run {
         let person = self.slots[slot].record.kind == NodeKind::Approval;
         self.slots[slot].live = begins;
         if begins {
-            self.live += 1;
-            self.live_people += u32::from(person);
+            self.leaves.live += 1;
+            self.leaves.live_people += u32::from(person);
         } else {
-            self.live -= 1;
-            self.live_people -= u32::from(person);
+            self.leaves.live -= 1;
+            self.leaves.live_people -= u32::from(person);
         }
     }
 
-    /// Adds what an attempt used to its leaf and to everything that it counts towards.
+    /// Adds an attempt's usage to its leaf, to the run and to their budgets.
     pub(super) fn charge(&mut self, slot: SlotIx, usage: &Usage, kept: Spent) {
         let record = &mut self.slots[slot].record;
         record.usage.add(usage);
         record.kept = record.kept.plus(kept);
         self.record.usage.add(usage);
         self.note_spent(slot, Spent::of(usage, 0).plus(kept));
-        self.dirty.insert(slot);
+        self.changes.dirty.insert(slot);
     }
 }

@@ -1,20 +1,23 @@
-//! What nodes gave: read by references, templates and the run's own result. A container's result
-//! is computed from its children whenever someone asks.
+//! Outputs of nodes, as references, templates and the run's own result read them. A container's
+//! output is computed from its children on demand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::workflow::run::NodeState;
-use mainspring_shared::workflow::spec::{Binding, Body, NodeIx, Ref};
+use mainspring_shared::workflow::spec::{Binding, NodeIx, Ref};
 use mainspring_shared::workflow::template::{Named, Names, NodeText};
 use serde_json::{Value, json};
 
 use super::Run;
 use super::tree::SlotIx;
 
-/// Bytes of a run's own result that are kept beside its nodes.
+/// Bytes of a run's own result; its nodes have the complete outputs.
 const RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// A node's text and value.
+pub(super) type Output = (Option<String>, Option<Value>);
 
 /// The names that one node sees.
 pub(super) struct NodeNames<'a> {
@@ -73,7 +76,7 @@ impl Run {
                 let before = before.and_then(|key| self.slots[slot].children.get(&key));
                 return Ok(Named::Node(match before {
                     Some(child) => self.shown(*child),
-                    // Before the first round everything of it is empty.
+                    // Before the first round every member is empty.
                     None => Arc::new(NodeText::notice(String::new())),
                 }));
             }
@@ -82,7 +85,7 @@ impl Run {
         Ok(Named::Value(value))
     }
 
-    /// The node around this one that the spec has at `ix`, and the place below it.
+    /// The node around this one that the spec has at `ix`, and the key of the child that leads here.
     fn around(&self, from: SlotIx, ix: NodeIx) -> Option<(SlotIx, u32)> {
         let mut slot = from;
         loop {
@@ -126,7 +129,7 @@ impl Run {
         format!("[the node {id:?} was not run]")
     }
 
-    /// What others see of a node: its result, or a notice in its place.
+    /// What other nodes see of a node: its output, or a notice in its place.
     pub(super) fn shown(&self, slot: SlotIx) -> Arc<NodeText> {
         if let Some(shown) = &self.slots[slot].shown {
             return shown.clone();
@@ -134,10 +137,10 @@ impl Run {
         Arc::new(self.show(slot))
     }
 
-    /// Keeps what a settled container gave, as computing it may be long.
+    /// Caches the output of a settled container if it is expensive to compute.
     pub(super) fn keep_shown(&mut self, slot: SlotIx) {
         let own = &self.slots[slot];
-        let many = matches!(self.body(slot), Body::Foreach { .. } | Body::Loop { .. });
+        let many = self.node_of(slot).caches_output();
         if many && own.record.id.is_some() && own.record.state == NodeState::Completed {
             self.looks += own.children.len() as u64;
             self.slots[slot].shown = Some(Arc::new(self.show(slot)));
@@ -174,82 +177,26 @@ impl Run {
         }
     }
 
-    /// A node's text and value, by its kind and its children.
-    fn output(&self, slot: SlotIx) -> (Option<String>, Option<Value>) {
-        let own = &self.slots[slot];
-        let of = |key: u32| own.children.get(&key).copied();
-        let child = match self.body(slot) {
-            Body::Agent(_) | Body::Approval { .. } | Body::Tool { .. } => match of(0) {
-                Some(child) if own.record.text.is_none() => Some(child),
-                _ => return (own.record.text.clone(), own.record.payload.clone()),
-            },
-            Body::Wait(_) => return (Some(String::new()), None),
-            Body::Sequence { .. } => self.last(slot, |state| {
-                state.is_settled() && state != NodeState::Skipped
-            }),
-            Body::Parallel { .. } => self.last(slot, |state| state == NodeState::Completed),
-            Body::Foreach { .. } if own.record.id.is_none() => {
-                self.last(slot, |state| state == NodeState::Completed)
-            }
-            Body::Foreach { .. } => return self.aggregate(slot),
-            Body::Branch { .. } => self.case_key(slot).and_then(of),
-            Body::Workflow { .. } => of(0),
-            Body::Loop { until, .. } => {
-                let last = self.last_round(slot);
-                let converged = last.is_some_and(|(_, child)| {
-                    until.holds(self.until_value(slot, child, &until.on).ok().as_ref())
-                });
-                let shown = last.map(|(_, child)| self.shown(child));
-                let text = shown.as_ref().map(|shown| shown.text.clone());
-                let value = shown.map(|shown| value_of(&shown));
-                let rounds = last.map_or(0, |(round, _)| round + 1);
-                let payload = json!({"converged": converged, "iterations": rounds, "last": value});
-                return (text, Some(payload));
-            }
-        };
+    /// A node's text and value.
+    pub(super) fn output(&self, slot: SlotIx) -> Output {
+        self.node_of(slot).output(self, slot)
+    }
+
+    /// The output of a child that completed; nothing where there is none.
+    pub(super) fn output_of(&self, child: Option<SlotIx>) -> Output {
         match child {
             Some(child) if self.state(child) == NodeState::Completed => self.output(child),
             _ => (None, None),
         }
     }
 
-    fn last(&self, slot: SlotIx, fits: impl Fn(NodeState) -> bool) -> Option<SlotIx> {
+    /// The last child in such a state.
+    pub(super) fn last(&self, slot: SlotIx, fits: impl Fn(NodeState) -> bool) -> Option<SlotIx> {
         let width = self.width(slot);
         let mut children = self.slots[slot].children.range(..width).rev();
         children
             .find(|(_, child)| fits(self.state(**child)))
             .map(|(_, child)| *child)
-    }
-
-    /// A fan-out's results by the place of the item: null, and an entry among `errors`, for an
-    /// item that failed; null for one that was skipped.
-    fn aggregate(&self, slot: SlotIx) -> (Option<String>, Option<Value>) {
-        let (mut texts, mut items, mut errors) = (Vec::new(), Vec::new(), Vec::new());
-        for key in 0..self.width(slot) {
-            let child = self.slots[slot].children.get(&key).copied();
-            let state = child.map(|child| self.state(child));
-            match (child, state) {
-                (Some(child), Some(NodeState::Completed)) => {
-                    let (text, payload) = self.output(child);
-                    let text = text.unwrap_or_default();
-                    items.push(payload.unwrap_or_else(|| Value::String(text.clone())));
-                    texts.push(text);
-                }
-                (Some(child), Some(NodeState::Failed | NodeState::Cancelled)) => {
-                    let (_, error) = self.failure_of(child);
-                    texts.push(format!("[item {key} failed: {}]", error.message));
-                    items.push(Value::Null);
-                    errors
-                        .push(json!({"index": key, "code": error.code, "message": error.message}));
-                }
-                _ => items.push(Value::Null),
-            }
-        }
-        let mut payload = json!({ "items": items });
-        if !errors.is_empty() {
-            payload["errors"] = Value::Array(errors);
-        }
-        (Some(texts.join("\n\n")), Some(payload))
     }
 
     /// The value of a reference, seen from a node.
@@ -292,7 +239,7 @@ impl Run {
         }
     }
 
-    /// Puts the texts of other nodes behind an input.
+    /// Appends the texts of other nodes to an input.
     pub(super) fn append_context(&self, slot: SlotIx, from: &[String], input: &mut String) {
         let texts = from.iter().filter_map(|id| {
             let binding = self.spec.resolve(self.slots[slot].ix, id).ok()?;
@@ -308,7 +255,7 @@ impl Run {
         }
     }
 
-    /// The run's own result: that of its root, bounded; the nodes have the whole.
+    /// The run's own result: that of its root, truncated; the nodes have the complete output.
     pub(super) fn result(&self, root: SlotIx) -> Value {
         let (text, payload) = self.output(root);
         let mut text = text.unwrap_or_default();
@@ -332,7 +279,8 @@ impl Run {
     }
 }
 
-fn value_of(shown: &NodeText) -> Value {
+/// The value of a node that others see: its own, else its text.
+pub(super) fn value_of(shown: &NodeText) -> Value {
     shown
         .payload
         .clone()

@@ -9,7 +9,7 @@ mod room;
 mod sessions;
 mod versions;
 
-use mainspring_shared::workflow::spec::Body;
+use mainspring_shared::workflow::nodes::{Body, NodeKind};
 
 use super::Run;
 
@@ -17,4 +17,8 @@ impl Run {
     fn body_at(&self, path: &str) -> Option<&Body> {
         self.by_path.get(path).map(|slot| self.body(*slot))
     }
+}
+
+const fn is_leaf(kind: NodeKind) -> bool {
+    matches!(kind, NodeKind::Agent | NodeKind::Approval | NodeKind::Tool)
 }

@@ -1,0 +1,106 @@
+//! Children at once.
+
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::workflow::nodes::{Fan, Parallel};
+use mainspring_shared::workflow::path::{self, Step};
+use mainspring_shared::workflow::run::NodeState;
+use mainspring_shared::workflow::spec::NodeIx;
+
+use super::Node;
+use crate::engine::Run;
+use crate::engine::output::Output;
+use crate::engine::tree::{Slot, SlotIx};
+
+impl Node for Parallel {
+    fn go_on(&self, run: &mut Run, slot: SlotIx) {
+        run.fill(slot, self.fan.max_concurrency);
+    }
+
+    fn output(&self, run: &Run, slot: SlotIx) -> Output {
+        run.output_of(run.last(slot, |state| state == NodeState::Completed))
+    }
+
+    fn child(&self, key: u32) -> Option<NodeIx> {
+        self.branches.get(key as usize).copied()
+    }
+
+    fn step<'a>(&'a self, key: u32, id: Option<&'a str>) -> Step<'a> {
+        Step::At(key, id)
+    }
+
+    fn key_of(&self, path: &str, _is_at: &dyn Fn(u32) -> bool) -> Option<u32> {
+        path::index(path)
+    }
+
+    fn width(&self, _slot: &Slot) -> u32 {
+        self.branches.len() as u32
+    }
+
+    fn fan(&self) -> Option<Fan> {
+        Some(self.fan)
+    }
+}
+
+impl Run {
+    /// Enters children of a fan-out until `most` are open; settles it when none is left.
+    pub(super) fn fill(&mut self, slot: SlotIx, most: u32) {
+        while self.slots[slot].bad == 0
+            && !self.is_closing(slot)
+            && self.slots[slot].open < most
+            && let Some(key) = self.slots[slot].todo.pop_first()
+        {
+            if let Some(body) = self.node_of(slot).item_body()
+                && !self.slots[slot].children.contains_key(&key)
+            {
+                let weight = self.weight(body);
+                self.leaves.unreached = self.leaves.unreached.saturating_sub(weight);
+            }
+            self.enter(slot, key);
+        }
+        if self.slots[slot].open > 0 {
+            return;
+        }
+        if let Some(why) = self.closing_reason(slot) {
+            if self.slots[slot].bad == 0 && self.is_whole(slot) {
+                self.settle(slot, NodeState::Completed, None);
+            } else {
+                self.settle(slot, NodeState::Cancelled, Some(why));
+            }
+        } else if self.slots[slot].bad > 0 {
+            let failed = self.first_failed(slot).map(|child| self.failure_of(child));
+            let (state, error) = failed.unwrap_or_else(|| {
+                let error = Failure::new(Code::Internal, "a child failed");
+                (NodeState::Failed, error)
+            });
+            self.settle(slot, state, Some(error));
+        } else {
+            self.settle(slot, NodeState::Completed, None);
+        }
+    }
+
+    /// Whether every child of a fan-out was entered and may be built upon.
+    fn is_whole(&self, slot: SlotIx) -> bool {
+        let own = &self.slots[slot];
+        let known = own.items.is_some() || self.node_of(slot).item_body().is_none();
+        let good = |key: u32| {
+            let child = own.children.get(&key);
+            child.is_some_and(|child| self.is_good(*child))
+        };
+        known && (0..self.width(slot)).all(good)
+    }
+
+    /// The first child, in the order of the spec, that failed by itself; else the first that was
+    /// ended.
+    fn first_failed(&self, slot: SlotIx) -> Option<SlotIx> {
+        let own = &self.slots[slot];
+        let children = || {
+            own.children
+                .range(..self.width(slot))
+                .map(|(_, child)| *child)
+        };
+        let bad = |child: &SlotIx| self.state(*child).is_settled() && !self.is_good(*child);
+        children()
+            .find(|child| bad(child) && self.state(*child) == NodeState::Failed)
+            .or_else(|| children().find(bad))
+    }
+}

@@ -1,0 +1,47 @@
+//! A tool call without a model.
+
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::error::Failure;
+use mainspring_shared::workflow::nodes::{MAX_TOKENS_DEFAULT, Tool};
+use mainspring_shared::workflow::run::LeafEnd;
+use mainspring_shared::workflow::spec::NodeIx;
+use mainspring_shared::workflow::template::render_value;
+use serde_json::Value;
+
+use super::Leaf;
+use crate::engine::Run;
+use crate::engine::leaf::{Outcome, direct_input};
+use crate::engine::tree::SlotIx;
+
+/// Tools whose calls start agents, which use tokens.
+const SPAWNING: [&str; 2] = ["spawn_agent", "create_workflow"];
+
+impl Leaf for Tool {
+    fn agent(&self, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure> {
+        Ok(run.direct_agent(slot, &self.tool))
+    }
+
+    fn input(&self, run: &Run, slot: SlotIx) -> Result<String, Failure> {
+        let arguments = Value::Object(self.arguments.clone());
+        let arguments = render_value(&arguments, &run.names(slot))?;
+        Ok(direct_input(&self.tool, &arguments))
+    }
+
+    fn judge(&self, run: &mut Run, slot: SlotIx, end: LeafEnd) -> Outcome {
+        let text = end.text.unwrap_or_default();
+        let value = end.value.or_else(|| serde_json::from_str(&text).ok());
+        let record = &mut run.slots[slot].record;
+        record.payload = value.filter(|value| value.is_object() || value.is_array());
+        record.text = Some(text);
+        Outcome::Good
+    }
+
+    fn wanted(&self) -> Option<(Option<u64>, u32)> {
+        let spawns = SPAWNING.contains(&self.tool.as_str());
+        spawns.then_some((None, MAX_TOKENS_DEFAULT))
+    }
+
+    fn fallback(&self) -> Option<NodeIx> {
+        self.policy.fallback
+    }
+}

@@ -1,0 +1,65 @@
+//! A durable pause.
+
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::nodes::Wait;
+use mainspring_shared::workflow::path::Step;
+use mainspring_shared::workflow::run::NodeState;
+use mainspring_shared::workflow::spec::NodeIx;
+use mainspring_shared::workflow::template::render;
+use serde_json::Value;
+
+use super::Node;
+use crate::engine::Run;
+use crate::engine::output::Output;
+use crate::engine::tree::{Slot, SlotIx};
+
+impl Node for Wait {
+    fn enter(&self, run: &mut Run, slot: SlotIx) {
+        match until(self, run, slot) {
+            Ok(until) if until <= run.now => run.settle(slot, NodeState::Completed, None),
+            Ok(until) => {
+                run.slots[slot].record.state = NodeState::Waiting;
+                run.set_due(slot, until);
+            }
+            Err(failure) => run.settle(slot, NodeState::Failed, Some(failure)),
+        }
+    }
+
+    fn go_on(&self, _run: &mut Run, _slot: SlotIx) {}
+
+    fn due(&self, run: &mut Run, slot: SlotIx) {
+        if run.state(slot) == NodeState::Waiting {
+            run.settle(slot, NodeState::Completed, None);
+        }
+    }
+
+    fn output(&self, _run: &Run, _slot: SlotIx) -> Output {
+        (Some(String::new()), None)
+    }
+
+    fn child(&self, _key: u32) -> Option<NodeIx> {
+        None
+    }
+
+    fn step<'a>(&'a self, _key: u32, id: Option<&'a str>) -> Step<'a> {
+        Step::Only(id)
+    }
+
+    fn width(&self, _slot: &Slot) -> u32 {
+        0
+    }
+}
+
+fn until(wait: &Wait, run: &Run, slot: SlotIx) -> Result<Timestamp, Failure> {
+    let template = match wait {
+        Wait::For(span) => return Ok(run.now.after(span.0)),
+        Wait::At(time) => return Ok(*time),
+        Wait::Until(template) => template,
+    };
+    let text = render(template, &run.names(slot))?;
+    serde_json::from_value(Value::String(text.trim().into())).map_err(|_| {
+        let shown: String = text.chars().take(100).collect();
+        Failure::new(Code::WorkflowTemplate, format!("{shown:?} is no time"))
+    })
+}

@@ -1,0 +1,312 @@
+//! The agent of a leaf, as a spec writes it.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use super::read_output_schema;
+use crate::tool::{self, ToolEntry};
+use crate::workflow::schema::{Object, maybe, object, whole};
+use crate::workflow::spec::NodeIx;
+use crate::workflow::validate::limits::{check, decode};
+use crate::workflow::validate::reader::{Members, Reader};
+use crate::workflow::validate::tree::NodeAt;
+
+/// Rounds of a leaf unless it says otherwise.
+pub const MAX_ROUNDS_DEFAULT: u32 = 8;
+/// Rounds that a leaf may ask for.
+pub const MAX_ROUNDS_MAX: u32 = 50;
+/// Tokens of one answer unless the leaf says otherwise.
+pub const MAX_TOKENS_DEFAULT: u32 = 4_000;
+/// Tokens that one answer may be allowed.
+pub const MAX_TOKENS_MAX: u32 = 10_000_000;
+
+/// The agent of a leaf, as a spec writes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeafAgent {
+    /// A label to filter by.
+    pub name: String,
+    /// The system prompt, a template.
+    pub system_prompt: String,
+    /// Tools on offer; those of the run's starter when absent.
+    pub tools: Option<Vec<ToolEntry>>,
+    /// Model calls that it may make.
+    pub max_rounds: u32,
+    /// Tokens that one answer may have.
+    pub max_tokens: u32,
+    /// Passed to the provider unchanged.
+    pub temperature: f64,
+    /// The model; that of the run's starter, or the workers' default, when absent.
+    pub model: Option<String>,
+    /// The shape of its answer.
+    pub output_schema: Option<Value>,
+    /// How long its session is kept.
+    pub lifecycle: Lifecycle,
+    /// The metadata of its session.
+    pub metadata: Map<String, Value>,
+    /// Tokens that it may use in all.
+    pub budget: Option<u64>,
+    /// The worker pool that it runs in.
+    pub pool: Option<String>,
+}
+
+/// How long the session of a leaf is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lifecycle {
+    /// Until the leaf succeeds; like `Linked` if it does not.
+    Ephemeral,
+    /// As long as its run, and the session that the run belongs to.
+    #[default]
+    Linked,
+    /// Independently: it has no parent, and stays when the run is removed.
+    Detached,
+}
+
+impl Lifecycle {
+    /// Every lifecycle.
+    pub const ALL: [Self; 3] = [Self::Ephemeral, Self::Linked, Self::Detached];
+
+    /// The name in a spec.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ephemeral => "ephemeral",
+            Self::Linked => "linked",
+            Self::Detached => "detached",
+        }
+    }
+}
+
+/// The members of a leaf's agent.
+pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
+    let rounds = json!({"anyOf": [whole(1, MAX_ROUNDS_MAX.into(), Value::Null),
+        {"type": "string", "pattern": "^\\s*[0-9.]+\\s*$"}], "default": MAX_ROUNDS_DEFAULT});
+    let tools = json!({"description": "Tools by name, or declared; null for those of whoever started the run.",
+        "anyOf": [{"type": "null"}, {"type": "array", "items": {"type": ["string", "object"]}}]});
+    let model = json!({"type": ["string", "null"], "description": "MODEL or PROVIDER/MODEL."});
+    let pool = json!({"type": ["string", "null"], "description": "The workers that may run it."});
+    let budget = json!({"anyOf": [{"type": "null"}, BUDGET.to_value()]});
+    object("The agent of a leaf.", &["name", "system_prompt"])
+        .label("name", "A label to filter by.", "give the agent a name")
+        .label(
+            "system_prompt",
+            "Who it is and what it does, a template.",
+            "say who the agent is and what it does",
+        )
+        .hinted(
+            "tools",
+            tools,
+            "write a list of tool names, [] for none, or null to inherit",
+        )
+        .with("max_rounds", rounds)
+        .with(
+            "max_tokens",
+            whole(1, MAX_TOKENS_MAX.into(), json!(MAX_TOKENS_DEFAULT)),
+        )
+        .with(
+            "temperature",
+            json!({"type": "number", "minimum": 0, "maximum": 2, "default": 0}),
+        )
+        .hinted(
+            "model",
+            model,
+            "write MODEL or PROVIDER/MODEL, or leave it out",
+        )
+        .with("output_schema", maybe("output_schema"))
+        .with(
+            "lifecycle",
+            json!({"enum": ["ephemeral", "linked", "detached"], "default": "linked"}),
+        )
+        .with("metadata", json!({"type": "object"}))
+        .hinted("budget", budget, BUDGET_HINT)
+        .hinted("pool", pool, "name a pool of workers, or leave it out")
+});
+
+const BUDGET_HINT: &str = "write {\"tokens\": …}";
+
+static BUDGET: LazyLock<Object> = LazyLock::new(|| {
+    object("What it may use in all.", &["tokens"]).hinted(
+        "tokens",
+        whole(1, i64::MAX as u64, Value::Null),
+        BUDGET_HINT,
+    )
+});
+
+impl LeafAgent {
+    /// Whether its session is deleted as soon as it succeeded.
+    pub fn is_ephemeral(&self) -> bool {
+        self.lifecycle == Lifecycle::Ephemeral
+    }
+
+    /// Reads `spec`, an object or its JSON as a text.
+    pub(super) fn read(reader: &mut Reader<'_>, node: NodeAt<'_>) -> Option<Self> {
+        let pointer = node.members.pointer("spec");
+        let Some(value) = node.members.map.get("spec") else {
+            reader.missing(node.members, "spec");
+            return None;
+        };
+        let decoded;
+        let mut value = value;
+        if let Value::String(text) = value {
+            let checked = decode(text, &pointer).and_then(|value| check(&value).map(|()| value));
+            decoded = match checked {
+                Ok(value) => value,
+                Err(mut problem) => {
+                    problem.pointer = pointer;
+                    reader.problems.push(problem);
+                    return None;
+                }
+            };
+            value = &decoded;
+        }
+        let Value::Object(map) = value else {
+            let message = "`spec` is not an object";
+            reader.member_problem(node.members, "spec", "not_object", message);
+            return None;
+        };
+        Self::read_members(reader, node.ix, Members::new(map, &pointer, &AGENT_SPEC))
+    }
+
+    fn read_members(reader: &mut Reader<'_>, node: NodeIx, members: Members<'_>) -> Option<Self> {
+        reader.only(members);
+        let name = reader.label(members, "name");
+        let system_prompt = reader.label(members, "system_prompt");
+        if let Some(prompt) = &system_prompt {
+            reader.template(node, prompt, &members.pointer("system_prompt"));
+        }
+        let tools = read_tools(reader, members);
+        let max_rounds = read_rounds(reader, members);
+        let max_tokens = reader.whole(members, "max_tokens", (1, MAX_TOKENS_MAX.into()));
+        let temperature = reader.number(members, "temperature", (0.0, 2.0));
+        let model = members.given("model");
+        let model = model.map(|_| reader.label(members, "model"));
+        let output_schema = read_output_schema(reader, members);
+        let lifecycle = Lifecycle::read(reader, members);
+        let metadata = reader.object(members, "metadata").cloned();
+        let budget = read_budget(reader, members);
+        let pool = read_pool(reader, members, tools.as_deref().unwrap_or_default());
+        Some(Self {
+            name: name?,
+            system_prompt: system_prompt?,
+            tools,
+            max_rounds,
+            max_tokens: max_tokens.map_or(MAX_TOKENS_DEFAULT, |tokens| tokens as u32),
+            temperature: temperature.unwrap_or_default(),
+            model: model.flatten(),
+            output_schema,
+            lifecycle,
+            metadata: metadata.unwrap_or_default(),
+            budget,
+            pool,
+        })
+    }
+
+    pub(super) fn write(&self) -> Value {
+        let mut out = json!({
+            "name": self.name,
+            "system_prompt": self.system_prompt,
+            "tools": self.tools,
+            "max_rounds": self.max_rounds,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "model": self.model,
+            "output_schema": self.output_schema,
+            "lifecycle": self.lifecycle.as_str(),
+            "metadata": self.metadata,
+        });
+        if let Some(tokens) = self.budget {
+            out["budget"] = json!({ "tokens": tokens });
+        }
+        if let Some(pool) = &self.pool {
+            out["pool"] = json!(pool);
+        }
+        out
+    }
+}
+
+impl Lifecycle {
+    /// In version 1 of the language the member was read and had no effect.
+    fn read(reader: &mut Reader<'_>, members: Members<'_>) -> Self {
+        let words = Self::ALL.map(Self::as_str);
+        let wanted = reader.word(members, "lifecycle", &words);
+        if reader.version < 2 {
+            return Self::default();
+        }
+        let wanted = wanted.map(|place| Self::ALL[place]).unwrap_or_default();
+        if wanted == Self::Detached && reader.granted.is_some() {
+            let message = "an agent's run leaves no sessions behind";
+            let hint = "write \"linked\", or leave it out";
+            reader.problem(members.pointer("lifecycle"), "lifecycle", message, hint);
+        }
+        wanted
+    }
+}
+
+fn read_pool(reader: &mut Reader<'_>, members: Members<'_>, tools: &[ToolEntry]) -> Option<String> {
+    members.given("pool")?;
+    let pool = reader.label(members, "pool")?;
+    if let Some(fault) = tool::pool_fault(&pool, tools) {
+        reader.member_problem(members, "pool", "pool", format!("`pool` {fault}"));
+    }
+    Some(pool)
+}
+
+/// Rounds may be written as `8`, `8.0` or `"8"`.
+fn read_rounds(reader: &mut Reader<'_>, members: Members<'_>) -> u32 {
+    let Some(value) = members.map.get("max_rounds") else {
+        return MAX_ROUNDS_DEFAULT;
+    };
+    let written = value.as_str().and_then(|text| text.trim().parse().ok());
+    let number = written.or_else(|| value.as_f64());
+    let fits =
+        |number: &f64| number.fract() == 0.0 && (1.0..=f64::from(MAX_ROUNDS_MAX)).contains(number);
+    if let Some(number) = number.filter(fits) {
+        number as u32
+    } else {
+        let message = format!("`max_rounds` is not a whole number from 1 to {MAX_ROUNDS_MAX}");
+        let hint = format!("leave it out for {MAX_ROUNDS_DEFAULT}");
+        reader.problem(members.pointer("max_rounds"), "not_in_range", message, hint);
+        MAX_ROUNDS_DEFAULT
+    }
+}
+
+fn read_tools(reader: &mut Reader<'_>, members: Members<'_>) -> Option<Vec<ToolEntry>> {
+    let value = members.given("tools")?;
+    let pointer = members.pointer("tools");
+    let Value::Array(list) = value else {
+        reader.member_problem(members, "tools", "not_a_list", "`tools` is not a list");
+        return None;
+    };
+    let mut entries = Vec::new();
+    for (index, one) in list.iter().enumerate() {
+        let at = format!("{pointer}/{index}");
+        match serde_json::from_value::<ToolEntry>(one.clone()) {
+            Ok(entry) => {
+                reader.granted(&entry, &at);
+                entries.push(entry);
+            }
+            Err(error) => {
+                let hint = "write a tool's name, or an object with `type`";
+                reader.problem(at, "tool", format!("this is no tool: {error}"), hint);
+            }
+        }
+    }
+    if entries.len() == list.len() {
+        for fault in tool::check(&entries) {
+            let at = format!("{pointer}{}", fault.pointer);
+            reader.problem(at, "tool", fault.detail, "see the list of tools");
+        }
+    }
+    Some(entries)
+}
+
+fn read_budget(reader: &mut Reader<'_>, members: Members<'_>) -> Option<u64> {
+    let Value::Object(map) = members.given("budget")? else {
+        reader.member_problem(members, "budget", "not_object", "`budget` is not an object");
+        return None;
+    };
+    let pointer = members.pointer("budget");
+    let members = Members::new(map, &pointer, &BUDGET);
+    reader.only(members);
+    reader.required(members, "tokens");
+    reader.whole(members, "tokens", (1, i64::MAX as u64))
+}
