@@ -3,6 +3,7 @@
 
 pub(crate) mod alarms;
 mod below;
+mod orphans;
 pub(crate) mod retention;
 pub(crate) mod runs;
 pub(crate) mod sweep;
@@ -11,6 +12,7 @@ pub(crate) mod timers;
 use std::time::Duration;
 
 use mainspring_shared::retry::Policy;
+use mainspring_shared::store;
 
 use crate::app::App;
 
@@ -53,6 +55,21 @@ impl Health {
         BACKOFF
             .wait(self.failures, None, fraction)
             .unwrap_or(BACKOFF.cap)
+    }
+
+    /// Notes how a side task of a loop went. True when it has more to do; it is tried again with the
+    /// loop's next pass after a failure.
+    fn tells(&mut self, app: &App, done: Result<bool, store::Error>) -> bool {
+        match done {
+            Ok(more) => {
+                self.works();
+                more
+            }
+            Err(error) => {
+                let _ = self.fails(&error, app.entropy.fraction());
+                false
+            }
+        }
     }
 }
 

@@ -34,7 +34,7 @@ pub use harm::{Effect, Fault, Harm};
 pub use load::{Load, Shape};
 pub use lock::RowLock;
 pub use proxy::{Cut, Proxy};
-pub use stand::{Recipe, Stand, binary, skipped};
+pub use stand::{Recipe, Stand, alone, beside, binary, skipped};
 pub use stream::{Event, Events};
 pub use verdict::{Report, settle};
 

@@ -26,6 +26,7 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::queue::{Activation, Lane, Queue as _};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AuditOptions, CallAnswer, CancelOutcome, DeliverItem,
     DeliverOutcome, Dump, NewBoot, NewSession, PostOutcome, PostResult, ReadySession, Role, Store,

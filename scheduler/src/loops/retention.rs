@@ -5,8 +5,8 @@ use std::time::Duration;
 use mainspring_shared::id::{BootId, RunId, SendId, SessionKey, TenantId};
 use mainspring_shared::store::{self, ListRuns, ReadNodes, RetireSends};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::nodes::Lifecycle;
 use mainspring_shared::workflow::run::{DETACHED, RunRecord};
-use mainspring_shared::workflow::spec::Lifecycle;
 use uuid::Uuid;
 
 use super::{Health, causes, jittered, pause};

@@ -11,7 +11,7 @@ use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Lane};
 use mainspring_shared::store::{self, ReadySession, Role, SweepReady};
 use mainspring_shared::time::Timestamp;
 
-use super::{Health, jittered, pause};
+use super::{Health, jittered, orphans, pause};
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::SWEPT;
@@ -23,6 +23,9 @@ const PAGE: u32 = 256;
 /// Pages read of a pool in one pass: enough to fill both lanes. What lies behind comes next time,
 /// so that a backlog for a full lane is not read to its end again and again.
 const PAGES_MAX: u32 = 40;
+
+/// Passes from one look for orphans to the next: nobody waits for one.
+const ORPHANS_EVERY: u32 = 5;
 
 /// Where the next pass over a lane goes on: behind what was last brought into it.
 type Place = (Timestamp, SessionKey);
@@ -36,6 +39,9 @@ pub(crate) async fn run(app: &App) {
     let mut cursors = Cursors::new();
     let mut deletions = Health::new("deletions");
     let mut deleted = None;
+    let mut orphaned = Health::new("orphans");
+    let mut looked = None;
+    let mut passes = 0_u32;
     loop {
         let interval = app.config.sweep_interval;
         let mut wait = match sweep(app, &mut cursors).await {
@@ -45,17 +51,16 @@ pub(crate) async fn run(app: &App) {
             }
             Err(error) => health.fails(&error, app.entropy.fraction()),
         };
-        // Behind what has to be rung for: nobody waits for it.
-        match deleting::sweep(app, &mut deleted).await {
-            Ok(more) => {
-                deletions.works();
-                if more {
-                    wait = wait.min(interval / 4);
-                }
-            }
-            Err(error) => {
-                let _ = deletions.fails(&error, app.entropy.fraction());
-            }
+        // Behind what has to be rung for: nobody waits for these.
+        let deleted = deleting::sweep(app, &mut deleted).await;
+        let mut more = deletions.tells(app, deleted);
+        passes = passes.wrapping_add(1);
+        if looked.is_some() || passes.is_multiple_of(ORPHANS_EVERY) {
+            let ended = orphans::sweep(app, &mut looked).await;
+            more |= orphaned.tells(app, ended);
+        }
+        if more {
+            wait = wait.min(interval / 4);
         }
         if !pause(app, wait).await {
             return;

@@ -1,13 +1,54 @@
 //! Parameters of tool calls, of results that come from outside, and of the inbox.
 
+use super::Result;
 use super::sweeps::ReadySession;
 use crate::agent::OnBusy;
+use crate::id::TenantId;
 use crate::id::{BootId, SendId, SessionId, SessionKey};
 use crate::inbox::{InboxItem, ItemKind};
 use crate::message::ContentPart;
 use crate::send::WaitingOn;
 use crate::store::IdempotencyKey;
+use crate::time::Timestamp;
+use crate::tool::CallRecord;
 use crate::tool::{CallResult, Repeat};
+use async_trait::async_trait;
+
+/// Calls that wait for an answer from outside, and inboxes.
+#[async_trait]
+pub trait Calls: Send + Sync {
+    /// Settles calls from outside, or permits them. The first answer counts. A waiting send becomes
+    /// ready once none of its calls waits any more; a running one is told by a signal.
+    async fn post_results(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<PostResult>,
+    ) -> Result<Vec<PostOutcome>>;
+
+    /// Reports final sends that a parent waits for, oldest first, at most `limit`: the parent's
+    /// call gets the child's answer as its result, or, when it was settled before, the parent's
+    /// inbox gets an item. Each send is reported once. Only these sends, where some are named.
+    async fn report_children(
+        &self,
+        at: Option<Timestamp>,
+        sends: Option<Vec<(TenantId, SendId)>>,
+        limit: u32,
+    ) -> Result<Vec<ReportOutcome>>;
+
+    /// The calls of a round, by their places.
+    async fn read_round(
+        &self,
+        key: SessionKey,
+        send: SendId,
+        round: i32,
+    ) -> Result<Vec<CallRecord>>;
+
+    /// Calls by id; `None` where unknown.
+    async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>>;
+
+    /// A piece of a session's inbox, in order.
+    async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>>;
+}
 
 /// A call's row, created with the message that asked for it.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,7 @@
 //! Parameters of boots and of work under a lease.
 
-use std::collections::BTreeMap;
+use super::Result;
+use async_trait::async_trait;
 use std::time::Duration;
 
 use super::calls::{CallChange, CallStep, Delivery, NewCall};
@@ -13,128 +14,57 @@ use crate::message::{ContentPart, Message, NewMessage, json_weight};
 use crate::send::{SendRecord, SendResult, SendStatus, WaitingOn};
 use crate::step::RoundRef;
 use crate::time::Timestamp;
-use crate::tool::Published;
 use crate::usage::Usage;
 
-/// What a process does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// It serves the API and the background loops.
-    Scheduler,
-    /// It runs sends.
-    Worker,
-}
+/// The steps of a worker that owns a session. Each write under a lease matches the lease's token on the
+/// row that numbers messages, so a stale owner changes nothing.
+#[async_trait]
+pub trait Leases: Send + Sync {
+    /// Takes the lease of each session that has work and no live owner, starts its head send and
+    /// returns it with its agent and the part of the window that the caller's cache lacks. Taking
+    /// from an expired boot marks that boot dead and counts a crash on a running send, and a model
+    /// call that the dead worker may have begun. A boot that is dead itself gets nothing. The commit
+    /// may be asynchronous unless a send goes on: that is a step, which readers see at once.
+    async fn claim_sessions(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<ClaimSession>,
+    ) -> Result<Vec<ClaimOutcome>>;
 
-impl Role {
-    /// The name in the database.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduler => "scheduler",
-            Self::Worker => "worker",
-        }
-    }
+    /// Stores a round, or what became of its calls, and goes on under the same lease. Resets the
+    /// crash count. A repeat of what its lease stored last changes nothing and is told what the first
+    /// was, with signals that may be old.
+    async fn append_rounds(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<AppendRound>,
+    ) -> Result<Vec<AppendOutcome>>;
 
-    /// The role with this name.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Scheduler, Self::Worker]
-            .into_iter()
-            .find(|role| role.as_str() == text)
-    }
-}
+    /// Makes sends final and either takes each session's next send or gives the lease back. A
+    /// cancel that was raised meanwhile wins over the result.
+    async fn complete_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<CompleteSend>,
+    ) -> Result<Vec<CompleteOutcome>>;
 
-/// A process's life to enter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewBoot {
-    /// Drawn at start.
-    pub id: BootId,
-    /// What the process does.
-    pub role: Role,
-    /// A label for people.
-    pub name: String,
-    /// The pool it serves; of no meaning for a scheduler.
-    pub pool: String,
-    /// Sends it may have in flight.
-    pub concurrency: u32,
-    /// How long its lease runs.
-    pub ttl: Duration,
-    /// What agents may name where it is a worker.
-    pub tools: Published,
-}
+    /// Parks sends: each waits as a row, its lease is given back. A cancel that was raised
+    /// meanwhile ends the send instead.
+    async fn park_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ParkSend>,
+    ) -> Result<Vec<ParkOutcome>>;
 
-/// What the workers of a pool say that agents may name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolTools {
-    /// The pool.
-    pub pool: String,
-    /// What they have, all together.
-    pub tools: Published,
-    /// Whether one of them says nothing, as those of older releases do: it may have anything.
-    pub silent: bool,
-}
-
-impl PoolTools {
-    /// Of what each worker says, what each pool has; by pool.
-    pub fn of(workers: impl IntoIterator<Item = (String, Published)>) -> Vec<Self> {
-        let mut pools: BTreeMap<String, Self> = BTreeMap::new();
-        for (pool, tools) in workers {
-            let found = pools.entry(pool.clone()).or_insert_with(|| Self {
-                pool,
-                tools: Published::default(),
-                silent: false,
-            });
-            found.silent |= tools.is_silent();
-            found.tools.join(&tools);
-        }
-        pools.into_values().collect()
-    }
-}
-
-/// A process's life as stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BootRecord {
-    /// Its id.
-    pub id: BootId,
-    /// What the process does.
-    pub role: Role,
-    /// A label for people.
-    pub name: String,
-    /// The pool it serves.
-    pub pool: String,
-    /// Sends it may have in flight.
-    pub concurrency: u32,
-    /// Sends it had in flight at its last renewal.
-    pub in_flight: u32,
-    /// When it began.
-    pub started_at: Timestamp,
-    /// When its lease ends.
-    pub lease_until: Timestamp,
-    /// How long its lease runs from a renewal.
-    pub ttl: Duration,
-    /// When it was declared dead or stopped.
-    pub dead_at: Option<Timestamp>,
-}
-
-/// The answer to a renewal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Renewal {
-    /// The lease goes on.
-    Renewed {
-        /// When, by the database's clock.
-        at: Timestamp,
-        /// Sessions of this boot with signals raised, and which.
-        signals: Vec<(SessionKey, i32)>,
-    },
-    /// The boot was declared dead: everything it held may belong to others.
-    Dead,
-}
-
-/// A page of what a boot owns.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Owned {
-    /// The sessions, with the tokens of their grants.
-    pub sessions: Vec<(SessionKey, LeaseToken)>,
-    /// Where the next page begins; none at the end.
-    pub next: Option<(Timestamp, SessionKey)>,
+    /// Gives leases back with their sends as they are: running sends stay ready for the next
+    /// worker, without counting a crash. True where the lease was still held, by its boot and token
+    /// alone: a claim whose answer was never heard is given back without knowing its epoch.
+    async fn release_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ReleaseSession>,
+    ) -> Result<Vec<bool>>;
 }
 
 /// A session to claim.

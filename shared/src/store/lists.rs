@@ -1,7 +1,21 @@
 //! Parameters of lists that agents keep.
 
+use super::Result;
 use crate::id::{SessionKey, TenantId};
 use crate::list::{Bounds, Change, List, ListName, Refusal, Written};
+use crate::time::Timestamp;
+use async_trait::async_trait;
+
+/// Agents' lists.
+#[async_trait]
+pub trait Lists: Send + Sync {
+    /// Changes a list as [`apply`](crate::list::apply) says, once for each call id: a repeat answers
+    /// as the first time did, with the list as it is by then.
+    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome>;
+
+    /// A list; an empty one when nothing was written to it.
+    async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List>;
+}
 
 /// A change of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]

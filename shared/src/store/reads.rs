@@ -1,13 +1,15 @@
 //! Parameters of reads, and the dump.
 
+use super::Result;
+use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::BootRecord;
 use super::calls::Parent;
-use super::leases::BootRecord;
 use super::lists::DumpList;
 use crate::budget::Spent;
 use crate::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
@@ -20,6 +22,37 @@ use crate::time::Timestamp;
 use crate::timer::{Occurrence, TimerRecord};
 use crate::tool::CallRecord;
 use crate::usage::Usage;
+
+/// Reads of transcripts and steps, statistics, and checks of the whole.
+#[async_trait]
+pub trait Reads: Send + Sync {
+    /// The database's clock.
+    async fn now(&self) -> Result<Timestamp>;
+
+    /// Fails unless the database answers and its schema is the one this program needs.
+    async fn check(&self) -> Result<ServerInfo>;
+
+    /// The numbers of sessions' last steps; 0 where unknown.
+    async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>>;
+
+    /// A piece of a transcript by `seq`; empty when unknown or deleted.
+    async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>>;
+
+    /// Steps of a session with numbers above `after`, in order, at most `limit`.
+    async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>>;
+
+    /// How much waits and runs, per pool.
+    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>>;
+
+    /// What an autoscaler of one pool needs.
+    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats>;
+
+    /// Runs every invariant as a query; returns what violates them.
+    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>>;
+
+    /// The whole content in a fixed order, for tests and comparisons.
+    async fn dump(&self) -> Result<Dump>;
+}
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,5 +1,7 @@
 //! Parameters of creating, advancing and reading runs.
 
+use super::{Page, Result};
+use async_trait::async_trait;
 use serde_json::Value;
 
 use super::sends::{AcceptSend, IdempotencyKey};
@@ -15,6 +17,64 @@ use crate::usage::Usage;
 use crate::workflow::run::{
     LeafEnd, NodeRecord, RunAsk, RunCounts, RunOptions, RunRecord, RunStatus,
 };
+
+/// Runs of workflows.
+#[async_trait]
+pub trait Runs: Send + Sync {
+    /// Creates runs, each due at once. With an idempotency key a repeat creates nothing.
+    async fn create_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<NewRun>,
+    ) -> Result<Vec<CreateRunOutcome>>;
+
+    /// Asks something of runs, for their next advance. False where unknown.
+    async fn ask_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(RunKey, RunAsk)>,
+    ) -> Result<Vec<bool>>;
+
+    /// Takes runs with ended leaves, with asks, or whose time has come, unless another live boot
+    /// owns them; returns what is new of them, and of those that the boot owns already. Those whose
+    /// last advance is the longest ago come first. News that cannot be read are marked as such, and
+    /// are nobody else's trouble.
+    async fn claim_runs(&self, at: Option<Timestamp>, claim: ClaimRuns) -> Result<ClaimedRuns>;
+
+    /// Advances runs that `boot` owns: what was taken into account is noted, nodes are written,
+    /// leaves accepted, and who waits for a run's end hears of it. A run that is final has no owner.
+    async fn advance_runs(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AdvanceRun>,
+    ) -> Result<Vec<AdvanceOutcome>>;
+
+    /// Gives runs up that `boot` owns: others may take them at once.
+    async fn release_runs(&self, boot: BootId, runs: Vec<RunKey>) -> Result<()>;
+
+    /// Runs by id; `None` where unknown.
+    async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>>;
+
+    /// What is asked of runs and no advance has taken yet, in order.
+    async fn read_asks(&self, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>>;
+
+    /// Runs, newest first.
+    async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>>;
+
+    /// Deletes runs that are final, with their nodes, asks and advances; their leaves' sends may then
+    /// be retired. Returns how many rows went.
+    async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64>;
+
+    /// A piece of a run's nodes, in order.
+    async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>>;
+
+    /// The sends of a run's leaves that are not final, by id.
+    async fn live_leaves(&self, key: RunKey) -> Result<Vec<SendId>>;
+
+    /// Advances of a run with numbers above `after`, in order, at most `limit`.
+    async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>>;
+}
 
 /// A run to create.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,5 +1,7 @@
 //! Parameters of creating, copying, changing and deleting sessions.
 
+use super::{ListSessions, Page, Result, SessionUsage};
+use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use super::calls::Parent;
@@ -10,6 +12,86 @@ use crate::list::List;
 use crate::message::Message;
 use crate::session::SessionRecord;
 use crate::time::Timestamp;
+
+/// Sessions as such: their creation, change and deletion.
+#[async_trait]
+pub trait Sessions: Send + Sync {
+    /// Creates sessions. With an idempotency key a repeat creates nothing.
+    async fn create_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewSession, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateOutcome>>;
+
+    /// Creates a session with copied messages: numbered from 1 whatever their numbers were, of
+    /// epoch 0, with their sends and times as they are. It has no sends, steps, calls or usage of
+    /// its own, and nothing to do. With an idempotency key a repeat creates nothing.
+    async fn import_session(
+        &self,
+        at: Option<Timestamp>,
+        item: ImportSession,
+    ) -> Result<CreateOutcome>;
+
+    /// Changes a session's agent (as a new version), metadata or lifecycle. Fields of the patch
+    /// that are `None` stay.
+    async fn update_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        patch: SessionPatch,
+    ) -> Result<UpdateOutcome>;
+
+    /// Ends every open send as cancelled under a grant of `boot`, cancels its timers, takes its
+    /// lease away; its hot row stays as a tombstone, its sends until retention. It is gone for
+    /// everyone: what it leaves behind, [`erase_step`](super::erase_step) removes page by page.
+    async fn delete_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        boot: BootId,
+    ) -> Result<DeleteOutcome>;
+
+    /// Deleted sessions that may have left something behind, in order, behind `after`.
+    async fn deleted_sessions(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<DeletedSession>,
+        limit: u32,
+    ) -> Result<Vec<DeletedSession>>;
+
+    /// Removes at most `limit` rows of each kind that a deleted session left behind. It is no longer
+    /// due when none is left, nor a session below it, and it was deleted [`ERASED_MS_MIN`] ago.
+    async fn erase_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        limit: u32,
+    ) -> Result<Erased>;
+
+    /// Removes old messages with the rows of their calls. A call is never parted from its results; the
+    /// last message and those of the open send stay, numbers as well. `context_version` goes up.
+    async fn prune_session(
+        &self,
+        at: Option<Timestamp>,
+        item: PruneSession,
+    ) -> Result<PruneOutcome>;
+
+    /// A session; `None` when unknown or deleted.
+    async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>>;
+
+    /// Sessions, newest first.
+    async fn list_sessions(&self, query: ListSessions) -> Result<Page<SessionRecord>>;
+
+    /// The sessions that this one created as its children, oldest first.
+    async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>>;
+
+    /// What a session's model calls cost, and those of the sessions below it, as far as their sends
+    /// are kept; `None` when unknown or deleted.
+    async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>>;
+
+    /// How many of the sessions that this one created as its children have sends that are not final.
+    async fn open_children(&self, key: SessionKey) -> Result<u64>;
+}
 
 /// A session to create.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,10 +1,41 @@
 //! Parameters of the sweeps.
 
+use super::Result;
+use crate::id::BootId;
+use async_trait::async_trait;
 use std::time::Duration;
+
+use uuid::Uuid;
 
 use crate::agent::Priority;
 use crate::id::{SendId, SessionKey, TenantId};
 use crate::time::Timestamp;
+
+/// What has to happen by itself.
+#[async_trait]
+pub trait Sweeps: Send + Sync {
+    /// Reads sessions that have work and no live owner, oldest first.
+    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept>;
+
+    /// Serves due alarms, at most `limit`: delayed sends get their place, parked retries become
+    /// ready, sends past their deadline end under a grant of `boot`. Running ones are left to their
+    /// workers, as long as these live: a boot whose lease has run out is declared dead, and its sends
+    /// end here if their time is up or someone asked for it.
+    async fn sweep_alarms(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        limit: u32,
+    ) -> Result<AlarmSweep>;
+
+    /// Finds sends that ended without completing while something still works for them: the process
+    /// that should have ended it may have died. What works in a session without a parent goes on.
+    async fn sweep_orphans(&self, at: Option<Timestamp>, query: SweepOrphans) -> Result<Orphans>;
+
+    /// Deletes idempotency keys older than `keep` and ended boots that nothing refers to. Returns
+    /// how many rows went; call again until it is zero.
+    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64>;
+}
 
 /// A session that someone has to ring for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +89,27 @@ pub struct AlarmSweep {
     pub next_alarm_at: Option<Timestamp>,
     /// The database's clock.
     pub now: Timestamp,
+}
+
+/// A page of what works for calls: sends and runs that are not final.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SweepOrphans {
+    /// How long ago the send ended that made the call, at least: its worker ends what works for it.
+    pub older_than: Duration,
+    /// The last of the page before; none for the first page.
+    pub after: Option<(TenantId, Uuid)>,
+    /// Sends and runs of a page.
+    pub limit: u32,
+}
+
+/// What a page of work for calls belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Orphans {
+    /// Sends that ended, without completing, and for which something still works; in order, each
+    /// once.
+    pub of: Vec<(SessionKey, SendId)>,
+    /// The page's last, by tenant and id, where another page may follow.
+    pub next: Option<(TenantId, Uuid)>,
 }
 
 /// A page of sends that may be old enough to go.

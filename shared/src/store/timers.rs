@@ -3,13 +3,54 @@
 use super::runs::{CreateRunOutcome, NewRun};
 use super::sends::{AcceptOutcome, AcceptSend, RefuseReason, Target};
 use super::sweeps::ReadySession;
+use super::{IdempotencyKey, Page, Result};
 use crate::agent::{OnBusy, SendOptions};
 use crate::error::{Code, Failure};
+use crate::id::BootId;
 use crate::id::{RunId, RunKey, SendId, SessionId, SessionKey, TenantId, TimerId};
 use crate::time::Timestamp;
 use crate::timer::{
     Fate, Occurrence, Refusal, Step, TimerRecord, TimerRule, TimerStatus, TimerTarget,
 };
+use async_trait::async_trait;
+use std::time::Duration;
+
+/// Timers and what fires.
+#[async_trait]
+pub trait Timers: Send + Sync {
+    /// Makes timers, armed from now on. With an idempotency key a repeat makes nothing.
+    async fn create_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewTimer, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateTimerOutcome>>;
+
+    /// Pauses, resumes and cancels timers. What was asked for already is no mistake.
+    async fn change_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ChangeTimer>,
+    ) -> Result<Vec<ChangeTimerOutcome>>;
+
+    /// Fires due timers, oldest first, at most `limit`: their occurrences, the sends that these ask
+    /// for and the timers' next due times are one transaction, so that an occurrence fires once, and
+    /// never before the database's clock says so. Timers that another process is firing are left to
+    /// it; those whose session someone has locked stay due. `boot` is the accepting process.
+    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired>;
+
+    /// Deletes occurrences whose fate is older than `keep`, and timers that ended before that and
+    /// have none left. Returns how many rows went; call again until it is zero.
+    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64>;
+
+    /// Timers by id; `None` where unknown.
+    async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>>;
+
+    /// Timers, newest first.
+    async fn list_timers(&self, query: ListTimers) -> Result<Page<TimerRecord>>;
+
+    /// A timer's occurrences, newest first.
+    async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>>;
+}
 
 /// Sends of one session that may wait when a timer adds another: a session that is never worked off
 /// must not grow without an end.

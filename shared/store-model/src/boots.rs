@@ -2,11 +2,61 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionKey};
-use mainspring_shared::store::{BootRecord, NewBoot, Owned, PoolTools, Renewal, Role};
+use mainspring_shared::store::{
+    BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Result, Role,
+};
 use mainspring_shared::time::Timestamp;
 
+use crate::memory::ModelStore;
 use crate::state::State;
+
+#[async_trait]
+impl Boots for ModelStore {
+    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
+        let (mut state, now) = self.begin(at);
+        register(&mut state, now, boot);
+        Ok(())
+    }
+
+    async fn renew_boot(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        ttl: Duration,
+        in_flight: u32,
+    ) -> Result<Renewal> {
+        let (mut state, now) = self.begin(at);
+        Ok(renew(&mut state, now, boot, ttl, in_flight))
+    }
+
+    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()> {
+        let (mut state, now) = self.begin(at);
+        stop(&mut state, now, boot);
+        Ok(())
+    }
+
+    async fn owned_sessions(
+        &self,
+        boot: BootId,
+        after: Option<(Timestamp, SessionKey)>,
+        limit: u32,
+    ) -> Result<Owned> {
+        let (state, _) = self.begin(None);
+        Ok(owned(&state, boot, after, limit))
+    }
+
+    async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
+        let (state, now) = self.begin(at);
+        Ok(list(&state, now))
+    }
+
+    async fn list_tools(&self, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
+        let (state, now) = self.begin(at);
+        Ok(tools(&state, now))
+    }
+}
 
 /// How long an ended boot stays in the list.
 const SHOWN_FOR: Duration = Duration::from_mins(10);

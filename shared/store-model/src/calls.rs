@@ -1,15 +1,69 @@
 //! What becomes of a session's calls and of its inbox items, whoever writes it.
 
-use mainspring_shared::id::{BootId, SendId};
-use mainspring_shared::inbox::Fate;
+use async_trait::async_trait;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, InboxItem};
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::SIGNAL_RESULT;
-use mainspring_shared::store::{CallBegin, CallChange, CallStep, Delivery, NewCall, ReadySession};
+use mainspring_shared::store::{
+    CallBegin, CallChange, CallStep, Calls, Delivery, NewCall, PostOutcome, PostResult, ReadInbox,
+    ReadySession, ReportOutcome, Result,
+};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, answers, cancelled_call};
 
+use crate::memory::ModelStore;
 use crate::session::Session;
+use crate::{children, posts, reads};
+
+#[async_trait]
+impl Calls for ModelStore {
+    async fn post_results(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<PostResult>,
+    ) -> Result<Vec<PostOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| posts::post(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn report_children(
+        &self,
+        at: Option<Timestamp>,
+        sends: Option<Vec<(TenantId, SendId)>>,
+        limit: u32,
+    ) -> Result<Vec<ReportOutcome>> {
+        let (mut state, now) = self.begin(at);
+        Ok(children::report(&mut state, now, sends.as_deref(), limit))
+    }
+
+    async fn read_round(
+        &self,
+        key: SessionKey,
+        send: SendId,
+        round: i32,
+    ) -> Result<Vec<CallRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::round(&state, key, send, round))
+    }
+
+    async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>> {
+        let (state, _) = self.begin(None);
+        let found = ids
+            .into_iter()
+            .map(|(tenant, id)| state.call(tenant, &id).cloned());
+        Ok(found.collect())
+    }
+
+    async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::inbox(&state, query))
+    }
+}
 
 /// Who is to hear of a change from outside: someone rings, or this boot is told.
 pub(crate) type Told = (Option<ReadySession>, Option<BootId>);

@@ -1,18 +1,80 @@
 //! Work under a lease: each step first looks whether the lease still holds.
 
+use async_trait::async_trait;
 use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::BootId;
 use mainspring_shared::inbox::Fate;
 use mainspring_shared::send::{SendResult, SendStatus};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CompleteOutcome, CompleteSend, Completed, ParkOutcome, ParkSend,
-    ParkUntil, ReleaseSession, Then,
+    AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend,
+    Completed, Leases, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Result, Then,
 };
 use mainspring_shared::time::Timestamp;
 
+use crate::claim;
+use crate::memory::ModelStore;
 use crate::session::Session;
 use crate::state::State;
+
+#[async_trait]
+impl Leases for ModelStore {
+    async fn claim_sessions(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<ClaimSession>,
+    ) -> Result<Vec<ClaimOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .iter()
+            .map(|item| claim::claim(&mut state, now, boot, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn append_rounds(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<AppendRound>,
+    ) -> Result<Vec<AppendOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items.into_iter().map(|item| append(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn complete_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<CompleteSend>,
+    ) -> Result<Vec<CompleteOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| complete(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn park_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ParkSend>,
+    ) -> Result<Vec<ParkOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items.into_iter().map(|item| park(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn release_sessions(
+        &self,
+        _at: Option<Timestamp>,
+        items: Vec<ReleaseSession>,
+    ) -> Result<Vec<bool>> {
+        let (mut state, _) = self.begin(None);
+        let outcomes = items.into_iter().map(|item| release(&mut state, item));
+        Ok(outcomes.collect())
+    }
+}
 
 pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> AppendOutcome {
     let session = state.sessions.get_mut(&item.key);

@@ -25,7 +25,6 @@ mod timers;
 // The invariants, and the port.
 mod audit;
 mod memory;
-mod store;
 
 pub use audit::audit;
 pub use memory::ModelStore;

@@ -2,13 +2,28 @@
 
 use std::collections::VecDeque;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::list::{List, ListName, WRITES_KEPT, Written, apply};
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::store::{DumpList, ListOutcome, WriteList};
+use mainspring_shared::store::{DumpList, ListOutcome, Lists, Result, WriteList};
 use mainspring_shared::time::Timestamp;
 
+use crate::memory::ModelStore;
 use crate::state::State;
+
+#[async_trait]
+impl Lists for ModelStore {
+    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(write(&mut state, now, item))
+    }
+
+    async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List> {
+        let (state, _) = self.begin(None);
+        Ok(read(&state, tenant, &name))
+    }
+}
 
 /// A list and the calls that wrote it, oldest first.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::inbox::{Fate, InboxItem};
 use mainspring_shared::message::Message;
@@ -9,15 +10,67 @@ use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, ScalingStats,
-    SessionUsage,
+    AuditOptions, Dump, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox,
+    ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 
+use crate::audit::audit;
+use crate::memory::ModelStore;
 use crate::session::Session;
 use crate::sessions::record;
 use crate::state::State;
+
+#[async_trait]
+impl Reads for ModelStore {
+    async fn now(&self) -> Result<Timestamp> {
+        Ok(self.clock.now())
+    }
+
+    async fn check(&self) -> Result<ServerInfo> {
+        Ok(ServerInfo {
+            server: "model".to_owned(),
+            schema: 5,
+            now: self.clock.now(),
+        })
+    }
+
+    async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>> {
+        let (state, _) = self.begin(None);
+        Ok(last_steps(&state, &keys))
+    }
+
+    async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
+        let (state, _) = self.begin(None);
+        Ok(messages(&state, query))
+    }
+
+    async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
+        let (state, _) = self.begin(None);
+        Ok(steps(&state, key, after, limit))
+    }
+
+    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        let (state, now) = self.begin(at);
+        Ok(queue_stats(&state, now))
+    }
+
+    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats> {
+        let (state, now) = self.begin(at);
+        Ok(scaling(&state, now, pool))
+    }
+
+    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>> {
+        let (state, now) = self.begin(at);
+        Ok(audit(&state.dump(), now, options))
+    }
+
+    async fn dump(&self) -> Result<Dump> {
+        let (state, _) = self.begin(None);
+        Ok(state.dump())
+    }
+}
 
 pub(crate) fn session(state: &State, now: Timestamp, key: SessionKey) -> Option<SessionRecord> {
     record(state, state.sessions.get(&key)?, now)

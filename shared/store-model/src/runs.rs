@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use async_trait::async_trait;
 use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, ItemKind};
@@ -9,17 +10,105 @@ use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
-    CreateRunOutcome, DumpRun, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, ReadySession, RunNews,
-    RunReport, RunStep, RunWords, Target, left_to_run, passes_bound,
+    CreateRunOutcome, DumpRun, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, ReadySession, Result,
+    RunNews, RunReport, RunStep, RunWords, Runs, Target, left_to_run, passes_bound,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 use crate::calls::settle;
 use crate::inbox::{NewItem, absorbing};
+use crate::memory::ModelStore;
 use crate::reads::page;
 use crate::sends;
 use crate::state::{Seen, State};
+
+#[async_trait]
+impl Runs for ModelStore {
+    async fn create_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<NewRun>,
+    ) -> Result<Vec<CreateRunOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items.into_iter().map(|item| create(&mut state, now, &item));
+        Ok(outcomes.collect())
+    }
+
+    async fn ask_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(RunKey, RunAsk)>,
+    ) -> Result<Vec<bool>> {
+        let (mut state, _) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|(key, asked)| ask(&mut state, key, asked));
+        Ok(outcomes.collect())
+    }
+
+    async fn claim_runs(&self, at: Option<Timestamp>, query: ClaimRuns) -> Result<ClaimedRuns> {
+        let (mut state, now) = self.begin(at);
+        Ok(claim(&mut state, now, &query))
+    }
+
+    async fn advance_runs(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AdvanceRun>,
+    ) -> Result<Vec<AdvanceOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| advance(&mut state, now, boot, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> Result<()> {
+        let (mut state, _) = self.begin(None);
+        release(&mut state, boot, &keys);
+        Ok(())
+    }
+
+    async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>> {
+        let (state, _) = self.begin(None);
+        let found = keys
+            .iter()
+            .map(|key| state.runs.get(key).map(|run| run.record.clone()));
+        Ok(found.collect())
+    }
+
+    async fn read_asks(&self, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>> {
+        let (state, _) = self.begin(None);
+        Ok(keys.iter().map(|key| asks(&state, *key)).collect())
+    }
+
+    async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(list(&state, &query))
+    }
+
+    async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(nodes(&state, &query))
+    }
+
+    async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64> {
+        let (mut state, _) = self.begin(None);
+        Ok(forget(&mut state, &keys))
+    }
+
+    async fn live_leaves(&self, key: RunKey) -> Result<Vec<SendId>> {
+        let (state, _) = self.begin(None);
+        Ok(live_leaves(&state, key))
+    }
+
+    async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
+        let (state, _) = self.begin(None);
+        Ok(steps(&state, key, after, limit))
+    }
+}
 
 /// A run and everything below it.
 #[derive(Debug)]

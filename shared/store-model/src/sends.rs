@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::budget::Held;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
@@ -9,14 +10,92 @@ use mainspring_shared::send::{SendRecord, SendResult, SendStatus, WaitingOn};
 use mainspring_shared::session::{Lifecycle, SIGNAL_CANCEL};
 use mainspring_shared::step::{StepKind, StepRefs};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, RefuseReason, Target,
+    AcceptOutcome, AcceptSend, Accepted, CancelOutcome, DeliverItem, DeliverOutcome,
+    IdempotencyKey, KeyOutcome, ListSends, Page, RefuseReason, Result, RetireSends, Retired, Sends,
+    Target,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
-use crate::boots;
+use crate::memory::ModelStore;
 use crate::session::{Session, Writer};
 use crate::state::{Seen, State};
+use crate::{boots, inbox, reads, sweeps};
+
+#[async_trait]
+impl Sends for ModelStore {
+    async fn accept_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AcceptSend>,
+    ) -> Result<Vec<AcceptOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| accept(&mut state, now, boot, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn take_key(&self, at: Option<Timestamp>, key: IdempotencyKey) -> Result<KeyOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(state.take_key(&key, now))
+    }
+
+    async fn cancel_sends(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<(TenantId, SendId)>,
+    ) -> Result<Vec<CancelOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|(tenant, id)| cancel(&mut state, now, boot, tenant, id));
+        Ok(outcomes.collect())
+    }
+
+    async fn deliver_items(
+        &self,
+        at: Option<Timestamp>,
+        _boot: BootId,
+        items: Vec<DeliverItem>,
+    ) -> Result<Vec<DeliverOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|item| inbox::deliver(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn resume_recovery(
+        &self,
+        at: Option<Timestamp>,
+        _boot: BootId,
+        key: SessionKey,
+    ) -> Result<Option<SendId>> {
+        let (mut state, now) = self.begin(at);
+        Ok(resume_recovery(&mut state, now, key))
+    }
+
+    async fn retire_sends(&self, at: Option<Timestamp>, query: RetireSends) -> Result<Retired> {
+        let (mut state, now) = self.begin(at);
+        Ok(sweeps::retire_sends(&mut state, now, query))
+    }
+
+    async fn get_sends(&self, ids: Vec<(TenantId, SendId)>) -> Result<Vec<Option<SendRecord>>> {
+        let (state, _) = self.begin(None);
+        let found = ids
+            .into_iter()
+            .map(|(tenant, id)| state.send(tenant, id).cloned());
+        Ok(found.collect())
+    }
+
+    async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::sends(&state, &query))
+    }
+}
 
 pub(crate) fn accept(
     state: &mut State,

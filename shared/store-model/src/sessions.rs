@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies_behind};
@@ -10,16 +11,113 @@ use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
     CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
-    Erased, IdempotencyKey, ImportSession, NewSession, PruneOutcome, PruneSession, STAGED_MS,
-    SessionPatch, UpdateOutcome,
+    Erased, IdempotencyKey, ImportSession, ListSessions, NewSession, Page, PruneOutcome,
+    PruneSession, Result, STAGED_MS, SessionPatch, SessionUsage, Sessions, UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 
-use crate::lists;
-use crate::reads;
+use crate::memory::ModelStore;
 use crate::session::{Erasing, Session};
 use crate::state::{Seen, State};
-use crate::timers;
+use crate::{lists, reads, timers};
+
+#[async_trait]
+impl Sessions for ModelStore {
+    async fn create_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewSession, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|(new, key)| create(&mut state, now, new, key.as_ref()));
+        Ok(outcomes.collect())
+    }
+
+    async fn import_session(
+        &self,
+        at: Option<Timestamp>,
+        item: ImportSession,
+    ) -> Result<CreateOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(import(&mut state, now, item))
+    }
+
+    async fn update_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        patch: SessionPatch,
+    ) -> Result<UpdateOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(update(&mut state, now, key, patch))
+    }
+
+    async fn delete_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        boot: BootId,
+    ) -> Result<DeleteOutcome> {
+        let (mut state, now) = self.begin(at);
+        Ok(delete(&mut state, now, key, boot))
+    }
+
+    async fn deleted_sessions(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<DeletedSession>,
+        limit: u32,
+    ) -> Result<Vec<DeletedSession>> {
+        let (state, now) = self.begin(at);
+        Ok(deleted(&state, now, after, limit))
+    }
+
+    async fn erase_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        limit: u32,
+    ) -> Result<Erased> {
+        let (mut state, now) = self.begin(at);
+        Ok(erase(&mut state, now, key, limit))
+    }
+
+    async fn prune_session(
+        &self,
+        at: Option<Timestamp>,
+        item: PruneSession,
+    ) -> Result<PruneOutcome> {
+        let (mut state, _) = self.begin(at);
+        Ok(prune(&mut state, item))
+    }
+
+    async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>> {
+        let (state, now) = self.begin(None);
+        Ok(reads::session(&state, now, key))
+    }
+
+    async fn list_sessions(&self, query: ListSessions) -> Result<Page<SessionRecord>> {
+        let (state, now) = self.begin(None);
+        Ok(reads::sessions(&state, now, &query))
+    }
+
+    async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::children(&state, key))
+    }
+
+    async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>> {
+        let (state, _) = self.begin(None);
+        Ok(reads::usage(&state, key))
+    }
+
+    async fn open_children(&self, key: SessionKey) -> Result<u64> {
+        let (state, _) = self.begin(None);
+        Ok(reads::open_children(&state, key))
+    }
+}
 
 pub(crate) fn create(
     state: &mut State,

@@ -1,16 +1,92 @@
 //! What has to happen by itself: ready sessions found again, alarms served, old rows removed.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
-use mainspring_shared::store::{AlarmSweep, ReadySession, RetireSends, Retired, SweepReady, Swept};
+use mainspring_shared::store::{
+    AlarmSweep, Orphans, ReadySession, Result, RetireSends, Retired, SweepOrphans, SweepReady,
+    Sweeps, Swept,
+};
 use mainspring_shared::time::Timestamp;
 
 use crate::boots;
+use crate::memory::ModelStore;
 use crate::session::Session;
 use crate::state::State;
+
+#[async_trait]
+impl Sweeps for ModelStore {
+    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {
+        let (state, now) = self.begin(at);
+        Ok(ready(&state, now, &query))
+    }
+
+    async fn sweep_alarms(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        limit: u32,
+    ) -> Result<AlarmSweep> {
+        let (mut state, now) = self.begin(at);
+        Ok(alarms(&mut state, now, boot, limit))
+    }
+
+    async fn sweep_orphans(&self, at: Option<Timestamp>, query: SweepOrphans) -> Result<Orphans> {
+        let (state, now) = self.begin(at);
+        Ok(orphans(&state, now, query))
+    }
+
+    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        let (mut state, now) = self.begin(at);
+        Ok(retention(&mut state, now, keep))
+    }
+}
+
+/// Sends that ended without completing and for which something still works.
+pub(crate) fn orphans(state: &State, now: Timestamp, query: SweepOrphans) -> Orphans {
+    let sends = state.sessions.values().flat_map(|session| {
+        let parent = session.cold.as_ref().and_then(|cold| cold.parent.as_ref());
+        let parent = parent.map(|parent| parent.session);
+        let open = session
+            .sends
+            .values()
+            .filter(|send| !send.status.is_final());
+        open.map(move |send| (session.key.tenant, send.id.0, &send.reports_to, parent))
+    });
+    let open = state.runs.values().map(|run| &run.record);
+    let runs = open
+        .filter(|run| !run.status.is_final())
+        .map(|run| (run.key.tenant, run.key.run.0, &run.reports_to, run.session));
+    let mut page: Vec<_> = sends.chain(runs).collect();
+    page.retain(|(tenant, id, call, _)| {
+        call.is_some() && query.after.is_none_or(|after| (*tenant, *id) > after)
+    });
+    page.sort_unstable_by_key(|(tenant, id, ..)| (*tenant, *id));
+    page.truncate(query.limit as usize);
+    let last = page.last().map(|(tenant, id, ..)| (*tenant, *id));
+    let full = page.len() == query.limit as usize;
+    let ended = page.iter().filter_map(|(tenant, _, call, parent)| {
+        let session = (*parent)?;
+        let key = SessionKey {
+            tenant: *tenant,
+            session,
+        };
+        let home = state.sessions.get(&key)?;
+        let send = home.calls.get(call.as_deref()?)?.send_id;
+        let ended = home.sends.get(&send)?;
+        let is_old = ended.finished_at?.after(query.older_than) < now;
+        (is_old && ended.status != SendStatus::Completed).then_some((key, send))
+    });
+    let of: BTreeSet<_> = ended.collect();
+    Orphans {
+        of: of.into_iter().collect(),
+        next: last.filter(|_| full),
+    }
+}
 
 /// Ready sessions without a live owner, oldest first.
 pub(crate) fn ready(state: &State, now: Timestamp, query: &SweepReady) -> Swept {

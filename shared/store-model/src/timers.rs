@@ -3,21 +3,75 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionId, SessionKey, TenantId, TimerId};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
     AcceptOutcome, ChangeTimer, ChangeTimerOutcome, CreateRunOutcome, CreateTimerOutcome, Fired,
     FiredRun, FiredSend, IdempotencyKey, ListOccurrences, ListTimers, NewTimer, Page, RefuseTimer,
-    TimerChange, TimerDelivery, deliveries, refusal, run_refusal,
+    Result, TimerChange, TimerDelivery, Timers, deliveries, refusal, run_refusal,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{
     Event, Occurrence, Refusal, Step, TimerRecord, TimerState, TimerStatus, transition,
 };
 
-use crate::runs;
-use crate::sends;
+use crate::memory::ModelStore;
 use crate::state::{Seen, State};
+use crate::{runs, sends};
+
+#[async_trait]
+impl Timers for ModelStore {
+    async fn create_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewTimer, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateTimerOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items
+            .into_iter()
+            .map(|(new, key)| create(&mut state, now, new, key.as_ref()));
+        Ok(outcomes.collect())
+    }
+
+    async fn change_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ChangeTimer>,
+    ) -> Result<Vec<ChangeTimerOutcome>> {
+        let (mut state, now) = self.begin(at);
+        let outcomes = items.into_iter().map(|item| change(&mut state, now, item));
+        Ok(outcomes.collect())
+    }
+
+    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
+        let (mut state, now) = self.begin(at);
+        Ok(fire(&mut state, now, boot, limit))
+    }
+
+    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        let (mut state, now) = self.begin(at);
+        Ok(retention(&mut state, now, keep))
+    }
+
+    async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>> {
+        let (state, _) = self.begin(None);
+        let found = ids
+            .into_iter()
+            .map(|id| state.timers.get(&id).map(|timer| timer.record.clone()));
+        Ok(found.collect())
+    }
+
+    async fn list_timers(&self, query: ListTimers) -> Result<Page<TimerRecord>> {
+        let (state, _) = self.begin(None);
+        Ok(list(&state, &query))
+    }
+
+    async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>> {
+        let (state, _) = self.begin(None);
+        Ok(occurrences(&state, &query))
+    }
+}
 
 /// A timer and what became of its occurrences.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, LeaseToken, SessionKey};
-use mainspring_shared::store::{BootRecord, NewBoot, Owned, PoolTools, Renewal, Result};
+use mainspring_shared::store::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Result};
 use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -12,6 +13,54 @@ use crate::claim::Doubtful;
 use crate::columns::{json, text};
 use crate::retry::{Pool, execute, fetch, sql};
 use crate::rows::Fields;
+use crate::store::PostgresStore;
+
+#[async_trait]
+impl Boots for PostgresStore {
+    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
+        register(&self.pools.writers, at, boot).await
+    }
+
+    async fn renew_boot(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        ttl: Duration,
+        in_flight: u32,
+    ) -> Result<Renewal> {
+        renew(
+            &self.pools.renewers,
+            &self.doubtful,
+            at,
+            boot,
+            ttl,
+            in_flight,
+        )
+        .await
+    }
+
+    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()> {
+        stop(&self.pools.writers, at, boot).await
+    }
+
+    async fn owned_sessions(
+        &self,
+        boot: BootId,
+        after: Option<(Timestamp, SessionKey)>,
+        limit: u32,
+    ) -> Result<Owned> {
+        owned(&self.pools.claimers, boot, after, limit).await
+    }
+
+    async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
+        // Every sweep begins with it: it must not wait behind a list or an audit.
+        list(&self.pools.claimers, at).await
+    }
+
+    async fn list_tools(&self, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
+        tools(&self.pools.claimers, at).await
+    }
+}
 
 /// How long an ended boot stays in the list.
 const SHOWN_FOR: Duration = Duration::from_mins(10);

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::send::WaitingOn;
-use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult, Result};
+use mainspring_shared::store::{
+    CallAnswer, Calls, PostOutcome, PostResult, ReadInbox, ReportOutcome, Result,
+};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord};
 use sqlx::{Connection, PgConnection};
@@ -15,6 +19,45 @@ use crate::group::{Group, Unheard, drive};
 use crate::ledger::{Ledger, RoundKey, Told};
 use crate::retry::{Fault, Pool, fetch, sql};
 use crate::rows::Fields;
+use crate::store::PostgresStore;
+use crate::{reads, report};
+
+#[async_trait]
+impl Calls for PostgresStore {
+    async fn post_results(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<PostResult>,
+    ) -> Result<Vec<PostOutcome>> {
+        post(&self.pools.writers, at, &items).await
+    }
+
+    async fn report_children(
+        &self,
+        at: Option<Timestamp>,
+        sends: Option<Vec<(TenantId, SendId)>>,
+        limit: u32,
+    ) -> Result<Vec<ReportOutcome>> {
+        report::report(&self.pools.writers, at, sends.as_deref(), limit).await
+    }
+
+    async fn read_round(
+        &self,
+        key: SessionKey,
+        send: SendId,
+        round: i32,
+    ) -> Result<Vec<CallRecord>> {
+        reads::round(&self.pools.claimers, key, send, round).await
+    }
+
+    async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>> {
+        reads::calls(&self.pools.claimers, &ids).await
+    }
+
+    async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>> {
+        reads::inbox(&self.pools.claimers, query).await
+    }
+}
 
 pub(crate) async fn post(
     pool: &Pool,

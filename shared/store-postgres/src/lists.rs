@@ -1,9 +1,10 @@
 //! Lists that agents keep.
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionId, TenantId};
 use mainspring_shared::list::{List, ListName, WRITES_KEPT, Written, apply, difference};
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::store::{DumpList, ListOutcome, Result, WriteList};
+use mainspring_shared::store::{DumpList, ListOutcome, Lists, Result, WriteList};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
@@ -13,6 +14,18 @@ use crate::columns::{json, text};
 use crate::ledger::Ledger;
 use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql};
 use crate::rows::Fields;
+use crate::store::PostgresStore;
+
+#[async_trait]
+impl Lists for PostgresStore {
+    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome> {
+        write(&self.pools.writers, at, &item).await
+    }
+
+    async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List> {
+        read(&self.pools.claimers, tenant, &name).await
+    }
+}
 
 pub(crate) async fn write(
     pool: &Pool,

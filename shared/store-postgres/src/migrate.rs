@@ -1,15 +1,28 @@
 //! The schema: what this program needs, and bringing a database there.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use mainspring_shared::store::{Error, Result};
-use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{Connection, PgConnection, Row, SqlStr};
 
 use crate::retry::{Fault, is_undefined_table, refused};
 use crate::settings::{SchemaPolicy, Settings};
 
-static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");
+/// What `migrations/embed.rs` found: version, title and text of each file.
+const EMBEDDED: &[(i64, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+
+// Built without the macro of sqlx: it alone would have every driver compiled a second time, for the
+// compiler.
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
+    let migration = |&(version, title, sql): &(i64, &'static str, &'static str)| {
+        let alone = sql.starts_with("-- no-transaction");
+        let sql = SqlStr::from_static(sql);
+        Migration::new(version, title.into(), MigrationType::Simple, sql, alone)
+    };
+    Migrator::with_migrations(EMBEDDED.iter().map(migration).collect())
+});
 
 /// What `SchemaPolicy::Create` executes on an empty database, in order, the record of what was
 /// applied included: a database that it was applied to by hand passes `SchemaPolicy::Verify`.

@@ -1,5 +1,6 @@
 //! Reads.
 
+use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
@@ -7,8 +8,8 @@ use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Result,
-    ScalingStats, ServerInfo, SessionUsage,
+    AuditOptions, Dump, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox,
+    ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -21,6 +22,47 @@ use crate::ledger::RoundKey;
 use crate::migrate::compare;
 use crate::retry::{Pool, fetch, sql};
 use crate::rows::{Fields, calls_in_order, key_columns, readable, send_columns, sends_in_order};
+use crate::store::PostgresStore;
+use crate::{audit, dump};
+
+#[async_trait]
+impl Reads for PostgresStore {
+    async fn now(&self) -> Result<Timestamp> {
+        now(&self.pools.claimers).await
+    }
+
+    async fn check(&self) -> Result<ServerInfo> {
+        check(&self.pools.claimers).await
+    }
+
+    async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>> {
+        last_steps(&self.pools.streamers, &keys).await
+    }
+
+    async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
+        messages(&self.pools.streamers, query).await
+    }
+
+    async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
+        steps(&self.pools.streamers, key, after, limit).await
+    }
+
+    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        queue_stats(&self.pools.readers, at, None).await
+    }
+
+    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats> {
+        scaling(&self.pools.readers, at, pool).await
+    }
+
+    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>> {
+        audit::audit(&self.pools.auditors, at, options).await
+    }
+
+    async fn dump(&self) -> Result<Dump> {
+        dump::dump(&self.pools.auditors).await
+    }
+}
 
 pub(crate) async fn now(pool: &Pool) -> Result<Timestamp> {
     Ok(server(pool, 0).await?.now)

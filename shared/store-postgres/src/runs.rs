@@ -1,5 +1,12 @@
 //! Runs: created, asked, claimed and given up.
 
+use async_trait::async_trait;
+use mainspring_shared::store::{
+    AdvanceOutcome, AdvanceRun, ListRuns, Page, ReadNodes, RunStep, Runs,
+};
+use mainspring_shared::workflow::run::NodeRecord;
+
+use crate::store::PostgresStore;
 mod advance;
 mod reads;
 
@@ -21,6 +28,70 @@ use crate::group::{Effect, Group, drive};
 use crate::ledger::now;
 use crate::retry::{Attempts, Fault, Pool, Verdict, execute, fetch, sql};
 use crate::rows::{Fields, skipped};
+
+#[async_trait]
+impl Runs for PostgresStore {
+    async fn create_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<NewRun>,
+    ) -> Result<Vec<CreateRunOutcome>> {
+        create(&self.pools.writers, at, &items).await
+    }
+
+    async fn ask_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(RunKey, RunAsk)>,
+    ) -> Result<Vec<bool>> {
+        ask(&self.pools.writers, at, &items).await
+    }
+
+    async fn claim_runs(&self, at: Option<Timestamp>, query: ClaimRuns) -> Result<ClaimedRuns> {
+        claim(&self.pools.claimers, at, query).await
+    }
+
+    async fn advance_runs(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AdvanceRun>,
+    ) -> Result<Vec<AdvanceOutcome>> {
+        advance(&self.pools.writers, at, boot, &items).await
+    }
+
+    async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> Result<()> {
+        release(&self.pools.writers, boot, &keys).await
+    }
+
+    async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>> {
+        get(&self.pools.claimers, &keys).await
+    }
+
+    async fn read_asks(&self, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>> {
+        read_asks(&self.pools.claimers, &keys).await
+    }
+
+    async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>> {
+        list(&self.pools.readers, &query).await
+    }
+
+    async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>> {
+        nodes(&self.pools.claimers, &query).await
+    }
+
+    async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64> {
+        forget(&self.pools.writers, &keys).await
+    }
+
+    async fn live_leaves(&self, key: RunKey) -> Result<Vec<SendId>> {
+        live_leaves(&self.pools.claimers, key).await
+    }
+
+    async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
+        steps(&self.pools.streamers, key, after, limit).await
+    }
+}
 
 pub(crate) use advance::advance;
 pub(crate) use reads::{dump, get, list, live_leaves, nodes, read_asks, steps};

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::send::SendResult;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, ERASED_AT_ONCE, Error, IdempotencyKey, NewSession, PruneOutcome,
-    PruneSession, Result, SessionPatch, UpdateOutcome,
+    CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, Error, IdempotencyKey,
+    ImportSession, ListSessions, NewSession, Page, PruneOutcome, PruneSession, Result,
+    SessionPatch, SessionUsage, Sessions, UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -18,10 +20,94 @@ use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::group::{Group, drive};
 use crate::ledger::{Active, Ledger, now};
-use crate::lists;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
-use crate::runs;
+use crate::store::PostgresStore;
+use crate::{erase, import, lists, reads, runs};
+
+#[async_trait]
+impl Sessions for PostgresStore {
+    async fn create_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewSession, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateOutcome>> {
+        create(&self.pools.writers, at, items).await
+    }
+
+    async fn import_session(
+        &self,
+        at: Option<Timestamp>,
+        item: ImportSession,
+    ) -> Result<CreateOutcome> {
+        import::import(&self.pools.writers, at, item).await
+    }
+
+    async fn update_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        patch: SessionPatch,
+    ) -> Result<UpdateOutcome> {
+        update(&self.pools.writers, at, key, &patch).await
+    }
+
+    async fn delete_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        boot: BootId,
+    ) -> Result<DeleteOutcome> {
+        delete(&self.pools.writers, at, key, boot).await
+    }
+
+    async fn deleted_sessions(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<DeletedSession>,
+        limit: u32,
+    ) -> Result<Vec<DeletedSession>> {
+        erase::due(&self.pools.claimers, at, after, limit).await
+    }
+
+    async fn erase_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        limit: u32,
+    ) -> Result<Erased> {
+        erase::erase(&self.pools.writers, at, key, limit).await
+    }
+
+    async fn prune_session(
+        &self,
+        at: Option<Timestamp>,
+        item: PruneSession,
+    ) -> Result<PruneOutcome> {
+        prune(&self.pools.writers, at, item).await
+    }
+
+    async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>> {
+        reads::session(&self.pools.claimers, key).await
+    }
+
+    async fn list_sessions(&self, query: ListSessions) -> Result<Page<SessionRecord>> {
+        reads::list_sessions(&self.pools.readers, &query).await
+    }
+
+    async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>> {
+        reads::children(&self.pools.claimers, key).await
+    }
+
+    async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>> {
+        // It goes through all sends of a tree: others do not wait for it.
+        reads::usage(&self.pools.streamers, key).await
+    }
+
+    async fn open_children(&self, key: SessionKey) -> Result<u64> {
+        reads::open_children(&self.pools.claimers, key).await
+    }
+}
 
 pub(crate) async fn create(
     pool: &Pool,

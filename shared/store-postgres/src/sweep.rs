@@ -1,11 +1,15 @@
 //! The sweeps: what is ready, due, or old.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason};
-use mainspring_shared::store::{AlarmSweep, Result, RetireSends, Retired, SweepReady, Swept};
+use mainspring_shared::store::{
+    AlarmSweep, Orphans, Result, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps, Swept,
+};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
@@ -14,6 +18,31 @@ use crate::ledger::{Ledger, now};
 use crate::pieces::{Piece, Pieces};
 use crate::retry::{Attempts, Fault, Pool, Verdict, execute, fetch, sql};
 use crate::rows::Fields;
+use crate::store::PostgresStore;
+
+#[async_trait]
+impl Sweeps for PostgresStore {
+    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {
+        ready(&self.pools.claimers, at, &query).await
+    }
+
+    async fn sweep_alarms(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        limit: u32,
+    ) -> Result<AlarmSweep> {
+        alarms(&self.pools.writers, at, boot, limit).await
+    }
+
+    async fn sweep_orphans(&self, at: Option<Timestamp>, query: SweepOrphans) -> Result<Orphans> {
+        orphans(&self.pools.claimers, at, query).await
+    }
+
+    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        retention(&self.pools.writers, at, keep).await
+    }
+}
 
 /// Rows that one call of the retention deletes of each kind.
 const RETENTION_ROWS: i64 = 1_000;
@@ -48,6 +77,42 @@ pub(crate) async fn ready(pool: &Pool, at: Option<Timestamp>, query: &SweepReady
     let last = sessions.last().filter(|_| more);
     let next = last.map(|ready| (ready.ready_since, ready.key));
     Ok(Swept { sessions, next })
+}
+
+/// Sends that ended without completing and for which something still works.
+pub(crate) async fn orphans(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    query: SweepOrphans,
+) -> Result<Orphans> {
+    let after = query.after.unwrap_or((TenantId(i32::MIN), Uuid::nil()));
+    let rows = fetch(pool, || {
+        sql!("sweeps/orphans")
+            .bind(at.map(|at| at.0))
+            .bind(i64::try_from(query.older_than.as_millis()).unwrap_or(i64::MAX))
+            .bind(after.0.0)
+            .bind(after.1)
+            .bind(i64::from(query.limit))
+    })
+    .await?;
+    let mut of = BTreeSet::new();
+    let mut last = None;
+    for row in &rows {
+        let mut fields = Fields::new(row, "sends");
+        let tenant = TenantId(fields.take("tenant")?);
+        last = Some((tenant, fields.take("id")?));
+        let session: Option<Uuid> = fields.take("session_id")?;
+        let send: Option<Uuid> = fields.take("send_id")?;
+        let ended = session.zip(send).map(|(session, send)| {
+            let session = SessionId(session);
+            (SessionKey { tenant, session }, SendId(send))
+        });
+        of.extend(ended);
+    }
+    Ok(Orphans {
+        of: of.into_iter().collect(),
+        next: last.filter(|_| rows.len() == query.limit as usize),
+    })
 }
 
 /// Serves due alarms, oldest first. What someone else has locked is left to him or to the next

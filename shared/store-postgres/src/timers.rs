@@ -1,5 +1,11 @@
 //! Timers: making and changing them. Who locks both locks timers before hot rows.
 
+use async_trait::async_trait;
+use mainspring_shared::id::BootId;
+use mainspring_shared::store::{Fired, ListOccurrences, ListTimers, Page, Timers};
+use mainspring_shared::timer::Occurrence;
+
+use crate::store::PostgresStore;
 mod fire;
 mod read;
 
@@ -23,6 +29,45 @@ use crate::group::{Effect, Group, drive};
 use crate::ledger::now;
 use crate::retry::{Attempts, Fault, Pool, Verdict, execute, sql};
 use crate::rows::Fields;
+
+#[async_trait]
+impl Timers for PostgresStore {
+    async fn create_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewTimer, Option<IdempotencyKey>)>,
+    ) -> Result<Vec<CreateTimerOutcome>> {
+        create(&self.pools.writers, at, items).await
+    }
+
+    async fn change_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ChangeTimer>,
+    ) -> Result<Vec<ChangeTimerOutcome>> {
+        change(&self.pools.writers, at, &items).await
+    }
+
+    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
+        fire(&self.pools.writers, at, boot, limit).await
+    }
+
+    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
+        retention(&self.pools.writers, at, keep).await
+    }
+
+    async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>> {
+        get(&self.pools.claimers, &ids).await
+    }
+
+    async fn list_timers(&self, query: ListTimers) -> Result<Page<TimerRecord>> {
+        list(&self.pools.readers, &query).await
+    }
+
+    async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>> {
+        occurrences(&self.pools.readers, &query).await
+    }
+}
 
 pub(crate) use fire::fire;
 pub(crate) use read::{dump, get, list, occurrences};

@@ -2,15 +2,57 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionKey};
-use mainspring_shared::store::{BootRecord, NewBoot, Owned, PoolTools, Renewal};
-use mainspring_shared::stored;
+use mainspring_shared::store::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::{store, stored};
 use sqlx::SqliteConnection;
 
 use crate::fault::Result;
 use crate::rows::{self, Cells};
+use crate::store::SqliteStore;
 use crate::writer::{Tx, clock};
+
+#[async_trait]
+impl Boots for SqliteStore {
+    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> store::Result<()> {
+        self.write(at, |tx| Box::pin(register(tx, boot))).await
+    }
+
+    async fn renew_boot(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        ttl: Duration,
+        in_flight: u32,
+    ) -> store::Result<Renewal> {
+        self.write(at, move |tx| Box::pin(renew(tx, boot, ttl, in_flight)))
+            .await
+    }
+
+    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> store::Result<()> {
+        self.write(at, move |tx| Box::pin(stop(tx, boot))).await
+    }
+
+    async fn owned_sessions(
+        &self,
+        boot: BootId,
+        after: Option<(Timestamp, SessionKey)>,
+        limit: u32,
+    ) -> store::Result<Owned> {
+        self.read(move |conn| Box::pin(owned(conn, boot, after, limit)))
+            .await
+    }
+
+    async fn list_boots(&self, at: Option<Timestamp>) -> store::Result<Vec<BootRecord>> {
+        self.read(move |conn| Box::pin(list(conn, at))).await
+    }
+
+    async fn list_tools(&self, at: Option<Timestamp>) -> store::Result<Vec<PoolTools>> {
+        self.read(move |conn| Box::pin(tools(conn, at))).await
+    }
+}
 
 /// How long an ended boot stays in the list.
 const SHOWN_FOR_MS: i64 = 600_000;

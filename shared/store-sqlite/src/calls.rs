@@ -2,9 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::NewMessage;
-use mainspring_shared::store::{CallBegin, CallChange, CallStep, NewCall};
+use mainspring_shared::store;
+use mainspring_shared::store::{
+    CallBegin, CallChange, CallStep, Calls, NewCall, PostOutcome, PostResult, ReadInbox,
+    ReportOutcome,
+};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{
     Approval, CallRecord, CallResult, answers, calls_of_round, cancelled_call, interrupted_call,
@@ -15,7 +21,52 @@ use sqlx::SqliteConnection;
 use crate::fault::Result;
 use crate::hot::{Author, Hot};
 use crate::rows::{self, json};
+use crate::store::SqliteStore;
 use crate::writer::Tx;
+use crate::{inbox, post, report};
+
+#[async_trait]
+impl Calls for SqliteStore {
+    async fn post_results(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<PostResult>,
+    ) -> store::Result<Vec<PostOutcome>> {
+        self.write(at, |tx| Box::pin(post::all(tx, items))).await
+    }
+
+    async fn report_children(
+        &self,
+        at: Option<Timestamp>,
+        sends: Option<Vec<(TenantId, SendId)>>,
+        limit: u32,
+    ) -> store::Result<Vec<ReportOutcome>> {
+        self.write(at, move |tx| Box::pin(report::all(tx, sends, limit)))
+            .await
+    }
+
+    async fn read_round(
+        &self,
+        key: SessionKey,
+        send: SendId,
+        round: i32,
+    ) -> store::Result<Vec<CallRecord>> {
+        self.read(move |conn| Box::pin(of_round(conn, key, send, round)))
+            .await
+    }
+
+    async fn get_calls(
+        &self,
+        ids: Vec<(TenantId, String)>,
+    ) -> store::Result<Vec<Option<CallRecord>>> {
+        self.read(|conn| Box::pin(by_id(conn, ids))).await
+    }
+
+    async fn read_inbox(&self, query: ReadInbox) -> store::Result<Vec<InboxItem>> {
+        self.read(move |conn| Box::pin(inbox::read(conn, query)))
+            .await
+    }
+}
 
 /// A row of `tool_calls` on its way into the statement.
 #[derive(Debug, Serialize)]

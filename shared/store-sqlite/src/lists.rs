@@ -1,14 +1,35 @@
 //! Lists that agents keep.
 
+use async_trait::async_trait;
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::list::{List, ListName, WRITES_KEPT, Written, apply, difference};
-use mainspring_shared::store::{DumpList, ListOutcome, WriteList};
+use mainspring_shared::store;
+use mainspring_shared::store::{DumpList, ListOutcome, Lists, WriteList};
+use mainspring_shared::time::Timestamp;
 use sqlx::SqliteConnection;
 
 use crate::fault::Result;
 use crate::hot;
 use crate::rows::{Cells, json};
+use crate::store::SqliteStore;
 use crate::writer::Tx;
+
+#[async_trait]
+impl Lists for SqliteStore {
+    async fn write_list(
+        &self,
+        at: Option<Timestamp>,
+        item: WriteList,
+    ) -> store::Result<ListOutcome> {
+        self.write(at, move |tx| Box::pin(write(tx, item))).await
+    }
+
+    async fn read_list(&self, tenant: TenantId, name: ListName) -> store::Result<List> {
+        let name = name.key();
+        self.snapshot(|conn| Box::pin(async move { read(conn, tenant, &name).await }))
+            .await
+    }
+}
 
 /// Changes a list once for each call.
 pub(crate) async fn write(tx: &mut Tx, item: WriteList) -> Result<ListOutcome> {

@@ -1,14 +1,27 @@
 //! The schema: what this program carries and what a file holds.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use mainspring_shared::store::Error;
-use sqlx::SqliteConnection;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{SqlStr, SqliteConnection};
 
 use crate::fault::{Fault, Result};
 
-static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/sqlite");
+/// What `migrations/embed.rs` found: version, title and text of each file.
+const EMBEDDED: &[(i64, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+
+// Built without the macro of sqlx: it alone would have every driver compiled a second time, for the
+// compiler.
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
+    let migration = |&(version, title, sql): &(i64, &'static str, &'static str)| {
+        let alone = sql.starts_with("-- no-transaction");
+        let sql = SqlStr::from_static(sql);
+        Migration::new(version, title.into(), MigrationType::Simple, sql, alone)
+    };
+    Migrator::with_migrations(EMBEDDED.iter().map(migration).collect())
+});
 
 /// What to do about a schema that is missing or old.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,13 +1,15 @@
 //! What can be asked, from a snapshot.
 
+use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
+use mainspring_shared::store;
 use mainspring_shared::store::{
-    ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages, ScalingStats, ServerInfo,
-    SessionUsage,
+    AuditOptions, Dump, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages, Reads,
+    ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
@@ -15,9 +17,63 @@ use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
 use crate::fault::{Result, skipped};
-use crate::migrate;
 use crate::rows::{self, Cells, json};
+use crate::store::SqliteStore;
 use crate::writer::clock;
+use crate::{audit, dump, migrate};
+
+#[async_trait]
+impl Reads for SqliteStore {
+    async fn now(&self) -> store::Result<Timestamp> {
+        self.read(|conn| Box::pin(clock(conn, None))).await
+    }
+
+    async fn check(&self) -> store::Result<ServerInfo> {
+        self.read(|conn| Box::pin(check(conn))).await
+    }
+
+    async fn last_steps(&self, keys: Vec<SessionKey>) -> store::Result<Vec<i64>> {
+        self.read(move |conn| Box::pin(last_steps(conn, keys)))
+            .await
+    }
+
+    async fn read_messages(&self, query: ReadMessages) -> store::Result<Vec<Message>> {
+        self.read(move |conn| Box::pin(messages(conn, query))).await
+    }
+
+    async fn read_steps(
+        &self,
+        key: SessionKey,
+        after: i64,
+        limit: u32,
+    ) -> store::Result<Vec<Step>> {
+        self.read(move |conn| Box::pin(steps(conn, key, after, limit)))
+            .await
+    }
+
+    async fn queue_stats(&self, at: Option<Timestamp>) -> store::Result<Vec<QueueStats>> {
+        self.read(move |conn| Box::pin(queue_stats(conn, at))).await
+    }
+
+    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> store::Result<ScalingStats> {
+        let pool = pool.to_owned();
+        self.read(move |conn| Box::pin(scaling(conn, at, pool)))
+            .await
+    }
+
+    async fn audit(
+        &self,
+        at: Option<Timestamp>,
+        options: AuditOptions,
+    ) -> store::Result<Vec<Violation>> {
+        self.snapshot(move |conn| Box::pin(audit::all(conn, at, options)))
+            .await
+    }
+
+    async fn dump(&self) -> store::Result<Dump> {
+        self.snapshot(|conn| Box::pin(dump::all(conn))).await
+    }
+}
 
 /// The version of SQLite, the schema, and the clock.
 pub(crate) async fn check(conn: &mut SqliteConnection) -> Result<ServerInfo> {

@@ -1,13 +1,14 @@
 //! Runs: created, asked, claimed and advanced.
 
-use mainspring_shared::agent::OnBusy;
-use mainspring_shared::agent::SendOptions;
+use async_trait::async_trait;
+use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::store;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
-    CreateRunOutcome, EndedLeaf, NewRun, RunNews, RunReport, RunWords, Target, left_to_run,
-    passes_bound,
+    CreateRunOutcome, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, RunNews, RunReport, RunStep,
+    RunWords, Runs, Target, left_to_run, passes_bound,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord, RunStatus};
@@ -16,13 +17,91 @@ use sqlx::{Row, SqliteConnection};
 use uuid::Uuid;
 
 use crate::accept::{self, Seen};
-use crate::calls;
 use crate::fault::{Result, skipped};
-use crate::hot;
 use crate::inbox::{self, Told};
-use crate::post;
 use crate::rows::{self, Cells, json};
-use crate::writer::Tx;
+use crate::store::SqliteStore;
+use crate::writer::{Commit, Tx};
+use crate::{calls, hot, post};
+
+#[async_trait]
+impl Runs for SqliteStore {
+    async fn create_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<NewRun>,
+    ) -> store::Result<Vec<CreateRunOutcome>> {
+        self.write(at, |tx| Box::pin(create(tx, items))).await
+    }
+
+    async fn ask_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(RunKey, RunAsk)>,
+    ) -> store::Result<Vec<bool>> {
+        self.write(at, |tx| Box::pin(ask(tx, items))).await
+    }
+
+    async fn claim_runs(
+        &self,
+        at: Option<Timestamp>,
+        query: ClaimRuns,
+    ) -> store::Result<ClaimedRuns> {
+        self.writer
+            .run(Commit::Relaxed, at, move |tx| Box::pin(claim(tx, query)))
+            .await
+    }
+
+    async fn advance_runs(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AdvanceRun>,
+    ) -> store::Result<Vec<AdvanceOutcome>> {
+        self.write(at, move |tx| Box::pin(advance(tx, boot, items)))
+            .await
+    }
+
+    async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> store::Result<()> {
+        self.write(None, move |tx| Box::pin(release(tx, boot, keys)))
+            .await
+    }
+
+    async fn get_runs(&self, keys: Vec<RunKey>) -> store::Result<Vec<Option<RunRecord>>> {
+        self.read(|conn| Box::pin(get(conn, keys))).await
+    }
+
+    async fn read_asks(&self, keys: Vec<RunKey>) -> store::Result<Vec<Vec<RunAsk>>> {
+        self.read(|conn| Box::pin(read_asks(conn, keys))).await
+    }
+
+    async fn list_runs(&self, query: ListRuns) -> store::Result<Page<RunRecord>> {
+        self.read(|conn| Box::pin(list(conn, query))).await
+    }
+
+    async fn read_nodes(&self, query: ReadNodes) -> store::Result<Vec<NodeRecord>> {
+        self.read(|conn| Box::pin(nodes(conn, query))).await
+    }
+
+    async fn forget_runs(&self, keys: Vec<RunKey>) -> store::Result<u64> {
+        self.write(None, |tx| Box::pin(forget(tx, keys))).await
+    }
+
+    async fn live_leaves(&self, key: RunKey) -> store::Result<Vec<SendId>> {
+        self.read(move |conn| Box::pin(live_leaves(conn, key)))
+            .await
+    }
+
+    async fn read_run_steps(
+        &self,
+        key: RunKey,
+        after: i64,
+        limit: u32,
+    ) -> store::Result<Vec<RunStep>> {
+        self.read(move |conn| Box::pin(steps(conn, key, after, limit)))
+            .await
+    }
+}
 
 mod reads;
 

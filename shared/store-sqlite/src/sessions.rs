@@ -1,24 +1,119 @@
 //! Creating, changing and deleting sessions.
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::send::SendResult;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
+use mainspring_shared::store;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, ERASED_AT_ONCE, IdempotencyKey, NewSession, PruneOutcome,
-    PruneSession, SessionPatch, UpdateOutcome,
+    CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, IdempotencyKey,
+    ImportSession, ListSessions, NewSession, Page, PruneOutcome, PruneSession, SessionPatch,
+    SessionUsage, Sessions, UpdateOutcome,
 };
+use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use crate::accept::{self, Seen};
 use crate::complete::{End, finish};
 use crate::fault::Result;
 use crate::hot::{self, Author, Hot};
-use crate::lists;
-use crate::reads;
 use crate::rows::json;
-use crate::runs;
-use crate::timers;
+use crate::store::SqliteStore;
 use crate::writer::Tx;
+use crate::{erase, import, lists, reads, runs, timers};
+
+#[async_trait]
+impl Sessions for SqliteStore {
+    async fn create_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewSession, Option<IdempotencyKey>)>,
+    ) -> store::Result<Vec<CreateOutcome>> {
+        self.write(at, |tx| Box::pin(create(tx, items))).await
+    }
+
+    async fn import_session(
+        &self,
+        at: Option<Timestamp>,
+        item: ImportSession,
+    ) -> store::Result<CreateOutcome> {
+        self.write(at, move |tx| Box::pin(import::import(tx, item)))
+            .await
+    }
+
+    async fn update_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        patch: SessionPatch,
+    ) -> store::Result<UpdateOutcome> {
+        self.write(at, move |tx| Box::pin(update(tx, key, patch)))
+            .await
+    }
+
+    async fn delete_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        boot: BootId,
+    ) -> store::Result<DeleteOutcome> {
+        self.write(at, move |tx| Box::pin(delete(tx, key, boot)))
+            .await
+    }
+
+    async fn deleted_sessions(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<DeletedSession>,
+        limit: u32,
+    ) -> store::Result<Vec<DeletedSession>> {
+        self.read(move |conn| Box::pin(erase::due(conn, at, after, limit)))
+            .await
+    }
+
+    async fn erase_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        limit: u32,
+    ) -> store::Result<Erased> {
+        self.write(at, move |tx| Box::pin(erase::erase(tx, key, limit)))
+            .await
+    }
+
+    async fn prune_session(
+        &self,
+        at: Option<Timestamp>,
+        item: PruneSession,
+    ) -> store::Result<PruneOutcome> {
+        self.write(at, move |tx| Box::pin(prune(tx, item))).await
+    }
+
+    async fn get_session(&self, key: SessionKey) -> store::Result<Option<SessionRecord>> {
+        self.read(move |conn| Box::pin(reads::session(conn, key)))
+            .await
+    }
+
+    async fn list_sessions(&self, query: ListSessions) -> store::Result<Page<SessionRecord>> {
+        self.read(|conn| Box::pin(reads::sessions(conn, query)))
+            .await
+    }
+
+    async fn list_children(&self, key: SessionKey) -> store::Result<Vec<SessionKey>> {
+        self.read(move |conn| Box::pin(reads::children(conn, key)))
+            .await
+    }
+
+    async fn session_usage(&self, key: SessionKey) -> store::Result<Option<SessionUsage>> {
+        self.read(move |conn| Box::pin(reads::usage(conn, key)))
+            .await
+    }
+
+    async fn open_children(&self, key: SessionKey) -> store::Result<u64> {
+        self.read(move |conn| Box::pin(reads::open_children(conn, key)))
+            .await
+    }
+}
 
 /// Creates sessions one after the other.
 pub(crate) async fn create(

@@ -1,14 +1,21 @@
 //! What has to happen by itself: ready sessions found again, alarms served, old rows removed.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use mainspring_shared::id::{BootId, SendId, SessionKey};
+use async_trait::async_trait;
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus};
-use mainspring_shared::store::{AlarmSweep, ReadySession, RetireSends, Retired, SweepReady, Swept};
+use mainspring_shared::store;
+use mainspring_shared::store::{
+    AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
+    Swept,
+};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::calls_of_send;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
 
 use crate::boots::lease_of;
 use crate::cancel::{set_alarm, wake, watch};
@@ -16,10 +23,73 @@ use crate::complete::{finish_queued, finish_unowned, past_deadline};
 use crate::fault::Result;
 use crate::hot::{self, Hot, Session};
 use crate::rows::{self, Cells};
+use crate::store::SqliteStore;
 use crate::writer::{Tx, clock};
+
+#[async_trait]
+impl Sweeps for SqliteStore {
+    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> store::Result<Swept> {
+        self.read(move |conn| Box::pin(ready(conn, at, query)))
+            .await
+    }
+
+    async fn sweep_alarms(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        limit: u32,
+    ) -> store::Result<AlarmSweep> {
+        self.write(at, move |tx| Box::pin(alarms(tx, boot, limit)))
+            .await
+    }
+
+    async fn sweep_orphans(
+        &self,
+        at: Option<Timestamp>,
+        query: SweepOrphans,
+    ) -> store::Result<Orphans> {
+        self.read(move |conn| Box::pin(orphans(conn, at, query)))
+            .await
+    }
+
+    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> store::Result<u64> {
+        self.write(at, move |tx| Box::pin(retention(tx, keep)))
+            .await
+    }
+}
 
 /// Rows that one retention sweep removes of a kind, so that it never holds the writer for long.
 const RETENTION_BATCH: i64 = 1_000;
+
+/// Sends that ended without completing and for which something still works.
+pub(crate) async fn orphans(
+    conn: &mut SqliteConnection,
+    at: Option<Timestamp>,
+    query: SweepOrphans,
+) -> Result<Orphans> {
+    let now = clock(conn, at).await?;
+    let older = i64::try_from(query.older_than.as_millis()).unwrap_or(i64::MAX);
+    let after = query.after.unwrap_or((TenantId(i32::MIN), Uuid::nil()));
+    let rows: Vec<(i32, Uuid, Option<Uuid>, Option<Uuid>)> =
+        sqlx::query_as(include_str!("../sql/sends/orphans.sql"))
+            .bind(now.0.saturating_sub(older))
+            .bind(after.0.0)
+            .bind(after.1)
+            .bind(query.limit)
+            .fetch_all(conn)
+            .await?;
+    let last = rows.last().map(|row| (TenantId(row.0), row.1));
+    let full = rows.len() == query.limit as usize;
+    let ended = |(tenant, _, session, send): (i32, Uuid, Option<Uuid>, Option<Uuid>)| {
+        let (tenant, session) = (TenantId(tenant), SessionId(session?));
+        Some((SessionKey { tenant, session }, SendId(send?)))
+    };
+    let of: BTreeSet<_> = rows.into_iter().filter_map(ended).collect();
+    Ok(Orphans {
+        of: of.into_iter().collect(),
+        next: last.filter(|_| full),
+    })
+}
 
 /// Sessions that have work and no live owner, oldest first.
 pub(crate) async fn ready(

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::store;
 use mainspring_shared::store::{
     AcceptOutcome, ChangeTimer, ChangeTimerOutcome, CreateRunOutcome, CreateTimerOutcome, Fired,
     FiredRun, FiredSend, IdempotencyKey, ListOccurrences, ListTimers, NewTimer, Page, RefuseTimer,
-    TimerDelivery, deliveries, refusal, run_refusal,
+    TimerDelivery, Timers, deliveries, refusal, run_refusal,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{
@@ -20,11 +22,60 @@ use uuid::Uuid;
 
 use crate::accept::{self, Seen};
 use crate::fault::Result;
-use crate::hot;
 use crate::reads::page;
 use crate::rows::{Cells, json};
-use crate::runs;
+use crate::store::SqliteStore;
 use crate::writer::Tx;
+use crate::{hot, runs};
+
+#[async_trait]
+impl Timers for SqliteStore {
+    async fn create_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewTimer, Option<IdempotencyKey>)>,
+    ) -> store::Result<Vec<CreateTimerOutcome>> {
+        self.write(at, |tx| Box::pin(create(tx, items))).await
+    }
+
+    async fn change_timers(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ChangeTimer>,
+    ) -> store::Result<Vec<ChangeTimerOutcome>> {
+        self.write(at, |tx| Box::pin(change(tx, items))).await
+    }
+
+    async fn fire_timers(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        limit: u32,
+    ) -> store::Result<Fired> {
+        self.write(at, move |tx| Box::pin(fire(tx, boot, limit)))
+            .await
+    }
+
+    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> store::Result<u64> {
+        self.write(at, move |tx| Box::pin(retention(tx, keep)))
+            .await
+    }
+
+    async fn get_timers(
+        &self,
+        ids: Vec<(TenantId, TimerId)>,
+    ) -> store::Result<Vec<Option<TimerRecord>>> {
+        self.read(|conn| Box::pin(all(conn, ids))).await
+    }
+
+    async fn list_timers(&self, query: ListTimers) -> store::Result<Page<TimerRecord>> {
+        self.read(|conn| Box::pin(list(conn, query))).await
+    }
+
+    async fn list_occurrences(&self, query: ListOccurrences) -> store::Result<Page<Occurrence>> {
+        self.read(|conn| Box::pin(occurrences(conn, query))).await
+    }
+}
 
 /// Rows that one retention sweep removes of a kind, so that it never holds the writer for long.
 const RETENTION_BATCH: i64 = 1_000;

@@ -100,7 +100,7 @@ impl Stand {
         if skipped() {
             return Ok(None);
         }
-        let turn = blocking(turn)?;
+        let turn = blocking(alone)?;
         let binary = binary()?;
         let model = FakeModel::start(Options {
             script: recipe.script.parse()?,
@@ -329,15 +329,35 @@ pub(super) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Waits for this stand's turn; it ends with the file.
-fn turn() -> Result<File> {
+/// Waits until no stand runs on this machine, and keeps any from starting as long as the file is held.
+/// Tests that do so run beside each other.
+///
+/// # Errors
+/// When the lock file cannot be opened.
+pub fn beside() -> Result<File> {
+    let file = lock_file()?;
+    file.lock_shared()?;
+    Ok(file)
+}
+
+/// Waits until no stand runs on this machine, nor a test beside others, and keeps them from starting as
+/// long as the file is held.
+///
+/// # Errors
+/// When the lock file cannot be opened.
+pub fn alone() -> Result<File> {
+    let file = lock_file()?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn lock_file() -> Result<File> {
     let path = std::env::temp_dir().join("mainspring-faults.lock");
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .open(path)?;
-    file.lock()?;
     Ok(file)
 }
 

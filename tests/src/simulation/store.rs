@@ -15,15 +15,17 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
-    ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
-    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
-    DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
-    ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
-    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
-    PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
-    Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, SessionUsage, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome,
+    ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
+    CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession,
+    DeliverItem, DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession,
+    KeyOutcome, Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
+    ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome,
+    ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result,
+    RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch,
+    SessionUsage, Sessions, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome,
+    Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -123,38 +125,38 @@ impl Link {
 
 /// Writes out the port: `now` is the database's clock, and so is every `at`.
 macro_rules! link {
-    (@ [$($done:tt)*]) => {
+    (@ $noun:ident [$($done:tt)*]) => {
         #[async_trait]
-        impl Store for Link { $($done)* }
+        impl $noun for Link { $($done)* }
     };
-    (@ [$($done:tt)*] $kind:ident now() -> $out:ty; $($rest:tt)*) => {
-        link! { @ [$($done)*
+    (@ $noun:ident [$($done:tt)*] $kind:ident now() -> $out:ty; $($rest:tt)*) => {
+        link! { @ $noun [$($done)*
             async fn now(&self) -> Result<$out> {
                 self.call("now", |now| async move { Ok(now) }).await
             }
         ] $($rest)* }
     };
-    (@ [$($done:tt)*] $kind:ident $name:ident(
+    (@ $noun:ident [$($done:tt)*] $kind:ident $name:ident(
         at: Option<Timestamp> $(, $arg:ident: $type:ty)*
     ) -> $out:ty; $($rest:tt)*) => {
-        link! { @ [$($done)*
+        link! { @ $noun [$($done)*
             async fn $name(&self, at: Option<Timestamp> $(, $arg: $type)*) -> Result<$out> {
                 let made = move |now| self.core.store.$name(at.or(Some(now)) $(, $arg)*);
                 self.call(stringify!($name), made).await
             }
         ] $($rest)* }
     };
-    (@ [$($done:tt)*] $kind:ident $name:ident(
+    (@ $noun:ident [$($done:tt)*] $kind:ident $name:ident(
         $($arg:ident: $type:ty),*
     ) -> $out:ty; $($rest:tt)*) => {
-        link! { @ [$($done)*
+        link! { @ $noun [$($done)*
             async fn $name(&self $(, $arg: $type)*) -> Result<$out> {
                 let made = move |_| self.core.store.$name($($arg),*);
                 self.call(stringify!($name), made).await
             }
         ] $($rest)* }
     };
-    ($($all:tt)*) => { link! { @ [] $($all)* } };
+    ($noun:ident: $($all:tt)*) => { link! { @ $noun [] $($all)* } };
 }
 
 store_methods!(link);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::id::{SendId, SessionId, SessionKey};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, IdempotencyKey, RefuseReason, Store, Target, Then,
+    AcceptOutcome, AcceptSend, IdempotencyKey, RefuseReason, Target, Then,
 };
 use mainspring_shared::time::Span;
 

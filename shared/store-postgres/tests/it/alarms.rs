@@ -6,9 +6,10 @@ use mainspring_shared::agent::{Priority, SendOptions};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::BootId;
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AlarmSweep, ClaimOutcome, IdempotencyKey, ParkSend, ParkUntil,
-    Store, SweepReady, Then,
+    SweepReady, Then,
 };
 use mainspring_shared::time::Span;
 

@@ -6,9 +6,10 @@ use mainspring_shared::error::Code;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::step::StepKind;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AppendRound, CallBegin, CallChange, CallStep, ClaimOutcome, CompleteOutcome, CompleteSend,
-    DeleteOutcome, ParkOutcome, ParkSend, PostOutcome, Store, Then,
+    DeleteOutcome, ParkOutcome, ParkSend, PostOutcome, Then,
 };
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState};
 

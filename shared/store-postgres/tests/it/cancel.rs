@@ -3,9 +3,9 @@
 use mainspring_shared::message::{ContentPart, Role};
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::SIGNAL_CANCEL;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    CancelOutcome, ParkOutcome, ParkSend, ParkUntil, ReadMessages, ReleaseSession, Renewal, Store,
-    Then,
+    CancelOutcome, ParkOutcome, ParkSend, ParkUntil, ReadMessages, ReleaseSession, Renewal, Then,
 };
 
 use crate::world::{TENANT, TTL, World, answer, to, totals, with_world};

@@ -6,8 +6,9 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Claimed, Parent, PostOutcome, ReportOutcome, Store, Target, Then,
+    AcceptOutcome, AcceptSend, Claimed, Parent, PostOutcome, ReportOutcome, Target, Then,
 };
 use mainspring_shared::tool::{CallResult, child_item, child_result};
 

@@ -4,9 +4,10 @@ use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::message::{NewMessage, Role};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, CallBegin, CallChange, CallStep, ClaimOutcome, CompleteOutcome, Error,
-    ParkOutcome, PostOutcome, ReleaseSession, Store, Then,
+    ParkOutcome, PostOutcome, ReleaseSession, Then,
 };
 use mainspring_shared::tool::CallResult;
 use sqlx::Executor;

@@ -7,9 +7,10 @@ use mainspring_shared::inbox::Fate;
 use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AppendOutcome, CompleteOutcome, DeliverItem, DeliverOutcome,
-    Delivery, IdempotencyKey, ReadInbox, SessionPatch, Store, Then,
+    Delivery, IdempotencyKey, ReadInbox, SessionPatch, Then,
 };
 
 use crate::tools::{asking, ids, only_calls, outside, park_on, waits, words};

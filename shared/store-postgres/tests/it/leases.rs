@@ -4,9 +4,10 @@ use mainspring_shared::id::SendId;
 use mainspring_shared::message::{NewMessage, Role, ToolCall};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AppendOutcome, CallBegin, ClaimOutcome, ClaimSession, CompleteOutcome, ParkOutcome, ParkSend,
-    ParkUntil, ReleaseSession, Renewal, Store, SweepReady, Then,
+    ParkUntil, ReleaseSession, Renewal, SweepReady, Then,
 };
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, Repeat};
 use serde_json::json;

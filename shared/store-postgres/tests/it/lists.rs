@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::{AuditOptions, ListSends, Store};
+use mainspring_shared::store::prelude::*;
+use mainspring_shared::store::{AuditOptions, ListSends};
 use mainspring_store_postgres::{PostgresStore, Settings};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 

@@ -7,10 +7,11 @@ use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AppendOutcome, CancelOutcome, ClaimOutcome, Claimed, CompleteOutcome,
     DeliverItem, DeliverOutcome, Error, IdempotencyKey, NewTimer, ParkOutcome, ParkSend,
-    PostOutcome, PostResult, Store, Then,
+    PostOutcome, PostResult, Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};

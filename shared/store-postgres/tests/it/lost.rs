@@ -6,9 +6,10 @@ use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::step::StepKind;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptSend, CallBegin, CallChange, CallStep, CompleteOutcome, DeliverItem, DeliverOutcome,
-    Delivery, IdempotencyKey, ParkOutcome, ParkSend, PostOutcome, Store, Then,
+    Delivery, IdempotencyKey, ParkOutcome, ParkSend, PostOutcome, Then,
 };
 use mainspring_shared::tool::{Approval, CallResult};
 

@@ -4,8 +4,9 @@ use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionKey};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AdvanceOutcome, AdvanceRun, ClaimOutcome, ClaimRuns, NewRun, RunReport, RunWords, Store, Then,
+    AdvanceOutcome, AdvanceRun, ClaimOutcome, ClaimRuns, NewRun, RunReport, RunWords, Then,
 };
 use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions, RunRecord, RunStatus};
 use serde_json::json;

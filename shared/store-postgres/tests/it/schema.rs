@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mainspring_shared::error::{Code, Coded as _};
-use mainspring_shared::store::{Error, Store};
+use mainspring_shared::store::Error;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::tool::CallResult;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, ddl};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, SqlSafeStr};

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::{Lifecycle, SessionStatus};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, ClaimOutcome, CompleteOutcome, CreateOutcome, DeleteOutcome, IdempotencyKey,
-    ListSends, ListSessions, ReadMessages, RefuseReason, SessionPatch, Store, Then, UpdateOutcome,
+    ListSends, ListSessions, ReadMessages, RefuseReason, SessionPatch, Then, UpdateOutcome,
 };
 
 use crate::world::{TENANT, World, answer, new_session, to, with_world};

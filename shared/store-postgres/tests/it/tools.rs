@@ -5,9 +5,10 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::inbox::{InboxItem, ItemKind};
 use mainspring_shared::message::{ContentPart, NewMessage, Role, ToolCall};
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, CallAnswer, CallBegin, Claimed, Counters, DeliverItem,
-    DeliverOutcome, ParkOutcome, ParkSend, ParkUntil, PostOutcome, PostResult, ReadInbox, Store,
+    DeliverOutcome, ParkOutcome, ParkSend, ParkUntil, PostOutcome, PostResult, ReadInbox,
 };
 use mainspring_shared::tool::{CallRecord, CallResult, Repeat, call_id};
 use serde_json::json;

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::send::SendStatus;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, ClaimOutcome, CompleteOutcome, ParkSend, ParkUntil, ReleaseSession,
-    Store, SweepReady, Then,
+    SweepReady, Then,
 };
 
 use crate::world::{

@@ -7,8 +7,9 @@ use mainspring_shared::id::{BootId, RunId, RunKey, SessionKey, TimerId};
 use mainspring_shared::invariants::READABLE;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, WaitingOn};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptSend, AuditOptions, ClaimRuns, ListSends, ListTimers, NewRun, NewTimer, Store, Then,
+    AcceptSend, AuditOptions, ClaimRuns, ListSends, ListTimers, NewRun, NewTimer, Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};

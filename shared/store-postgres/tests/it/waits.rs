@@ -4,8 +4,9 @@
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    CallChange, CallStep, CompleteOutcome, ParkOutcome, ParkSend, Store, SweepReady, Then,
+    CallChange, CallStep, CompleteOutcome, ParkOutcome, ParkSend, SweepReady, Then,
 };
 use mainspring_shared::tool::CallResult;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};

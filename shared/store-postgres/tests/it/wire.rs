@@ -155,7 +155,7 @@ pub(crate) async fn with_wire(name: &str, test: impl AsyncFnOnce(&World, &Wire))
         };
         let work = async {
             let store = PostgresStore::open(&settings).await.expect("opens");
-            let t0 = mainspring_shared::store::Store::now(&store).await;
+            let t0 = mainspring_shared::store::Reads::now(&store).await;
             let world = World {
                 store,
                 settings: settings.clone(),

@@ -13,10 +13,11 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, NewMessage, Role};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
 use mainspring_shared::step::RoundRef;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, AppendRound, AuditOptions, ClaimOutcome, ClaimSession,
     Claimed, CompleteOutcome, CompleteSend, Completed, CreateOutcome, NewBoot, NewSession,
-    SendTotals, Store, Target, Then, UsageRow,
+    SendTotals, Target, Then, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;

@@ -7,8 +7,9 @@ use mainspring_shared::agent::{AgentSpec, OnBusy};
 use mainspring_shared::id::TimerId;
 use mainspring_shared::invariants::INVARIANTS;
 use mainspring_shared::message::{ContentPart, NewMessage};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptSend, AuditOptions, CallBegin, Delivery, NewSession, NewTimer, Store, Then,
+    AcceptSend, AuditOptions, CallBegin, Delivery, NewSession, NewTimer, Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{CatchUp, First, Schedule, TimerRule, TimerTarget};

@@ -8,9 +8,10 @@ use mainspring_shared::message::Role;
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX};
 use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptSend, AppendOutcome, CallBegin, CallChange, CallStep, CancelOutcome, Claimed,
-    ParkOutcome, ParkUntil, Store, Then,
+    ParkOutcome, ParkUntil, Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::tool::{

@@ -5,9 +5,10 @@ use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptSend, CallBegin, CallChange, CallStep, Claimed, NewSession, Parent, ParkUntil,
-    ReportOutcome, Store, Target, Then,
+    ReportOutcome, Target, Then,
 };
 use mainspring_shared::tool::{CallResult, call_id, child_item, child_result};
 use mainspring_store_sqlite::SqliteStore;

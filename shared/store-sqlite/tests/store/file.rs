@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use mainspring_shared::store::{Error, Store};
+use mainspring_shared::store::Error;
+use mainspring_shared::store::prelude::*;
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions, SqliteStore};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};

@@ -7,9 +7,10 @@ use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     CompleteOutcome, DeliverItem, DeliverOutcome, Delivery, IdempotencyKey, ParkOutcome, ParkUntil,
-    ReadInbox, SessionPatch, Store, Then,
+    ReadInbox, SessionPatch, Then,
 };
 use mainspring_shared::tool::interrupted_call;
 use mainspring_store_sqlite::SqliteStore;

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use mainspring_shared::store::Store;
+use mainspring_shared::store::prelude::*;
 use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 

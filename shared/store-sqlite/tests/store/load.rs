@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use mainspring_shared::store::{
-    AcceptOutcome, ClaimOutcome, CompleteOutcome, Store, SweepReady, Then,
-};
+use mainspring_shared::store::prelude::*;
+use mainspring_shared::store::{AcceptOutcome, ClaimOutcome, CompleteOutcome, SweepReady, Then};
 use mainspring_store_sqlite::SqliteStore;
 
 use crate::steps::*;

@@ -7,9 +7,10 @@ use mainspring_shared::agent::SendOptions;
 use mainspring_shared::error::Code;
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::StepKind;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AppendOutcome, CancelOutcome, ClaimOutcome, CompleteOutcome, Error,
-    IdempotencyKey, ListSessions, ParkOutcome, ParkUntil, ReadMessages, Store, Then,
+    IdempotencyKey, ListSessions, ParkOutcome, ParkUntil, ReadMessages, Then,
 };
 use mainspring_shared::time::Span;
 

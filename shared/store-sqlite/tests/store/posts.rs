@@ -3,9 +3,10 @@
 use mainspring_shared::id::SessionId;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::SIGNAL_RESULT;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptSend, CallAnswer, CallBegin, NewSession, Parent, ParkUntil, PostOutcome, PostResult,
-    Store, Target,
+    Target,
 };
 use mainspring_shared::tool::{Approval, CallResult, CallState, call_id};
 use mainspring_store_sqlite::SqliteStore;

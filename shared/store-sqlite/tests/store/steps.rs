@@ -9,12 +9,13 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
 use mainspring_shared::step::{RoundRef, Step};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, AuditOptions, CallAnswer,
     CallBegin, CallChange, CancelOutcome, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
     CompleteSend, Completed, DeliverItem, DeliverOutcome, DumpHot, NewBoot, NewCall, NewSession,
     ParkOutcome, ParkSend, ParkUntil, PostOutcome, PostResult, ReadInbox, ReadMessages, SendTotals,
-    Store, Target, Then, UsageRow,
+    Target, Then, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Repeat, call_id};

@@ -2,19 +2,20 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AuditOptions, CallBegin, Claimed, ERASED_MS_MIN, IdempotencyKey,
-    NewSession, Parent, ParkUntil, RefuseReason, ReportOutcome, SessionPatch, Store, Target, Then,
-    erase_step,
+    NewRun, NewSession, Parent, ParkUntil, RefuseReason, ReportOutcome, SessionPatch, Store,
+    SweepOrphans, Target, Then, erase_step,
 };
 use mainspring_shared::tool::{CallResult, child_item, child_result};
 
 use super::prelude::*;
+use super::runs::{created, new_run};
 
 async fn children(store: &dyn Store, session: u128) -> Vec<SessionKey> {
     let children = store.list_children(key(session)).await;
@@ -469,4 +470,66 @@ async fn due(store: &dyn Store, ms: i64) -> Vec<SessionKey> {
     let due = store.deleted_sessions(at(ms), None, 100).await;
     let due = due.expect("the store answers").into_iter();
     due.map(|found| found.key).collect()
+}
+
+/// What works for sends that ended half a second ago, from the first page on.
+async fn orphans(store: &dyn Store, ms: i64, limit: u32) -> Vec<(SessionKey, SendId)> {
+    let mut found = Vec::new();
+    let mut query = SweepOrphans {
+        older_than: millis(500),
+        after: None,
+        limit,
+    };
+    loop {
+        let page = store.sweep_orphans(at(ms), query).await;
+        let page = page.expect("the store answers");
+        found.extend(page.of);
+        query.after = page.next;
+        if query.after.is_none() {
+            return found;
+        }
+    }
+}
+
+pub async fn what_works_for_a_send_that_ended_is_found(store: &dyn Store) {
+    let parent = waits_for(store, 2).await;
+    let calls = [call(&parent, 0, 0), call(&parent, 0, 1)];
+    accept(store, 20, child(2, 2, 1, &calls[0])).await;
+    let detached = AcceptSend {
+        reports_to: Some(calls[1].clone()),
+        ..opening(3, 3)
+    };
+    accept(store, 21, detached).await;
+    assert_eq!(orphans(store, 9_000, 10).await, [], "somebody waits");
+    cancel(store, 9_000, 1).await;
+    assert_eq!(orphans(store, 9_500, 10).await, [], "it has just ended");
+    assert_eq!(orphans(store, 9_501, 10).await, [(key(1), send(1))]);
+    let claimed = claim(store, 9_502, 1, 2, 2).await;
+    assert_eq!(orphans(store, 9_600, 10).await, [(key(1), send(1))]);
+    complete(store, 9_601, ending(&claimed, Then::Continue)).await;
+    assert_eq!(
+        orphans(store, 9_700, 10).await,
+        [],
+        "a detached session goes on"
+    );
+    let run = NewRun {
+        session: Some(key(1).session),
+        reports_to: Some(calls[1].clone()),
+        ..new_run(1)
+    };
+    created(store, 9_701, run).await;
+    assert_eq!(orphans(store, 9_800, 10).await, [(key(1), send(1))]);
+}
+
+pub async fn what_works_for_sends_is_looked_at_in_pages(store: &dyn Store) {
+    let parent = waits_for(store, 3).await;
+    for place in 0..3 {
+        let n = 2 + u128::try_from(place).expect("small");
+        accept(store, 20, child(n, n, 1, &call(&parent, 0, place))).await;
+    }
+    cancel(store, 30, 1).await;
+    let of = [(key(1), send(1))];
+    assert_eq!(orphans(store, 9_000, 3).await, of, "once in a page");
+    assert_eq!(orphans(store, 9_000, 2).await, [of, of].concat());
+    assert_eq!(orphans(store, 9_000, 1).await, [of, of, of].concat());
 }

@@ -127,6 +127,8 @@ macro_rules! store_cases {
                 a_child_whose_parent_ended_reaches_the_inbox,
                 a_child_may_create_its_session_for_a_parent_of_its_own,
                 a_child_of_a_session_that_is_gone_is_not_created,
+                what_works_for_a_send_that_ended_is_found,
+                what_works_for_sends_is_looked_at_in_pages,
             }
             claim {
                 a_claim_starts_the_head,

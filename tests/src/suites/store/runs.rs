@@ -8,8 +8,9 @@ use mainspring_shared::store::{
     IdempotencyKey, ListRuns, NewRun, ReadNodes, SessionPatch, Store, Target, Then,
 };
 use mainspring_shared::usage::Usage;
+use mainspring_shared::workflow::nodes::NodeKind;
 use mainspring_shared::workflow::run::{
-    DSL_VERSION, NodeKind, NodeRecord, NodeState, RunAsk, RunLeaf, RunOptions, RunRecord, RunStatus,
+    DSL_VERSION, NodeRecord, NodeState, RunAsk, RunLeaf, RunOptions, RunRecord, RunStatus,
 };
 use serde_json::json;
 use uuid::Uuid;

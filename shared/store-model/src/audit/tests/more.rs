@@ -6,7 +6,8 @@ use mainspring_shared::budget::{Budget, Spent};
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, RunId, TenantId};
 use mainspring_shared::inbox::ItemKind;
-use mainspring_shared::workflow::run::{NodeKind, NodeRecord, NodeState, RunRecord, RunStatus};
+use mainspring_shared::workflow::nodes::NodeKind;
+use mainspring_shared::workflow::run::{NodeRecord, NodeState, RunRecord, RunStatus};
 use uuid::Uuid;
 
 use super::bed::{NOW, asked, found, healthy, items, send_id};

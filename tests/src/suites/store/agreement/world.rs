@@ -10,6 +10,7 @@ use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptSend, ClaimOutcome, ClaimSession, Dump, DumpSession, IdempotencyKey, NewBoot, NewSession,
     Parent, ReleaseSession, Role, Store, Target,

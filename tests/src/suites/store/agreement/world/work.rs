@@ -6,6 +6,7 @@ use mainspring_shared::id::LeaseToken;
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendResult, StopReason};
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, CallBegin, CallStep, CompleteOutcome, CompleteSend, Delivery,
     NewCall, ParkOutcome, ParkSend, ParkUntil, ReadInbox, SendTotals, Store, UsageRow,

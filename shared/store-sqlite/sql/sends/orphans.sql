@@ -1,0 +1,33 @@
+-- Looks at a page of what works for calls, behind ($2, $3), at most $4: sends and runs that are not
+-- final. For each, the send that made the call, where this ended before $1 and did not complete. A
+-- session that has no parent is nobody's child, whomever its send reports to; by sends_reporting and
+-- runs_reporting.
+WITH looked AS (
+    SELECT * FROM (
+        SELECT tenant, send_id AS id, reports_to, session_id AS child, NULL AS parent
+        FROM sends
+        WHERE reports_to IS NOT NULL AND finished_at IS NULL AND (tenant, send_id) > ($2, $3)
+        ORDER BY tenant, send_id
+        LIMIT $4
+    )
+    UNION ALL
+    SELECT * FROM (
+        SELECT tenant, run_id AS id, reports_to, NULL AS child, session_id AS parent
+        FROM runs
+        WHERE reports_to IS NOT NULL AND finished_at IS NULL AND (tenant, run_id) > ($2, $3)
+        ORDER BY tenant, run_id
+        LIMIT $4
+    )
+    ORDER BY 1, 2
+    LIMIT $4
+)
+SELECT l.tenant, l.id, p.session_id, p.send_id
+FROM looked l
+LEFT JOIN sessions k ON k.tenant = l.tenant AND k.session_id = l.child
+LEFT JOIN tool_calls c
+    ON c.tenant = l.tenant AND c.call_id = l.reports_to
+    AND c.session_id = coalesce(l.parent, k.parent_session)
+LEFT JOIN sends p
+    ON p.tenant = c.tenant AND p.send_id = c.send_id
+    AND p.finished_at < $1 AND p.status <> 'completed'
+ORDER BY l.tenant, l.id;
