@@ -147,3 +147,35 @@ async fn overtaken(what: Overtakes) {
     assert_eq!(told.as_deref(), Some("signed"), "{what:?}");
     world.audit().await;
 }
+
+/// Whoever cancelled a send died before it asked what works for it to end: a scheduler finds the
+/// child that goes on, and the child of this.
+#[tokio::test(start_paused = true)]
+async fn children_of_a_send_that_ended_alone_end_too() {
+    let world = World::new().await;
+    let key = world.session(agent()).await;
+    let asks = json!([[["ask_person", { "question": "?" }]]]);
+    let delegates = json!([[["spawn_agent", { "task": format!("plan {asks}") }]]]);
+    let calls = json!([[["spawn_agent", { "task": format!("plan {delegates}") }]]]);
+    let id = world.send(key, &format!("plan {calls}")).await;
+    let _worker = world.worker("w", world.store.clone());
+    world.pass(5_000 * MS).await;
+    let statuses = async || {
+        let dump = world.dump().await;
+        let sends = dump.sessions.iter().flat_map(|session| &session.sends);
+        sends.map(|send| send.status).collect::<Vec<_>>()
+    };
+    assert_eq!(statuses().await, [SendStatus::Waiting; 3]);
+    world.cancel(key, id).await;
+    world.pass(60_000 * MS).await;
+    let waits = [
+        SendStatus::Cancelled,
+        SendStatus::Waiting,
+        SendStatus::Waiting,
+    ];
+    assert_eq!(statuses().await, waits, "nobody looks");
+    let _scheduler = world.scheduler("s", world.store.clone()).await;
+    world.pass(30_000 * MS).await;
+    assert_eq!(statuses().await, [SendStatus::Cancelled; 3]);
+    world.audit().await;
+}

@@ -1,6 +1,6 @@
 //! A crowd of clients that keep a server busy without using it: half a head, a body that lacks its
 //! last byte, the deepest and the widest JSON. They cost a bounded amount of memory, and whoever
-//! asks for something beside them is answered soon.
+//! asks for something alone them is answered soon.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use mainspring_benches::client::Client;
 use mainspring_benches::process::Program;
-use mainspring_tests::faults::{binary, blocking, monotonic, pause};
+use mainspring_tests::faults::{alone, binary, blocking, monotonic, pause};
 use mainspring_tests::suites::store::harness::environment;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -31,7 +31,7 @@ const BODIES: usize = 32 << 20;
 /// What the server may hold in all: itself, the bodies while they grow, and one of them as values.
 const MEMORY_MAX: u64 = 512 << 20;
 
-/// How long anybody else may have to wait, on a machine that does much besides.
+/// How long anybody else may have to wait, on a machine that does much alones.
 const STALL_MAX: Duration = Duration::from_secs(5);
 
 async fn saying(address: &str, bytes: &[u8]) -> Result<TcpStream> {
@@ -61,6 +61,7 @@ async fn ask(url: &str, method: &str, path: &str, body: Bytes) -> Result<(u16, D
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_costs_bounded_memory_and_stalls_nobody() -> Result<()> {
+    let _turn = alone()?;
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");
     let slow = environment("MAINSPRING_TEST_SLOW_CLIENTS").map_or(SLOW, |text| {

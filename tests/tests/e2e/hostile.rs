@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use mainspring_benches::process::Program;
 use mainspring_tests::fake_model::listen;
-use mainspring_tests::faults::{Caller, Recipe, Stand, binary, blocking};
+use mainspring_tests::faults::{Caller, Recipe, Stand, beside, binary, blocking};
 use serde_json::{Value, json};
 
 /// What the model sends, as the text of one streamed chunk, and whether the send may fail of it.
@@ -211,6 +211,7 @@ fn calm(logs: &Path) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_bytes_have_a_typed_end_on_sqlite() -> Result<()> {
+    let _turn = beside()?;
     let model = model()?;
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
 use mainspring_shared::time::Clock as _;
-use mainspring_tests::faults::{Caller, binary, blocking};
+use mainspring_tests::faults::{Caller, beside, binary, blocking};
 use serde_json::{Value, json};
 
 /// Writes a file, asks whether to go on, hands a part to a child, and reads what is there then.
@@ -28,6 +28,7 @@ fn start(program: &Program, name: &str, data: &Path) -> Result<Process> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_writes_asks_delegates_and_reads_over_a_kill() -> Result<()> {
+    let _turn = beside()?;
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");
     let program = Program {
@@ -120,6 +121,7 @@ fn paired(messages: &[Value]) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn busy_sessions_take_words_and_long_outputs_can_be_fetched() -> Result<()> {
+    let _turn = beside()?;
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");
     let program = Program {
@@ -203,6 +205,7 @@ async fn results_of(caller: &mut Caller, session: &str, input: &str) -> Result<V
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> Result<()> {
+    let _turn = beside()?;
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");
     let program = Program {
@@ -367,6 +370,7 @@ const LOOK: &str = r#"!tool shell {"command": "echo $PPID > parent; for f in cmd
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tools_run_in_a_child_that_knows_nothing_of_the_worker() -> Result<()> {
+    let _turn = beside()?;
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");
     let program = isolated(dir.path(), r#"["env", "IN={session}", "{child}"]"#)?;
@@ -403,6 +407,7 @@ async fn tools_run_in_a_child_that_knows_nothing_of_the_worker() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_isolated_child_ends_with_its_send_and_with_its_worker() -> Result<()> {
+    let _turn = beside()?;
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("data");
     let program = isolated(dir.path(), r#"["{child}"]"#)?;
@@ -440,6 +445,7 @@ async fn an_isolated_child_ends_with_its_send_and_with_its_worker() -> Result<()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_sandbox_no_tool_runs() -> Result<()> {
+    let _turn = beside()?;
     let dir = tempfile::tempdir()?;
     let broken = [r#"["false", "{child}"]"#, r#"["echo", "{child}"]"#];
     for (n, launcher) in broken.into_iter().enumerate() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
 use mainspring_benches::servers::free_port;
-use mainspring_tests::faults::{Caller, Recipe, Stand, binary, blocking, monotonic, pause};
+use mainspring_tests::faults::{Caller, Recipe, Stand, beside, binary, blocking, monotonic, pause};
 use serde_json::{Value, json};
 
 /// What the agent is to do with a project, and what the model does about it.
@@ -177,6 +177,7 @@ fn start(program: &Program, name: &str, data: &Path) -> Result<Process> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_fixes_a_test_over_three_deaths_of_its_process() -> Result<()> {
+    let _turn = beside()?;
     let dir = tempfile::tempdir()?;
     let project = project(dir.path())?;
     ensure!(!tests(&project)?.0, "there is nothing to fix");
@@ -300,6 +301,7 @@ async fn it_fixes_a_test_while_its_workers_die() -> Result<()> {
 
 #[test]
 fn the_script_of_the_example_replays_it() -> Result<()> {
+    let _turn = beside()?;
     let replay = Command::new("sh")
         .arg(example().join("replay.sh"))
         .env("MAINSPRING", binary()?)

@@ -2,18 +2,20 @@
 //! after its client has looked for what became of it and found nothing. Each step is told the
 //! truth all the same, and done once.
 
+use std::fs::File;
 use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::Postgres;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AppendOutcome, AuditOptions, CallBegin, CancelOutcome, ClaimOutcome,
-    CompleteOutcome, Dump, IdempotencyKey, ParkOutcome, ParkUntil, Store, Then,
+    CompleteOutcome, Dump, IdempotencyKey, ParkOutcome, ParkUntil, Then,
 };
 use mainspring_shared::{id::TenantId, send::WaitingOn};
 use mainspring_store_postgres::{PostgresStore, Settings};
-use mainspring_tests::faults::{Cut, Proxy, RowLock, blocking, pause, skipped};
+use mainspring_tests::faults::{Cut, Proxy, RowLock, beside, blocking, pause, skipped};
 use mainspring_tests::suites::store::prelude::*;
 use mainspring_tests::suites::store::writes::{WRITES, Write, once_done};
 
@@ -22,6 +24,7 @@ struct World {
     store: PostgresStore,
     proxy: Proxy,
     postgres: Postgres,
+    _turn: File,
 }
 
 impl World {
@@ -29,6 +32,7 @@ impl World {
         if skipped() {
             return Ok(None);
         }
+        let turn = blocking(beside)?;
         let postgres = blocking(Postgres::start)?;
         blocking(|| postgres.create_database("mainspring"))?;
         let proxy = Proxy::start(postgres.port()).await?;
@@ -37,6 +41,7 @@ impl World {
             store,
             proxy,
             postgres,
+            _turn: turn,
         }))
     }
 
@@ -376,9 +381,13 @@ async fn every_write_whose_connection_is_cut_while_it_commits_takes_effect_once(
                 count += 1;
             }
         }
+        // A long dose takes hours. Nobody is left to tell when standard error is gone.
+        let _ = writeln!(
+            std::io::stderr(),
+            "cuts: {count}, the last of {}",
+            write.name
+        );
     }
-    // Nobody is left to tell when it is gone.
-    let _ = writeln!(std::io::stderr(), "cuts: {count}");
     direct.close().await;
     dropped(&world, &name)
 }

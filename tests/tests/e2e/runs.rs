@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
-use mainspring_tests::faults::{Caller, Recipe, Stand, binary, blocking, pause};
+use mainspring_tests::faults::{Caller, Recipe, Stand, beside, binary, blocking, pause};
 use serde_json::{Value, json};
 
 const MOMENT: Duration = Duration::from_millis(20);
@@ -55,6 +55,7 @@ async fn until(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_worked_example_runs_to_its_end_in_one_process() -> Result<()> {
+    let _turn = beside()?;
     let dir = tempfile::tempdir()?;
     let program = program(dir.path())?;
     let spec = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/workflows/research.json");
@@ -152,6 +153,7 @@ async fn a_run_across_workers_survives_the_death_of_one() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timers_send_and_start_runs_and_agents_wake_themselves() -> Result<()> {
+    let _turn = beside()?;
     let dir = tempfile::tempdir()?;
     let program = program(dir.path())?;
     let dev = dev(&program, dir.path())?;

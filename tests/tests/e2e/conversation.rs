@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::Program;
 use mainspring_tests::fake_model::{Entry, FakeModel, Options};
-use mainspring_tests::faults::{Caller, Event, Events, Recipe, Stand, binary, blocking};
+use mainspring_tests::faults::{Caller, Event, Events, Recipe, Stand, beside, binary, blocking};
 use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
@@ -16,21 +16,25 @@ const PROMPT: &str = "You are brief.";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_on_one_machine_over_openai_streamed() -> Result<()> {
+    let _turn = beside()?;
     on_one_machine("openai", true).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_on_one_machine_over_openai_in_one_piece() -> Result<()> {
+    let _turn = beside()?;
     on_one_machine("openai", false).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_on_one_machine_over_anthropic_streamed() -> Result<()> {
+    let _turn = beside()?;
     on_one_machine("anthropic", true).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_on_one_machine_over_anthropic_in_one_piece() -> Result<()> {
+    let _turn = beside()?;
     on_one_machine("anthropic", false).await
 }
 

@@ -11,8 +11,9 @@ use mainspring_queue_redis::{Address, RedisQueue};
 use mainspring_runtime::{OsEntropy, SystemClock};
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::queue::{Lane, Queue};
-use mainspring_shared::store::Store;
+use mainspring_shared::store::prelude::*;
 use mainspring_store_postgres::{PostgresStore, Settings};
+use mainspring_tests::faults::beside;
 use mainspring_tests::suites::queue::harness::pause;
 
 /// Two authorities; the first has signed the certificate of `localhost`, and of no address.
@@ -134,6 +135,7 @@ fn crypto() {
 #[tokio::test]
 async fn a_redis_is_taken_only_with_a_certificate_of_a_trusted_authority_for_its_name() -> Result<()>
 {
+    let _turn = beside()?;
     crypto();
     let authorities = Authorities::new()?;
     let folder = tempfile::tempdir()?;
@@ -160,6 +162,7 @@ async fn a_redis_is_taken_only_with_a_certificate_of_a_trusted_authority_for_its
 
 #[tokio::test]
 async fn a_postgres_is_verified_as_its_url_asks() -> Result<()> {
+    let _turn = beside()?;
     crypto();
     let authorities = Authorities::new()?;
     let mut server = Postgres::start()?;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use mainspring_benches::process::Program;
 use mainspring_tests::fake_model::{FakeModel, Options};
-use mainspring_tests::faults::{Caller, any_of, between, binary, blocking, monotonic, pause};
+use mainspring_tests::faults::{
+    Caller, any_of, beside, between, binary, blocking, monotonic, pause,
+};
 use mainspring_tests::pairing;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -176,10 +178,12 @@ async fn fifty(protocol: &str, judge: fn(&Value) -> Result<(), String>) -> Resul
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_messages_have_one_fate_each_in_chat_completions() -> Result<()> {
+    let _turn = beside()?;
     fifty("openai", pairing::openai).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_messages_have_one_fate_each_in_messages() -> Result<()> {
+    let _turn = beside()?;
     fifty("anthropic", pairing::anthropic).await
 }

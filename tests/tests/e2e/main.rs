@@ -1,0 +1,14 @@
+//! The real program from the command line and over HTTP to the model's wire. Tests that kill processes
+//! across workers have the machine to themselves; the others run beside each other.
+
+mod agent;
+mod conversation;
+mod crowd;
+mod daily_report;
+mod fake_model;
+mod hostile;
+mod inbox;
+mod runs;
+mod storm;
+mod tls;
+mod tools;

@@ -1,0 +1,11 @@
+//! Real processes on real servers under load, while faults of one kind are injected for some seconds
+//! (docs/FAULTS.md). Each test has the machine to itself.
+
+mod commits;
+mod detached;
+mod kill;
+mod model;
+mod pause;
+mod runs;
+mod stores;
+mod tools;
