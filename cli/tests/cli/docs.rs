@@ -14,11 +14,11 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ),
     (
         "cargo build -p mainspring-cli\nMAINSPRING=",
-        "has a test: end_to_end_agent",
+        "has a test: e2e::agent",
     ),
     (
         "cargo build -p mainspring-cli\nexport",
-        "has a test: end_to_end_storm",
+        "has a test: e2e::storm",
     ),
     ("cargo build --release", "measures for an hour"),
     ("cargo xtask test", "runs all tests"),

@@ -17,15 +17,17 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome,
-    ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome,
-    CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem,
-    DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
-    ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, NewBoot, NewRun,
-    NewSession, NewTimer, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
-    PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages, ReadNodes, ReleaseSession,
-    Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, ScalingStats, ServerInfo,
-    SessionPatch, SessionUsage, Store, SweepReady, Swept, UpdateOutcome, Violation, WriteList,
+    AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome,
+    ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
+    CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession,
+    DeliverItem, DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession,
+    KeyOutcome, Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
+    ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome,
+    ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
+    ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result,
+    RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch,
+    SessionUsage, Sessions, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome,
+    Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -139,57 +141,100 @@ type At = Option<Timestamp>;
 
 macro_rules! pass_on {
     (
+        $noun:ident:
         $($name:ident($($arg:ident: $kind:ty),*) -> $out:ty;)*
-        @ $($parted:ident($($before:ident: $of:ty,)* [$items:ident: $item:ty]) -> $told:ty;)*
+        $(@ $($parted:ident($($before:ident: $of:ty,)* [$items:ident: $item:ty]) -> $told:ty;)*)?
     ) => {
         #[async_trait]
-        impl Store for Faulty {
+        impl $noun for Faulty {
             $(async fn $name(&self, $($arg: $kind),*) -> Result<$out> {
                 self.inner(stringify!($name))?.$name($($arg),*).await
             })*
-            $(async fn $parted(
+            $($(async fn $parted(
                 &self, $($before: $of,)* $items: Vec<$item>
             ) -> Result<Vec<$told>> {
                 let inner = self.inner(stringify!($parted))?;
                 let (locked, left) = self.part($items);
                 let told = inner.$parted($($before,)* left).await?;
                 Ok(locked.then_some(<$told>::Locked).into_iter().chain(told).collect())
-            })*
+            })*)?
         }
     };
 }
 
-pass_on! {
-    now() -> Timestamp;
-    check() -> ServerInfo;
+pass_on! { Boots:
     register_boot(at: At, boot: NewBoot) -> ();
     renew_boot(at: At, boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
     stop_boot(at: At, boot: BootId) -> ();
     owned_sessions(
         boot: BootId, after: Option<(Timestamp, SessionKey)>, limit: u32
     ) -> Owned;
-    last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
     list_boots(at: At) -> Vec<BootRecord>;
+    list_tools(at: At) -> Vec<PoolTools>;
+}
+
+pass_on! { Sessions:
     create_sessions(at: At, items: Vec<(NewSession, Option<IdempotencyKey>)>) -> Vec<CreateOutcome>;
     import_session(at: At, item: ImportSession) -> CreateOutcome;
     prune_session(at: At, item: PruneSession) -> PruneOutcome;
-    write_list(at: At, item: WriteList) -> ListOutcome;
-    read_list(tenant: TenantId, name: ListName) -> List;
     update_session(at: At, key: SessionKey, patch: SessionPatch) -> UpdateOutcome;
     delete_session(at: At, key: SessionKey, boot: BootId) -> DeleteOutcome;
     deleted_sessions(at: At, after: Option<DeletedSession>, limit: u32) -> Vec<DeletedSession>;
     erase_session(at: At, key: SessionKey, limit: u32) -> Erased;
+    get_session(key: SessionKey) -> Option<SessionRecord>;
+    list_sessions(query: ListSessions) -> Page<SessionRecord>;
+    list_children(key: SessionKey) -> Vec<SessionKey>;
+    session_usage(key: SessionKey) -> Option<SessionUsage>;
+    open_children(key: SessionKey) -> u64;
+}
+
+pass_on! { Lists:
+    write_list(at: At, item: WriteList) -> ListOutcome;
+    read_list(tenant: TenantId, name: ListName) -> List;
+}
+
+pass_on! { Sends:
     accept_sends(at: At, boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;
     take_key(at: At, key: IdempotencyKey) -> KeyOutcome;
     resume_recovery(at: At, boot: BootId, key: SessionKey) -> Option<SendId>;
-    report_children(
-        at: At, sends: Option<Vec<(TenantId, SendId)>>, limit: u32
-    ) -> Vec<ReportOutcome>;
+    retire_sends(at: At, query: RetireSends) -> Retired;
+    get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;
+    list_sends(query: ListSends) -> Page<SendRecord>;
+    @
+    cancel_sends(at: At, boot: BootId, [items: (TenantId, SendId)]) -> CancelOutcome;
+    deliver_items(at: At, boot: BootId, [items: DeliverItem]) -> DeliverOutcome;
+}
+
+pass_on! { Leases:
     claim_sessions(at: At, boot: BootId, items: Vec<ClaimSession>) -> Vec<ClaimOutcome>;
     append_rounds(at: At, items: Vec<AppendRound>) -> Vec<AppendOutcome>;
     complete_sends(at: At, items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
     park_sends(at: At, items: Vec<ParkSend>) -> Vec<ParkOutcome>;
     release_sessions(at: At, items: Vec<ReleaseSession>) -> Vec<bool>;
+}
+
+pass_on! { Calls:
+    report_children(
+        at: At, sends: Option<Vec<(TenantId, SendId)>>, limit: u32
+    ) -> Vec<ReportOutcome>;
+    read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord>;
+    get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>>;
+    read_inbox(query: ReadInbox) -> Vec<InboxItem>;
+    @
+    post_results(at: At, [items: PostResult]) -> PostOutcome;
+}
+
+pass_on! { Timers:
+    create_timers(at: At, items: Vec<(NewTimer, Option<IdempotencyKey>)>) -> Vec<CreateTimerOutcome>;
+    change_timers(at: At, items: Vec<ChangeTimer>) -> Vec<ChangeTimerOutcome>;
+    fire_timers(at: At, boot: BootId, limit: u32) -> Fired;
+    sweep_timers(at: At, keep: Duration) -> u64;
+    get_timers(ids: Vec<(TenantId, TimerId)>) -> Vec<Option<TimerRecord>>;
+    list_timers(query: ListTimers) -> Page<TimerRecord>;
+    list_occurrences(query: ListOccurrences) -> Page<Occurrence>;
+}
+
+pass_on! { Runs:
     create_runs(at: At, items: Vec<NewRun>) -> Vec<CreateRunOutcome>;
     ask_runs(at: At, items: Vec<(RunKey, RunAsk)>) -> Vec<bool>;
     claim_runs(at: At, claim: ClaimRuns) -> ClaimedRuns;
@@ -204,36 +249,23 @@ pass_on! {
     read_nodes(query: ReadNodes) -> Vec<NodeRecord>;
     live_leaves(key: RunKey) -> Vec<SendId>;
     read_run_steps(key: RunKey, after: i64, limit: u32) -> Vec<RunStep>;
+}
+
+pass_on! { Sweeps:
+    sweep_orphans(at: At, query: SweepOrphans) -> Orphans;
     sweep_ready(at: At, query: SweepReady) -> Swept;
     sweep_alarms(at: At, boot: BootId, limit: u32) -> AlarmSweep;
     sweep_retention(at: At, keep: Duration) -> u64;
-    create_timers(at: At, items: Vec<(NewTimer, Option<IdempotencyKey>)>) -> Vec<CreateTimerOutcome>;
-    change_timers(at: At, items: Vec<ChangeTimer>) -> Vec<ChangeTimerOutcome>;
-    fire_timers(at: At, boot: BootId, limit: u32) -> Fired;
-    retire_sends(at: At, query: RetireSends) -> Retired;
-    sweep_timers(at: At, keep: Duration) -> u64;
-    get_timers(ids: Vec<(TenantId, TimerId)>) -> Vec<Option<TimerRecord>>;
-    list_timers(query: ListTimers) -> Page<TimerRecord>;
-    list_occurrences(query: ListOccurrences) -> Page<Occurrence>;
-    get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;
-    get_session(key: SessionKey) -> Option<SessionRecord>;
-    list_sessions(query: ListSessions) -> Page<SessionRecord>;
-    list_sends(query: ListSends) -> Page<SendRecord>;
-    read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord>;
-    get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>>;
-    read_inbox(query: ReadInbox) -> Vec<InboxItem>;
-    list_children(key: SessionKey) -> Vec<SessionKey>;
-    list_tools(at: At) -> Vec<PoolTools>;
-    session_usage(key: SessionKey) -> Option<SessionUsage>;
-    open_children(key: SessionKey) -> u64;
+}
+
+pass_on! { Reads:
+    now() -> Timestamp;
+    check() -> ServerInfo;
+    last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
     read_messages(query: ReadMessages) -> Vec<Message>;
     read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
     queue_stats(at: At) -> Vec<QueueStats>;
     scaling(at: At, pool: &str) -> ScalingStats;
     audit(at: At, options: AuditOptions) -> Vec<Violation>;
     dump() -> Dump;
-    @
-    cancel_sends(at: At, boot: BootId, [items: (TenantId, SendId)]) -> CancelOutcome;
-    deliver_items(at: At, boot: BootId, [items: DeliverItem]) -> DeliverOutcome;
-    post_results(at: At, [items: PostResult]) -> PostOutcome;
 }
