@@ -24,10 +24,12 @@ pub(super) async fn list(
     // Nothing is folded yet: what was said is all there is to show, either way.
     params.parsed::<bool>("folded", "must be true or false")?;
     params.finish()?;
-    let after = cursor.or(after).unwrap_or(0);
-    if after < 0 {
-        return Err(parameter("after", expected));
+    for (name, seq) in [("after", after), ("cursor", cursor)] {
+        if seq.is_some_and(|seq| seq < 0) {
+            return Err(parameter(name, expected));
+        }
     }
+    let after = cursor.or(after).unwrap_or(0);
     if app.store.get_session(key).await?.is_none() {
         return Err(Problem::session_not_found());
     }

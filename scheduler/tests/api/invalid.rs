@@ -195,6 +195,16 @@ async fn queries_that_make_no_sense_are_refused() {
         ),
         (
             "GET",
+            format!("/v1/sessions/{session}/messages?after=-1&cursor=0"),
+            "?after",
+        ),
+        (
+            "GET",
+            format!("/v1/sessions/{session}/messages?cursor=-1"),
+            "?cursor",
+        ),
+        (
+            "GET",
             format!("/v1/sessions/{session}/messages?folded=perhaps"),
             "?folded",
         ),
