@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::session::transition;
 use mainspring_shared::store::{
     BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Result, Role,
 };
@@ -121,9 +122,9 @@ pub(crate) fn stop(state: &mut State, now: Timestamp, boot: BootId) {
     }
     for session in state.sessions.values_mut() {
         if session.hot.owner == Some(boot) && session.hot.ready_since.is_some() {
-            session.hot.owner = None;
-            session.hot.token = None;
-            session.count_lost();
+            let head = session.head_state();
+            let change = transition::abandon(&session.hot, head.as_ref());
+            session.commit(change, Vec::new());
         }
     }
 }

@@ -1,14 +1,13 @@
 //! What becomes of a session's calls and of its inbox items, whoever writes it.
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem};
 use mainspring_shared::message::NewMessage;
-use mainspring_shared::send::{SendStatus, WaitingOn};
-use mainspring_shared::session::SIGNAL_RESULT;
+use mainspring_shared::session::transition::{self, Notify};
 use mainspring_shared::store::{
     CallBegin, CallChange, CallStep, Calls, Delivery, NewCall, PostOutcome, PostResult, ReadInbox,
-    ReadySession, ReportOutcome, Result,
+    ReportOutcome, Result,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, answers, cancelled_call};
@@ -64,9 +63,6 @@ impl Calls for ModelStore {
         Ok(reads::inbox(&state, query))
     }
 }
-
-/// Who is to hear of a change from outside: someone rings, or this boot is told.
-pub(crate) type Told = (Option<ReadySession>, Option<BootId>);
 
 impl Session {
     /// The calls of a round, by their places.
@@ -186,29 +182,17 @@ impl Session {
         call_id: &str,
         change: impl FnOnce(&mut CallRecord),
         now: Timestamp,
-    ) -> Told {
+    ) -> Notify {
         let Some(call) = self.calls.get_mut(call_id) else {
-            return (None, None);
+            return Notify::default();
         };
         change(call);
         let (send_id, round) = (call.send_id, call.round);
-        let active = self.active().filter(|send| send.id == send_id);
-        let Some((status, on)) = active.map(|send| (send.status, send.waiting_on)) else {
-            return (None, None);
-        };
-        self.hot.signals |= SIGNAL_RESULT;
-        if status == SendStatus::Running {
-            return (None, self.hot.owner);
-        }
-        let for_calls = matches!(
-            on,
-            Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run)
-        );
         let calls = self.round(send_id, round);
-        if for_calls && calls.iter().all(|call| call.waits_on.is_none()) {
-            return (self.wake(now), None);
-        }
-        (None, None)
+        let round_waits = calls.iter().any(|call| call.waits_on.is_some());
+        let head = self.head_state();
+        let change = transition::answer(&self.hot, head.as_ref(), send_id, round_waits, now);
+        self.commit(change, Vec::new())
     }
 }
 

@@ -2,14 +2,16 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
-use mainspring_shared::inbox::{Fate, ItemKind};
+use mainspring_shared::inbox::ItemKind;
+use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::transition::{self, AtRest, Notify};
 use mainspring_shared::store::ReportOutcome;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{child_item, child_result};
 
-use crate::calls::{Told, settle};
-use crate::inbox::{NewItem, absorbing};
+use crate::calls::settle;
+use crate::inbox::NewItem;
 use crate::session::Session;
 use crate::state::State;
 
@@ -50,30 +52,39 @@ fn tell_parent(state: &mut State, now: Timestamp, send: &SendRecord) -> Option<R
         session: call.session,
     };
     let session = state.sessions.get_mut(&parent)?;
-    let (ring, owner) = if is_open {
+    let notify = if is_open {
         let answer = |call: &mut _| settle(call, child_result(send), now);
         session.change_from_outside(call_id, answer, now)
     } else {
-        bring(session, now, send, call_id)
+        let (id, content) = child_item(send, call_id);
+        session.report(id, content, AtRest::Keep, now)?
     };
     Some(ReportOutcome {
         send_id: send.id,
         parent,
-        ring,
-        owner,
+        ring: notify.ready,
+        owner: notify.owner,
     })
 }
 
-/// The call was settled before: the news come as an inbox item.
-fn bring(session: &mut Session, now: Timestamp, send: &SendRecord, call_id: &str) -> Told {
-    let (id, content) = child_item(send, call_id);
-    let item = NewItem {
-        id,
-        kind: ItemKind::Child,
-        mode: OnBusy::Steer,
-        send_id: absorbing(session),
-        content,
-    };
-    session.store_item(item, Fate::Pending, now);
-    session.tell_of_item(OnBusy::Steer, now)
+impl Session {
+    /// Stores the end of a child or of a run as an item, because the call that asked for it was
+    /// settled before. None where it is to be a send.
+    pub(crate) fn report(
+        &mut self,
+        id: String,
+        content: Vec<ContentPart>,
+        at_rest: AtRest,
+        now: Timestamp,
+    ) -> Option<Notify> {
+        let head = self.head_state();
+        let stored = transition::report(&self.hot, head.as_ref(), at_rest, now)?;
+        let item = NewItem {
+            id,
+            kind: ItemKind::Child,
+            mode: OnBusy::Steer,
+            content,
+        };
+        Some(self.store_item(item, stored, now).1)
+    }
 }

@@ -1,7 +1,7 @@
 //! Results and permissions from outside.
 
 use mainspring_shared::id::{SessionId, SessionKey};
-use mainspring_shared::send::WaitingOn;
+use mainspring_shared::session::transition::{self, Post};
 use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord};
@@ -25,11 +25,10 @@ pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostO
     if !is_below(state, key, item.key.session) {
         return PostOutcome::Unknown;
     }
-    if call.result.is_some() {
-        return PostOutcome::AlreadySettled;
-    }
-    if !takes(call, &item.answer) {
-        return PostOutcome::NotWaiting;
+    match transition::post(call, &item.answer) {
+        Post::AlreadySettled => return PostOutcome::AlreadySettled,
+        Post::NotWaiting => return PostOutcome::NotWaiting,
+        Post::Settles | Post::Approves => {}
     }
     let Some(session) = state.sessions.get_mut(&key) else {
         return PostOutcome::Unknown;
@@ -42,12 +41,12 @@ pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostO
             call.deadline_at = None;
         }
     };
-    let (ring, owner) = session.change_from_outside(&item.call_id, answer, now);
+    let notify = session.change_from_outside(&item.call_id, answer, now);
     PostOutcome::Accepted {
         key,
         send_id,
-        ring,
-        owner,
+        ring: notify.ready,
+        owner: notify.owner,
     }
 }
 
@@ -62,14 +61,4 @@ fn is_below(state: &State, key: SessionKey, above: SessionId) -> bool {
     let found = chain.find(|key| key.session == above);
     let session = found.and_then(|key| state.sessions.get(&key));
     session.is_some_and(|session| session.cold.is_some())
-}
-
-/// Whether an unsettled call waits for such an answer.
-fn takes(call: &CallRecord, answer: &CallAnswer) -> bool {
-    let asked = call.approval == Approval::Asked;
-    match (call.waits_on, answer) {
-        (None, _) => false,
-        (Some(WaitingOn::Tool | WaitingOn::Human), CallAnswer::Result(_)) => true,
-        (Some(_), _) => asked,
-    }
 }

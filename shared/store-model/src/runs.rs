@@ -3,21 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use mainspring_shared::agent::{OnBusy, SendOptions};
+use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionKey, TenantId};
-use mainspring_shared::inbox::{Fate, ItemKind};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::transition::{AtRest, Notify};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
-    CreateRunOutcome, DumpRun, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, ReadySession, Result,
-    RunNews, RunReport, RunStep, RunWords, Runs, Target, left_to_run, passes_bound,
+    CreateRunOutcome, DumpRun, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, Result, RunNews,
+    RunReport, RunStep, RunWords, Runs, Target, left_to_run, passes_bound,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
 use crate::calls::settle;
-use crate::inbox::{NewItem, absorbing};
 use crate::memory::ModelStore;
 use crate::reads::page;
 use crate::sends;
@@ -359,9 +358,9 @@ pub(crate) fn advance(
     }
     let told = item.report.and_then(|report| {
         let session = report.session;
-        let (ring, owner) = tell(state, now, boot, report);
-        rings.extend(ring);
-        owner.map(|owner| (session, owner))
+        let notify = tell(state, now, boot, report);
+        rings.extend(notify.ready);
+        notify.owner.map(|owner| (session, owner))
     });
     AdvanceOutcome::Advanced { step, rings, told }
 }
@@ -377,16 +376,11 @@ fn note(state: &mut State, key: RunKey, ends: &BTreeSet<SendId>) {
 
 /// Whoever waits for the run hears of its end: an open call by its result, a session that is busy by
 /// an item, one at rest by a send, unless it need not be woken.
-fn tell(
-    state: &mut State,
-    now: Timestamp,
-    boot: BootId,
-    report: RunReport,
-) -> (Option<ReadySession>, Option<BootId>) {
+fn tell(state: &mut State, now: Timestamp, boot: BootId, report: RunReport) -> Notify {
     let key = report.session;
     let session = state.sessions.get_mut(&key);
     let Some(session) = session.filter(|s| s.hot.lifecycle != Lifecycle::Deleted) else {
-        return (None, None);
+        return Notify::default();
     };
     if let Some((call_id, result)) = report.call
         && session
@@ -405,19 +399,11 @@ fn tell(
         ended_run,
     }) = report.words
     else {
-        return (None, None);
+        return Notify::default();
     };
-    let busy = absorbing(session);
-    if busy.is_some() || !wake {
-        let item = NewItem {
-            id: item_id,
-            kind: ItemKind::Child,
-            mode: OnBusy::Steer,
-            send_id: busy,
-            content,
-        };
-        session.store_item(item, Fate::Pending, now);
-        return session.tell_of_item(OnBusy::Steer, now);
+    let at_rest = if wake { AtRest::Send } else { AtRest::Keep };
+    if let Some(notify) = session.report(item_id, content.clone(), at_rest, now) {
+        return notify;
     }
     let send = AcceptSend {
         id: send,
@@ -433,11 +419,14 @@ fn tell(
         queued_max: i64::MAX,
     };
     match sends::accept(state, now, boot, send) {
-        AcceptOutcome::Accepted(accepted) => (accepted.ring, None),
+        AcceptOutcome::Accepted(accepted) => Notify {
+            ready: accepted.ring,
+            owner: None,
+        },
         AcceptOutcome::Replayed(_)
         | AcceptOutcome::Mismatch
         | AcceptOutcome::Refused(_)
-        | AcceptOutcome::Locked => (None, None),
+        | AcceptOutcome::Locked => Notify::default(),
     }
 }
 

@@ -1,14 +1,11 @@
 //! Accepting sends and asking them to end.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
-use mainspring_shared::agent::OnBusy;
 use mainspring_shared::budget::Held;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
-use mainspring_shared::send::{SendRecord, SendResult, SendStatus, WaitingOn};
-use mainspring_shared::session::{Lifecycle, SIGNAL_CANCEL};
-use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::transition::{self, Offer};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, DeliverItem, DeliverOutcome,
     IdempotencyKey, KeyOutcome, ListSends, Page, RefuseReason, Result, RetireSends, Retired, Sends,
@@ -18,7 +15,7 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
 use crate::memory::ModelStore;
-use crate::session::{Session, Writer};
+use crate::session::Session;
 use crate::state::{Seen, State};
 use crate::{boots, inbox, reads, sweeps};
 
@@ -125,7 +122,15 @@ pub(crate) fn accept(
             state.sessions.insert(key, session);
         }
         Target::Existing(_) => {
-            if let Some(reason) = refusal(state.sessions.get(&key), &item) {
+            let refusal = match state.sessions.get(&key) {
+                None => Some(RefuseReason::SessionNotFound),
+                Some(session) => {
+                    let busy = session.open_sends().next().is_some();
+                    let on_busy = item.options.on_busy;
+                    transition::refuse_accept(&session.hot, busy, on_busy, item.queued_max)
+                }
+            };
+            if let Some(reason) = refusal {
                 return AcceptOutcome::Refused(reason);
             }
         }
@@ -138,38 +143,18 @@ pub(crate) fn accept(
     AcceptOutcome::Accepted(store(session, now, boot, item))
 }
 
-fn refusal(session: Option<&Session>, item: &AcceptSend) -> Option<RefuseReason> {
-    let Some(session) = session else {
-        return Some(RefuseReason::SessionNotFound);
-    };
-    match session.hot.lifecycle {
-        Lifecycle::Deleted => return Some(RefuseReason::SessionNotFound),
-        Lifecycle::Closed => return Some(RefuseReason::SessionClosed),
-        Lifecycle::Open => {}
-    }
-    if item.options.on_busy == OnBusy::Reject && session.open_sends().next().is_some() {
-        return Some(RefuseReason::Busy);
-    }
-    (session.hot.pending >= item.queued_max).then_some(RefuseReason::QueueFull)
-}
-
 fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) -> Accepted {
-    let writer = Writer { epoch: 0, boot };
-    let step = session.write_step(
-        item.id,
-        StepKind::Accepted,
-        writer,
-        now,
-        StepRefs::default(),
-    );
-    let deadline_at = item.options.deadline.map(|span| now.after(span.0));
-    let due = item.options.delay.map(|span| now.after(span.0));
-    let position = due.is_none().then(|| session.take_place());
-    let priority = item.options.priority;
+    let offer = Offer {
+        id: item.id,
+        options: &item.options,
+        boot,
+    };
+    let change = transition::accept(&session.hot, session.head_status(), offer, now);
+    let step = change.step_n();
     let send = SendRecord {
         id: item.id,
         key: session.key,
-        position,
+        position: None,
         status: SendStatus::Queued,
         waiting_on: None,
         stop_reason: None,
@@ -188,15 +173,16 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
         cancel_requested: false,
         reports_to: item.reports_to,
         run: item.run,
-        deadline_at,
-        alarm_at: [due, deadline_at].into_iter().flatten().min(),
+        deadline_at: None,
+        alarm_at: None,
         first_step: step,
         created_at: now,
         started_at: None,
         finished_at: None,
     };
     session.sends.insert(item.id, send);
-    let ring = position.and_then(|_| session.gain_work(priority, now));
+    let position = change.send.and_then(|send| send.position);
+    let ring = session.commit(change, Vec::new()).ready;
     Accepted {
         position,
         step,
@@ -224,32 +210,30 @@ pub(crate) fn cancel(
     let Some(session) = state.sessions.get_mut(&home) else {
         return CancelOutcome::NotFound;
     };
-    let Some(send) = session.sends.get_mut(&id) else {
+    let Some(send) = session.send_state(id) else {
         return CancelOutcome::NotFound;
     };
-    if send.status.is_final() {
-        return CancelOutcome::AlreadyFinal(Box::new(send.clone()));
-    }
-    send.cancel_requested = true;
-    let (step, ring) = match (send.status, owner.zip(lease)) {
-        (SendStatus::Running, Some((owner, lease_until))) => {
-            session.hot.signals |= SIGNAL_CANCEL;
-            // Should the worker die before it obeys, the alarm finds the send.
-            let lease_end = lease_until.after(Duration::from_millis(1));
-            send.alarm_at = send.alarm_at.into_iter().chain([lease_end]).min();
-            return CancelOutcome::Signalled {
-                send: Box::new(send.clone()),
-                owner,
-            };
-        }
-        (SendStatus::Queued, _) => {
-            let step = session.finish_queued(id, SendResult::cancelled(), boot, now);
-            (step, None)
-        }
-        _ => session.finish_unowned(id, SendResult::cancelled(), boot, now),
+    let head = session.head_status();
+    let change = transition::cancel(&session.hot, &send, head, lease, boot, now);
+    let Some(change) = change else {
+        return CancelOutcome::AlreadyFinal(Box::new(session.sends[&id].clone()));
     };
+    let step = change.step_n();
+    let unsaid = if change.end.is_some() && send.is_active() {
+        session.unsaid(id, now)
+    } else {
+        Vec::new()
+    };
+    let notify = session.commit(change, unsaid);
     let send = Box::new(session.sends[&id].clone());
-    CancelOutcome::Cancelled { send, step, ring }
+    match notify.owner {
+        Some(owner) => CancelOutcome::Signalled { send, owner },
+        None => CancelOutcome::Cancelled {
+            send,
+            step,
+            ring: notify.ready,
+        },
+    }
 }
 
 pub(crate) fn resume_recovery(
@@ -258,11 +242,8 @@ pub(crate) fn resume_recovery(
     key: SessionKey,
 ) -> Option<SendId> {
     let session = state.sessions.get_mut(&key)?;
-    let send = session.waiting()?;
-    if send.waiting_on != Some(WaitingOn::Recovery) {
-        return None;
-    }
-    let id = send.id;
-    session.wake(now);
-    Some(id)
+    let head = session.head_state();
+    let change = transition::resume(&session.hot, head.as_ref(), now)?;
+    session.commit(change, Vec::new());
+    head.map(|head| head.id)
 }

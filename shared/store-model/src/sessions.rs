@@ -7,8 +7,8 @@ use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies_behind};
 use mainspring_shared::send::{SendResult, SendStatus};
+use mainspring_shared::session::transition;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
-use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{
     CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
     Erased, IdempotencyKey, ImportSession, ListSessions, NewSession, Page, PruneOutcome,
@@ -252,7 +252,12 @@ pub(crate) fn delete(
         let mut last = cancelled.split_off(cancelled.len() - ERASED_AT_ONCE as usize);
         last.reverse();
         for id in &last {
-            session.finish_queued(*id, SendResult::cancelled(), boot, now);
+            let Some(send) = session.send_state(*id) else {
+                continue;
+            };
+            let (head, end) = (session.head_status(), SendResult::cancelled());
+            let change = transition::end_queued(&session.hot, &send, head, end, boot, now);
+            session.commit(change, Vec::new());
         }
         session.hot.lifecycle = Lifecycle::Closed;
         session.erasing.get_or_insert(Erasing {
@@ -267,10 +272,15 @@ pub(crate) fn delete(
         };
     }
     let owner = session.hot.owner;
-    let writer = session.grant(boot);
+    let (tombstone, grant) = transition::delete(&session.hot, boot);
+    session.hot = tombstone;
     for id in &cancelled {
+        let Some(send) = session.send_state(*id) else {
+            continue;
+        };
         let end = SendResult::cancelled();
-        session.finish(*id, end, writer, now, StepRefs::default());
+        let change = transition::finish(session.hot.clone(), &send, end, grant, now);
+        session.commit(change, Vec::new());
     }
     session.erasing = session.cold.take().map(|cold| Erasing {
         deleted_at: now,
@@ -279,12 +289,6 @@ pub(crate) fn delete(
         up_to: None,
     });
     session.first_seq = 1;
-    session.hot.lifecycle = Lifecycle::Deleted;
-    session.hot.owner = None;
-    session.hot.token = None;
-    session.hot.ready_since = None;
-    session.hot.pending = 0;
-    session.hot.signals = 0;
     let last_step = session.hot.next_step - 1;
     lists::delete(state, key.tenant, key.session);
     crate::runs::cancel_of(state, key);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey};
-use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::transition;
 use mainspring_shared::store::{
     AlarmSweep, Orphans, ReadySession, Result, RetireSends, Retired, SweepOrphans, SweepReady,
     Sweeps, Swept,
@@ -94,7 +94,7 @@ pub(crate) fn ready(state: &State, now: Timestamp, query: &SweepReady) -> Swept 
         .sessions
         .values()
         .filter(|session| !state.is_held(session, now))
-        .filter_map(Session::ring)
+        .filter_map(|session| session.hot.ready())
         .filter(|ready| query.pool.as_ref().is_none_or(|pool| *pool == ready.pool))
         .filter(|ready| {
             let is_old = ready.ready_since.0 + query.older_than_ms <= now.0;
@@ -158,59 +158,21 @@ fn serve(
     sweep: &mut AlarmSweep,
 ) {
     let now = sweep.now;
-    let Some(send) = session.sends.get_mut(&id) else {
+    let Some(send) = session.send_state(id) else {
         return;
     };
     sweep.served += 1;
-    let too_late = send.deadline_at.is_some_and(|deadline| deadline <= now);
-    let is_to_end = too_late || send.cancel_requested;
-    match send.status {
-        SendStatus::Queued if too_late => {
-            let step = session.finish_queued(id, past_deadline(), boot, now);
-            sweep.finished.push((session.key, id, step));
-        }
-        // Its worker sees to its end, unless it dies first.
-        SendStatus::Running if let Some(lease_until) = lease => {
-            let lease_end = lease_until.after(Duration::from_millis(1));
-            send.alarm_at = if is_to_end {
-                Some(lease_end)
-            } else {
-                send.deadline_at
-            };
-        }
-        SendStatus::Running | SendStatus::Waiting if is_to_end => {
-            let result = if send.cancel_requested {
-                SendResult::cancelled()
-            } else {
-                past_deadline()
-            };
-            let (step, ring) = session.finish_unowned(id, result, boot, now);
-            sweep.finished.push((session.key, id, step));
+    let head = session.head_status();
+    let change = transition::expire(&session.hot, &send, head, lease, boot, now);
+    let mut unsaid = Vec::new();
+    if change.end.is_some() {
+        sweep.finished.push((session.key, id, change.step_n()));
+        if send.is_active() {
             sweep.begun.push((session.key, id));
-            sweep.ring.extend(ring);
+            unsaid = session.unsaid(id, now);
         }
-        SendStatus::Queued => {
-            send.alarm_at = send.deadline_at;
-            let priority = send.options.priority;
-            let position = session.take_place();
-            if let Some(send) = session.sends.get_mut(&id) {
-                send.position = Some(position);
-            }
-            sweep.ring.extend(session.gain_work(priority, now));
-        }
-        SendStatus::Running | SendStatus::Waiting => {
-            send.alarm_at = send.deadline_at;
-            session.hot.ready_since = Some(now);
-            sweep.ring.extend(session.ring());
-        }
-        SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => send.alarm_at = None,
     }
-}
-
-fn past_deadline() -> SendResult {
-    let message = "the deadline passed before the send ended";
-    let failure = Failure::new(Code::SendDeadline, message);
-    SendResult::failed(StopReason::Deadline, failure)
+    sweep.ring.extend(session.commit(change, unsaid).ready);
 }
 
 /// Removes what is old enough. Ended boots go once no session names them and they are old too.

@@ -1,0 +1,194 @@
+//! The rows that a session's transitions change: its hot row, and the scheduling columns of a send.
+
+use crate::agent::Priority;
+use crate::budget::Spent;
+use crate::id::{BootId, LeaseToken, SendId, SessionKey};
+use crate::lease::Lease;
+use crate::send::{SendRecord, SendStatus, WaitingOn};
+use crate::session::Lifecycle;
+use crate::store::{Counters, DumpHot, ReadySession};
+use crate::time::Timestamp;
+
+/// A session's hot row: what every step of the session reads and writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HotRow {
+    /// The session.
+    pub key: SessionKey,
+    /// Whether it takes sends.
+    pub lifecycle: Lifecycle,
+    /// The boot that holds the lease.
+    pub owner: Option<BootId>,
+    /// The fence of the lease; set exactly while there is an owner.
+    pub token: Option<LeaseToken>,
+    /// The number of the last grant; never decreases.
+    pub epoch: i64,
+    /// Writes under the last grant.
+    pub writes: i64,
+    /// The `seq` of the next message.
+    pub next_seq: i64,
+    /// The position of the next send or inbox item.
+    pub next_position: i64,
+    /// The number of the next step.
+    pub next_step: i64,
+    /// Queued sends that have a position.
+    pub pending: i64,
+    /// Raised signals, a sum of the `SIGNAL_` constants.
+    pub signals: i32,
+    /// Changes of the context other than by appended messages.
+    pub context_version: i64,
+    /// What the session has spent, where its agent has a budget.
+    pub spent: Option<Spent>,
+    /// Since when it has had work that a worker could do; also set while a worker does it.
+    pub ready_since: Option<Timestamp>,
+    /// The workers that may claim it.
+    pub pool: String,
+    /// The priority of the send that made it ready.
+    pub priority: Priority,
+}
+
+impl HotRow {
+    /// The row of a new session, which has nothing to do.
+    pub fn new(key: SessionKey, pool: &str) -> Self {
+        Self {
+            key,
+            lifecycle: Lifecycle::Open,
+            owner: None,
+            token: None,
+            epoch: 0,
+            writes: 0,
+            next_seq: 1,
+            next_position: 1,
+            next_step: 1,
+            pending: 0,
+            signals: 0,
+            context_version: 0,
+            spent: None,
+            ready_since: None,
+            pool: pool.to_owned(),
+            priority: Priority::High,
+        }
+    }
+
+    /// Whether the lease still holds.
+    pub fn obeys(&self, lease: Lease) -> bool {
+        self.token == Some(lease.token) && self.owner == Some(lease.boot)
+    }
+
+    /// The fence: whether the lease holds and the write is its next one.
+    pub fn admits(&self, lease: Lease) -> bool {
+        self.obeys(lease) && self.writes == lease.write
+    }
+
+    /// The numbers that every write under a lease returns.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            next_seq: self.next_seq,
+            pending: self.pending,
+            signals: self.signals,
+            context_version: self.context_version,
+        }
+    }
+
+    /// The session as workers are notified of it; none unless it is ready.
+    pub fn ready(&self) -> Option<ReadySession> {
+        self.ready_since.map(|ready_since| ReadySession {
+            key: self.key,
+            pool: self.pool.clone(),
+            priority: self.priority,
+            ready_since,
+        })
+    }
+}
+
+impl From<HotRow> for DumpHot {
+    fn from(row: HotRow) -> Self {
+        Self {
+            lifecycle: row.lifecycle,
+            owner: row.owner,
+            token: row.token,
+            epoch: row.epoch,
+            writes: row.writes,
+            next_seq: row.next_seq,
+            next_position: row.next_position,
+            next_step: row.next_step,
+            pending: row.pending,
+            signals: row.signals,
+            context_version: row.context_version,
+            spent: row.spent,
+            ready_since: row.ready_since,
+            pool: row.pool,
+        }
+    }
+}
+
+/// The columns of a send that a session's transitions read and write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendState {
+    /// The send.
+    pub id: SendId,
+    /// Its status.
+    pub status: SendStatus,
+    /// What it waits for; set exactly while it is `waiting`.
+    pub waiting_on: Option<WaitingOn>,
+    /// Its position in the session; none until a delayed send is due.
+    pub position: Option<i64>,
+    /// The queue through which its session is notified. Never changes.
+    pub priority: Priority,
+    /// When it must have ended.
+    pub deadline_at: Option<Timestamp>,
+    /// When the alarm sweep has to look at it.
+    pub alarm_at: Option<Timestamp>,
+    /// Durable rounds.
+    pub rounds: i32,
+    /// Model calls begun in the present round, as of the last durable step.
+    pub attempts: i32,
+    /// Workers that died under it since its last durable progress.
+    pub crashes: i32,
+    /// Whether someone asked to end it.
+    pub cancel_requested: bool,
+    /// When a worker first took it.
+    pub started_at: Option<Timestamp>,
+    /// When it became final.
+    pub finished_at: Option<Timestamp>,
+}
+
+impl SendState {
+    /// The state of a stored send.
+    pub fn of(record: &SendRecord) -> Self {
+        Self {
+            id: record.id,
+            status: record.status,
+            waiting_on: record.waiting_on,
+            position: record.position,
+            priority: record.options.priority,
+            deadline_at: record.deadline_at,
+            alarm_at: record.alarm_at,
+            rounds: record.rounds,
+            attempts: record.attempts,
+            crashes: record.crashes,
+            cancel_requested: record.cancel_requested,
+            started_at: record.started_at,
+            finished_at: record.finished_at,
+        }
+    }
+
+    /// Writes the state into the record of the same send.
+    pub fn store_in(self, record: &mut SendRecord) {
+        record.status = self.status;
+        record.waiting_on = self.waiting_on;
+        record.position = self.position;
+        record.deadline_at = self.deadline_at;
+        record.alarm_at = self.alarm_at;
+        record.rounds = self.rounds;
+        record.attempts = self.attempts;
+        record.crashes = self.crashes;
+        record.cancel_requested = self.cancel_requested;
+        record.started_at = self.started_at;
+        record.finished_at = self.finished_at;
+    }
+
+    /// Whether it runs or waits.
+    pub fn is_active(&self) -> bool {
+        matches!(self.status, SendStatus::Running | SendStatus::Waiting)
+    }
+}

@@ -1,0 +1,212 @@
+//! What reaches a session from outside while a send is under way: inbox items, results of calls and
+//! the ends of children.
+
+use super::{Change, wake};
+use crate::agent::OnBusy;
+use crate::id::SendId;
+use crate::inbox::ItemKind;
+use crate::send::{SendStatus, WaitingOn};
+use crate::session::hot::{HotRow, SendState};
+use crate::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
+use crate::store::CallAnswer;
+use crate::time::Timestamp;
+use crate::tool::{Approval, CallRecord};
+
+/// What a delivery has to know of the session besides its hot row.
+#[derive(Debug, Clone, Copy)]
+pub struct DeliveryFacts<'f> {
+    /// The head. Not looked at for `coalesce`.
+    pub head: Option<&'f SendState>,
+    /// The queued send with the highest position. Only looked at for `coalesce`.
+    pub last_queued: Option<SendId>,
+    /// Items that were not delivered yet.
+    pub pending_items: i64,
+}
+
+/// What a delivery does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delivery {
+    /// The session has its bound of pending items.
+    Full,
+    /// No send could absorb the item: it is to be accepted as a send.
+    Idle,
+    /// The content joins the input of a queued send, and the item is delivered by that.
+    Joined {
+        /// What is stored.
+        change: Change,
+        /// The item's position.
+        n: i64,
+        /// The send.
+        send: SendId,
+    },
+    /// The item is stored as pending.
+    Stored(Stored),
+}
+
+/// A pending item that is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
+    /// What is stored.
+    pub change: Change,
+    /// The item's position.
+    pub n: i64,
+    /// The send that is to absorb it; none where it waits for the session's next one.
+    pub send: Option<SendId>,
+    /// Whether the calls that the send waits for are settled as interrupted.
+    pub interrupts: bool,
+}
+
+/// What an answer from outside does to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Post {
+    /// It becomes the call's result.
+    Settles,
+    /// The call may run.
+    Approves,
+    /// Nothing: the call has its result.
+    AlreadySettled,
+    /// Nothing: the call waits for something else, or for nothing outside.
+    NotWaiting,
+}
+
+/// What happens with a report when the call that asked for the work is settled already and nothing
+/// of the session is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtRest {
+    /// It waits in the inbox for the session's next send.
+    Keep,
+    /// It becomes a send.
+    Send,
+}
+
+/// The signals that a pending item raises.
+pub fn item_signals(mode: OnBusy) -> i32 {
+    match mode {
+        OnBusy::Interrupt => SIGNAL_INBOX | SIGNAL_INTERRUPT,
+        OnBusy::Enqueue | OnBusy::Coalesce | OnBusy::Steer | OnBusy::Reject => SIGNAL_INBOX,
+    }
+}
+
+/// Delivers an item to a session that may be busy. What came of the session's own work is kept for
+/// its next send where nothing is under way; a message is not.
+pub fn deliver(
+    hot: &HotRow,
+    facts: DeliveryFacts<'_>,
+    mode: OnBusy,
+    kind: ItemKind,
+    items_max: i64,
+    now: Timestamp,
+) -> Delivery {
+    if facts.pending_items >= items_max {
+        return Delivery::Full;
+    }
+    match mode {
+        OnBusy::Coalesce => facts.last_queued.map_or(Delivery::Idle, |send| {
+            let mut hot = hot.clone();
+            let n = hot.take_position();
+            let change = Change::of(hot);
+            Delivery::Joined { change, n, send }
+        }),
+        OnBusy::Steer | OnBusy::Interrupt => {
+            if facts.head.is_none() && kind == ItemKind::Message {
+                return Delivery::Idle;
+            }
+            Delivery::Stored(store(hot, facts.head, mode, now))
+        }
+        // These make sends, never items.
+        OnBusy::Enqueue | OnBusy::Reject => Delivery::Idle,
+    }
+}
+
+/// Stores a pending item. An active send hears of it: one that runs through its worker, one that
+/// waits for a retry or a timer continues at once, one that waits for calls only if it is
+/// interrupted.
+fn store(hot: &HotRow, head: Option<&SendState>, mode: OnBusy, now: Timestamp) -> Stored {
+    let mut hot = hot.clone();
+    let n = hot.take_position();
+    hot.signals |= item_signals(mode);
+    let owner = hot.owner;
+    let runs = head.is_some_and(|head| head.status == SendStatus::Running);
+    let on = head.and_then(|head| Some((head, head.waiting_on?)));
+    let (change, interrupts) = match on {
+        Some((head, WaitingOn::Retry | WaitingOn::Timer)) => (wake(hot, head, now), false),
+        Some((head, on)) if waits_for_calls(on) && mode == OnBusy::Interrupt => {
+            (wake(hot, head, now), true)
+        }
+        Some(_) | None => (Change::of(hot), false),
+    };
+    let mut stored = Stored {
+        change,
+        n,
+        send: head.map(|head| head.id),
+        interrupts,
+    };
+    stored.change.notify.owner = owner.filter(|_| runs);
+    stored
+}
+
+/// What an answer from outside does to a call. Permission is refused with a result.
+pub fn post(call: &CallRecord, answer: &CallAnswer) -> Post {
+    if call.result.is_some() {
+        return Post::AlreadySettled;
+    }
+    let asked = call.approval == Approval::Asked;
+    match (call.waits_on, answer) {
+        (Some(_), CallAnswer::Approve) if asked => Post::Approves,
+        (Some(_), CallAnswer::Result(_)) if asked => Post::Settles,
+        (Some(WaitingOn::Tool | WaitingOn::Human), CallAnswer::Result(_)) => Post::Settles,
+        (None, _) | (Some(_), CallAnswer::Approve | CallAnswer::Result(_)) => Post::NotWaiting,
+    }
+}
+
+/// A call of the send `by` was settled or approved from outside. `round_waits` is whether any call of
+/// its round still waits for someone; only looked at where the send waits.
+pub fn answer(
+    hot: &HotRow,
+    head: Option<&SendState>,
+    by: SendId,
+    round_waits: bool,
+    now: Timestamp,
+) -> Change {
+    let mut hot = hot.clone();
+    // Nobody hears of an answer to a send that is over.
+    let Some(send) = head.filter(|head| head.id == by && head.is_active()) else {
+        return Change::of(hot);
+    };
+    hot.signals |= SIGNAL_RESULT;
+    if send.status == SendStatus::Running {
+        let mut change = Change::of(hot);
+        change.notify.owner = change.hot.owner;
+        return change;
+    }
+    if send.waiting_on.is_some_and(waits_for_calls) && !round_waits {
+        return wake(hot, send, now);
+    }
+    Change::of(hot)
+}
+
+/// A child or a run ended whose call is settled already: it worked in the background, or the parent
+/// was interrupted. None where the report is to be accepted as a send. Where the call is open, its
+/// result is settled instead and [`answer`] decides.
+pub fn report(
+    hot: &HotRow,
+    head: Option<&SendState>,
+    at_rest: AtRest,
+    now: Timestamp,
+) -> Option<Stored> {
+    let to_send = head.is_none() && at_rest == AtRest::Send;
+    (!to_send).then(|| store(hot, head, OnBusy::Steer, now))
+}
+
+/// Someone lets a send continue that waits for `recovery`. None where the head does not.
+pub fn resume(hot: &HotRow, head: Option<&SendState>, now: Timestamp) -> Option<Change> {
+    let head = head.filter(|head| head.waiting_on == Some(WaitingOn::Recovery))?;
+    Some(wake(hot.clone(), head, now))
+}
+
+fn waits_for_calls(on: WaitingOn) -> bool {
+    match on {
+        WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run => true,
+        WaitingOn::Retry | WaitingOn::Timer | WaitingOn::Recovery => false,
+    }
+}
