@@ -12,8 +12,8 @@ use mainspring_shared::time::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::SchedulerConfig;
-use crate::api::problem::Problem;
 use crate::app::{App, each};
+use crate::error::Error;
 use crate::metrics::{ACCEPT_GROUP, ACCEPTED};
 
 /// Groups of single sends under way at once. With one, a group is as large as the load allows,
@@ -30,7 +30,7 @@ const LOCKED_PAUSE: Duration = Duration::from_millis(100);
 const LOCKED_MAX: u32 = 50;
 
 /// What became of one send, or why nothing is known to have become of it.
-pub(crate) type Accepting = Result<AcceptOutcome, Problem>;
+pub(crate) type Accepting = Result<AcceptOutcome, Error>;
 
 /// The way into the database for sends.
 pub(crate) struct Accept {
@@ -60,7 +60,7 @@ impl Accept {
                 async move {
                     match app.upgrade() {
                         Some(app) => commit(&app, items).await,
-                        None => vec![Err(Problem::stopping()); items.len()],
+                        None => vec![Err(Error::stopping()); items.len()],
                     }
                 }
             })
@@ -80,7 +80,7 @@ impl Accept {
         let mut lane = &self.group;
         for _ in 0..LOCKED_MAX {
             let accepting = lane.submit(item.clone()).await;
-            match accepting.unwrap_or_else(|_| Err(Problem::stopping())) {
+            match accepting.unwrap_or_else(|_| Err(Error::stopping())) {
                 Ok(AcceptOutcome::Locked) => {
                     lane = &self.locked;
                     self.clock.sleep(LOCKED_PAUSE).await;
@@ -92,11 +92,11 @@ impl Accept {
     }
 
     /// Room for `count` sends on their way.
-    pub(crate) fn take_room(&self, count: usize) -> Result<OwnedSemaphorePermit, Problem> {
+    pub(crate) fn take_room(&self, count: usize) -> Result<OwnedSemaphorePermit, Error> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let room = self.room.clone();
         room.try_acquire_many_owned(count)
-            .map_err(|_| Problem::too_much("accept"))
+            .map_err(|_| Error::too_much("accept"))
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn many(app: &App, mut items: Vec<AcceptSend>) -> Vec<Accepting
         let rest = items.split_off(group_of(&items, &app.config));
         let group = std::mem::replace(&mut items, rest);
         let Ok(lane) = app.accept.batches.acquire().await else {
-            outcomes.extend(vec![Err(Problem::stopping()); group.len()]);
+            outcomes.extend(vec![Err(Error::stopping()); group.len()]);
             continue;
         };
         let accepted = commit(app, group.clone()).await;
@@ -166,7 +166,7 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<Accepting> {
     let count = items.len();
     let boot = match app.boot_id() {
         Ok(boot) => boot,
-        Err(problem) => return vec![Err(problem); count],
+        Err(error) => return vec![Err(error); count],
     };
     let sends: Vec<_> = items
         .iter()

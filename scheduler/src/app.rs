@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::SchedulerConfig;
 use crate::accept::Accept;
-use crate::api::problem::Problem;
 use crate::boot::Boot;
+use crate::error::Error;
 use crate::known_tools::KnownTools;
 use crate::ring::Ringer;
 use crate::watch::Watch;
@@ -82,9 +82,9 @@ pub(crate) struct App {
     pub(crate) run_news: Notify,
     pub(crate) accept: Accept,
     /// Creations of sessions that share a transaction.
-    pub(crate) creations: Group<Creation, Result<CreateOutcome, Problem>>,
+    pub(crate) creations: Group<Creation, Result<CreateOutcome, Error>>,
     /// Reads of sends that share a query.
-    pub(crate) reads: Group<(TenantId, SendId), Result<Option<SendRecord>, Problem>>,
+    pub(crate) reads: Group<(TenantId, SendId), Result<Option<SendRecord>, Error>>,
     /// What agents may name.
     pub(crate) tools: KnownTools,
     /// Requests under way.
@@ -105,8 +105,8 @@ impl fmt::Debug for App {
 
 impl App {
     /// The boot to write under. Until the first registration succeeds, nothing can be written.
-    pub(crate) fn boot_id(&self) -> Result<BootId, Problem> {
-        self.boot.id().ok_or_else(Problem::not_registered)
+    pub(crate) fn boot_id(&self) -> Result<BootId, Error> {
+        self.boot.id().ok_or_else(Error::not_registered)
     }
 
     /// A send; its reads share queries with those of other callers.
@@ -114,11 +114,11 @@ impl App {
         &self,
         tenant: TenantId,
         id: SendId,
-    ) -> Result<Option<SendRecord>, Problem> {
+    ) -> Result<Option<SendRecord>, Error> {
         self.reads
             .submit((tenant, id))
             .await
-            .unwrap_or_else(|_| Err(Problem::stopping()))
+            .unwrap_or_else(|_| Err(Error::stopping()))
     }
 
     /// A fresh session's key.
@@ -133,7 +133,7 @@ impl App {
 /// Reads of concurrent callers in one query.
 pub(crate) fn reads(
     store: Arc<dyn Store>,
-) -> Group<(TenantId, SendId), Result<Option<SendRecord>, Problem>> {
+) -> Group<(TenantId, SendId), Result<Option<SendRecord>, Error>> {
     Group::spawn(2, move |ids: Vec<(TenantId, SendId)>| {
         let store = store.clone();
         async move { each(ids, |ids| store.get_sends(ids)).await }
@@ -141,7 +141,7 @@ pub(crate) fn reads(
 }
 
 /// Creations of concurrent callers in one transaction.
-pub(crate) fn creations(store: Arc<dyn Store>) -> Group<Creation, Result<CreateOutcome, Problem>> {
+pub(crate) fn creations(store: Arc<dyn Store>) -> Group<Creation, Result<CreateOutcome, Error>> {
     Group::spawn(1, move |items: Vec<Creation>| {
         let store = store.clone();
         async move { each(items, |items| store.create_sessions(None, items)).await }
@@ -150,7 +150,7 @@ pub(crate) fn creations(store: Arc<dyn Store>) -> Group<Creation, Result<CreateO
 
 /// Does items together, or one by one when the data of one of them is at fault, so that it alone
 /// fails.
-pub(crate) async fn each<T, R, F, Fut>(items: Vec<T>, step: F) -> Vec<Result<R, Problem>>
+pub(crate) async fn each<T, R, F, Fut>(items: Vec<T>, step: F) -> Vec<Result<R, Error>>
 where
     T: Clone,
     F: Fn(Vec<T>) -> Fut,
@@ -159,20 +159,20 @@ where
     let count = items.len();
     match step(items.clone()).await {
         Ok(outcomes) if outcomes.len() == count => outcomes.into_iter().map(Ok).collect(),
-        Ok(_) => (0..count).map(|_| Err(Problem::internal())).collect(),
+        Ok(_) => (0..count).map(|_| Err(Error::internal())).collect(),
         Err(error) if error.is_of_data() && count > 1 => {
             let mut outcomes = Vec::with_capacity(count);
             for item in items {
                 outcomes.push(match step(vec![item]).await {
-                    Ok(outcome) => outcome.into_iter().next().ok_or_else(Problem::internal),
-                    Err(error) => Err(Problem::from(&error)),
+                    Ok(outcome) => outcome.into_iter().next().ok_or_else(Error::internal),
+                    Err(error) => Err(Error::from(&error)),
                 });
             }
             outcomes
         }
         Err(error) => {
-            let problem = Problem::from(&error);
-            (0..count).map(|_| Err(problem.clone())).collect()
+            let error = Error::from(&error);
+            (0..count).map(|_| Err(error.clone())).collect()
         }
     }
 }
@@ -192,7 +192,7 @@ mod tests {
             Ok(items.into_iter().map(|n| n * 10).collect())
         };
         let outcomes = each(vec![1, 2, 3], step).await;
-        assert_eq!(outcomes, [Ok(10), Err(Problem::internal()), Ok(30)]);
+        assert_eq!(outcomes, [Ok(10), Err(Error::internal()), Ok(30)]);
     }
 
     #[tokio::test]

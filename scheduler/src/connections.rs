@@ -25,6 +25,7 @@ use tower::Service;
 
 use crate::SchedulerConfig;
 use crate::api::problem::Problem;
+use crate::error::Error;
 
 /// Connections that are told at once that there is no place for them. Beyond these they are just
 /// closed.
@@ -95,7 +96,7 @@ pub(crate) async fn serve(
                 drop(place);
             });
         } else {
-            let problem = Problem::too_much("connection");
+            let problem = Problem::from(Error::too_much("connection"));
             if let Ok(refusal) = refusals.clone().try_acquire_owned() {
                 tasks.spawn(async move {
                     // Whoever does not listen is left alone.

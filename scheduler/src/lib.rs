@@ -24,6 +24,7 @@ pub mod engine;
 // How it all hangs together.
 mod app;
 mod config;
+mod error;
 mod metrics;
 mod run;
 

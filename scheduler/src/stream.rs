@@ -23,8 +23,8 @@ use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::ReadMessages;
 
 use self::heard::{Heard, Verdict};
-use crate::api::problem::Problem;
 use crate::app::App;
+use crate::error::Error;
 use crate::watch::Watching;
 
 /// Steps read at once.
@@ -183,8 +183,8 @@ impl Reader {
     /// now.
     async fn read(&mut self) -> Option<Bytes> {
         let mut out = Vec::new();
-        if let Err(problem) = self.read_page(&mut out).await {
-            tracing::debug!(code = %problem.code(), "a stream cannot read on, trying again");
+        if let Err(error) = self.read_page(&mut out).await {
+            tracing::debug!(code = %error.code(), "a stream cannot read on, trying again");
             if out.is_empty() {
                 tokio::select! {
                     biased;
@@ -200,7 +200,7 @@ impl Reader {
         }
     }
 
-    async fn read_page(&mut self, out: &mut Vec<u8>) -> Result<(), Problem> {
+    async fn read_page(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         let steps = self
             .app
             .store
@@ -239,12 +239,12 @@ impl Reader {
         Ok(())
     }
 
-    async fn ended(&mut self, id: SendId) -> Result<bool, Problem> {
+    async fn ended(&mut self, id: SendId) -> Result<bool, Error> {
         let send = self.app.read_send(self.key.tenant, id).await?;
         Ok(send.is_none_or(|send: SendRecord| send.status.is_final()))
     }
 
-    async fn render(&mut self, step: &Step, out: &mut Vec<u8>) -> Result<(), Problem> {
+    async fn render(&mut self, step: &Step, out: &mut Vec<u8>) -> Result<(), Error> {
         self.read_messages(step).await?;
         let send = match step.kind {
             StepKind::Finished => self.app.read_send(self.key.tenant, step.send_id).await?,
@@ -275,7 +275,7 @@ impl Reader {
     }
 
     /// Makes sure that the messages which a step wrote are at hand.
-    async fn read_messages(&mut self, step: &Step) -> Result<(), Problem> {
+    async fn read_messages(&mut self, step: &Step) -> Result<(), Error> {
         let (Some(first), count) = (step.refs.first_seq, step.refs.messages) else {
             return Ok(());
         };

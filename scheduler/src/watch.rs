@@ -15,8 +15,8 @@ use mainspring_shared::id::{RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, WaitingOn};
 use tokio::sync::Notify;
 
-use crate::api::problem::Problem;
 use crate::app::App;
+use crate::error::Error;
 
 /// How often everyone looks at the database while the bus is away.
 const POLL: Duration = Duration::from_millis(250);
@@ -277,7 +277,7 @@ pub(crate) async fn wait_for(
     tenant: TenantId,
     known: Option<SendRecord>,
     wait: Duration,
-) -> Result<Option<SendRecord>, Problem> {
+) -> Result<Option<SendRecord>, Error> {
     let mut known = known;
     let mut over = app.clock.sleep(wait);
     let mut stopping = Box::pin(app.lifecycle.stopping());
@@ -298,7 +298,7 @@ pub(crate) async fn wait_for(
             Ok(Some(send)) => known = Some(send),
             Ok(None) => return Ok(None),
             // A later poke looks again; only the last look has to answer.
-            Err(problem) if last => return known.map(Some).ok_or(problem),
+            Err(error) if last => return known.map(Some).ok_or(error),
             Err(_) => {}
         }
     }

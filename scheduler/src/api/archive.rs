@@ -19,8 +19,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::extract::parse;
-use super::problem::Problem;
 use super::validate::{Checks, has_nul};
+use crate::error::Error;
 
 /// What every archive calls itself.
 const FORMAT: &str = "mainspring.session";
@@ -229,9 +229,9 @@ pub(super) struct Reader {
     header: Option<Box<SessionLine>>,
     transcript: Transcript,
     /// Why nothing of it can be read.
-    unknown: Option<Problem>,
+    unknown: Option<Error>,
     /// The first thing that is wrong with what it says.
-    fault: Option<Problem>,
+    fault: Option<Error>,
 }
 
 impl Reader {
@@ -285,7 +285,7 @@ impl Reader {
     }
 
     /// What it brings back, but for the pages that were taken out.
-    pub(super) fn finish(mut self) -> Result<Archive, Problem> {
+    pub(super) fn finish(mut self) -> Result<Archive, Error> {
         if self.lines == 0 {
             self.push(Vec::new());
         }
@@ -293,19 +293,19 @@ impl Reader {
             return Err(unknown);
         }
         let last = self.lines;
-        let footer: Footer = on(last, parse(&self.held, "")).map_err(|problem| {
-            problem
+        let footer: Footer = on(last, parse(&self.held, "")).map_err(|error| {
+            error
                 .because("the last line must have the counts and the checksum: is the end missing?")
         })?;
         if hex(&self.hash.finalize()) != footer.sha256 {
             let detail = "is not that of the lines before: they are not what was exported";
-            return on(last, Err(Problem::invalid("/sha256", detail)));
+            return on(last, Err(Error::invalid("/sha256", detail)));
         }
         if let Some(fault) = self.fault {
             return Err(fault);
         }
         on(last, self.transcript.finish(&footer))?;
-        let header = self.header.ok_or_else(Problem::internal)?;
+        let header = self.header.ok_or_else(Error::internal)?;
         Ok(Archive {
             agent: header.agent,
             metadata: header.metadata,
@@ -319,21 +319,21 @@ impl Reader {
 }
 
 /// Whether the first line is that of an archive which is read here.
-fn kind(line: &[u8]) -> Result<(), Problem> {
+fn kind(line: &[u8]) -> Result<(), Error> {
     let kind: Kind = parse(line, "")?;
     if kind.format != FORMAT {
         let detail = format!("must be {FORMAT}: this is no archive of a session");
-        return Err(Problem::invalid("/format", detail));
+        return Err(Error::invalid("/format", detail));
     }
     if kind.version != VERSION {
         let detail = format!("this server reads version {VERSION}");
-        return Err(Problem::invalid("/version", detail));
+        return Err(Error::invalid("/version", detail));
     }
     Ok(())
 }
 
 /// Reads the first line.
-fn header(line: &[u8]) -> Result<SessionLine, Problem> {
+fn header(line: &[u8]) -> Result<SessionLine, Error> {
     let header: Header = parse(line, "")?;
     let session = header.session;
     let mut checks = Checks::at("/session");
@@ -352,8 +352,8 @@ fn header(line: &[u8]) -> Result<SessionLine, Problem> {
     Ok(session)
 }
 
-fn on<T>(line: usize, outcome: Result<T, Problem>) -> Result<T, Problem> {
-    outcome.map_err(|problem| problem.on_line(line))
+fn on<T>(line: usize, outcome: Result<T, Error>) -> Result<T, Error> {
+    outcome.map_err(|error| error.on_line(line))
 }
 
 /// Messages that fit together.
@@ -373,7 +373,7 @@ struct Transcript {
 }
 
 impl Transcript {
-    fn push(&mut self, line: MessageLine, bytes: usize) -> Result<(), Problem> {
+    fn push(&mut self, line: MessageLine, bytes: usize) -> Result<(), Error> {
         let mut checks = Checks::new();
         shape(&mut checks, &line);
         let seq = self.count as i64 + 1;
@@ -411,7 +411,7 @@ impl Transcript {
         Ok(())
     }
 
-    fn finish(&self, footer: &Footer) -> Result<(), Problem> {
+    fn finish(&self, footer: &Footer) -> Result<(), Error> {
         let mut checks = Checks::new();
         if let Some(call) = self.open.front() {
             checks.refuse(

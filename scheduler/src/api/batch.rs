@@ -26,6 +26,7 @@ use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
 use crate::app::App;
+use crate::error::Error;
 
 /// What became of an item that was not refused.
 pub(super) enum Made<I, V> {
@@ -39,7 +40,7 @@ pub(super) enum Made<I, V> {
 pub(super) type Held = (Option<OwnedSemaphorePermit>, Weight);
 
 /// What became of one item when it was stored.
-type Outcome<B> = Result<Made<<B as Batch>::Id, <B as Batch>::View>, Problem>;
+type Outcome<B> = Result<Made<<B as Batch>::Id, <B as Batch>::View>, Error>;
 
 /// What a client is told of one item.
 enum Told<B: Batch> {
@@ -47,11 +48,11 @@ enum Told<B: Batch> {
     Refused(Box<Problem>),
 }
 
-impl<B: Batch> From<Result<B::View, Problem>> for Told<B> {
-    fn from(result: Result<B::View, Problem>) -> Self {
+impl<B: Batch> From<Result<B::View, Error>> for Told<B> {
+    fn from(result: Result<B::View, Error>) -> Self {
         match result {
             Ok(view) => Self::Made(Box::new(view)),
-            Err(problem) => Self::Refused(Box::new(problem)),
+            Err(error) => Self::Refused(Box::new(error.into())),
         }
     }
 }
@@ -100,7 +101,7 @@ pub(super) trait Batch: 'static {
     type View: Serialize + Clone + Send;
 
     /// The items of a body, unread: one that makes no sense must not harm the others.
-    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Problem>;
+    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Error>;
 
     /// Takes the key that an item brings.
     fn take_key(asked: &mut Self::Asked) -> Option<String>;
@@ -111,10 +112,10 @@ pub(super) trait Batch: 'static {
         checks: Checks,
         asked: Self::Asked,
         key: Option<IdempotencyKey>,
-    ) -> Result<Self::Item, Problem>;
+    ) -> Result<Self::Item, Error>;
 
     /// Room for so many on their way into the database, as long as it is held.
-    fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Problem>;
+    fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error>;
 
     /// Stores items, in order. What is held is held until then, even if the caller goes away.
     fn store(
@@ -129,7 +130,7 @@ pub(super) trait Batch: 'static {
     fn read(
         app: &App,
         ids: Vec<Self::Id>,
-    ) -> impl Future<Output = Vec<Result<Self::View, Problem>>> + Send;
+    ) -> impl Future<Output = Vec<Result<Self::View, Error>>> + Send;
 }
 
 /// `POST` of a batch.
@@ -146,7 +147,7 @@ pub(super) async fn create<B: Batch>(
     let count_max = app.config.batch_sends_max;
     if raw.len() > count_max {
         let detail = format!("a batch has at most {count_max} {}", B::ITEMS);
-        return Err(Problem::invalid(format!("/{}", B::ITEMS), detail));
+        return Err(Error::invalid(format!("/{}", B::ITEMS), detail).into());
     }
     let whole = match batch_key {
         Some(key) => Some((key, idempotency::body_hash(&json)?)),
@@ -160,7 +161,7 @@ pub(super) async fn create<B: Batch>(
                 items.push(item);
                 results.push(None);
             }
-            Err(problem) => results.push(Some(Told::from(Err(problem)))),
+            Err(error) => results.push(Some(Told::from(Err(error)))),
         }
     }
     let room = B::room(&app, items.len())?;
@@ -176,7 +177,7 @@ pub(super) async fn create<B: Batch>(
     let repeated = fill::<B>(&app, &mut results, outcomes).await;
     let results = results
         .into_iter()
-        .map(|result| result.unwrap_or_else(|| Told::from(Err(Problem::internal()))));
+        .map(|result| result.unwrap_or_else(|| Told::from(Err(Error::internal()))));
     let results = Results {
         results: results.collect(),
     };
@@ -193,7 +194,7 @@ fn item<B: Batch>(
     index: usize,
     text: &str,
     whole: Option<(&str, [u8; 32])>,
-) -> Result<B::Item, Problem> {
+) -> Result<B::Item, Error> {
     let at = format!("/{}/{index}", B::ITEMS);
     let mut asked: B::Asked = parse(text.as_bytes(), &at)?;
     let key = match (B::take_key(&mut asked), whole) {
@@ -211,14 +212,14 @@ fn item<B: Batch>(
 }
 
 /// Takes the key of the whole batch. True when the same batch had it already.
-async fn take_key<B: Batch>(app: &App, key: &str, hash: [u8; 32]) -> Result<bool, Problem> {
+async fn take_key<B: Batch>(app: &App, key: &str, hash: [u8; 32]) -> Result<bool, Error> {
     // Apart from the keys that items bring.
     let route = format!("{} (whole)", B::ROUTE);
     let key = idempotency::key(&route, key, hash);
     match app.store.take_key(None, key).await? {
         KeyOutcome::Taken => Ok(false),
         KeyOutcome::Known => Ok(true),
-        KeyOutcome::Mismatch => Err(Problem::mismatch()),
+        KeyOutcome::Mismatch => Err(Error::mismatch()),
     }
 }
 
@@ -238,29 +239,29 @@ async fn fill<B: Batch>(
     } else {
         B::read(app, ids.clone()).await
     };
-    let before: BTreeMap<B::Id, Result<B::View, Problem>> = ids.into_iter().zip(views).collect();
+    let before: BTreeMap<B::Id, Result<B::View, Error>> = ids.into_iter().zip(views).collect();
     let open = results.iter_mut().filter(|result| result.is_none());
     for (result, outcome) in open.zip(outcomes) {
         *result = Some(Told::from(match outcome {
             Ok(Made::Now(view)) => Ok(view),
             Ok(Made::Before(id)) => {
                 let found = before.get(&id).cloned();
-                found.unwrap_or_else(|| Err(Problem::internal()))
+                found.unwrap_or_else(|| Err(Error::internal()))
             }
-            Err(problem) => Err(problem),
+            Err(error) => Err(error),
         }));
     }
     !before.is_empty()
 }
 
 /// The items of a body, as `Raw` reads them and `Checked` explains what is wrong with it.
-pub(super) fn items<'a, Raw, Checked>(json: &'a [u8], member: &str) -> Result<Raw, Problem>
+pub(super) fn items<'a, Raw, Checked>(json: &'a [u8], member: &str) -> Result<Raw, Error>
 where
     Raw: serde::Deserialize<'a>,
     Checked: DeserializeOwned,
 {
     serde_json::from_slice(json).map_err(|_| match parse::<Checked>(json, "") {
-        Err(problem) => problem,
-        Ok(_) => Problem::invalid(format!("/{member}"), "cannot be read"),
+        Err(error) => error,
+        Ok(_) => Error::invalid(format!("/{member}"), "cannot be read"),
     })
 }

@@ -17,8 +17,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use mainspring_shared::error::Code;
 
-use super::problem::Problem;
 use crate::SchedulerConfig;
+use crate::error::Error;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -57,7 +57,7 @@ impl Cors {
 }
 
 /// Lets a request in, or says why not.
-pub(super) fn receive(config: &SchedulerConfig, request: &Request) -> Result<Visit, Problem> {
+pub(super) fn receive(config: &SchedulerConfig, request: &Request) -> Result<Visit, Error> {
     let headers = request.headers();
     let authority = authority(request)?;
     // Probes come under any name, and learn nothing.
@@ -67,7 +67,7 @@ pub(super) fn receive(config: &SchedulerConfig, request: &Request) -> Result<Vis
         && !may_be_called(config, name_of(authority))
     {
         let name = name_of(authority);
-        return Err(Problem::new(
+        return Err(Error::new(
             Code::RequestHostNotAllowed,
             format!(
                 "this server is not called {name:?}: scheduler.allowed_hosts names it if it is"
@@ -101,8 +101,8 @@ pub(super) fn receive(config: &SchedulerConfig, request: &Request) -> Result<Vis
     }
 }
 
-fn from_elsewhere(origin: &str) -> Problem {
-    Problem::new(
+fn from_elsewhere(origin: &str) -> Error {
+    Error::new(
         Code::RequestOriginNotAllowed,
         format!(
             "pages of {origin:?} may not use this server: scheduler.allowed_origins names those that may"
@@ -112,7 +112,7 @@ fn from_elsewhere(origin: &str) -> Problem {
 
 /// Without an origin, a browser says at least how far away the page is. Following a link is no
 /// harm: the page that it is on does not see the answer.
-fn same_site(request: &Request) -> Result<(), Problem> {
+fn same_site(request: &Request) -> Result<(), Error> {
     let text = |name| request.headers().get(name).map(HeaderValue::as_bytes);
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     match text(FETCH_SITE) {
@@ -136,7 +136,7 @@ fn yes(cors: Cors) -> Response {
 }
 
 /// What the request calls this server: name and port.
-fn authority(request: &Request) -> Result<Option<&str>, Problem> {
+fn authority(request: &Request) -> Result<Option<&str>, Error> {
     if let Some(authority) = request.uri().authority() {
         return Ok(Some(authority.as_str()));
     }
@@ -146,7 +146,7 @@ fn authority(request: &Request) -> Result<Option<&str>, Problem> {
         return Ok(None);
     };
     let text = host.to_str().ok().filter(|_| hosts.next().is_none());
-    let text = text.ok_or_else(|| Problem::invalid("#host", "there must be one host name"))?;
+    let text = text.ok_or_else(|| Error::invalid("#host", "there must be one host name"))?;
     Ok(Some(text))
 }
 
@@ -273,7 +273,7 @@ mod tests {
         match receive(config, &request) {
             Ok(Visit::Welcome(cors)) => Ok(cors.is_some()),
             Ok(Visit::Asked(answer)) => Ok(answer.status() == StatusCode::NO_CONTENT),
-            Err(problem) => Err(problem.code()),
+            Err(error) => Err(error.code()),
         }
     }
 

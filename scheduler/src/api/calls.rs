@@ -23,6 +23,7 @@ use super::respond;
 use super::validate::Checks;
 use crate::accept::{again, signal};
 use crate::app::App;
+use crate::error::Error;
 
 /// Results of one request.
 const RESULTS_MAX: usize = 1_000;
@@ -105,7 +106,7 @@ pub(super) async fn post_results(
     let body: ResultsBody = parse(&json, "")?;
     check(&body)?;
     if app.store.get_session(key).await?.is_none() {
-        return Err(Problem::session_not_found());
+        return Err(Error::session_not_found().into());
     }
     let ids = body.results.iter();
     let ids = ids.map(|result| (key.tenant, result.call_id.clone()));
@@ -125,7 +126,7 @@ pub(super) async fn post_results(
     checks.finish()?;
     let outcomes = post(&app, items).await?;
     if outcomes.iter().all(is_locked) {
-        return Err(Problem::locked());
+        return Err(Error::locked().into());
     }
     let results = names.into_iter().zip(outcomes);
     let results = results.map(|(call_id, outcome)| PostedResult {
@@ -147,7 +148,7 @@ fn is_locked(outcome: &PostOutcome) -> bool {
 }
 
 /// Posts results and tells whom they concern, those of locked sessions as soon as these are free.
-async fn post(app: &App, items: Vec<PostResult>) -> Result<Vec<PostOutcome>, Problem> {
+async fn post(app: &App, items: Vec<PostResult>) -> Result<Vec<PostOutcome>, Error> {
     let outcomes = app.store.post_results(None, items.clone()).await?;
     tell(app, &outcomes);
     let step = |left| post_again(app, left);
@@ -177,7 +178,7 @@ fn tell(app: &App, outcomes: &[PostOutcome]) {
     }
 }
 
-fn check(body: &ResultsBody) -> Result<(), Problem> {
+fn check(body: &ResultsBody) -> Result<(), Error> {
     let mut checks = Checks::new();
     if body.results.is_empty() || body.results.len() > RESULTS_MAX {
         checks.refuse("/results", &format!("must have 1 to {RESULTS_MAX} items"));
@@ -267,13 +268,13 @@ pub(super) async fn output(
     params: Params,
 ) -> Result<Response, Problem> {
     params.finish()?;
-    let session: SessionId = session.parse().map_err(|_| Problem::session_not_found())?;
+    let session: SessionId = session.parse().map_err(|_| Error::session_not_found())?;
     let key = SessionKey {
         tenant: TenantId::DEFAULT,
         session,
     };
     if app.store.get_session(key).await?.is_none() {
-        return Err(Problem::session_not_found());
+        return Err(Error::session_not_found().into());
     }
     let found = app
         .store
@@ -282,7 +283,7 @@ pub(super) async fn output(
         .pop();
     let call = found.flatten().filter(|call| call.session == session);
     let result = call.and_then(|call| call.result).ok_or_else(|| {
-        Problem::new(
+        Error::new(
             Code::CallNotFound,
             "no call of this session with this id has a result",
         )

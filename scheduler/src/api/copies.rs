@@ -29,6 +29,7 @@ use super::problem::Problem;
 use super::sessions::{answer_creation, too_slow};
 use super::validate::{Checks, object};
 use crate::app::App;
+use crate::error::Error;
 
 /// Messages read at once: each may be long.
 const PAGE: u32 = 64;
@@ -72,7 +73,7 @@ pub(super) async fn fork(
         parse(&json, "")?
     };
     let source = app.store.get_session(key).await?;
-    let source = source.ok_or_else(Problem::session_not_found)?;
+    let source = source.ok_or_else(Error::session_not_found)?;
     // What stands before the first message: nothing, or what was pruned.
     let (before, there) = (source.first_seq - 1, source.last_seq());
     let agent = body.agent.unwrap_or(source.agent);
@@ -92,13 +93,14 @@ pub(super) async fn fork(
     let settled = settled_len(&copying.kept);
     if body.seq.is_some() && settled < copying.kept.len() {
         let settled = before + copying.behind + settled as i64;
-        return Err(Problem::new(
+        return Err(Error::new(
             Code::SessionBusy,
             format!(
                 "at seq {} a call has no result yet; the last place before is {settled}",
                 copying.after
             ),
-        ));
+        )
+        .into());
     }
     copying.kept.truncate(settled);
     let lists = lists(&app, key).await?;
@@ -122,7 +124,7 @@ pub(super) async fn fork(
 }
 
 /// What a session has to do, and its notes.
-async fn lists(app: &App, key: SessionKey) -> Result<Lists, Problem> {
+async fn lists(app: &App, key: SessionKey) -> Result<Lists, Error> {
     let todo = app.store.read_list(key.tenant, ListName::Todo(key.session));
     let notes = app
         .store
@@ -156,7 +158,7 @@ impl<'a> Copying<'a> {
         agent: &'a AgentSpec,
         source: SessionKey,
         after: i64,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, Error> {
         Ok(Self {
             app,
             copy,
@@ -170,7 +172,7 @@ impl<'a> Copying<'a> {
     }
 
     /// Reads up to a message that is there.
-    async fn read(&mut self, last: i64) -> Result<(), Problem> {
+    async fn read(&mut self, last: i64) -> Result<(), Error> {
         let page_bytes = page_bytes(self.app);
         let bytes_max = self.app.config.bodies_bytes_max;
         let mut limit = PAGE;
@@ -183,13 +185,13 @@ impl<'a> Copying<'a> {
             let page = self.app.store.read_messages(page).await?;
             let Some(read) = page.last().map(|message| message.seq) else {
                 // It was deleted, or pruned, meanwhile.
-                return Err(Problem::session_not_found());
+                return Err(Error::session_not_found());
             };
             let bytes = json_len(&page);
             if self.weight.num_permits() + bytes > bytes_max {
                 if page.len() == 1 {
                     // There can never be room for it.
-                    return Err(Problem::too_large(bytes_max));
+                    return Err(Error::too_large(bytes_max));
                 }
                 limit = (page.len() / 2) as u32;
                 continue;
@@ -205,7 +207,7 @@ impl<'a> Copying<'a> {
     }
 
     /// Stores what was read but for calls without results.
-    async fn store_page(&mut self) -> Result<(), Problem> {
+    async fn store_page(&mut self) -> Result<(), Error> {
         let open = self.kept.split_off(settled_len(&self.kept));
         let page = std::mem::replace(&mut self.kept, open);
         if page.is_empty() {
@@ -235,7 +237,7 @@ async fn stage(
     agent: &AgentSpec,
     messages: Vec<Message>,
     behind: i64,
-) -> Result<i64, Problem> {
+) -> Result<i64, Error> {
     let count = messages.len() as i64;
     let page = ImportSession {
         session: NewSession {
@@ -255,7 +257,7 @@ async fn stage(
         CreateOutcome::Staged => Ok(count),
         CreateOutcome::Gone => Err(too_slow()),
         CreateOutcome::Created(_) | CreateOutcome::Replayed(_) | CreateOutcome::Mismatch => {
-            Err(Problem::internal())
+            Err(Error::internal())
         }
     }
 }
@@ -303,7 +305,7 @@ struct Importing<'a> {
 }
 
 impl<'a> Importing<'a> {
-    fn begin(app: &'a App, session: SessionKey) -> Result<Self, Problem> {
+    fn begin(app: &'a App, session: SessionKey) -> Result<Self, Error> {
         Ok(Self {
             app,
             session,
@@ -315,7 +317,7 @@ impl<'a> Importing<'a> {
         })
     }
 
-    async fn take(&mut self, chunk: &[u8]) -> Result<(), Problem> {
+    async fn take(&mut self, chunk: &[u8]) -> Result<(), Error> {
         self.weight.merge(weigh(self.app, chunk.len())?);
         self.hash.update(chunk);
         let mut rest = chunk;
@@ -333,7 +335,7 @@ impl<'a> Importing<'a> {
         Ok(())
     }
 
-    async fn store_page(&mut self) -> Result<(), Problem> {
+    async fn store_page(&mut self) -> Result<(), Error> {
         let Some((agent, messages)) = self.reader.page(page_bytes(self.app)) else {
             return Ok(());
         };
@@ -342,10 +344,7 @@ impl<'a> Importing<'a> {
     }
 
     /// The last page.
-    fn finish(
-        mut self,
-        key: Option<&str>,
-    ) -> Result<(ImportSession, OwnedSemaphorePermit), Problem> {
+    fn finish(mut self, key: Option<&str>) -> Result<(ImportSession, OwnedSemaphorePermit), Error> {
         if !self.line.is_empty() {
             self.reader.push(self.line);
         }
@@ -378,12 +377,12 @@ pub(super) async fn export(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let session = app.store.get_session(key).await?;
-    let session = session.ok_or_else(Problem::session_not_found)?;
+    let session = session.ok_or_else(Error::session_not_found)?;
     let mut writer = Writer::default();
     let (left, before) = (session.messages, session.first_seq - 1);
     let lists = lists(&app, key).await?;
     let header = writer.header(session, lists);
-    let header = header.map_err(|_| Problem::internal())?;
+    let header = header.map_err(|_| Error::internal())?;
     let exporting = Exporting {
         app,
         _place: place,

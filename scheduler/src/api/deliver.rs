@@ -23,6 +23,7 @@ use super::respond::{self, Begin};
 use super::sends::watched;
 use crate::accept::{again, signal};
 use crate::app::{App, each};
+use crate::error::Error;
 
 /// Undelivered items that one session may have: a conversation, not a feed.
 const ITEMS_MAX: i64 = 1_000;
@@ -83,10 +84,10 @@ pub(super) fn delivery(item: &AcceptSend) -> Option<DeliverItem> {
 pub(super) async fn deliver(
     app: &App,
     items: Vec<DeliverItem>,
-) -> Vec<Result<Option<Joined>, Problem>> {
+) -> Vec<Result<Option<Joined>, Error>> {
     let boot = match app.boot_id() {
         Ok(boot) => boot,
-        Err(problem) => return vec![Err(problem); items.len()],
+        Err(error) => return vec![Err(error); items.len()],
     };
     let whose: Vec<_> = items.iter().map(|item| (item.key, item.mode)).collect();
     let step = |items| each(items, |items| app.store.deliver_items(None, boot, items));
@@ -113,14 +114,14 @@ pub(super) async fn deliver(
                 Ok(Some(Joined::Now(send_id, item)))
             }
             DeliverOutcome::Replayed(send_id) => Ok(Some(Joined::Before(send_id))),
-            DeliverOutcome::Mismatch => Err(Problem::mismatch()),
-            DeliverOutcome::Full => Err(Problem::new(
+            DeliverOutcome::Mismatch => Err(Error::mismatch()),
+            DeliverOutcome::Full => Err(Error::new(
                 Code::LimitExceeded,
                 format!("the session has {ITEMS_MAX} undelivered items already"),
             )),
-            DeliverOutcome::NotFound => Err(Problem::session_not_found()),
-            DeliverOutcome::Closed => Err(Problem::from(RefuseReason::SessionClosed)),
-            DeliverOutcome::Locked => Err(Problem::locked()),
+            DeliverOutcome::NotFound => Err(Error::session_not_found()),
+            DeliverOutcome::Closed => Err(Error::from(RefuseReason::SessionClosed)),
+            DeliverOutcome::Locked => Err(Error::locked()),
         });
     told.collect()
 }
@@ -138,7 +139,7 @@ pub(super) async fn to_busy(
     };
     let tenant = delivery.key.tenant;
     let mut told = deliver(app, vec![delivery]).await;
-    let Some(joined) = told.pop().ok_or_else(Problem::internal)?? else {
+    let Some(joined) = told.pop().ok_or_else(Error::internal)?? else {
         return Ok(Err(body));
     };
     drop(body);
@@ -171,12 +172,12 @@ async fn absorbing(
     tenant: TenantId,
     send: SendId,
     wait: Option<Duration>,
-) -> Result<SendRecord, Problem> {
+) -> Result<SendRecord, Error> {
     let found = match wait {
         Some(wait) => watched(app, app.watch.send(send), tenant, wait).await?,
         None => app.read_send(tenant, send).await?,
     };
-    found.ok_or_else(Problem::send_not_found)
+    found.ok_or_else(Error::send_not_found)
 }
 
 fn answer(
@@ -208,11 +209,11 @@ pub(super) async fn inbox(
     let pending = match params.take("fate").as_deref() {
         None => false,
         Some("pending") => true,
-        Some(_) => return Err(parameter("fate", "must be pending")),
+        Some(_) => return Err(parameter("fate", "must be pending").into()),
     };
     params.finish()?;
     if app.store.get_session(key).await?.is_none() {
-        return Err(Problem::session_not_found());
+        return Err(Error::session_not_found().into());
     }
     let begin = Begin {
         cursor: after,

@@ -16,6 +16,7 @@ use super::extract::{Params, SendPath, SessionPath, parameter};
 use super::gate::Place;
 use super::problem::Problem;
 use crate::app::App;
+use crate::error::Error;
 use crate::stream::{Reader, Scope};
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -37,7 +38,7 @@ pub(super) async fn of_send(
     let found = app
         .read_send(tenant, id)
         .await?
-        .ok_or_else(Problem::send_not_found)?;
+        .ok_or_else(Error::send_not_found)?;
     let scope = Scope::Send {
         id,
         is_final: found.status.is_final(),
@@ -59,7 +60,7 @@ pub(super) async fn of_session(
     params.finish()?;
     let poke = app.watch.session(key);
     if app.store.get_session(key).await?.is_none() {
-        return Err(Problem::session_not_found());
+        return Err(Error::session_not_found().into());
     }
     let reader = Reader::open(app, key, Scope::Session, 0, seen, poke).await;
     Ok(stream(reader, place))
@@ -67,7 +68,7 @@ pub(super) async fn of_session(
 
 /// The last event that the caller has. The header wins: a browser that reconnects sends it along
 /// with the query of its first request.
-pub(super) fn seen(params: &mut Params, headers: &HeaderMap) -> Result<Option<EventId>, Problem> {
+pub(super) fn seen(params: &mut Params, headers: &HeaderMap) -> Result<Option<EventId>, Error> {
     let after = params.parsed::<EventId>("after", EXPECTED)?;
     let Some(header) = headers
         .get("last-event-id")

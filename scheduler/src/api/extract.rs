@@ -23,6 +23,7 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(super) use self::json::{parse, push};
 use super::problem::Problem;
 use crate::app::App;
+use crate::error::Error;
 
 /// Items of a page unless the request says otherwise.
 const LIMIT_DEFAULT: u32 = 50;
@@ -45,7 +46,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
         let id = path_text(parts, state)
             .await
             .and_then(|text| text.parse().ok());
-        let session = id.ok_or_else(Problem::session_not_found)?;
+        let session = id.ok_or_else(Error::session_not_found)?;
         Ok(Self(SessionKey {
             tenant: TenantId::DEFAULT,
             session,
@@ -64,7 +65,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SendPath {
         let id = path_text(parts, state)
             .await
             .and_then(|text| text.parse().ok());
-        id.map(Self).ok_or_else(Problem::send_not_found)
+        Ok(Self(id.ok_or_else(Error::send_not_found)?))
     }
 }
 
@@ -81,17 +82,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-        Self::parse(&parts.uri)
+        Ok(Self::parse(&parts.uri)?)
     }
 }
 
 impl Params {
-    fn parse(uri: &Uri) -> Result<Self, Problem> {
+    fn parse(uri: &Uri) -> Result<Self, Error> {
         if uri.query().is_none_or(str::is_empty) {
             return Ok(Self::default());
         }
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|_| Problem::new(Code::RequestInvalid, "the query cannot be read"))?;
+            .map_err(|_| Error::new(Code::RequestInvalid, "the query cannot be read"))?;
         for (name, value) in &pairs {
             if name.contains('\0') || value.contains('\0') {
                 return Err(parameter("", "must not contain U+0000"));
@@ -111,7 +112,7 @@ impl Params {
         &mut self,
         name: &str,
         expected: &str,
-    ) -> Result<Option<T>, Problem> {
+    ) -> Result<Option<T>, Error> {
         let Some(text) = self.take(name) else {
             return Ok(None);
         };
@@ -121,7 +122,7 @@ impl Params {
     }
 
     /// `limit`, within its bounds.
-    pub(super) fn limit(&mut self) -> Result<u32, Problem> {
+    pub(super) fn limit(&mut self) -> Result<u32, Error> {
         let expected = "must be a number from 1 to 200";
         let limit = self.parsed("limit", expected)?.unwrap_or(LIMIT_DEFAULT);
         if (1..=LIMIT_MAX).contains(&limit) {
@@ -132,7 +133,7 @@ impl Params {
     }
 
     /// `wait`, cut to what this server allows.
-    pub(super) fn wait(&mut self, wait_max: Duration) -> Result<Option<Duration>, Problem> {
+    pub(super) fn wait(&mut self, wait_max: Duration) -> Result<Option<Duration>, Error> {
         let wait = self.parsed::<Span>("wait", "must be a duration like 30s")?;
         Ok(wait.map(|Span(wait)| wait.min(wait_max)))
     }
@@ -160,7 +161,7 @@ impl Params {
     }
 
     /// Refuses what is left.
-    pub(super) fn finish(self) -> Result<(), Problem> {
+    pub(super) fn finish(self) -> Result<(), Error> {
         match self.0.first() {
             None => Ok(()),
             Some((name, _)) => Err(parameter(name, "is unknown here, or given twice")),
@@ -169,8 +170,8 @@ impl Params {
 }
 
 /// A problem with one query parameter.
-pub(super) fn parameter(name: &str, detail: &str) -> Problem {
-    Problem::invalid(
+pub(super) fn parameter(name: &str, detail: &str) -> Error {
+    Error::invalid(
         format!("?{name}"),
         format!("the query parameter {name} {detail}"),
     )
@@ -207,7 +208,7 @@ pub(super) async fn read_body(
     headers: &HeaderMap,
     body: Body,
     bytes_max: usize,
-) -> Result<Whole, Problem> {
+) -> Result<Whole, Error> {
     // One that can never have room is too large.
     let bytes_max = bytes_max.min(app.config.bodies_bytes_max);
     refuse_announced(headers, bytes_max)?;
@@ -224,11 +225,7 @@ pub(super) async fn read_body(
     }
 }
 
-async fn collect(
-    app: &App,
-    stream: &mut BodyDataStream,
-    bytes_max: usize,
-) -> Result<Whole, Problem> {
+async fn collect(app: &App, stream: &mut BodyDataStream, bytes_max: usize) -> Result<Whole, Error> {
     let Some(first) = stream.next().await.transpose().map_err(broken)? else {
         return Ok(Whole {
             bytes: Bytes::new(),
@@ -251,7 +248,7 @@ async fn collect(
             .get_or_insert_with(|| BytesMut::from(&first[..]))
             .extend_from_slice(&chunk);
     }
-    Err(Problem::too_large(bytes_max))
+    Err(Error::too_large(bytes_max))
 }
 
 /// A body that is read as it comes, at most `batch_bytes_max` long.
@@ -264,7 +261,7 @@ pub(super) struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    pub(super) fn of(app: &'a App, headers: &HeaderMap, body: Body) -> Result<Self, Problem> {
+    pub(super) fn of(app: &'a App, headers: &HeaderMap, body: Body) -> Result<Self, Error> {
         let bytes_max = app.config.batch_bytes_max;
         refuse_announced(headers, bytes_max)?;
         Ok(Self {
@@ -276,7 +273,7 @@ impl<'a> Chunks<'a> {
     }
 
     /// The next ones; none at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let chunk = tokio::select! {
             biased;
             chunk = self.stream.next() => chunk.transpose().map_err(broken)?,
@@ -284,34 +281,34 @@ impl<'a> Chunks<'a> {
         };
         let length = chunk.as_ref().map_or(0, Bytes::len);
         let left = self.left.checked_sub(length);
-        self.left = left.ok_or_else(|| Problem::too_large(self.bytes_max))?;
+        self.left = left.ok_or_else(|| Error::too_large(self.bytes_max))?;
         Ok(chunk)
     }
 }
 
-fn refuse_announced(headers: &HeaderMap, bytes_max: usize) -> Result<(), Problem> {
+fn refuse_announced(headers: &HeaderMap, bytes_max: usize) -> Result<(), Error> {
     let said = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     if said.is_some_and(|said: u64| said > bytes_max as u64) {
-        return Err(Problem::too_large(bytes_max));
+        return Err(Error::too_large(bytes_max));
     }
     Ok(())
 }
 
-fn broken(_: axum::Error) -> Problem {
-    Problem::new(Code::RequestInvalid, "the body could not be read")
+fn broken(_: axum::Error) -> Error {
+    Error::new(Code::RequestInvalid, "the body could not be read")
 }
 
-fn late() -> Problem {
-    Problem::new(Code::RequestInvalid, "the body did not arrive in time")
+fn late() -> Error {
+    Error::new(Code::RequestInvalid, "the body did not arrive in time")
 }
 
 /// A part of the bytes that all bodies may have.
-pub(super) fn weigh(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+pub(super) fn weigh(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Error> {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     let room = app.bodies.clone().try_acquire_many_owned(bytes);
-    room.map_err(|_| Problem::too_much("bytes"))
+    room.map_err(|_| Error::too_much("bytes"))
 }
 
 /// Refuses a body that is not of one of these kinds. One that says nothing of itself is refused as
@@ -321,12 +318,12 @@ pub(super) fn expect_kind(
     body: &[u8],
     fits: impl Fn(&str) -> bool,
     name: &str,
-) -> Result<(), Problem> {
+) -> Result<(), Error> {
     let Some(given) = headers.get(CONTENT_TYPE) else {
         if body.trim_ascii().is_empty() {
             return Ok(());
         }
-        return Err(Problem::media_type(format!(
+        return Err(Error::media_type(format!(
             "Content-Type is missing: the body must be {name}"
         )));
     };
@@ -335,12 +332,12 @@ pub(super) fn expect_kind(
     if fits(essence) {
         Ok(())
     } else {
-        Err(Problem::media_type(format!("the body must be {name}")))
+        Err(Error::media_type(format!("the body must be {name}")))
     }
 }
 
 /// Refuses a body that is not JSON.
-fn expect_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem> {
+fn expect_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
     let is_json = |essence: &str| {
         essence == "application/json"
             || (essence.starts_with("application/") && essence.ends_with("+json"))
@@ -354,7 +351,7 @@ pub(super) async fn json_body(
     headers: &HeaderMap,
     body: Body,
     bytes_max: usize,
-) -> Result<Whole, Problem> {
+) -> Result<Whole, Error> {
     // What says that it is something else is not read at all.
     if headers.contains_key(CONTENT_TYPE) {
         expect_json(headers, &[])?;
@@ -370,7 +367,7 @@ pub(super) async fn maybe_json_body(
     app: &App,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Whole, Problem> {
+) -> Result<Whole, Error> {
     let whole = read_body(app, headers, body, app.config.body_bytes_max).await?;
     if !whole.trim_ascii().is_empty() {
         expect_json(headers, &whole)?;
@@ -384,7 +381,7 @@ pub(super) async fn maybe_json_body(
 struct Nothing {}
 
 /// Refuses a body that says anything: for requests that have nothing to say.
-pub(super) async fn no_body(app: &App, headers: &HeaderMap, body: Body) -> Result<(), Problem> {
+pub(super) async fn no_body(app: &App, headers: &HeaderMap, body: Body) -> Result<(), Error> {
     let whole = read_body(app, headers, body, app.config.body_bytes_max).await?;
     if whole.trim_ascii().is_empty() {
         return Ok(());
@@ -407,8 +404,8 @@ pub(super) fn beside_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
 }
 
 /// The id in a body, whose malformed form is as unknown as an unused one.
-pub(super) fn session_id(text: &str) -> Result<SessionId, Problem> {
-    text.parse().map_err(|_| Problem::session_not_found())
+pub(super) fn session_id(text: &str) -> Result<SessionId, Error> {
+    text.parse().map_err(|_| Error::session_not_found())
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use tracing::Instrument;
 use super::browsers::{self, Visit};
 use super::problem::Problem;
 use crate::app::App;
+use crate::error::Error;
 use crate::metrics::{REQUEST_SECONDS, REQUESTS, WAITERS};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -47,11 +48,14 @@ pub(super) async fn pass(
         request.id = id.to_str().unwrap_or_default(),
     );
     let (cors, entered) = match browsers::receive(&app.config, &request) {
-        Err(problem) => (None, Err(problem.into_response())),
+        Err(error) => (None, Err(Problem::from(error).into_response())),
         Ok(Visit::Asked(answer)) => (None, Err(*answer)),
         Ok(Visit::Welcome(cors)) => {
             let entered = enter(&app, &mut request);
-            (cors, entered.map_err(IntoResponse::into_response))
+            (
+                cors,
+                entered.map_err(|error| Problem::from(error).into_response()),
+            )
         }
     };
     let mut response = match entered {
@@ -62,7 +66,7 @@ pub(super) async fn pass(
                 .instrument(span);
             let response = served.await.unwrap_or_else(|_| {
                 tracing::error!(http.route = path, "a handler panicked");
-                Problem::internal().into_response()
+                Problem::from(Error::internal()).into_response()
             });
             drop(place);
             response
@@ -93,7 +97,7 @@ pub(super) async fn pass(
 
 /// A place among the requests under way. Those that wait or stream are counted apart, since they
 /// hold little and last long; probes are always let in.
-fn enter(app: &App, request: &mut Request) -> Result<Option<Place>, Problem> {
+fn enter(app: &App, request: &mut Request) -> Result<Option<Place>, Error> {
     let path = request.uri().path();
     if !path.starts_with("/v1/") {
         return Ok(None);
@@ -112,7 +116,7 @@ fn enter(app: &App, request: &mut Request) -> Result<Option<Place>, Problem> {
     let permit = places
         .clone()
         .try_acquire_owned()
-        .map_err(|_| Problem::too_much(kind))?;
+        .map_err(|_| Error::too_much(kind))?;
     if streams || waits {
         let taken = app
             .config

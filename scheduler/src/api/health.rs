@@ -12,6 +12,7 @@ use super::extract::Params;
 use super::problem::{self, Problem};
 use super::respond;
 use crate::app::App;
+use crate::error::Error;
 
 /// `GET /livez`: the process runs.
 pub(super) async fn live() -> &'static str {
@@ -21,7 +22,7 @@ pub(super) async fn live() -> &'static str {
 /// `GET /readyz`: requests can be served.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if app.lifecycle.is_stopping() {
-        return Err(Problem::stopping());
+        return Err(Error::stopping().into());
     }
     app.store.check().await?;
     app.boot_id()?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::extract::{BESIDE, beside_if, parse};
-use super::problem::Problem;
+use crate::error::Error;
 
 /// Characters that a key may have.
 const KEY_MAX: usize = 255;
@@ -23,21 +23,21 @@ pub(super) fn is_key(text: &str) -> bool {
 }
 
 /// The `Idempotency-Key` header.
-pub(super) fn header(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub(super) fn header(headers: &HeaderMap) -> Result<Option<&str>, Error> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
     };
     let text = value.to_str().ok().filter(|text| is_key(text));
     text.map(Some)
-        .ok_or_else(|| Problem::invalid("#idempotency-key", EXPECTED))
+        .ok_or_else(|| Error::invalid("#idempotency-key", EXPECTED))
 }
 
 /// Checks a key in a body.
-pub(super) fn check(text: &str, pointer: &str) -> Result<(), Problem> {
+pub(super) fn check(text: &str, pointer: &str) -> Result<(), Error> {
     if is_key(text) {
         Ok(())
     } else {
-        Err(Problem::invalid(pointer, EXPECTED))
+        Err(Error::invalid(pointer, EXPECTED))
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn of_request(
     headers: &HeaderMap,
     route: &str,
     body: &[u8],
-) -> Result<Option<IdempotencyKey>, Problem> {
+) -> Result<Option<IdempotencyKey>, Error> {
     let Some(text) = header(headers)? else {
         return Ok(None);
     };
@@ -75,7 +75,7 @@ pub(super) fn of_request(
 }
 
 /// SHA-256 of the body's canonical JSON: members sorted, no blanks.
-pub(super) fn body_hash(body: &[u8]) -> Result<[u8; 32], Problem> {
+pub(super) fn body_hash(body: &[u8]) -> Result<[u8; 32], Error> {
     let body = body.trim_ascii();
     beside_if(body.len() > BESIDE, || {
         let value: Value = if body.is_empty() {
@@ -83,7 +83,7 @@ pub(super) fn body_hash(body: &[u8]) -> Result<[u8; 32], Problem> {
         } else {
             parse(body, "")?
         };
-        let canonical = serde_json::to_vec(&sorted(value)).map_err(|_| Problem::internal())?;
+        let canonical = serde_json::to_vec(&sorted(value)).map_err(|_| Error::internal())?;
         Ok(Sha256::digest(canonical).into())
     })
 }

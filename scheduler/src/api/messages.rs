@@ -10,6 +10,7 @@ use super::extract::{Params, SessionPath, parameter};
 use super::problem::Problem;
 use super::respond::{self, Begin};
 use crate::app::App;
+use crate::error::Error;
 
 /// `GET /v1/sessions/{id}/messages`
 pub(super) async fn list(
@@ -26,12 +27,12 @@ pub(super) async fn list(
     params.finish()?;
     for (name, seq) in [("after", after), ("cursor", cursor)] {
         if seq.is_some_and(|seq| seq < 0) {
-            return Err(parameter(name, expected));
+            return Err(parameter(name, expected).into());
         }
     }
     let after = cursor.or(after).unwrap_or(0);
     if app.store.get_session(key).await?.is_none() {
-        return Err(Problem::session_not_found());
+        return Err(Error::session_not_found().into());
     }
     let begin = Begin {
         cursor: Some(after),

@@ -14,6 +14,7 @@ use super::problem::Problem;
 use super::respond;
 use super::validate::{COUNT_MAX, Checks};
 use crate::app::App;
+use crate::error::Error;
 
 /// What to remove: one of the first two.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -76,7 +77,7 @@ pub(super) async fn prune(
         limit: ERASED_AT_ONCE,
     };
     match prune_all(app.store.as_ref(), None, item).await? {
-        PruneOutcome::NotFound => Err(Problem::session_not_found()),
+        PruneOutcome::NotFound => Err(Error::session_not_found().into()),
         PruneOutcome::Pruned {
             removed, first_seq, ..
         } => respond::json(

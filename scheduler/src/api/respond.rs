@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::problem::Problem;
 use crate::app::App;
+use crate::error::Error;
 
 /// Says that a request had been served before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -57,7 +58,7 @@ pub(super) async fn page<C, T, V, R>(
 where
     C: Copy + Display,
     V: Serialize,
-    R: Future<Output = Result<(Vec<T>, bool), Problem>>,
+    R: Future<Output = Result<(Vec<T>, bool), Error>>,
 {
     let mut page = Page::new(app.config.page_bytes_max);
     let (mut last, mut left) = (from.cursor, from.limit);
@@ -97,7 +98,7 @@ impl Page {
     }
 
     /// Appends an item, unless there is no room for it; the first has room in any case.
-    fn push<V: Serialize>(&mut self, item: &V) -> Result<bool, Problem> {
+    fn push<V: Serialize>(&mut self, item: &V) -> Result<bool, Error> {
         let before = self.bytes.len();
         if self.items > 0 {
             self.bytes.push(b',');
@@ -120,10 +121,10 @@ impl Page {
     }
 }
 
-fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) -> Result<(), Problem> {
+fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) -> Result<(), Error> {
     serde_json::to_writer(bytes, value).map_err(|error| {
         tracing::error!(error = %error, "an answer could not be written");
-        Problem::internal()
+        Error::internal()
     })
 }
 

@@ -27,6 +27,7 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use super::{idempotency, workflows};
 use crate::app::App;
+use crate::error::Error;
 use crate::loops::runs::nudge;
 use crate::watch::Watching;
 
@@ -42,7 +43,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunPath {
         let pairs = path.map(|Path(pairs)| pairs).unwrap_or_default();
         let text = pairs.into_iter().find(|(name, _)| name == "id");
         let id = text.and_then(|(_, text)| text.parse::<RunId>().ok());
-        let run = id.ok_or_else(Problem::run_not_found)?;
+        let run = id.ok_or_else(Error::run_not_found)?;
         Ok(Self(RunKey {
             tenant: TenantId::DEFAULT,
             run,
@@ -67,22 +68,22 @@ pub(super) struct RunBody {
 impl RunBody {
     /// What a timer's runs are made of. Every fault of the timer and of the spec is reported at
     /// once; the members are those of `run`.
-    pub(super) fn checked(self, mut checks: Checks) -> Result<TimerRun, Problem> {
+    pub(super) fn checked(self, mut checks: Checks) -> Result<TimerRun, Error> {
         let spec = workflows::check_into(&self.spec, "/run/spec", &mut checks);
         checks.finish()?;
-        let spec = spec.ok_or_else(Problem::internal)?;
+        let spec = spec.ok_or_else(Error::internal)?;
         made_of(&spec, self.input, self.options.unwrap_or_default())
     }
 }
 
 /// A run's parts, or why its budget admits none.
-fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Problem> {
+fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Error> {
     if options.starter.is_some() {
         let detail = "`starter` is not known here: a run that a client starts has none";
-        return Err(Problem::new(Code::RequestInvalid, detail));
+        return Err(Error::new(Code::RequestInvalid, detail));
     }
     if let Err(failure) = spec.admitted(&options) {
-        return Err(Problem::new(failure.code, failure.message));
+        return Err(Error::new(failure.code, failure.message));
     }
     Ok(TimerRun {
         name: spec.envelope.name.clone(),
@@ -119,7 +120,7 @@ pub(super) async fn create(
     let wait = params.wait(app.config.wait_max)?;
     params.finish()?;
     let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: NewRunBody = parse(&json, "").map_err(|problem| problem.of_spec("/spec"))?;
+    let body: NewRunBody = parse(&json, "").map_err(|error| error.of_spec("/spec"))?;
     let spec = workflows::check(&body.spec, "/spec")?;
     let session = body.session_id.as_deref().map(session_id).transpose()?;
     let depth = match session {
@@ -147,7 +148,7 @@ pub(super) async fn create(
     let mut outcomes = app.store.create_runs(None, vec![new]).await?;
     // Whoever waits holds nothing.
     drop(json);
-    match outcomes.pop().ok_or_else(Problem::internal)? {
+    match outcomes.pop().ok_or_else(Error::internal)? {
         CreateRunOutcome::Created(record) => {
             nudge(&app, record.key);
             let Some((watching, wait)) = waiting else {
@@ -170,19 +171,19 @@ pub(super) async fn create(
             respond::mark_replayed(&mut response);
             Ok(response)
         }
-        CreateRunOutcome::Mismatch => Err(Problem::mismatch()),
-        CreateRunOutcome::SessionNotFound => Err(Problem::session_not_found()),
+        CreateRunOutcome::Mismatch => Err(Error::mismatch().into()),
+        CreateRunOutcome::SessionNotFound => Err(Error::session_not_found().into()),
     }
 }
 
 /// Steps below its root that a child of the session stands.
-async fn depth_below(app: &App, session: SessionId) -> Result<i32, Problem> {
+async fn depth_below(app: &App, session: SessionId) -> Result<i32, Error> {
     let key = SessionKey {
         tenant: TenantId::DEFAULT,
         session,
     };
     let found = app.store.get_session(key).await?;
-    let found = found.ok_or_else(Problem::session_not_found)?;
+    let found = found.ok_or_else(Error::session_not_found)?;
     Ok(found.parent.map_or(0, |parent| parent.depth) + 1)
 }
 
@@ -200,12 +201,12 @@ fn answer(status: StatusCode, record: RunRecord) -> Result<Response, Problem> {
 }
 
 /// A run, with what is asked of it.
-pub(super) async fn read(app: &App, key: RunKey) -> Result<RunRecord, Problem> {
+pub(super) async fn read(app: &App, key: RunKey) -> Result<RunRecord, Error> {
     // Asks go with the advance that takes them: read before the run, none is overlooked.
     let asks = app.store.read_asks(vec![key]).await?;
     let found = app.store.get_runs(vec![key]).await?;
     let found = found.into_iter().flatten().next();
-    let record = found.ok_or_else(Problem::run_not_found)?;
+    let record = found.ok_or_else(Error::run_not_found)?;
     let asks = asks.into_iter().flatten().collect::<Vec<_>>();
     Ok(record.asked(&asks))
 }
@@ -216,14 +217,14 @@ async fn wait_for(
     app: &App,
     watching: &Watching<RunKey>,
     wait: Duration,
-) -> Result<RunRecord, Problem> {
+) -> Result<RunRecord, Error> {
     let mut over = app.clock.sleep(wait);
     let mut stopping = Box::pin(app.lifecycle.stopping());
     let mut last = false;
     loop {
         match read(app, watching.key()).await {
             Ok(record) if last || record.status.is_final() => return Ok(record),
-            Err(problem) if last || problem.code() == Code::RunNotFound => return Err(problem),
+            Err(error) if last || error.code() == Code::RunNotFound => return Err(error),
             Ok(_) | Err(_) => {}
         }
         last = tokio::select! {
@@ -309,7 +310,7 @@ async fn optional<T: serde::de::DeserializeOwned + Default>(
     app: &App,
     headers: &HeaderMap,
     body: Body,
-) -> Result<T, Problem> {
+) -> Result<T, Error> {
     let bytes = maybe_json_body(app, headers, body).await?;
     if bytes.trim_ascii().is_empty() {
         return Ok(T::default());
@@ -332,7 +333,7 @@ pub(super) async fn cancel(
     match record.status {
         RunStatus::Cancelled => return answer(StatusCode::OK, record),
         RunStatus::Completed | RunStatus::Failed => {
-            return Err(conflict(&record, "cannot be cancelled"));
+            return Err(conflict(&record, "cannot be cancelled").into());
         }
         RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => {}
     }
@@ -357,7 +358,7 @@ pub(super) async fn retry(
     match record.status {
         RunStatus::Failed | RunStatus::Cancelled => {}
         RunStatus::Completed | RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => {
-            return Err(conflict(&record, "has nothing to run again"));
+            return Err(conflict(&record, "has nothing to run again").into());
         }
     }
     let ask = RunAsk::Retry {
@@ -366,9 +367,9 @@ pub(super) async fn retry(
     asked(&app, key, ask, wait).await
 }
 
-fn conflict(record: &RunRecord, what: &str) -> Problem {
+fn conflict(record: &RunRecord, what: &str) -> Error {
     let detail = format!("the run is {} and {what}", record.status.as_str());
-    Problem::new(Code::WorkflowNotResumable, detail)
+    Error::new(Code::WorkflowNotResumable, detail)
 }
 
 /// Leaves an ask for the run's owner: 202, or 200 when the run is final within `wait`.
@@ -381,7 +382,7 @@ pub(super) async fn asked(
     let watching = app.watch.run(key);
     let known = app.store.ask_runs(None, vec![(key, ask)]).await?;
     if !known.first().copied().unwrap_or_default() {
-        return Err(Problem::run_not_found());
+        return Err(Error::run_not_found().into());
     }
     nudge(app, key);
     let Some(wait) = wait else {

@@ -27,6 +27,7 @@ use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
 use super::{deliver, idempotency};
 use crate::accept::{again, publish_steps, signal, tell_ends};
 use crate::app::{App, each};
+use crate::error::Error;
 use crate::watch::{Watching, wait_for};
 
 /// `POST /v1/sessions/{id}/sends`
@@ -96,7 +97,7 @@ pub(super) fn build(
     mut checks: Checks,
     body: SendAnywhereBody,
     idempotency: Option<IdempotencyKey>,
-) -> Result<AcceptSend, Problem> {
+) -> Result<AcceptSend, Error> {
     checks.input(&body.input);
     let options = checks.options(body.options);
     let session = body.session.unwrap_or_default();
@@ -193,7 +194,7 @@ async fn accept(
                 Some(wait) => watched(app, app.watch.send(first), key.tenant, wait).await?,
                 None => app.read_send(key.tenant, first).await?,
             };
-            let send = send.ok_or_else(Problem::send_not_found)?;
+            let send = send.ok_or_else(Error::send_not_found)?;
             // Without a wait the first answer was 202, whatever has become of the send since.
             let status = if wait.is_some() {
                 respond::status_of(&send)
@@ -204,9 +205,9 @@ async fn accept(
             respond::mark_replayed(&mut response);
             Ok(response)
         }
-        AcceptOutcome::Mismatch => Err(Problem::mismatch()),
-        AcceptOutcome::Refused(reason) => Err(Problem::from(reason)),
-        AcceptOutcome::Locked => Err(Problem::locked()),
+        AcceptOutcome::Mismatch => Err(Error::mismatch().into()),
+        AcceptOutcome::Refused(reason) => Err(Error::from(reason).into()),
+        AcceptOutcome::Locked => Err(Error::locked().into()),
     }
 }
 
@@ -242,7 +243,7 @@ pub(super) async fn watched(
     watching: Watching<SendId>,
     tenant: TenantId,
     wait: Duration,
-) -> Result<Option<SendRecord>, Problem> {
+) -> Result<Option<SendRecord>, Error> {
     match app.read_send(tenant, watching.key()).await? {
         None => Ok(None),
         known => wait_for(app, &watching, tenant, known, wait).await,
@@ -300,7 +301,7 @@ pub(super) async fn show(
         Some(wait) => watched(&app, app.watch.send(id), tenant, wait).await?,
         None => app.read_send(tenant, id).await?,
     };
-    let found = found.ok_or_else(Problem::send_not_found)?;
+    let found = found.ok_or_else(Error::send_not_found)?;
     respond::json(StatusCode::OK, &SendView::from(found))
 }
 
@@ -352,26 +353,27 @@ pub(super) async fn cancel_one(
             };
             let known = Some(*send);
             let ended = wait_for(app, &watching, tenant, known, wait).await?;
-            answer(ended.ok_or_else(Problem::send_not_found)?)
+            answer(ended.ok_or_else(Error::send_not_found)?)
         }
         Some(CancelOutcome::AlreadyFinal(send)) if send.status == SendStatus::Cancelled => {
             // Whoever cancelled it may have been stopped here.
             end_below(app, send.key, id).await?;
             answer(*send)
         }
-        Some(CancelOutcome::AlreadyFinal(send)) => Err(Problem::new(
+        Some(CancelOutcome::AlreadyFinal(send)) => Err(Error::new(
             Code::SendNotCancellable,
             format!("the send is {} already", send.status.as_str()),
-        )),
-        Some(CancelOutcome::NotFound) => Err(Problem::send_not_found()),
-        Some(CancelOutcome::Locked) => Err(Problem::locked()),
-        None => Err(Problem::internal()),
+        )
+        .into()),
+        Some(CancelOutcome::NotFound) => Err(Error::send_not_found().into()),
+        Some(CancelOutcome::Locked) => Err(Error::locked().into()),
+        None => Err(Error::internal().into()),
     }
 }
 
 /// Ends what works for a send that ended without a worker. Sessions that someone else has locked are
 /// waited for, for a while.
-pub(super) async fn end_below(app: &App, key: SessionKey, send: SendId) -> Result<(), Problem> {
+pub(super) async fn end_below(app: &App, key: SessionKey, send: SendId) -> Result<(), Error> {
     let boot = app.boot_id()?;
     let step = |asked| ask_below(app, boot, asked);
     let asked = vec![(key, send)];
@@ -379,9 +381,9 @@ pub(super) async fn end_below(app: &App, key: SessionKey, send: SendId) -> Resul
     let is_locked = |ended: &_| matches!(ended, Ok(false));
     match again(app, asked, ended, is_locked, step).await.pop() {
         Some(Ok(true)) => Ok(()),
-        Some(Ok(false)) => Err(Problem::locked()),
-        Some(Err(error)) => Err(Problem::from(&error)),
-        None => Err(Problem::internal()),
+        Some(Ok(false)) => Err(Error::locked()),
+        Some(Err(error)) => Err(Error::from(&error)),
+        None => Err(Error::internal()),
     }
 }
 

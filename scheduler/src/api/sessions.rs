@@ -23,6 +23,7 @@ use super::{idempotency, sends};
 use crate::accept::publish_steps;
 use crate::app::App;
 use crate::deleting;
+use crate::error::Error;
 
 /// `POST /v1/sessions`
 pub(super) async fn create(
@@ -45,13 +46,13 @@ pub(super) async fn create(
     checks.finish()?;
     app.boot_id()?;
     let outcome = app.creations.submit((session, key)).await;
-    let outcome = outcome.unwrap_or_else(|_| Err(Problem::stopping()))?;
+    let outcome = outcome.unwrap_or_else(|_| Err(Error::stopping()))?;
     answer_creation(&app, outcome).await
 }
 
 /// So much time went by between two parts of an archive that what was stored of it is gone.
-pub(super) fn too_slow() -> Problem {
-    Problem::new(
+pub(super) fn too_slow() -> Error {
+    Error::new(
         Code::StoreUnavailable,
         "the archive was too long on its way, nothing of it is kept",
     )
@@ -64,9 +65,9 @@ pub(super) async fn answer_creation(
 ) -> Result<Response, Problem> {
     match outcome {
         CreateOutcome::Created(record) => answer_created(&view(app, *record).await),
-        CreateOutcome::Mismatch => Err(Problem::mismatch()),
-        CreateOutcome::Gone => Err(too_slow()),
-        CreateOutcome::Staged => Err(Problem::internal()),
+        CreateOutcome::Mismatch => Err(Error::mismatch().into()),
+        CreateOutcome::Gone => Err(too_slow().into()),
+        CreateOutcome::Staged => Err(Error::internal().into()),
         CreateOutcome::Replayed(session) => {
             let key = SessionKey {
                 tenant: TenantId::DEFAULT,
@@ -76,7 +77,7 @@ pub(super) async fn answer_creation(
                 .store
                 .get_session(key)
                 .await?
-                .ok_or_else(Problem::session_not_found)?;
+                .ok_or_else(Error::session_not_found)?;
             let mut response = answer_created(&view(app, found).await)?;
             respond::mark_replayed(&mut response);
             Ok(response)
@@ -170,7 +171,7 @@ pub(super) async fn show(
         .store
         .get_session(key)
         .await?
-        .ok_or_else(Problem::session_not_found)?;
+        .ok_or_else(Error::session_not_found)?;
     respond::json(StatusCode::OK, &view(&app, found).await)
 }
 
@@ -200,7 +201,7 @@ pub(super) async fn change(
     };
     match app.store.update_session(None, key, patch).await? {
         UpdateOutcome::Updated(record) => respond::json(StatusCode::OK, &view(&app, *record).await),
-        UpdateOutcome::NotFound => Err(Problem::session_not_found()),
+        UpdateOutcome::NotFound => Err(Error::session_not_found().into()),
     }
 }
 
@@ -215,7 +216,7 @@ pub(super) async fn remove(
     params.finish()?;
     no_body(&app, &headers, body).await?;
     if !deleting::delete(&app, app.boot_id()?, key).await? {
-        return Err(Problem::session_not_found());
+        return Err(Error::session_not_found().into());
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -234,13 +235,13 @@ pub(super) async fn resume(
         .store
         .get_session(key)
         .await?
-        .ok_or_else(Problem::session_not_found)?;
+        .ok_or_else(Error::session_not_found)?;
     let resumed = app.store.resume_recovery(None, app.boot_id()?, key).await?;
     let id = resumed.ok_or_else(nothing_to_recover)?;
     let record = app
         .read_send(key.tenant, id)
         .await?
-        .ok_or_else(Problem::send_not_found)?;
+        .ok_or_else(Error::send_not_found)?;
     app.ringer.ring([ReadySession {
         key,
         pool: session.agent.pool().to_owned(),
@@ -270,7 +271,7 @@ pub(super) async fn abort(
     params.finish()?;
     no_body(&app, &headers, body).await?;
     if app.store.get_session(key).await?.is_none() {
-        return Err(Problem::session_not_found());
+        return Err(Error::session_not_found().into());
     }
     let query = ListSends {
         tenant: key.tenant,
@@ -287,8 +288,8 @@ pub(super) async fn abort(
     sends::cancel_one(&app, lost.id, None).await
 }
 
-fn nothing_to_recover() -> Problem {
-    Problem::new(
+fn nothing_to_recover() -> Error {
+    Error::new(
         Code::SessionNotWaiting,
         "no send of this session waits for recovery",
     )

@@ -15,8 +15,7 @@ use mainspring_shared::bus::Topic;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
 use mainspring_shared::store::{
-    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, ListOccurrences, ListTimers, RefuseTimer,
-    TimerChange,
+    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, ListOccurrences, ListTimers, TimerChange,
 };
 use mainspring_shared::timer::{Occurrence, OccurrenceView, TimerRecord, TimerStatus, TimerView};
 
@@ -26,6 +25,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin};
 use super::validate::Checks;
 use crate::app::App;
+use crate::error::Error;
 
 pub(super) use batch::{ResultsShape as TimerResultsShape, TimerBatchBody, Timers};
 pub(super) use body::TimerBody;
@@ -42,31 +42,12 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for TimerPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let id = path.ok().and_then(|Path(text)| text.parse().ok());
-        id.map(Self).ok_or_else(not_found)
+        Ok(Self(id.ok_or_else(not_found)?))
     }
 }
 
-fn not_found() -> Problem {
-    Problem::new(Code::TimerNotFound, "no timer has this id")
-}
-
-impl From<RefuseTimer> for Problem {
-    fn from(reason: RefuseTimer) -> Self {
-        match reason {
-            RefuseTimer::SessionNotFound => Self::session_not_found(),
-            RefuseTimer::SessionClosed => Self::new(
-                Code::SessionClosed,
-                "the session is closed and takes no more sends",
-            ),
-            RefuseTimer::TooMany => Self::new(
-                Code::LimitExceeded,
-                "the session has as many armed timers as it may have",
-            ),
-            RefuseTimer::Schedule(fault) => {
-                Self::new(Code::TimerInvalidSchedule, format!("the schedule {fault}"))
-            }
-        }
-    }
+fn not_found() -> Error {
+    Error::new(Code::TimerNotFound, "no timer has this id")
 }
 
 /// `POST /v1/timers`
@@ -86,7 +67,7 @@ pub(super) async fn create(
     let key = idempotency::of_request(&headers, ROUTE, &json)?;
     let timer = body.timer(&app, checks)?;
     let made = app.store.create_timers(None, vec![(timer, key)]).await?;
-    match made.into_iter().next().ok_or_else(Problem::internal)? {
+    match made.into_iter().next().ok_or_else(Error::internal)? {
         CreateTimerOutcome::Created(record) => {
             tell(&app, std::slice::from_ref(record.as_ref()));
             answer(StatusCode::CREATED, *record)
@@ -96,8 +77,8 @@ pub(super) async fn create(
             respond::mark_replayed(&mut response);
             Ok(response)
         }
-        CreateTimerOutcome::Mismatch => Err(Problem::mismatch()),
-        CreateTimerOutcome::Refused(reason) => Err(reason.into()),
+        CreateTimerOutcome::Mismatch => Err(Error::mismatch().into()),
+        CreateTimerOutcome::Refused(reason) => Err(Error::from(reason).into()),
     }
 }
 
@@ -123,7 +104,7 @@ fn tell(app: &App, armed: &[TimerRecord]) {
     }
 }
 
-async fn read(app: &App, id: TimerId) -> Result<TimerRecord, Problem> {
+async fn read(app: &App, id: TimerId) -> Result<TimerRecord, Error> {
     let found = app.store.get_timers(vec![(TenantId::DEFAULT, id)]).await?;
     found.into_iter().flatten().next().ok_or_else(not_found)
 }
@@ -248,7 +229,7 @@ async fn change(
         change,
     };
     let changed = app.store.change_timers(None, vec![item]).await?;
-    match changed.into_iter().next().ok_or_else(Problem::internal)? {
+    match changed.into_iter().next().ok_or_else(Error::internal)? {
         ChangeTimerOutcome::Changed(record) => {
             tell(app, std::slice::from_ref(record.as_ref()));
             answer(StatusCode::OK, *record)
@@ -256,8 +237,8 @@ async fn change(
         ChangeTimerOutcome::Illegal(record) => {
             let status = record.state.status.as_str();
             let detail = format!("the timer is {status}");
-            Err(Problem::new(Code::TimerNotArmed, detail))
+            Err(Error::new(Code::TimerNotArmed, detail).into())
         }
-        ChangeTimerOutcome::NotFound => Err(not_found()),
+        ChangeTimerOutcome::NotFound => Err(not_found().into()),
     }
 }

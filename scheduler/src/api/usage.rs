@@ -13,6 +13,7 @@ use super::extract::{Params, SessionPath};
 use super::problem::Problem;
 use super::respond;
 use crate::app::App;
+use crate::error::Error;
 
 /// What a session cost, as far as its sends are kept.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -76,6 +77,6 @@ pub(super) async fn of_session(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let found = app.store.session_usage(key).await?;
-    let found = found.ok_or_else(Problem::session_not_found)?;
+    let found = found.ok_or_else(Error::session_not_found)?;
     respond::json(StatusCode::OK, &SessionUsageView::from(found))
 }

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use super::extract::beside;
 use super::input::{Input, input_schema};
-use super::problem::{FieldError, Problem};
+use crate::error::{Error, FieldError};
 
 /// Bytes of JSON that a session's metadata may have: labels to filter by, not documents.
 const METADATA_BYTES_MAX: usize = 16 << 10;
@@ -254,15 +254,15 @@ impl Checks {
     }
 
     /// The faults as one problem.
-    pub(super) fn finish(self) -> Result<(), Problem> {
+    pub(super) fn finish(self) -> Result<(), Error> {
         if self.errors.is_empty() {
             Ok(())
         } else if self.errors.len() == self.schedules {
-            Err(Problem::invalid_schedule(self.errors))
+            Err(Error::invalid_schedule(self.errors))
         } else if self.errors.len() == self.specs {
-            Err(Problem::with_members(Code::SpecInvalid, self.errors))
+            Err(Error::with_members(Code::SpecInvalid, self.errors))
         } else {
-            Err(Problem::invalid_members(self.errors))
+            Err(Error::invalid_members(self.errors))
         }
     }
 
@@ -513,23 +513,24 @@ fn is_board(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::extract::parse;
+    use super::super::problem::Problem;
     use super::*;
 
     fn pointers(body: &str) -> Vec<String> {
         let parsed: Result<SendBody, _> = parse(body.as_bytes(), "");
-        let problem = match parsed {
-            Err(problem) => problem,
+        let error = match parsed {
+            Err(error) => error,
             Ok(body) => {
                 let mut checks = Checks::new();
                 checks.input(&body.input);
                 checks.options(body.options);
                 match checks.finish() {
                     Ok(()) => return Vec::new(),
-                    Err(problem) => problem,
+                    Err(error) => error,
                 }
             }
         };
-        let json = serde_json::to_value(&problem).expect("json");
+        let json = serde_json::to_value(Problem::from(error)).expect("json");
         let errors = json["errors"].as_array().cloned().unwrap_or_default();
         let pointer = |e: &Value| e["pointer"].as_str().unwrap_or_default().to_owned();
         if errors.is_empty() {

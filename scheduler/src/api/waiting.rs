@@ -18,6 +18,7 @@ use super::extract::{Params, SessionPath};
 use super::problem::Problem;
 use super::respond::{self, List};
 use crate::app::App;
+use crate::error::Error;
 
 /// Sessions of one tree that are looked at.
 const SESSIONS_MAX: usize = 1_000;
@@ -79,7 +80,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     params.finish()?;
     if app.store.get_session(key).await?.is_none() {
-        return Err(Problem::session_not_found());
+        return Err(Error::session_not_found().into());
     }
     let mut found = Vec::new();
     let mut ahead = VecDeque::from([key]);
@@ -94,7 +95,7 @@ pub(super) async fn list(
 
 /// The calls of one session that someone outside can answer. A round is open only while its asking
 /// message is the transcript's last.
-async fn waiting(app: &App, key: SessionKey) -> Result<Vec<WaitingCall>, Problem> {
+async fn waiting(app: &App, key: SessionKey) -> Result<Vec<WaitingCall>, Error> {
     let Some(session) = app.store.get_session(key).await? else {
         return Ok(Vec::new());
     };

@@ -14,10 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::extract::{Params, beside, json_body, parse};
-use super::problem::{FieldError, Problem};
+use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
 use crate::app::App;
+use crate::error::{Error, FieldError};
 
 /// A spec to check.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -40,13 +41,13 @@ pub(super) struct SpecSummary {
 }
 
 /// Checks a spec; every problem is named by a pointer that begins with `at`.
-pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Problem> {
+pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Error> {
     beside(|| validate(spec)).map_err(|problems| {
         let errors = problems.into_iter().map(|problem| FieldError {
             pointer: format!("{at}{}", problem.pointer),
             detail: format!("{}. {}", problem.message, problem.hint),
         });
-        Problem::with_members(Code::SpecInvalid, errors.collect())
+        Error::with_members(Code::SpecInvalid, errors.collect())
     })
 }
 
@@ -73,7 +74,7 @@ pub(super) async fn check_spec(
 ) -> Result<Response, Problem> {
     params.finish()?;
     let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let whole: Value = parse(&json, "").map_err(|problem| problem.of_spec(""))?;
+    let whole: Value = parse(&json, "").map_err(|error| error.of_spec(""))?;
     // A spec may also come as it is: none has a member of this name.
     let bare = whole
         .as_object()

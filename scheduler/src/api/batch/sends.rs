@@ -14,10 +14,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Batch, Held, Made, items};
 use crate::accept::many;
 use crate::api::deliver::{AcceptedSend, Joined, deliver, delivery};
-use crate::api::problem::{Problem, ProblemDocument};
+use crate::api::problem::ProblemDocument;
 use crate::api::sends::{accepted_view, build};
 use crate::api::validate::{Checks, SendAnywhereBody};
 use crate::app::App;
+use crate::error::Error;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,7 +69,7 @@ impl Batch for Sends {
     type Id = SendId;
     type View = AcceptedSend;
 
-    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Problem> {
+    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Error> {
         items::<Raw<'_>, Checked>(json, Self::ITEMS).map(|raw| raw.sends)
     }
 
@@ -81,11 +82,11 @@ impl Batch for Sends {
         checks: Checks,
         asked: SendAnywhereBody,
         key: Option<IdempotencyKey>,
-    ) -> Result<AcceptSend, Problem> {
+    ) -> Result<AcceptSend, Error> {
         build(app, checks, asked, key)
     }
 
-    fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {
         app.accept.take_room(count).map(Some)
     }
 
@@ -93,7 +94,7 @@ impl Batch for Sends {
         app: &Arc<App>,
         items: Vec<AcceptSend>,
         held: Held,
-    ) -> Vec<Result<Made<SendId, AcceptedSend>, Problem>> {
+    ) -> Vec<Result<Made<SendId, AcceptedSend>, Error>> {
         let count = items.len();
         let app = app.clone();
         let work = tokio::spawn(async move {
@@ -104,11 +105,11 @@ impl Batch for Sends {
             drop(held);
             outcomes
         });
-        let lost = || (0..count).map(|_| Err(Problem::internal())).collect();
+        let lost = || (0..count).map(|_| Err(Error::internal())).collect();
         work.await.unwrap_or_else(|_| lost())
     }
 
-    async fn read(app: &App, ids: Vec<SendId>) -> Vec<Result<AcceptedSend, Problem>> {
+    async fn read(app: &App, ids: Vec<SendId>) -> Vec<Result<AcceptedSend, Error>> {
         let found = records(app, &ids).await.into_iter();
         let views = found.map(|send| send.map(|send| SendView::from(send).into()));
         views.collect()
@@ -116,16 +117,16 @@ impl Batch for Sends {
 }
 
 /// Sends by id, in order.
-async fn records(app: &App, ids: &[SendId]) -> Vec<Result<SendRecord, Problem>> {
+async fn records(app: &App, ids: &[SendId]) -> Vec<Result<SendRecord, Error>> {
     let named = ids.iter().map(|id| (TenantId::DEFAULT, *id)).collect();
     match app.store.get_sends(named).await {
         Ok(found) => {
             let found = found.into_iter();
             found
-                .map(|send| send.ok_or_else(Problem::send_not_found))
+                .map(|send| send.ok_or_else(Error::send_not_found))
                 .collect()
         }
-        Err(error) => ids.iter().map(|_| Err(Problem::from(&error))).collect(),
+        Err(error) => ids.iter().map(|_| Err(Error::from(&error))).collect(),
     }
 }
 
@@ -148,7 +149,7 @@ fn parts(items: Vec<AcceptSend>) -> Vec<Vec<AcceptSend>> {
     parts
 }
 
-type Outcome = Result<Made<SendId, AcceptedSend>, Problem>;
+type Outcome = Result<Made<SendId, AcceptedSend>, Error>;
 
 /// Brings to busy sessions what is meant for them, and accepts the rest in order.
 async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
@@ -163,7 +164,7 @@ async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
     let told: Vec<_> = deliveries
         .iter()
         .map(|delivery| match delivery {
-            Some(_) => told.next().unwrap_or_else(|| Err(Problem::internal())),
+            Some(_) => told.next().unwrap_or_else(|| Err(Error::internal())),
             None => Ok(None),
         })
         .collect();
@@ -184,10 +185,10 @@ async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
         records(app, &joined).await.into_iter()
     };
     let outcomes = told.into_iter().map(|told| match told? {
-        None => accepted.next().unwrap_or_else(|| Err(Problem::internal())),
+        None => accepted.next().unwrap_or_else(|| Err(Error::internal())),
         Some(Joined::Before(send)) => Ok(Made::Before(send)),
         Some(Joined::Now(_, item)) => {
-            let send = joined.next().unwrap_or_else(|| Err(Problem::internal()))?;
+            let send = joined.next().unwrap_or_else(|| Err(Error::internal()))?;
             Ok(Made::Now(AcceptedSend::joined(send, *item)))
         }
     });
@@ -206,9 +207,9 @@ async fn accept(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
             Ok(Made::Now(accepted_view(key, id, &accepted).into()))
         }
         AcceptOutcome::Replayed(first) => Ok(Made::Before(first)),
-        AcceptOutcome::Mismatch => Err(Problem::mismatch()),
-        AcceptOutcome::Refused(reason) => Err(Problem::from(reason)),
-        AcceptOutcome::Locked => Err(Problem::locked()),
+        AcceptOutcome::Mismatch => Err(Error::mismatch()),
+        AcceptOutcome::Refused(reason) => Err(Error::from(reason)),
+        AcceptOutcome::Locked => Err(Error::locked()),
     });
     outcomes.collect()
 }

@@ -4,13 +4,13 @@ use mainspring_shared::error::Code;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{BESIDE, beside_if};
-use crate::api::problem::Problem;
+use crate::error::Error;
 
 /// Parses a JSON object. What is wrong is named by a pointer that begins with `at`.
-pub(in crate::api) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Problem> {
+pub(in crate::api) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Error> {
     // A struct can be read from a list of its members' values too, which nobody means to send.
     if json.trim_ascii_start().first() == Some(&b'[') {
-        return Err(Problem::invalid(at, "must be an object"));
+        return Err(Error::invalid(at, "must be an object"));
     }
     beside_if(json.len() > BESIDE, || {
         serde_json::from_slice(json).or_else(|_| match whole_numbers(json) {
@@ -52,11 +52,11 @@ fn whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Parses once more, slowly, to learn where the fault is.
-fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Problem {
+fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Error {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut reader) else {
         let detail = "the body goes on after its JSON value";
-        return Problem::new(Code::RequestInvalid, detail);
+        return Error::new(Code::RequestInvalid, detail);
     };
     let mut pointer = at.to_owned();
     for segment in error.path() {
@@ -70,17 +70,17 @@ fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Problem {
     let text = inner.to_string();
     let unread = inner.is_syntax() || inner.is_eof();
     if unread && serde_json::from_slice::<IgnoredAny>(json).is_err() {
-        return Problem::new(
+        return Error::new(
             Code::RequestInvalid,
             format!("the body is not JSON: {text}"),
         );
     }
     if text.starts_with("recursion limit exceeded") {
-        return Problem::too_deep(at);
+        return Error::too_deep(at);
     }
     // The reader of a word that finds something else calls that no value at all.
     if unread && text.starts_with("expected value") {
-        return Problem::invalid(pointer, "has a value of another type");
+        return Error::invalid(pointer, "has a value of another type");
     }
     // The fault is told by its place in the document, not by line and column.
     let said = text
@@ -94,7 +94,7 @@ fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Problem {
             push(&mut pointer, name);
         }
     }
-    Problem::invalid(pointer, said)
+    Error::invalid(pointer, said)
 }
 
 /// Appends a member to a JSON pointer.

@@ -27,6 +27,7 @@ use crate::api::idempotency;
 use crate::api::problem::Problem;
 use crate::api::respond::{self, Begin};
 use crate::app::{App, each};
+use crate::error::Error;
 use crate::loops::runs::nudge;
 
 /// Nodes read at once for an export.
@@ -60,8 +61,8 @@ impl<S: Send + Sync> FromRequestParts<S> for NodePath {
     }
 }
 
-fn not_found() -> Problem {
-    Problem::new(
+fn not_found() -> Error {
+    Error::new(
         Code::WorkflowNodeNotFound,
         "the run has no node with this path",
     )
@@ -101,7 +102,7 @@ pub(in crate::api) async fn list(
 }
 
 /// Nodes with where their sends stand.
-async fn views(app: &App, key: RunKey, nodes: Vec<NodeRecord>) -> Result<Vec<NodeView>, Problem> {
+async fn views(app: &App, key: RunKey, nodes: Vec<NodeRecord>) -> Result<Vec<NodeView>, Error> {
     let live = nodes.iter().filter(|node| !node.state.is_settled());
     let ids: Vec<SendId> = live.filter_map(|node| node.send).collect();
     let named = ids.iter().map(|send| (key.tenant, *send)).collect();
@@ -122,7 +123,7 @@ async fn views(app: &App, key: RunKey, nodes: Vec<NodeRecord>) -> Result<Vec<Nod
 }
 
 /// Every node of a run.
-pub(super) async fn all(app: &App, key: RunKey) -> Result<Vec<NodeView>, Problem> {
+pub(super) async fn all(app: &App, key: RunKey) -> Result<Vec<NodeView>, Error> {
     let mut all: Vec<NodeView> = Vec::new();
     loop {
         let query = ReadNodes {
@@ -141,7 +142,7 @@ pub(super) async fn all(app: &App, key: RunKey) -> Result<Vec<NodeView>, Problem
 }
 
 /// A node by its path.
-async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Problem> {
+async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Error> {
     let mut after = 0;
     loop {
         let query = ReadNodes {
@@ -176,7 +177,7 @@ pub(in crate::api) async fn cancel(
     no_body(&app, &headers, body).await?;
     let node = find(&app, key, &path).await?;
     if node.state.is_settled() {
-        return Err(settled(&node, "cannot be cancelled"));
+        return Err(settled(&node, "cannot be cancelled").into());
     }
     asked(&app, key, RunAsk::CancelNode { path }, wait).await
 }
@@ -194,7 +195,7 @@ pub(in crate::api) async fn retry(
     no_body(&app, &headers, body).await?;
     let node = find(&app, key, &path).await?;
     if !node.state.is_settled() {
-        return Err(settled(&node, "has not ended"));
+        return Err(settled(&node, "has not ended").into());
     }
     asked(&app, key, RunAsk::RetryNode { path }, wait).await
 }
@@ -223,7 +224,7 @@ pub(in crate::api) async fn amend(
     let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
     let body: AmendBody = parse(&json, "")?;
     if body.text.is_none() && body.output.is_none() {
-        return Err(Problem::invalid("", "needs text or output"));
+        return Err(Error::invalid("", "needs text or output").into());
     }
     find(&app, key, &path).await?;
     let ask = RunAsk::AmendNode {
@@ -254,7 +255,7 @@ pub(in crate::api) async fn steer(
     let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
     let body: SteerBody = parse(&json, "")?;
     if body.text.trim().is_empty() {
-        return Err(Problem::invalid("/text", "is empty"));
+        return Err(Error::invalid("/text", "is empty").into());
     }
     let route = format!("POST /v1/runs/{}/nodes/{path}/steer", key.run);
     let idempotency = idempotency::of_request(&headers, &route, &json)?;
@@ -264,7 +265,7 @@ pub(in crate::api) async fn steer(
         .session
         .filter(|_| !node.state.is_settled() || idempotency.is_some());
     let Some(session) = told else {
-        return Err(settled(&node, "has nothing under way"));
+        return Err(settled(&node, "has nothing under way").into());
     };
     let session = SessionKey {
         tenant: key.tenant,
@@ -289,8 +290,8 @@ pub(in crate::api) async fn steer(
     let is_locked = |outcome: &_| matches!(outcome, Ok(DeliverOutcome::Locked));
     let outcomes = step(vec![item.clone()]).await;
     let mut outcomes = again(&app, vec![item], outcomes, is_locked, step).await;
-    match outcomes.pop().ok_or_else(Problem::internal)?? {
-        DeliverOutcome::Locked => Err(Problem::locked()),
+    match outcomes.pop().ok_or_else(Error::internal)?? {
+        DeliverOutcome::Locked => Err(Error::locked().into()),
         outcome @ (DeliverOutcome::Accepted { .. } | DeliverOutcome::Replayed(_)) => {
             if let DeliverOutcome::Accepted { ring, owner, .. } = outcome {
                 app.ringer.ring(ring);
@@ -307,22 +308,23 @@ pub(in crate::api) async fn steer(
             app.store.ask_runs(None, vec![(key, ask)]).await?;
             nudge(&app, key);
             let mut views = views(&app, key, vec![node]).await?;
-            let view = views.pop().ok_or_else(Problem::internal)?;
+            let view = views.pop().ok_or_else(Error::internal)?;
             respond::json(StatusCode::ACCEPTED, &view)
         }
-        DeliverOutcome::Full => Err(Problem::new(
+        DeliverOutcome::Full => Err(Error::new(
             Code::LimitExceeded,
             format!("the node's session has {ITEMS_MAX} undelivered items already"),
-        )),
-        DeliverOutcome::Mismatch => Err(Problem::mismatch()),
+        )
+        .into()),
+        DeliverOutcome::Mismatch => Err(Error::mismatch().into()),
         DeliverOutcome::Idle
         | DeliverOutcome::Kept(_)
         | DeliverOutcome::NotFound
-        | DeliverOutcome::Closed => Err(settled(&node, "has nothing under way")),
+        | DeliverOutcome::Closed => Err(settled(&node, "has nothing under way").into()),
     }
 }
 
-fn settled(node: &NodeRecord, what: &str) -> Problem {
+fn settled(node: &NodeRecord, what: &str) -> Error {
     let detail = format!("the node is {} and {what}", node.state.as_str());
-    Problem::new(Code::WorkflowNotResumable, detail)
+    Error::new(Code::WorkflowNotResumable, detail)
 }

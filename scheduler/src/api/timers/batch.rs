@@ -11,10 +11,11 @@ use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::batch::{Batch, Held, Made, items};
-use super::super::problem::{Problem, ProblemDocument};
+use super::super::problem::ProblemDocument;
 use super::super::validate::Checks;
 use super::{TimerBody, not_found, tell};
 use crate::app::{App, each};
+use crate::error::Error;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,7 +77,7 @@ impl Batch for Timers {
     type Id = TimerId;
     type View = TimerView;
 
-    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Problem> {
+    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Error> {
         items::<Raw<'_>, Checked>(json, Self::ITEMS).map(|raw| raw.timers)
     }
 
@@ -89,12 +90,12 @@ impl Batch for Timers {
         checks: Checks,
         asked: TimerBody,
         key: Option<IdempotencyKey>,
-    ) -> Result<Self::Item, Problem> {
+    ) -> Result<Self::Item, Error> {
         Ok((asked.timer(app, checks)?, key))
     }
 
     /// A batch of timers is one statement, however many they are.
-    fn room(_: &App, _: usize) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    fn room(_: &App, _: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {
         Ok(None)
     }
 
@@ -103,7 +104,7 @@ impl Batch for Timers {
         app: &Arc<App>,
         items: Vec<Self::Item>,
         held: Held,
-    ) -> Vec<Result<Made<TimerId, TimerView>, Problem>> {
+    ) -> Vec<Result<Made<TimerId, TimerView>, Error>> {
         let outcomes = each(items, |items| app.store.create_timers(None, items)).await;
         let armed: Vec<_> = outcomes
             .iter()
@@ -117,13 +118,13 @@ impl Batch for Timers {
         let outcomes = outcomes.into_iter().map(|outcome| match outcome? {
             CreateTimerOutcome::Created(record) => Ok(Made::Now(TimerView::from(*record))),
             CreateTimerOutcome::Replayed(id) => Ok(Made::Before(id)),
-            CreateTimerOutcome::Mismatch => Err(Problem::mismatch()),
-            CreateTimerOutcome::Refused(reason) => Err(Problem::from(reason)),
+            CreateTimerOutcome::Mismatch => Err(Error::mismatch()),
+            CreateTimerOutcome::Refused(reason) => Err(Error::from(reason)),
         });
         outcomes.collect()
     }
 
-    async fn read(app: &App, ids: Vec<TimerId>) -> Vec<Result<TimerView, Problem>> {
+    async fn read(app: &App, ids: Vec<TimerId>) -> Vec<Result<TimerView, Error>> {
         let named = ids.iter().map(|id| (TenantId::DEFAULT, *id)).collect();
         match app.store.get_timers(named).await {
             Ok(found) => {
@@ -131,7 +132,7 @@ impl Batch for Timers {
                 let views = views.map(|timer| timer.map(TimerView::from));
                 views.map(|view| view.ok_or_else(not_found)).collect()
             }
-            Err(error) => ids.iter().map(|_| Err(Problem::from(&error))).collect(),
+            Err(error) => ids.iter().map(|_| Err(Error::from(&error))).collect(),
         }
     }
 }

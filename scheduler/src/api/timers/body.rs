@@ -12,10 +12,10 @@ use mainspring_shared::timer::{
 use serde::Deserialize;
 
 use super::super::input::{Input, input_schema};
-use super::super::problem::Problem;
 use super::super::runs::RunBody;
 use super::super::validate::{COUNT_MAX, Checks, Options, object};
 use crate::app::App;
+use crate::error::Error;
 
 /// The longest that an occurrence may be put off.
 const JITTER_MAX: Duration = Duration::from_hours(24);
@@ -71,7 +71,7 @@ pub(in crate::api) struct TimerBody {
 
 impl TimerBody {
     /// The timer that the body asks for.
-    pub(super) fn timer(self, app: &App, mut checks: Checks) -> Result<NewTimer, Problem> {
+    pub(super) fn timer(self, app: &App, mut checks: Checks) -> Result<NewTimer, Error> {
         let rule = self.rule(&mut checks);
         let session = self.session(&mut checks);
         if self.run.is_some() {
@@ -88,7 +88,7 @@ impl TimerBody {
             id: TimerId(app.entropy.ordered_id()),
             tenant: TenantId::DEFAULT,
             target: TimerTarget::Send {
-                session: session.ok_or_else(Problem::session_not_found)?,
+                session: session.ok_or_else(Error::session_not_found)?,
                 input: self.input.map(|input| input.0).unwrap_or_default(),
                 options: Box::new(options),
             },
@@ -98,12 +98,7 @@ impl TimerBody {
     }
 
     /// A timer that starts runs.
-    fn run_timer(
-        self,
-        app: &App,
-        rule: TimerRule,
-        mut checks: Checks,
-    ) -> Result<NewTimer, Problem> {
+    fn run_timer(self, app: &App, rule: TimerRule, mut checks: Checks) -> Result<NewTimer, Error> {
         for (member, given) in [
             ("/input", self.input.is_some()),
             ("/options", self.options.is_some()),
@@ -115,7 +110,7 @@ impl TimerBody {
         if self.on_busy == Some(Merge::Coalesce) {
             checks.refuse("/on_busy", "must be enqueue with run");
         }
-        let run = self.run.ok_or_else(Problem::internal)?;
+        let run = self.run.ok_or_else(Error::internal)?;
         let run = run.checked(checks)?;
         Ok(NewTimer {
             id: TimerId(app.entropy.ordered_id()),
