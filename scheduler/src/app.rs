@@ -16,12 +16,12 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::SchedulerConfig;
-use crate::accept::Accept;
-use crate::boot::Boot;
 use crate::error::Error;
 use crate::known_tools::KnownTools;
-use crate::ring::Ringer;
-use crate::watch::Watch;
+use crate::services::accept::Accept;
+use crate::services::notify::Ringer;
+use crate::services::registration::Boot;
+use crate::services::watch::Watch;
 
 /// Prints the process's metrics in the Prometheus text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;

@@ -11,10 +11,10 @@ use mainspring_shared::store::{
     self, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ErasedStep, delete_whole, erase_step,
 };
 
-use crate::accept::{publish_steps, signal};
 use crate::app::App;
 use crate::loops::causes;
 use crate::metrics::{ERASED, ERASING_SECONDS};
+use crate::services::accept::{publish_steps, signal};
 
 /// Deleted sessions that are looked at in one pass.
 const SESSIONS: u32 = 64;

@@ -1,19 +1,17 @@
 #![doc = include_str!("../README.md")]
 
 // What comes in.
-mod accept;
 mod api;
 mod connections;
-mod ring;
 
-// Who waits for what.
-mod stream;
-mod watch;
+// What requests and loops have done for them: accepting sends, notifying the workers, watching what
+// happens, streams of events, this process's registration.
+mod error;
+mod services;
 
-// What runs by itself: `boot` renews this process's life, `loops::sweep` rings for forgotten
-// sessions, `loops::alarms` serves what is due, `loops::timers` fires timers, `loops::retention`
-// removes what is over, `deleting` what deleted sessions leave behind.
-mod boot;
+// What runs by itself: `loops::sweep` enqueues forgotten sessions again, `loops::alarms` serves what
+// is due, `loops::timers` fires timers, `loops::retention` removes what is over, `deleting` what
+// deleted sessions leave behind.
 mod deleting;
 mod known_tools;
 mod loops;
@@ -24,7 +22,6 @@ pub mod engine;
 // How it all hangs together.
 mod app;
 mod config;
-mod error;
 mod metrics;
 mod run;
 

@@ -13,15 +13,15 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::accept::Accept;
 use crate::api;
 use crate::app::{App, Parts, creations, reads};
-use crate::boot::{self, Boot};
 use crate::connections;
 use crate::known_tools::KnownTools;
 use crate::loops::{alarms, retention, runs, sweep, timers};
-use crate::ring::{self, Ringer};
-use crate::watch::{self, Watch};
+use crate::services::accept::Accept;
+use crate::services::notify::{self, Ringer};
+use crate::services::registration::{self, Boot};
+use crate::services::watch::{self, Watch};
 
 /// How long the loops may take to end once no request is under way: a push and a renewal.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
@@ -138,9 +138,11 @@ fn begin(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     });
 
     let mut tasks = JoinSet::new();
-    tasks.spawn(ring::run(app.queue.clone(), rings, closing.clone()));
+    tasks.spawn(notify::run(app.queue.clone(), rings, closing.clone()));
     tasks.spawn(keep(app.clone(), "watch", |app| watch::run(app).boxed()));
-    tasks.spawn(keep(app.clone(), "boot", |app| boot::keep(app).boxed()));
+    tasks.spawn(keep(app.clone(), "boot", |app| {
+        registration::keep(app).boxed()
+    }));
     tasks.spawn(keep(app.clone(), "sweep", |app| sweep::run(app).boxed()));
     tasks.spawn(keep(app.clone(), "alarms", |app| alarms::run(app).boxed()));
     tasks.spawn(keep(app.clone(), "timers", |app| timers::run(app).boxed()));

@@ -21,9 +21,9 @@ use super::input::{Input, input_schema};
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
-use crate::accept::{again, signal};
 use crate::app::App;
 use crate::error::Error;
+use crate::services::accept::{again, signal};
 
 /// Results of one request.
 const RESULTS_MAX: usize = 1_000;

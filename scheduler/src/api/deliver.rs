@@ -21,9 +21,9 @@ use super::extract::{Params, SessionPath, Whole, parameter};
 use super::problem::Problem;
 use super::respond::{self, Begin};
 use super::sends::watched;
-use crate::accept::{again, signal};
 use crate::app::{App, each};
 use crate::error::Error;
+use crate::services::accept::{again, signal};
 
 /// Undelivered items that one session may have: a conversation, not a feed.
 const ITEMS_MAX: i64 = 1_000;

@@ -17,7 +17,7 @@ use super::gate::Place;
 use super::problem::Problem;
 use crate::app::App;
 use crate::error::Error;
-use crate::stream::{Reader, Scope};
+use crate::services::stream::{Reader, Scope};
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 

@@ -29,7 +29,7 @@ use super::{idempotency, workflows};
 use crate::app::App;
 use crate::error::Error;
 use crate::loops::runs::nudge;
-use crate::watch::Watching;
+use crate::services::watch::Watching;
 
 /// The run that a path names.
 #[derive(Debug, Clone, Copy)]

@@ -25,10 +25,10 @@ use super::respond::{self, Begin, List};
 use super::sessions::new_session;
 use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
 use super::{deliver, idempotency};
-use crate::accept::{again, publish_steps, signal, tell_ends};
 use crate::app::{App, each};
 use crate::error::Error;
-use crate::watch::{Watching, wait_for};
+use crate::services::accept::{again, publish_steps, signal, tell_ends};
+use crate::services::watch::{Watching, wait_for};
 
 /// `POST /v1/sessions/{id}/sends`
 pub(super) async fn create_in_session(

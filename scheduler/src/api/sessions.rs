@@ -20,10 +20,10 @@ use super::problem::Problem;
 use super::respond::{self, Begin};
 use super::validate::{Checks, NewSessionBody, SessionChangeBody};
 use super::{idempotency, sends};
-use crate::accept::publish_steps;
 use crate::app::App;
 use crate::deleting;
 use crate::error::Error;
+use crate::services::accept::publish_steps;
 
 /// `POST /v1/sessions`
 pub(super) async fn create(

@@ -8,9 +8,9 @@ use mainspring_shared::store;
 
 use super::below::Below;
 use super::{Health, pause};
-use crate::accept::{publish_steps, signal};
 use crate::app::App;
 use crate::metrics::ALARMS;
+use crate::services::accept::{publish_steps, signal};
 
 /// Alarms served in one transaction.
 const LIMIT: u32 = 500;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::store::{self, cancel_below};
 
-use crate::accept::tell_ends;
 use crate::app::App;
+use crate::services::accept::tell_ends;
 
 /// Sends that are come back to; of more, what works below them reports to nobody.
 const WAITING_MAX: usize = 4_096;

@@ -8,8 +8,8 @@ use mainspring_shared::store::{self, SweepOrphans, cancel_below};
 use uuid::Uuid;
 
 use super::causes;
-use crate::accept::tell_ends;
 use crate::app::App;
+use crate::services::accept::tell_ends;
 
 /// Sends and runs that are looked at in one read.
 const PAGE: u32 = 256;

@@ -22,10 +22,10 @@ use self::advance::{Prepared, Start};
 use self::memory::Memory;
 use super::Health;
 use super::below::Below;
-use crate::accept::signal;
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::{ADVANCE_ENDS, ADVANCES, ADVANCES_LOST};
+use crate::services::accept::signal;
 
 /// Runs taken at once.
 const RUNS: u32 = 16;

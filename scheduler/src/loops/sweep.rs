@@ -15,7 +15,7 @@ use super::{Health, jittered, orphans, pause};
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::SWEPT;
-use crate::ring::pack;
+use crate::services::notify::pack;
 
 /// Sessions read at once.
 const PAGE: u32 = 256;

@@ -8,9 +8,9 @@ use mainspring_shared::store::{self, Fired};
 
 use super::Health;
 use super::runs::nudge;
-use crate::accept::publish_steps;
 use crate::app::App;
 use crate::metrics::{TIMER_LATENESS, TIMERS_FIRED};
+use crate::services::accept::publish_steps;
 
 /// Timers fired in one transaction: as many as commits are worth, few enough that their sessions are
 /// locked for a fraction of a second only.

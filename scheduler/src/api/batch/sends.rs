@@ -12,13 +12,13 @@ use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Batch, Held, Made, items};
-use crate::accept::many;
 use crate::api::deliver::{AcceptedSend, Joined, deliver, delivery};
 use crate::api::problem::ProblemDocument;
 use crate::api::sends::{accepted_view, build};
 use crate::api::validate::{Checks, SendAnywhereBody};
 use crate::app::App;
 use crate::error::Error;
+use crate::services::accept::many;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

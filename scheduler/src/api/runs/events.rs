@@ -21,7 +21,7 @@ use crate::api::extract::Params;
 use crate::api::gate::Place;
 use crate::api::problem::Problem;
 use crate::app::App;
-use crate::watch::Watching;
+use crate::services::watch::Watching;
 
 /// Advances read at once.
 const STEPS: u32 = 64;

@@ -21,7 +21,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{RunPath, asked, read};
-use crate::accept::{again, signal};
 use crate::api::extract::{Params, json_body, no_body, parse};
 use crate::api::idempotency;
 use crate::api::problem::Problem;
@@ -29,6 +28,7 @@ use crate::api::respond::{self, Begin};
 use crate::app::{App, each};
 use crate::error::Error;
 use crate::loops::runs::nudge;
+use crate::services::accept::{again, signal};
 
 /// Nodes read at once for an export.
 const PAGE: u32 = 1_000;

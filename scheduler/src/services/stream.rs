@@ -25,7 +25,7 @@ use mainspring_shared::store::ReadMessages;
 use self::heard::{Heard, Verdict};
 use crate::app::App;
 use crate::error::Error;
-use crate::watch::Watching;
+use crate::services::watch::Watching;
 
 /// Steps read at once.
 const STEPS: u32 = 64;
