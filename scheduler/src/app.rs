@@ -4,23 +4,20 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use mainspring_runtime::{Group, Lifecycle};
+use mainspring_runtime::Lifecycle;
 use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, SessionKey, TenantId};
 use mainspring_shared::queue::Queue;
-use mainspring_shared::send::SendRecord;
-use mainspring_shared::store::{self, CreateOutcome, IdempotencyKey, NewSession, Store};
+use mainspring_shared::store::{self, Store};
 use mainspring_shared::time::Clock;
-use tokio::sync::{Notify, Semaphore};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::Semaphore;
 
 use crate::SchedulerConfig;
 use crate::error::Error;
-use crate::known_tools::KnownTools;
-use crate::services::accept::Accept;
-use crate::services::notify::Ringer;
-use crate::services::registration::Boot;
+use crate::services::accept::Acceptor;
+use crate::services::notify::Notifier;
+use crate::services::registration::Registration;
 use crate::services::watch::Watch;
 
 /// Prints the process's metrics in the Prometheus text format.
@@ -60,39 +57,30 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A session to create and what makes a repeat harmless.
-pub(crate) type Creation = (NewSession, Option<IdempotencyKey>);
-
-/// A running scheduler.
+/// A running scheduler: its ports, and the services over them.
 pub(crate) struct App {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) queue: Arc<dyn Queue>,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) config: SchedulerConfig,
-    pub(crate) metrics: Option<RenderMetrics>,
     pub(crate) lifecycle: Lifecycle,
-    /// Cancelled once no request is under way any more: what requests need may end.
-    pub(crate) closing: CancellationToken,
-    pub(crate) boot: Boot,
-    pub(crate) ringer: Ringer,
+    pub(crate) registration: Registration,
+    pub(crate) notifier: Notifier,
     pub(crate) watch: Watch,
-    /// Poked when a run has news that came through this process.
-    pub(crate) run_news: Notify,
-    pub(crate) accept: Accept,
-    /// Creations of sessions that share a transaction.
-    pub(crate) creations: Group<Creation, Result<CreateOutcome, Error>>,
-    /// Reads of sends that share a query.
-    pub(crate) reads: Group<(TenantId, SendId), Result<Option<SendRecord>, Error>>,
-    /// What agents may name.
-    pub(crate) tools: KnownTools,
+    pub(crate) acceptor: Acceptor,
+    pub(crate) http: Http,
+}
+
+/// What only the API needs.
+pub(crate) struct Http {
     /// Requests under way.
     pub(crate) requests: Arc<Semaphore>,
-    /// Bytes of the bodies that are held.
-    pub(crate) bodies: Arc<Semaphore>,
     /// Requests that wait or stream.
     pub(crate) waiters: Arc<Semaphore>,
+    /// Bytes of the bodies that are held.
+    pub(crate) bodies: Arc<Semaphore>,
+    pub(crate) metrics: Option<RenderMetrics>,
 }
 
 impl fmt::Debug for App {
@@ -106,19 +94,7 @@ impl fmt::Debug for App {
 impl App {
     /// The boot to write under. Until the first registration succeeds, nothing can be written.
     pub(crate) fn boot_id(&self) -> Result<BootId, Error> {
-        self.boot.id().ok_or_else(Error::not_registered)
-    }
-
-    /// A send; its reads share queries with those of other callers.
-    pub(crate) async fn read_send(
-        &self,
-        tenant: TenantId,
-        id: SendId,
-    ) -> Result<Option<SendRecord>, Error> {
-        self.reads
-            .submit((tenant, id))
-            .await
-            .unwrap_or_else(|_| Err(Error::stopping()))
+        self.registration.id().ok_or_else(Error::not_registered)
     }
 
     /// A fresh session's key.
@@ -128,24 +104,6 @@ impl App {
             session: mainspring_shared::id::SessionId(self.entropy.ordered_id()),
         }
     }
-}
-
-/// Reads of concurrent callers in one query.
-pub(crate) fn reads(
-    store: Arc<dyn Store>,
-) -> Group<(TenantId, SendId), Result<Option<SendRecord>, Error>> {
-    Group::spawn(2, move |ids: Vec<(TenantId, SendId)>| {
-        let store = store.clone();
-        async move { each(ids, |ids| store.get_sends(ids)).await }
-    })
-}
-
-/// Creations of concurrent callers in one transaction.
-pub(crate) fn creations(store: Arc<dyn Store>) -> Group<Creation, Result<CreateOutcome, Error>> {
-    Group::spawn(1, move |items: Vec<Creation>| {
-        let store = store.clone();
-        async move { each(items, |items| store.create_sessions(None, items)).await }
-    })
 }
 
 /// Does items together, or one by one when the data of one of them is at fault, so that it alone

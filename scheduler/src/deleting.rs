@@ -14,7 +14,6 @@ use mainspring_shared::store::{
 use crate::app::App;
 use crate::loops::causes;
 use crate::metrics::{ERASED, ERASING_SECONDS};
-use crate::services::accept::{publish_steps, signal};
 
 /// Deleted sessions that are looked at in one pass.
 const SESSIONS: u32 = 64;
@@ -68,7 +67,7 @@ fn tell(app: &App, key: SessionKey, outcome: DeleteOutcome) {
         DeleteOutcome::NotFound => return,
     };
     if owner.is_some() {
-        signal(app, key, 0);
+        app.notifier.signal(key, 0);
     }
     let ended = |send: SendId| StepNotice {
         key,
@@ -77,7 +76,7 @@ fn tell(app: &App, key: SessionKey, outcome: DeleteOutcome) {
         settled: true,
     };
     let notices: Vec<_> = cancelled.into_iter().map(ended).collect();
-    publish_steps(app.bus.as_ref(), &notices);
+    app.notifier.steps(&notices);
 }
 
 /// Removes some of what deleted sessions left behind, from `place` on. True when more is left.
@@ -85,7 +84,7 @@ pub(crate) async fn sweep(
     app: &App,
     place: &mut Option<DeletedSession>,
 ) -> Result<bool, store::Error> {
-    let Some(boot) = app.boot.id() else {
+    let Some(boot) = app.registration.id() else {
         return Ok(false);
     };
     let due = app.store.deleted_sessions(None, *place, SESSIONS).await?;

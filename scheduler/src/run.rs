@@ -9,18 +9,17 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use mainspring_runtime::Lifecycle;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
-use crate::app::{App, Parts, creations, reads};
+use crate::app::{App, Http, Parts};
 use crate::connections;
-use crate::known_tools::KnownTools;
 use crate::loops::{alarms, retention, runs, sweep, timers};
-use crate::services::accept::Accept;
-use crate::services::notify::{self, Ringer};
-use crate::services::registration::{self, Boot};
+use crate::services::accept::Acceptor;
+use crate::services::notify::{self, Notifier};
+use crate::services::registration::{self, Registration};
 use crate::services::watch::{self, Watch};
 
 /// How long the loops may take to end once no request is under way: a push and a renewal.
@@ -102,46 +101,36 @@ impl Loops {
 }
 
 fn begin(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
-    let (ringer, rings) = Ringer::new();
     let closing = CancellationToken::new();
-    let Parts {
-        store,
-        queue,
-        bus,
-        clock,
-        entropy,
-        config,
-        metrics,
-        on_accepting: _,
-    } = parts;
+    let (notifier, ready) = Notifier::new(parts.queue.clone(), parts.bus.clone());
     let app = Arc::new_cyclic(|app| App {
-        reads: reads(store.clone()),
-        creations: creations(store.clone()),
-        accept: Accept::new(app, clock.clone(), &config),
-        requests: Arc::new(Semaphore::new(config.requests_max)),
-        waiters: Arc::new(Semaphore::new(config.waiters_max)),
-        bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
-        watch: Watch::default(),
-        boot: Boot::default(),
-        tools: KnownTools::default(),
-        run_news: Notify::new(),
-        closing: closing.clone(),
+        acceptor: Acceptor::new(app, parts.store.clone(), parts.clock.clone(), &parts.config),
+        watch: Watch::new(parts.store.clone()),
+        registration: Registration::default(),
         lifecycle: lifecycle.clone(),
-        store,
-        queue,
-        bus,
-        clock,
-        entropy,
-        config,
-        metrics,
-        ringer,
+        http: Http {
+            requests: Arc::new(Semaphore::new(parts.config.requests_max)),
+            waiters: Arc::new(Semaphore::new(parts.config.waiters_max)),
+            bodies: Arc::new(Semaphore::new(parts.config.bodies_bytes_max)),
+            metrics: parts.metrics,
+        },
+        notifier,
+        store: parts.store,
+        bus: parts.bus,
+        clock: parts.clock,
+        entropy: parts.entropy,
+        config: parts.config,
     });
 
     let mut tasks = JoinSet::new();
-    tasks.spawn(notify::run(app.queue.clone(), rings, closing.clone()));
-    tasks.spawn(keep(app.clone(), "watch", |app| watch::run(app).boxed()));
-    tasks.spawn(keep(app.clone(), "boot", |app| {
-        registration::keep(app).boxed()
+    tasks.spawn(notify::run(parts.queue, ready, closing.clone()));
+    let token = closing.clone();
+    tasks.spawn(keep(app.clone(), "watch", move |app| {
+        watch::run(app, token.clone()).boxed()
+    }));
+    let token = closing.clone();
+    tasks.spawn(keep(app.clone(), "boot", move |app| {
+        registration::keep(app, token.clone()).boxed()
     }));
     tasks.spawn(keep(app.clone(), "sweep", |app| sweep::run(app).boxed()));
     tasks.spawn(keep(app.clone(), "alarms", |app| alarms::run(app).boxed()));

@@ -10,7 +10,6 @@ use axum::response::Response;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::session::SIGNAL_RESULT;
 use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, Question, bounded};
 use serde::{Deserialize, Serialize};
@@ -23,7 +22,7 @@ use super::respond;
 use super::validate::Checks;
 use crate::app::App;
 use crate::error::Error;
-use crate::services::accept::{again, signal};
+use crate::services::results;
 
 /// Results of one request.
 const RESULTS_MAX: usize = 1_000;
@@ -124,8 +123,8 @@ pub(super) async fn post_results(
         });
     }
     checks.finish()?;
-    let outcomes = post(&app, items).await?;
-    if outcomes.iter().all(is_locked) {
+    let outcomes = results::post(&app, items).await?;
+    if outcomes.iter().all(results::is_locked) {
         return Err(Error::locked().into());
     }
     let results = names.into_iter().zip(outcomes);
@@ -141,41 +140,6 @@ pub(super) async fn post_results(
     });
     let results = results.collect();
     respond::json(StatusCode::OK, &PostedResults { results })
-}
-
-fn is_locked(outcome: &PostOutcome) -> bool {
-    *outcome == PostOutcome::Locked
-}
-
-/// Posts results and tells whom they concern, those of locked sessions as soon as these are free.
-async fn post(app: &App, items: Vec<PostResult>) -> Result<Vec<PostOutcome>, Error> {
-    let outcomes = app.store.post_results(None, items.clone()).await?;
-    tell(app, &outcomes);
-    let step = |left| post_again(app, left);
-    Ok(again(app, items, outcomes, is_locked, step).await)
-}
-
-/// What is stored by now is told in any case.
-async fn post_again(app: &App, items: Vec<PostResult>) -> Vec<PostOutcome> {
-    let count = items.len();
-    let posted = app.store.post_results(None, items).await;
-    let posted = posted.unwrap_or_else(|_| vec![PostOutcome::Locked; count]);
-    tell(app, &posted);
-    posted
-}
-
-fn tell(app: &App, outcomes: &[PostOutcome]) {
-    for outcome in outcomes {
-        if let PostOutcome::Accepted {
-            key, ring, owner, ..
-        } = outcome
-        {
-            app.ringer.ring(ring.clone());
-            if owner.is_some() {
-                signal(app, *key, SIGNAL_RESULT);
-            }
-        }
-    }
 }
 
 fn check(body: &ResultsBody) -> Result<(), Error> {

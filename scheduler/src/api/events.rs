@@ -36,6 +36,7 @@ pub(super) async fn of_send(
     params.finish()?;
     let tenant = TenantId::DEFAULT;
     let found = app
+        .watch
         .read_send(tenant, id)
         .await?
         .ok_or_else(Error::send_not_found)?;

@@ -307,7 +307,7 @@ fn late() -> Error {
 /// A part of the bytes that all bodies may have.
 pub(super) fn weigh(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Error> {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let room = app.bodies.clone().try_acquire_many_owned(bytes);
+    let room = app.http.bodies.clone().try_acquire_many_owned(bytes);
     room.map_err(|_| Error::too_much("bytes"))
 }
 

@@ -109,9 +109,9 @@ fn enter(app: &App, request: &mut Request) -> Result<Option<Place>, Error> {
             .any(|parameter| parameter.starts_with("wait="))
     });
     let (places, kind) = if streams || waits {
-        (&app.waiters, "waiter")
+        (&app.http.waiters, "waiter")
     } else {
-        (&app.requests, "request")
+        (&app.http.requests, "request")
     };
     let permit = places
         .clone()
@@ -121,7 +121,7 @@ fn enter(app: &App, request: &mut Request) -> Result<Option<Place>, Error> {
         let taken = app
             .config
             .waiters_max
-            .saturating_sub(app.waiters.available_permits());
+            .saturating_sub(app.http.waiters.available_permits());
         metrics::gauge!(WAITERS).set(taken as f64);
     }
     let place = Place {

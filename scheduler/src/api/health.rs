@@ -31,7 +31,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, P
 
 /// `GET /metrics`, in the Prometheus text format.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    match &app.metrics {
+    match &app.http.metrics {
         Some(render) => {
             let headers = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
             (headers, render()).into_response()
@@ -47,9 +47,9 @@ pub(super) async fn info(State(app): State<Arc<App>>, params: Params) -> Result<
     let info = json!({
         "name": "mainspring",
         "version": env!("CARGO_PKG_VERSION"),
-        "scheduler": { "name": app.config.name, "boot_id": app.boot.id() },
+        "scheduler": { "name": app.config.name, "boot_id": app.registration.id() },
         "store": { "server": server.server, "schema": server.schema },
-        "queue": { "available": app.queue.is_available() },
+        "queue": { "available": app.notifier.queue.is_available() },
         "bus": { "available": app.bus.is_available() },
         "now": server.now,
     });

@@ -155,6 +155,7 @@ async fn depth(app: &App, pool: &str) -> Option<u64> {
     let mut sum = 0;
     for priority in [Priority::High, Priority::Low] {
         sum += app
+            .notifier
             .queue
             .depth(&Lane {
                 pool: pool.to_owned(),

@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{RunId, RunKey, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{RunId, RunKey, SessionId, TenantId};
 use mainspring_shared::store::{CreateRunOutcome, ListRuns, NewRun};
 use mainspring_shared::timer::TimerRun;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk, RunOptions, RunRecord, RunStatus};
@@ -28,8 +28,7 @@ use super::validate::Checks;
 use super::{idempotency, workflows};
 use crate::app::App;
 use crate::error::Error;
-use crate::loops::runs::nudge;
-use crate::services::watch::Watching;
+use crate::services::runs;
 
 /// The run that a path names.
 #[derive(Debug, Clone, Copy)]
@@ -124,7 +123,7 @@ pub(super) async fn create(
     let spec = workflows::check(&body.spec, "/spec")?;
     let session = body.session_id.as_deref().map(session_id).transpose()?;
     let depth = match session {
-        Some(session) => depth_below(&app, session).await?,
+        Some(session) => runs::depth_below(&app, session).await?,
         None => 0,
     };
     let made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
@@ -150,11 +149,11 @@ pub(super) async fn create(
     drop(json);
     match outcomes.pop().ok_or_else(Error::internal)? {
         CreateRunOutcome::Created(record) => {
-            nudge(&app, record.key);
+            app.notifier.run_changed(record.key);
             let Some((watching, wait)) = waiting else {
                 return answer(StatusCode::ACCEPTED, *record);
             };
-            let ended = wait_for(&app, &watching, wait).await?;
+            let ended = runs::wait_for(&app, &watching, wait).await?;
             answer(status_of(&ended), ended)
         }
         CreateRunOutcome::Replayed(run) => {
@@ -163,8 +162,8 @@ pub(super) async fn create(
                 run,
             };
             let record = match wait {
-                Some(wait) => wait_for(&app, &app.watch.run(key), wait).await?,
-                None => read(&app, key).await?,
+                Some(wait) => runs::wait_for(&app, &app.watch.run(key), wait).await?,
+                None => runs::read(&app, key).await?,
             };
             let status = wait.map_or(StatusCode::ACCEPTED, |_| status_of(&record));
             let mut response = answer(status, record)?;
@@ -174,17 +173,6 @@ pub(super) async fn create(
         CreateRunOutcome::Mismatch => Err(Error::mismatch().into()),
         CreateRunOutcome::SessionNotFound => Err(Error::session_not_found().into()),
     }
-}
-
-/// Steps below its root that a child of the session stands.
-async fn depth_below(app: &App, session: SessionId) -> Result<i32, Error> {
-    let key = SessionKey {
-        tenant: TenantId::DEFAULT,
-        session,
-    };
-    let found = app.store.get_session(key).await?;
-    let found = found.ok_or_else(Error::session_not_found)?;
-    Ok(found.parent.map_or(0, |parent| parent.depth) + 1)
 }
 
 fn status_of(record: &RunRecord) -> StatusCode {
@@ -198,42 +186,6 @@ fn status_of(record: &RunRecord) -> StatusCode {
 fn answer(status: StatusCode, record: RunRecord) -> Result<Response, Problem> {
     let path = format!("/v1/runs/{}", record.key.run);
     respond::created(status, &path, &RunView::from(record))
-}
-
-/// A run, with what is asked of it.
-pub(super) async fn read(app: &App, key: RunKey) -> Result<RunRecord, Error> {
-    // Asks go with the advance that takes them: read before the run, none is overlooked.
-    let asks = app.store.read_asks(vec![key]).await?;
-    let found = app.store.get_runs(vec![key]).await?;
-    let found = found.into_iter().flatten().next();
-    let record = found.ok_or_else(Error::run_not_found)?;
-    let asks = asks.into_iter().flatten().collect::<Vec<_>>();
-    Ok(record.asked(&asks))
-}
-
-/// Waits until the run is final, `wait` has passed or this process stops, and returns it as it then
-/// is.
-async fn wait_for(
-    app: &App,
-    watching: &Watching<RunKey>,
-    wait: Duration,
-) -> Result<RunRecord, Error> {
-    let mut over = app.clock.sleep(wait);
-    let mut stopping = Box::pin(app.lifecycle.stopping());
-    let mut last = false;
-    loop {
-        match read(app, watching.key()).await {
-            Ok(record) if last || record.status.is_final() => return Ok(record),
-            Err(error) if last || error.code() == Code::RunNotFound => return Err(error),
-            Ok(_) | Err(_) => {}
-        }
-        last = tokio::select! {
-            biased;
-            () = watching.poked() => false,
-            () = &mut over => true,
-            () = &mut stopping => true,
-        };
-    }
 }
 
 /// `GET /v1/runs`
@@ -283,8 +235,8 @@ pub(super) async fn show(
     let wait = params.wait(app.config.wait_max)?;
     params.finish()?;
     let record = match wait {
-        Some(wait) => wait_for(&app, &app.watch.run(key), wait).await?,
-        None => read(&app, key).await?,
+        Some(wait) => runs::wait_for(&app, &app.watch.run(key), wait).await?,
+        None => runs::read(&app, key).await?,
     };
     respond::json(StatusCode::OK, &RunView::from(record))
 }
@@ -329,7 +281,7 @@ pub(super) async fn cancel(
     let wait = params.wait(app.config.wait_max)?;
     params.finish()?;
     let body: CancelRunBody = optional(&app, &headers, body).await?;
-    let record = read(&app, key).await?;
+    let record = runs::read(&app, key).await?;
     match record.status {
         RunStatus::Cancelled => return answer(StatusCode::OK, record),
         RunStatus::Completed | RunStatus::Failed => {
@@ -354,7 +306,7 @@ pub(super) async fn retry(
     let wait = params.wait(app.config.wait_max)?;
     params.finish()?;
     let body: RetryRunBody = optional(&app, &headers, body).await?;
-    let record = read(&app, key).await?;
+    let record = runs::read(&app, key).await?;
     match record.status {
         RunStatus::Failed | RunStatus::Cancelled => {}
         RunStatus::Completed | RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => {
@@ -379,17 +331,9 @@ pub(super) async fn asked(
     ask: RunAsk,
     wait: Option<Duration>,
 ) -> Result<Response, Problem> {
-    let watching = app.watch.run(key);
-    let known = app.store.ask_runs(None, vec![(key, ask)]).await?;
-    if !known.first().copied().unwrap_or_default() {
-        return Err(Error::run_not_found().into());
-    }
-    nudge(app, key);
-    let Some(wait) = wait else {
-        return answer(StatusCode::ACCEPTED, read(app, key).await?);
-    };
-    let record = wait_for(app, &watching, wait).await?;
-    answer(status_of(&record), record)
+    let record = runs::ask(app, key, ask, wait).await?;
+    let status = wait.map_or(StatusCode::ACCEPTED, |_| status_of(&record));
+    answer(status, record)
 }
 
 /// `GET /v1/runs/{id}/export`
@@ -402,7 +346,7 @@ pub(super) async fn export(
 ) -> Result<Response, Problem> {
     params.finish()?;
     no_body(&app, &headers, body).await?;
-    let record = read(&app, key).await?;
+    let record = runs::read(&app, key).await?;
     let nodes = nodes::all(&app, key).await?;
     let mut steps = Vec::new();
     loop {

@@ -6,14 +6,11 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use mainspring_shared::bus::StepNotice;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
-use mainspring_shared::send::{SendStatus, SendView, WaitingOn};
+use mainspring_shared::send::SendView;
 use mainspring_shared::session::{SessionRecord, SessionStatus, SessionView};
-use mainspring_shared::store::{
-    CreateOutcome, ListSends, ListSessions, NewSession, ReadySession, SessionPatch, UpdateOutcome,
-};
+use mainspring_shared::store::{CreateOutcome, ListSessions, SessionPatch, UpdateOutcome};
 
 use super::extract::{Params, SessionPath, json_body, maybe_json_body, no_body, parse};
 use super::problem::Problem;
@@ -23,7 +20,8 @@ use super::{idempotency, sends};
 use crate::app::App;
 use crate::deleting;
 use crate::error::Error;
-use crate::services::accept::publish_steps;
+use crate::services::accept::new_session;
+use crate::services::recovery;
 
 /// `POST /v1/sessions`
 pub(super) async fn create(
@@ -42,11 +40,11 @@ pub(super) async fn create(
         parse(&json, "")?
     };
     let mut checks = Checks::new();
-    let session = new_session(&app, &mut checks, "", body);
+    let (agent, metadata) = checks.session("", body);
     checks.finish()?;
+    let session = new_session(&app, agent, metadata);
     app.boot_id()?;
-    let outcome = app.creations.submit((session, key)).await;
-    let outcome = outcome.unwrap_or_else(|_| Err(Error::stopping()))?;
+    let outcome = app.acceptor.create((session, key)).await?;
     answer_creation(&app, outcome).await
 }
 
@@ -87,10 +85,7 @@ pub(super) async fn answer_creation(
 
 /// A session, with what is to be told of its agent.
 async fn view(app: &App, record: SessionRecord) -> SessionView {
-    let warnings = app
-        .tools
-        .lacks(app.store.as_ref(), app.clock.as_ref(), &record.agent)
-        .await;
+    let warnings = app.acceptor.lacks(app, &record.agent).await;
     SessionView {
         warnings,
         ..SessionView::from(record)
@@ -103,26 +98,6 @@ fn answer_created(view: &SessionView) -> Result<Response, Problem> {
         &format!("/v1/sessions/{}", view.id),
         view,
     )
-}
-
-/// The session that a body asks for; what is wrong with it goes to `checks`, its place in the
-/// body is `member`.
-pub(super) fn new_session(
-    app: &App,
-    checks: &mut Checks,
-    member: &str,
-    body: NewSessionBody,
-) -> NewSession {
-    let agent = body.agent.unwrap_or_default();
-    let metadata = body.metadata.unwrap_or_default();
-    checks.agent(&format!("{member}/agent"), &agent);
-    checks.metadata(&format!("{member}/metadata"), &metadata);
-    NewSession {
-        key: app.new_session_key(TenantId::DEFAULT),
-        agent,
-        metadata,
-        parent: None,
-    }
 }
 
 /// `GET /v1/sessions`
@@ -231,32 +206,7 @@ pub(super) async fn resume(
 ) -> Result<Response, Problem> {
     params.finish()?;
     no_body(&app, &headers, body).await?;
-    let session = app
-        .store
-        .get_session(key)
-        .await?
-        .ok_or_else(Error::session_not_found)?;
-    let resumed = app.store.resume_recovery(None, app.boot_id()?, key).await?;
-    let id = resumed.ok_or_else(nothing_to_recover)?;
-    let record = app
-        .read_send(key.tenant, id)
-        .await?
-        .ok_or_else(Error::send_not_found)?;
-    app.ringer.ring([ReadySession {
-        key,
-        pool: session.agent.pool().to_owned(),
-        priority: record.options.priority,
-        ready_since: app.clock.now(),
-    }]);
-    publish_steps(
-        app.bus.as_ref(),
-        &[StepNotice {
-            key,
-            send: id,
-            n: record.first_step,
-            settled: false,
-        }],
-    );
+    let record = recovery::resume(&app, key).await?;
     respond::send(StatusCode::ACCEPTED, &SendView::from(record))
 }
 
@@ -270,27 +220,5 @@ pub(super) async fn abort(
 ) -> Result<Response, Problem> {
     params.finish()?;
     no_body(&app, &headers, body).await?;
-    if app.store.get_session(key).await?.is_none() {
-        return Err(Error::session_not_found().into());
-    }
-    let query = ListSends {
-        tenant: key.tenant,
-        session: Some(key.session),
-        status: Some(SendStatus::Waiting),
-        before: None,
-        limit: 10,
-    };
-    let waiting = app.store.list_sends(query).await?.data;
-    let lost = waiting
-        .into_iter()
-        .find(|send| send.waiting_on == Some(WaitingOn::Recovery));
-    let lost = lost.ok_or_else(nothing_to_recover)?;
-    sends::cancel_one(&app, lost.id, None).await
-}
-
-fn nothing_to_recover() -> Error {
-    Error::new(
-        Code::SessionNotWaiting,
-        "no send of this session waits for recovery",
-    )
+    sends::answer(recovery::abort(&app, key).await?)
 }

@@ -10,8 +10,6 @@ use axum::extract::{Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use bytes::Bytes;
-use mainspring_shared::bus::Topic;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
 use mainspring_shared::store::{
@@ -99,8 +97,7 @@ fn tell(app: &App, armed: &[TimerRecord]) {
     };
     let first = armed.iter().filter(soon).filter_map(|t| t.state.fire_at);
     if let Some(first) = first.min() {
-        app.bus
-            .publish(Topic::Timers, Bytes::from(first.0.to_string()));
+        app.notifier.timer_due(first);
     }
 }
 

@@ -394,6 +394,19 @@ impl Checks {
         }
     }
 
+    /// A session to create.
+    pub(super) fn session(
+        &mut self,
+        member: &str,
+        body: NewSessionBody,
+    ) -> (AgentSpec, Map<String, Value>) {
+        let agent = body.agent.unwrap_or_default();
+        let metadata = body.metadata.unwrap_or_default();
+        self.agent(&format!("{member}/agent"), &agent);
+        self.metadata(&format!("{member}/metadata"), &metadata);
+        (agent, metadata)
+    }
+
     /// The data of a session's creator.
     pub(super) fn metadata(&mut self, member: &str, metadata: &Map<String, Value>) {
         let size = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());

@@ -10,7 +10,6 @@ use super::below::Below;
 use super::{Health, pause};
 use crate::app::App;
 use crate::metrics::ALARMS;
-use crate::services::accept::{publish_steps, signal};
 
 /// Alarms served in one transaction.
 const LIMIT: u32 = 500;
@@ -38,12 +37,12 @@ pub(crate) async fn run(app: &App) {
 
 /// Serves what is due and returns how long nothing else is, within the interval.
 async fn serve(app: &App, below: &mut Below) -> Result<Duration, store::Error> {
-    let Some(boot) = app.boot.id() else {
+    let Some(boot) = app.registration.id() else {
         return Ok(app.config.alarm_interval);
     };
     let swept = app.store.sweep_alarms(None, boot, LIMIT).await?;
     metrics::counter!(ALARMS).increment(u64::from(swept.served));
-    app.ringer.ring(swept.ring);
+    app.notifier.ring(swept.ring);
     let ended = swept.finished.into_iter();
     let notices: Vec<_> = ended
         .map(|(key, send, n)| StepNotice {
@@ -53,7 +52,7 @@ async fn serve(app: &App, below: &mut Below) -> Result<Duration, store::Error> {
             settled: true,
         })
         .collect();
-    publish_steps(app.bus.as_ref(), &notices);
+    app.notifier.steps(&notices);
     below.end(app, boot, swept.begun).await?;
     let reported = report(app).await?;
     if reported >= LIMIT as usize {
@@ -73,9 +72,9 @@ async fn report(app: &App) -> Result<usize, store::Error> {
     let reported = app.store.report_children(None, None, LIMIT).await?;
     let count = reported.len();
     for outcome in reported {
-        app.ringer.ring(outcome.ring);
+        app.notifier.ring(outcome.ring);
         if outcome.owner.is_some() {
-            signal(app, outcome.parent, SIGNAL_INBOX);
+            app.notifier.signal(outcome.parent, SIGNAL_INBOX);
         }
     }
     Ok(count)

@@ -6,7 +6,6 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::store::{self, cancel_below};
 
 use crate::app::App;
-use crate::services::accept::tell_ends;
 
 /// Sends that are come back to; of more, what works below them reports to nobody.
 const WAITING_MAX: usize = 4_096;
@@ -35,7 +34,7 @@ impl Below {
     async fn ask(&mut self, app: &App, boot: BootId) -> Result<(), store::Error> {
         for (key, send) in self.0.clone() {
             let is_done = match cancel_below(app.store.as_ref(), boot, key, send).await {
-                Ok(outcomes) => tell_ends(app, outcomes),
+                Ok(outcomes) => app.notifier.ends(outcomes),
                 // The next look would find the same, and the others wait for it.
                 Err(error) if error.is_of_data() => {
                     tracing::error!(send.id = %send, %error, "what works for a send goes on");

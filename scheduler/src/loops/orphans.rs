@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use super::causes;
 use crate::app::App;
-use crate::services::accept::tell_ends;
 
 /// Sends and runs that are looked at in one read.
 const PAGE: u32 = 256;
@@ -23,7 +22,7 @@ pub(super) type Place = Option<(TenantId, Uuid)>;
 /// Looks for what works for sends that ended, from `place` on, and asks it to end. True when more is
 /// to be looked at. What is locked by someone else is found again by the next round of passes.
 pub(super) async fn sweep(app: &App, place: &mut Place) -> Result<bool, store::Error> {
-    let Some(boot) = app.boot.id() else {
+    let Some(boot) = app.registration.id() else {
         return Ok(false);
     };
     for _ in 0..PAGES_MAX {
@@ -36,7 +35,7 @@ pub(super) async fn sweep(app: &App, place: &mut Place) -> Result<bool, store::E
         for (key, send) in found.of {
             match cancel_below(app.store.as_ref(), boot, key, send).await {
                 Ok(outcomes) => {
-                    tell_ends(app, outcomes);
+                    app.notifier.ends(outcomes);
                 }
                 // It is looked at again; the others are not kept waiting.
                 Err(error) if error.is_of_data() => {

@@ -137,7 +137,7 @@ async fn sweep(app: &App, place: &mut Place) -> Result<u64, store::Error> {
 /// Looks at a page of the runs that were made long ago, newest first, and removes those that ended
 /// long ago, after their leaves' sessions. A run that was not reached goes the next time.
 async fn runs(app: &App, keep: Duration, place: &mut Place) -> Result<u64, store::Error> {
-    let Some(boot) = app.boot.id() else {
+    let Some(boot) = app.registration.id() else {
         return Ok(0);
     };
     let before = Timestamp(app.store.now().await?.0 - keep.as_millis() as i64);

@@ -25,7 +25,6 @@ use super::below::Below;
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::{ADVANCE_ENDS, ADVANCES, ADVANCES_LOST};
-use crate::services::accept::signal;
 
 /// Runs taken at once.
 const RUNS: u32 = 16;
@@ -76,7 +75,7 @@ pub(crate) async fn run(app: &App) {
                         break;
                     }
                 },
-                () = app.run_news.notified() => break,
+                () = app.notifier.runs_woken() => break,
                 () = &mut pause => break,
             }
         }
@@ -104,7 +103,7 @@ fn heard(app: &App, payload: &[u8]) -> bool {
 
 async fn give_up(app: &App, memory: &Memory) {
     let keys = memory.keys();
-    if let Some(boot) = app.boot.id()
+    if let Some(boot) = app.registration.id()
         && !keys.is_empty()
         && let Err(error) = app.store.release_runs(boot, keys).await
     {
@@ -114,7 +113,7 @@ async fn give_up(app: &App, memory: &Memory) {
 
 /// Advances what has news; returns how long there is nothing else to do, as far as is known.
 async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> {
-    let Some(boot) = app.boot.id() else {
+    let Some(boot) = app.registration.id() else {
         memory.forget_all();
         return Ok(PAUSE_MAX);
     };
@@ -238,9 +237,9 @@ async fn cancel(
     let outcomes = app.store.cancel_sends(None, boot, sends).await?;
     for (run, outcome) in runs.into_iter().zip(outcomes) {
         match outcome {
-            store::CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
+            store::CancelOutcome::Signalled { send, .. } => app.notifier.signal(send.key, 0),
             store::CancelOutcome::Cancelled { send, ring, .. } => {
-                app.ringer.ring(ring);
+                app.notifier.ring(ring);
                 ended.push((send.key, send.id));
             }
             store::CancelOutcome::Locked => {
@@ -251,7 +250,7 @@ async fn cancel(
     }
     if !ended.is_empty() {
         // That is news.
-        app.run_news.notify_one();
+        app.notifier.wake_runs();
         below.end(app, boot, ended).await?;
     }
     Ok(locked)
@@ -363,9 +362,10 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
                 memory.aside.forget(key);
                 metrics::counter!(ADVANCES).increment(1);
                 metrics::histogram!(ADVANCE_ENDS).record(one.item.ends.len() as f64);
-                app.ringer.ring(rings);
+                app.notifier.ring(rings);
                 if let Some((session, _)) = told {
-                    signal(app, session, mainspring_shared::session::SIGNAL_INBOX);
+                    app.notifier
+                        .signal(session, mainspring_shared::session::SIGNAL_INBOX);
                 }
                 app.watch.advanced(&key);
                 notices.push(RunNotice {
@@ -381,7 +381,7 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
             AdvanceOutcome::NoRoom => {
                 // Its news is still news: the next pass reads the run again and starts less.
                 tracing::debug!(run.id = %key.run, "other runs took the room for its leaves");
-                app.run_news.notify_one();
+                app.notifier.wake_runs();
             }
             AdvanceOutcome::Locked => {
                 tracing::debug!(run.id = %key.run, "what its advance needs is locked");
@@ -393,22 +393,5 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
             }
         }
     }
-    publish(app, &notices);
-}
-
-/// Tells every scheduler of runs.
-pub(crate) fn publish(app: &App, notices: &[RunNotice]) {
-    if notices.is_empty() {
-        return;
-    }
-    match serde_json::to_vec(notices) {
-        Ok(json) => app.bus.publish(Topic::Runs, bytes::Bytes::from(json)),
-        Err(error) => tracing::error!(error = %error, "notices could not be written"),
-    }
-}
-
-/// Tells whoever owns a run that it has news.
-pub(crate) fn nudge(app: &App, key: RunKey) {
-    app.run_news.notify_one();
-    publish(app, &[RunNotice { key, step: None }]);
+    app.notifier.runs(&notices);
 }

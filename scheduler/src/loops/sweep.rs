@@ -107,7 +107,7 @@ async fn wanting(app: &App, pool: &str) -> Vec<Wanting> {
             priority,
         };
         // A queue that is away takes nothing: its workers poll the database meanwhile.
-        if let Some(depth) = app.queue.depth(&lane).await
+        if let Some(depth) = app.notifier.queue.depth(&lane).await
             && depth <= app.config.sweep_depth_low
         {
             let room = app.config.sweep_depth_high.saturating_sub(depth);
@@ -189,7 +189,7 @@ async fn fill(app: &App, wanting: &mut Wanting, page: &[ReadySession]) -> Fill {
     let count = mine.len() as u64;
     let jobs = pack(&mine.iter().map(|session| session.key).collect::<Vec<_>>());
     *room = room.saturating_sub(jobs.len() as u64);
-    if !app.queue.push(lane, jobs).await {
+    if !app.notifier.queue.push(lane, jobs).await {
         return Fill::Refused;
     }
     metrics::counter!(SWEPT).increment(count);

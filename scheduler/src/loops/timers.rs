@@ -7,10 +7,8 @@ use mainspring_shared::bus::{Notice, StepNotice, Topic};
 use mainspring_shared::store::{self, Fired};
 
 use super::Health;
-use super::runs::nudge;
 use crate::app::App;
 use crate::metrics::{TIMER_LATENESS, TIMERS_FIRED};
-use crate::services::accept::publish_steps;
 
 /// Timers fired in one transaction: as many as commits are worth, few enough that their sessions are
 /// locked for a fraction of a second only.
@@ -54,7 +52,7 @@ pub(crate) async fn run(app: &App) {
 
 /// Fires what is due and returns how long nothing else is, within the interval.
 async fn fire(app: &App) -> Result<Duration, store::Error> {
-    let Some(boot) = app.boot.id() else {
+    let Some(boot) = app.registration.id() else {
         return Ok(app.config.timer_interval);
     };
     loop {
@@ -87,9 +85,9 @@ fn announce(app: &App, fired: Fired) {
         metrics::histogram!(TIMER_LATENESS).record(late.as_secs_f64());
     }
     for run in &fired.runs {
-        nudge(app, run.key);
+        app.notifier.run_changed(run.key);
     }
-    app.ringer.ring(fired.ring);
+    app.notifier.ring(fired.ring);
     let sends = fired.sends.into_iter();
     let notices: Vec<_> = sends
         .map(|fired| StepNotice {
@@ -99,5 +97,5 @@ fn announce(app: &App, fired: Fired) {
             settled: false,
         })
         .collect();
-    publish_steps(app.bus.as_ref(), &notices);
+    app.notifier.steps(&notices);
 }

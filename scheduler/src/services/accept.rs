@@ -3,17 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use mainspring_runtime::{Group, Weight};
-use mainspring_shared::bus::{Bus, StepNotice, Topic};
-use mainspring_shared::id::SessionKey;
-use mainspring_shared::store::{AcceptOutcome, AcceptSend, CancelOutcome};
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::bus::StepNotice;
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::send::{SendStatus, SendView};
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, Accepted, CreateOutcome, IdempotencyKey, NewSession, Store, Target,
+};
 use mainspring_shared::time::Clock;
+use mainspring_shared::tool::ToolFault;
+use mainspring_shared::usage::Usage;
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::deliver::{Joined, deliver, delivery};
+use super::watch::{wait_for, watched};
 use crate::SchedulerConfig;
 use crate::app::{App, each};
 use crate::error::Error;
+use crate::known_tools::KnownTools;
 use crate::metrics::{ACCEPT_GROUP, ACCEPTED};
 
 /// Groups of single sends under way at once. With one, a group is as large as the load allows,
@@ -29,23 +39,31 @@ const LOCKED_PAUSE: Duration = Duration::from_millis(100);
 /// How often that is done: longer than a process that is stopped within a step keeps its locks.
 const LOCKED_MAX: u32 = 50;
 
+/// A session to create and what makes a repeat harmless.
+pub(crate) type Creation = (NewSession, Option<IdempotencyKey>);
+
 /// What became of one send, or why nothing is known to have become of it.
 pub(crate) type Accepting = Result<AcceptOutcome, Error>;
 
 /// The way into the database for sends.
-pub(crate) struct Accept {
+pub(crate) struct Acceptor {
     group: Group<AcceptSend, Accepting>,
     /// Sends to sessions that were found locked: they keep no others waiting.
     locked: Group<AcceptSend, Accepting>,
     clock: Arc<dyn Clock>,
     room: Arc<Semaphore>,
     batches: Semaphore,
+    /// Creations of sessions that share a transaction.
+    creations: Group<Creation, Result<CreateOutcome, Error>>,
+    /// What agents may name.
+    tools: KnownTools,
 }
 
-impl Accept {
+impl Acceptor {
     /// Starts the group's task. It holds the application weakly, so that it ends with it.
     pub(crate) fn new(
         app: &std::sync::Weak<App>,
+        store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         config: &SchedulerConfig,
     ) -> Self {
@@ -71,6 +89,11 @@ impl Accept {
             clock,
             room: Arc::new(Semaphore::new(config.accepting_max)),
             batches: Semaphore::new(BATCH_LANES),
+            creations: Group::spawn(1, move |items: Vec<Creation>| {
+                let store = store.clone();
+                async move { each(items, |items| store.create_sessions(None, items)).await }
+            }),
+            tools: KnownTools::default(),
         }
     }
 
@@ -91,6 +114,18 @@ impl Accept {
         Ok(AcceptOutcome::Locked)
     }
 
+    /// Creates a session.
+    pub(crate) async fn create(&self, creation: Creation) -> Result<CreateOutcome, Error> {
+        let outcome = self.creations.submit(creation).await;
+        outcome.unwrap_or_else(|_| Err(Error::stopping()))
+    }
+
+    /// What an agent names that no worker of its pool has.
+    pub(crate) async fn lacks(&self, app: &App, agent: &AgentSpec) -> Vec<ToolFault> {
+        let (store, clock) = (app.store.as_ref(), app.clock.as_ref());
+        self.tools.lacks(store, clock, agent).await
+    }
+
     /// Room for `count` sends on their way.
     pub(crate) fn take_room(&self, count: usize) -> Result<OwnedSemaphorePermit, Error> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -106,7 +141,7 @@ pub(crate) async fn many(app: &App, mut items: Vec<AcceptSend>) -> Vec<Accepting
     while !items.is_empty() {
         let rest = items.split_off(group_of(&items, &app.config));
         let group = std::mem::replace(&mut items, rest);
-        let Ok(lane) = app.accept.batches.acquire().await else {
+        let Ok(lane) = app.acceptor.batches.acquire().await else {
             outcomes.extend(vec![Err(Error::stopping()); group.len()]);
             continue;
         };
@@ -182,55 +217,129 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<Accepting> {
                 n: accepted.step,
                 settled: false,
             });
-            app.ringer.ring(accepted.ring.take());
+            app.notifier.ring(accepted.ring.take());
         }
     }
     metrics::counter!(ACCEPTED).increment(notices.len() as u64);
     metrics::histogram!(ACCEPT_GROUP).record(count as f64);
-    publish_steps(app.bus.as_ref(), &notices);
+    app.notifier.steps(&notices);
     outcomes
 }
 
-/// Tells every scheduler of steps that were committed here.
-pub(crate) fn publish_steps(bus: &dyn Bus, notices: &[StepNotice]) {
-    if notices.is_empty() {
-        return;
-    }
-    match serde_json::to_vec(notices) {
-        Ok(json) => bus.publish(Topic::Steps, Bytes::from(json)),
-        Err(error) => tracing::error!(error = %error, "notices could not be written"),
-    }
-}
-
-/// Tells the workers that something about this session concerns whoever runs it: these signals, or
-/// what the database says when there are none.
-pub(crate) fn signal(app: &App, key: SessionKey, signals: i32) {
-    match serde_json::to_vec(&[(key, signals)]) {
-        Ok(json) => app.bus.publish(Topic::Signals, Bytes::from(json)),
-        Err(error) => tracing::error!(error = %error, "a signal could not be written"),
+/// A session to create, without a parent.
+pub(crate) fn new_session(app: &App, agent: AgentSpec, metadata: Map<String, Value>) -> NewSession {
+    NewSession {
+        key: app.new_session_key(TenantId::DEFAULT),
+        agent,
+        metadata,
+        parent: None,
     }
 }
 
-/// Tells whom the ends of sends concern. False where some could not be asked to end, because someone
-/// else has their sessions locked.
-pub(crate) fn tell_ends(app: &App, outcomes: Vec<CancelOutcome>) -> bool {
-    let mut all = true;
-    for outcome in outcomes {
-        match outcome {
-            CancelOutcome::Signalled { send, .. } => signal(app, send.key, 0),
-            CancelOutcome::Cancelled { send, step, ring } => {
-                app.ringer.ring(ring);
-                let notice = StepNotice {
-                    key: send.key,
-                    send: send.id,
-                    n: step,
-                    settled: true,
-                };
-                publish_steps(app.bus.as_ref(), &[notice]);
-            }
-            CancelOutcome::Locked => all = false,
-            CancelOutcome::AlreadyFinal(_) | CancelOutcome::NotFound => {}
+/// What a request to accept a send is answered with.
+pub(crate) struct Submitted {
+    /// The send, or the one that took its words in.
+    pub(crate) send: SendView,
+    /// The item in the session's inbox, where the words went to a send under way.
+    pub(crate) inbox_item: Option<InboxItem>,
+    /// Whether an earlier request had brought the same.
+    pub(crate) replayed: bool,
+}
+
+/// Accepts a send, or brings its words to the one under way where its sender asks for that, and
+/// waits for the send if asked to. What is `held` is held until it is stored.
+pub(crate) async fn submit<H>(
+    app: &App,
+    item: AcceptSend,
+    held: H,
+    wait: Option<Duration>,
+) -> Result<Submitted, Error> {
+    let (key, id) = (item.target.key(), item.id);
+    if let Some(delivery) = delivery(&item) {
+        let mut delivered = deliver(app, vec![delivery]).await;
+        if let Some(joined) = delivered.pop().ok_or_else(Error::internal)?? {
+            drop(held);
+            let (id, inbox_item) = match joined {
+                Joined::Now(id, item) => (id, Some(*item)),
+                Joined::Before(id) => (id, None),
+            };
+            return Ok(Submitted {
+                send: existing(app, key.tenant, id, wait).await?,
+                replayed: inbox_item.is_none(),
+                inbox_item,
+            });
         }
     }
-    all
+    let warnings = match &item.target {
+        Target::New(session) => {
+            let (store, clock) = (app.store.as_ref(), app.clock.as_ref());
+            let tools = &app.acceptor.tools;
+            tools.lacks_lately(store, clock, &session.agent).await
+        }
+        Target::Existing(_) => Vec::new(),
+    };
+    // Whoever waits is in place before the send exists, so that its end cannot be missed.
+    let waiting = wait.map(|wait| (app.watch.send(id), wait));
+    let outcome = app.acceptor.one(item).await?;
+    drop(held);
+    let (send, replayed) = match outcome {
+        AcceptOutcome::Accepted(accepted) => {
+            let ended = match waiting {
+                Some((watching, wait)) => wait_for(app, &watching, key.tenant, None, wait).await,
+                None => Ok(None),
+            };
+            // The send stands whatever happens to the reads: without an answer it is shown as it
+            // was accepted.
+            let view = match ended {
+                Ok(Some(send)) => SendView::from(send),
+                Ok(None) | Err(_) => accepted_view(key, id, &accepted),
+            };
+            (SendView { warnings, ..view }, false)
+        }
+        AcceptOutcome::Replayed(first) => (existing(app, key.tenant, first, wait).await?, true),
+        AcceptOutcome::Mismatch => return Err(Error::mismatch()),
+        AcceptOutcome::Refused(reason) => return Err(Error::from(reason)),
+        AcceptOutcome::Locked => return Err(Error::locked()),
+    };
+    Ok(Submitted {
+        send,
+        inbox_item: None,
+        replayed,
+    })
+}
+
+/// A send that exists already, as it is once the wait is over.
+async fn existing(
+    app: &App,
+    tenant: TenantId,
+    id: SendId,
+    wait: Option<Duration>,
+) -> Result<SendView, Error> {
+    let found = match wait {
+        Some(wait) => watched(app, app.watch.send(id), tenant, wait).await?,
+        None => app.watch.read_send(tenant, id).await?,
+    };
+    found.map(SendView::from).ok_or_else(Error::send_not_found)
+}
+
+/// A send that was accepted this moment, as a read would show it.
+pub(crate) fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) -> SendView {
+    SendView {
+        id,
+        session_id: key.session,
+        status: SendStatus::Queued,
+        stop_reason: None,
+        output_text: None,
+        output: None,
+        error: None,
+        usage: Usage::default(),
+        rounds: 0,
+        attempts: 0,
+        waiting_on: None,
+        position: accepted.position,
+        created_at: accepted.created_at,
+        started_at: None,
+        finished_at: None,
+        warnings: Vec::new(),
+    }
 }

@@ -1,16 +1,21 @@
-//! Rings: telling the workers which sessions have work, after the commit that made it so.
+//! Telling workers and schedulers what a commit means for them: which sessions have work, which steps
+//! were written, what concerns a send that is running.
 //!
-//! A ring is a hint. It never delays the answer to a request, and one that does not fit is
+//! A notice is a hint. It never delays the answer to a request, and one that does not fit is
 //! dropped: the sweep finds its session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use mainspring_runtime::buggify;
-use mainspring_shared::id::SessionKey;
+use mainspring_shared::bus::{Bus, RunNotice, StepNotice, Topic};
+use mainspring_shared::id::{RunKey, SessionKey};
 use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Activation, Lane, Queue};
-use mainspring_shared::store::ReadySession;
-use tokio::sync::mpsc;
+use mainspring_shared::store::{CancelOutcome, ReadySession};
+use mainspring_shared::time::Timestamp;
+use serde::Serialize;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{RINGS_DROPPED, RUNG};
@@ -28,25 +33,112 @@ const SPREAD: usize = 8;
 /// Rings up to which [`SPREAD`] is used; beyond, jobs are filled.
 const FEW: usize = 64;
 
-/// Where rings are left to be pushed in the background.
-#[derive(Debug, Clone)]
-pub(crate) struct Ringer {
+/// Tells others, after a commit, what it means for them. Everything here is a hint that may get lost:
+/// workers and schedulers find the same in the database a little later.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    /// Where sessions with work are announced.
+    pub(crate) queue: Arc<dyn Queue>,
+    bus: Arc<dyn Bus>,
     waiting: mpsc::Sender<ReadySession>,
+    /// Notified when a run has events that came through this process.
+    runs_changed: Notify,
 }
 
-impl Ringer {
-    /// A ringer and what its task takes from.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<ReadySession>) {
-        let (waiting, rings) = mpsc::channel(WAITING_MAX);
-        (Self { waiting }, rings)
+impl Notifier {
+    /// A notifier, and the sessions that [`run`] pushes for it.
+    pub(crate) fn new(
+        queue: Arc<dyn Queue>,
+        bus: Arc<dyn Bus>,
+    ) -> (Self, mpsc::Receiver<ReadySession>) {
+        let (waiting, ready) = mpsc::channel(WAITING_MAX);
+        let notifier = Self {
+            queue,
+            bus,
+            waiting,
+            runs_changed: Notify::new(),
+        };
+        (notifier, ready)
     }
 
-    /// Leaves rings to be pushed. Never waits.
+    /// Enqueues sessions with work in the background. Never waits; what does not fit is dropped.
     pub(crate) fn ring(&self, sessions: impl IntoIterator<Item = ReadySession>) {
         for session in sessions {
             if buggify("ring.full") || self.waiting.try_send(session).is_err() {
                 metrics::counter!(RINGS_DROPPED).increment(1);
             }
+        }
+    }
+
+    /// Tells every scheduler of steps that were committed here.
+    pub(crate) fn steps(&self, notices: &[StepNotice]) {
+        if !notices.is_empty() {
+            self.publish(Topic::Steps, notices);
+        }
+    }
+
+    /// Tells the workers that something about this session concerns whoever runs it: these signals,
+    /// or what the database says when there are none.
+    pub(crate) fn signal(&self, key: SessionKey, signals: i32) {
+        self.publish(Topic::Signals, &[(key, signals)]);
+    }
+
+    /// Tells whom the ends of sends concern. False where some could not be asked to end, because
+    /// someone else has their sessions locked.
+    pub(crate) fn ends(&self, outcomes: Vec<CancelOutcome>) -> bool {
+        let mut all = true;
+        for outcome in outcomes {
+            match outcome {
+                CancelOutcome::Signalled { send, .. } => self.signal(send.key, 0),
+                CancelOutcome::Cancelled { send, step, ring } => {
+                    self.ring(ring);
+                    self.steps(&[StepNotice {
+                        key: send.key,
+                        send: send.id,
+                        n: step,
+                        settled: true,
+                    }]);
+                }
+                CancelOutcome::Locked => all = false,
+                CancelOutcome::AlreadyFinal(_) | CancelOutcome::NotFound => {}
+            }
+        }
+        all
+    }
+
+    /// Tells every scheduler of runs that were advanced or have events.
+    pub(crate) fn runs(&self, notices: &[RunNotice]) {
+        if !notices.is_empty() {
+            self.publish(Topic::Runs, notices);
+        }
+    }
+
+    /// Tells the owner of a run, which may be this process, that it has events.
+    pub(crate) fn run_changed(&self, key: RunKey) {
+        self.wake_runs();
+        self.runs(&[RunNotice { key, step: None }]);
+    }
+
+    /// Makes this process's loop of runs look again at once.
+    pub(crate) fn wake_runs(&self) {
+        self.runs_changed.notify_one();
+    }
+
+    /// Resolves when a run has events that came through this process.
+    pub(crate) async fn runs_woken(&self) {
+        self.runs_changed.notified().await;
+    }
+
+    /// Wakes the schedulers for a timer that is due before they would look by themselves.
+    pub(crate) fn timer_due(&self, at: Timestamp) {
+        self.bus
+            .publish(Topic::Timers, Bytes::from(at.0.to_string()));
+    }
+
+    fn publish<T: Serialize + ?Sized>(&self, topic: Topic, notices: &T) {
+        match serde_json::to_vec(notices) {
+            Ok(json) => self.bus.publish(topic, Bytes::from(json)),
+            Err(error) => tracing::error!(error = %error, "notices could not be written"),
         }
     }
 }
@@ -115,7 +207,6 @@ pub(crate) fn pack(sessions: &[SessionKey]) -> Vec<Activation> {
 mod tests {
     use mainspring_shared::agent::Priority;
     use mainspring_shared::id::{SessionId, TenantId};
-    use mainspring_shared::time::Timestamp;
     use uuid::Uuid;
 
     use super::*;

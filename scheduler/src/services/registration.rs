@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use mainspring_shared::id::BootId;
 use mainspring_shared::store::{self, NewBoot, Renewal, Role};
+use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::loops::Health;
 
 /// The id under which this process writes now.
 #[derive(Debug, Default)]
-pub(crate) struct Boot {
+pub(crate) struct Registration {
     current: Mutex<Option<BootId>>,
 }
 
-impl Boot {
+impl Registration {
     /// The id; none before it could be registered.
     pub(crate) fn id(&self) -> Option<BootId> {
         *self
@@ -32,12 +33,12 @@ impl Boot {
     }
 }
 
-/// Registers a boot and renews it until `app.closing` is cancelled, then ends it. A boot that was
+/// Registers a boot and renews it until `closing` is cancelled, then ends it. A boot that was
 /// declared dead is followed by a new one: a scheduler holds nothing between two transactions, so
 /// there is nothing to drop.
-pub(crate) async fn keep(app: &App) {
+pub(crate) async fn keep(app: &App, closing: CancellationToken) {
     let mut health = Health::new("boot");
-    while !app.closing.is_cancelled() {
+    while !closing.is_cancelled() {
         let pause = match step(app).await {
             Ok(pause) => {
                 health.works();
@@ -50,10 +51,10 @@ pub(crate) async fn keep(app: &App) {
         tokio::select! {
             biased;
             () = app.clock.sleep(pause) => {}
-            () = app.closing.cancelled() => {}
+            () = closing.cancelled() => {}
         }
     }
-    if let Some(id) = app.boot.id()
+    if let Some(id) = app.registration.id()
         && let Err(error) = app.store.stop_boot(None, id).await
     {
         tracing::debug!(error = %error, "the boot could not be ended, its lease will run out");
@@ -65,7 +66,7 @@ fn renewal_pause(app: &App) -> Duration {
 }
 
 async fn step(app: &App) -> Result<Duration, store::Error> {
-    let Some(id) = app.boot.id() else {
+    let Some(id) = app.registration.id() else {
         let id = BootId(app.entropy.random_id());
         let boot = NewBoot {
             id,
@@ -78,7 +79,7 @@ async fn step(app: &App) -> Result<Duration, store::Error> {
         };
         app.store.register_boot(None, boot).await?;
         tracing::info!(boot.id = %id, "scheduler registered");
-        app.boot.set(Some(id));
+        app.registration.set(Some(id));
         return Ok(renewal_pause(app));
     };
     match app
@@ -89,7 +90,7 @@ async fn step(app: &App) -> Result<Duration, store::Error> {
         Renewal::Renewed { .. } => Ok(renewal_pause(app)),
         Renewal::Dead => {
             tracing::warn!(boot.id = %id, "this boot was declared dead, going on under a new one");
-            app.boot.set(None);
+            app.registration.set(None);
             Ok(Duration::ZERO)
         }
     }

@@ -240,14 +240,19 @@ impl Reader {
     }
 
     async fn ended(&mut self, id: SendId) -> Result<bool, Error> {
-        let send = self.app.read_send(self.key.tenant, id).await?;
+        let send = self.app.watch.read_send(self.key.tenant, id).await?;
         Ok(send.is_none_or(|send: SendRecord| send.status.is_final()))
     }
 
     async fn render(&mut self, step: &Step, out: &mut Vec<u8>) -> Result<(), Error> {
         self.read_messages(step).await?;
         let send = match step.kind {
-            StepKind::Finished => self.app.read_send(self.key.tenant, step.send_id).await?,
+            StepKind::Finished => {
+                self.app
+                    .watch
+                    .read_send(self.key.tenant, step.send_id)
+                    .await?
+            }
             StepKind::Accepted
             | StepKind::Round
             | StepKind::Calls
@@ -355,10 +360,7 @@ impl Reader {
 
 /// Asks the worker that has the session for all that was streamed so far.
 fn ask_for_all(app: &App, key: SessionKey) {
-    match serde_json::to_vec(&[(key, WATCHED)]) {
-        Ok(json) => app.bus.publish(Topic::Signals, Bytes::from(json)),
-        Err(error) => tracing::error!(%error, "a signal cannot be written as JSON"),
-    }
+    app.notifier.signal(key, WATCHED);
 }
 
 /// How far the durable events of the last sends have come.

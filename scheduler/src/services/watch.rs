@@ -10,12 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
+use mainspring_runtime::Group;
 use mainspring_shared::bus::{Notice, StepNotice, Topic};
 use mainspring_shared::id::{RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, WaitingOn};
+use mainspring_shared::store::Store;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-use crate::app::App;
+use crate::app::{App, each};
 use crate::error::Error;
 
 /// How often everyone looks at the database while the bus is away.
@@ -32,8 +35,8 @@ const SLICES: u64 = 8;
 #[cfg(test)]
 const SAFETY: Duration = Duration::from_millis(POLL.as_millis() as u64 * SLICES);
 
-/// Everyone who waits in this process.
-#[derive(Debug, Default)]
+/// Everyone who waits in this process, and what they read.
+#[derive(Debug)]
 pub(crate) struct Watch {
     /// Those who wait for the end of a send.
     sends: Arc<Registry<SendId>>,
@@ -41,9 +44,34 @@ pub(crate) struct Watch {
     sessions: Arc<Registry<SessionKey>>,
     /// Those who follow a run.
     runs: Arc<Registry<RunKey>>,
+    /// Reads of sends that share a query.
+    reads: Group<(TenantId, SendId), Result<Option<SendRecord>, Error>>,
 }
 
 impl Watch {
+    /// Nobody waits yet.
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            sends: Arc::default(),
+            sessions: Arc::default(),
+            runs: Arc::default(),
+            reads: Group::spawn(2, move |ids: Vec<(TenantId, SendId)>| {
+                let store = store.clone();
+                async move { each(ids, |ids| store.get_sends(ids)).await }
+            }),
+        }
+    }
+
+    /// A send; its reads share queries with those of other callers.
+    pub(crate) async fn read_send(
+        &self,
+        tenant: TenantId,
+        id: SendId,
+    ) -> Result<Option<SendRecord>, Error> {
+        let read = self.reads.submit((tenant, id)).await;
+        read.unwrap_or_else(|_| Err(Error::stopping()))
+    }
+
     /// Pokes from now on when this send ends or waits.
     pub(crate) fn send(&self, id: SendId) -> Watching<SendId> {
         Registry::register(&self.sends, id)
@@ -200,8 +228,8 @@ impl<K: Eq + Hash + Copy> Drop for Watching<K> {
     }
 }
 
-/// Hands notices on until `app.closing` is cancelled.
-pub(crate) async fn run(app: &App) {
+/// Hands notices on until `closing` is cancelled.
+pub(crate) async fn run(app: &App, closing: CancellationToken) {
     let mut notices = app.bus.subscribe(Topic::Steps).await;
     // What was committed before the subscription stood may have been missed.
     app.watch.poke_all();
@@ -211,7 +239,7 @@ pub(crate) async fn run(app: &App) {
     loop {
         tokio::select! {
             biased;
-            () = app.closing.cancelled() => return,
+            () = closing.cancelled() => return,
             // Before the notices, which may never cease to come.
             () = &mut tick => {
                 if app.bus.is_available() {
@@ -293,7 +321,7 @@ pub(crate) async fn wait_for(
             () = &mut over => true,
             () = &mut stopping => true,
         };
-        match app.read_send(tenant, watching.key).await {
+        match app.watch.read_send(tenant, watching.key).await {
             Ok(Some(send)) if last => return Ok(Some(send)),
             Ok(Some(send)) => known = Some(send),
             Ok(None) => return Ok(None),
@@ -304,13 +332,32 @@ pub(crate) async fn wait_for(
     }
 }
 
+/// A send that exists already, once it is settled or the wait is over.
+pub(crate) async fn watched(
+    app: &App,
+    watching: Watching<SendId>,
+    tenant: TenantId,
+    wait: Duration,
+) -> Result<Option<SendRecord>, Error> {
+    match app.watch.read_send(tenant, watching.key).await? {
+        None => Ok(None),
+        known => wait_for(app, &watching, tenant, known, wait).await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use mainspring_runtime::SystemClock;
     use mainspring_shared::id::SessionId;
+    use mainspring_store_model::ModelStore;
     use uuid::Uuid;
 
     use super::*;
+
+    fn watch() -> Watch {
+        Watch::new(Arc::new(ModelStore::open(Arc::new(SystemClock::new()))))
+    }
 
     fn notice(n: u128, settled: bool) -> StepNotice {
         let key = SessionKey {
@@ -325,9 +372,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_settled_notice_pokes_who_waits_for_that_send_only() {
-        let watch = Watch::default();
+    #[tokio::test]
+    async fn a_settled_notice_pokes_who_waits_for_that_send_only() {
+        let watch = watch();
         let one = watch.send(SendId(Uuid::from_u128(1)));
         let other = watch.send(SendId(Uuid::from_u128(2)));
         watch.heard(&notice(1, false));
@@ -337,9 +384,9 @@ mod tests {
         assert!(other.poked().now_or_never().is_none());
     }
 
-    #[test]
-    fn pokes_that_nobody_took_are_one_poke() {
-        let watch = Watch::default();
+    #[tokio::test]
+    async fn pokes_that_nobody_took_are_one_poke() {
+        let watch = watch();
         let one = watch.session(notice(1, false).key);
         watch.heard(&notice(1, false));
         watch.heard(&notice(1, true));
@@ -347,9 +394,9 @@ mod tests {
         assert!(one.poked().now_or_never().is_none());
     }
 
-    #[test]
-    fn every_waiter_is_poked_once_within_the_safety_interval() {
-        let watch = Watch::default();
+    #[tokio::test]
+    async fn every_waiter_is_poked_once_within_the_safety_interval() {
+        let watch = watch();
         let all: Vec<_> = (0..100)
             .map(|n| watch.send(SendId(Uuid::from_u128(n))))
             .collect();
@@ -358,9 +405,9 @@ mod tests {
         assert_eq!(SAFETY, Duration::from_secs(2));
     }
 
-    #[test]
-    fn who_leaves_is_forgotten() {
-        let watch = Watch::default();
+    #[tokio::test]
+    async fn who_leaves_is_forgotten() {
+        let watch = watch();
         let one = watch.send(SendId(Uuid::from_u128(1)));
         let two = watch.send(SendId(Uuid::from_u128(1)));
         drop(one);

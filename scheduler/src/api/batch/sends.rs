@@ -12,13 +12,14 @@ use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Batch, Held, Made, items};
-use crate::api::deliver::{AcceptedSend, Joined, deliver, delivery};
+use crate::api::deliver::AcceptedSend;
 use crate::api::problem::ProblemDocument;
-use crate::api::sends::{accepted_view, build};
+use crate::api::sends::build;
 use crate::api::validate::{Checks, SendAnywhereBody};
 use crate::app::App;
 use crate::error::Error;
-use crate::services::accept::many;
+use crate::services::accept::{accepted_view, many};
+use crate::services::deliver::{Joined, deliver, delivery};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,7 +88,7 @@ impl Batch for Sends {
     }
 
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {
-        app.accept.take_room(count).map(Some)
+        app.acceptor.take_room(count).map(Some)
     }
 
     async fn store(

@@ -15,12 +15,13 @@ use mainspring_shared::store::{self, RunStep};
 use mainspring_shared::workflow::run::RunStatus;
 use serde_json::{Value, json};
 
-use super::{RunPath, read};
+use super::RunPath;
 use crate::api::events::{seen, stream_of};
 use crate::api::extract::Params;
 use crate::api::gate::Place;
 use crate::api::problem::Problem;
 use crate::app::App;
+use crate::services::runs::read;
 use crate::services::watch::Watching;
 
 /// Advances read at once.

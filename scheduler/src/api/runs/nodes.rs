@@ -20,15 +20,15 @@ use mainspring_shared::workflow::view::NodeView;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{RunPath, asked, read};
+use super::{RunPath, asked};
 use crate::api::extract::{Params, json_body, no_body, parse};
 use crate::api::idempotency;
 use crate::api::problem::Problem;
 use crate::api::respond::{self, Begin};
 use crate::app::{App, each};
 use crate::error::Error;
-use crate::loops::runs::nudge;
-use crate::services::accept::{again, signal};
+use crate::services::accept::again;
+use crate::services::runs::read;
 
 /// Nodes read at once for an export.
 const PAGE: u32 = 1_000;
@@ -294,9 +294,9 @@ pub(in crate::api) async fn steer(
         DeliverOutcome::Locked => Err(Error::locked().into()),
         outcome @ (DeliverOutcome::Accepted { .. } | DeliverOutcome::Replayed(_)) => {
             if let DeliverOutcome::Accepted { ring, owner, .. } = outcome {
-                app.ringer.ring(ring);
+                app.notifier.ring(ring);
                 if owner.is_some() {
-                    signal(&app, session, SIGNAL_INBOX);
+                    app.notifier.signal(session, SIGNAL_INBOX);
                 }
             }
             let text = body.text.chars().take(STEERED_CHARS).collect();
@@ -306,7 +306,7 @@ pub(in crate::api) async fn steer(
                 text,
             };
             app.store.ask_runs(None, vec![(key, ask)]).await?;
-            nudge(&app, key);
+            app.notifier.run_changed(key);
             let mut views = views(&app, key, vec![node]).await?;
             let view = views.pop().ok_or_else(Error::internal)?;
             respond::json(StatusCode::ACCEPTED, &view)

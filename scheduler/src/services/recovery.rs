@@ -1,0 +1,67 @@
+//! Sends that wait for a person because their worker died: `recovery: manual`.
+
+use mainspring_shared::bus::StepNotice;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
+use mainspring_shared::store::{ListSends, ReadySession};
+
+use super::cancel;
+use crate::app::App;
+use crate::error::Error;
+
+/// Lets the send of a session that waits for recovery go on.
+pub(crate) async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
+    let session = app
+        .store
+        .get_session(key)
+        .await?
+        .ok_or_else(Error::session_not_found)?;
+    let resumed = app.store.resume_recovery(None, app.boot_id()?, key).await?;
+    let id = resumed.ok_or_else(nothing_to_recover)?;
+    let record = app
+        .watch
+        .read_send(key.tenant, id)
+        .await?
+        .ok_or_else(Error::send_not_found)?;
+    app.notifier.ring([ReadySession {
+        key,
+        pool: session.agent.pool().to_owned(),
+        priority: record.options.priority,
+        ready_since: app.clock.now(),
+    }]);
+    app.notifier.steps(&[StepNotice {
+        key,
+        send: id,
+        n: record.first_step,
+        settled: false,
+    }]);
+    Ok(record)
+}
+
+/// Cancels the send of a session that waits for recovery.
+pub(crate) async fn abort(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
+    if app.store.get_session(key).await?.is_none() {
+        return Err(Error::session_not_found());
+    }
+    let query = ListSends {
+        tenant: key.tenant,
+        session: Some(key.session),
+        status: Some(SendStatus::Waiting),
+        before: None,
+        limit: 10,
+    };
+    let waiting = app.store.list_sends(query).await?.data;
+    let lost = waiting
+        .into_iter()
+        .find(|send| send.waiting_on == Some(WaitingOn::Recovery));
+    let lost = lost.ok_or_else(nothing_to_recover)?;
+    cancel::send(app, lost.id, None).await
+}
+
+fn nothing_to_recover() -> Error {
+    Error::new(
+        Code::SessionNotWaiting,
+        "no send of this session waits for recovery",
+    )
+}
