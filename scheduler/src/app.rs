@@ -1,7 +1,6 @@
 //! What every request and every loop shares.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mainspring_runtime::Lifecycle;
@@ -11,7 +10,6 @@ use mainspring_shared::id::{BootId, SessionKey, TenantId};
 use mainspring_shared::queue::Queue;
 use mainspring_shared::store::{self, Store};
 use mainspring_shared::time::Clock;
-use tokio::sync::Semaphore;
 
 use crate::SchedulerConfig;
 use crate::error::Error;
@@ -19,12 +17,6 @@ use crate::services::accept::Acceptor;
 use crate::services::notify::Notifier;
 use crate::services::registration::Registration;
 use crate::services::watch::Watch;
-
-/// Prints the process's metrics in the Prometheus text format.
-pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
-
-/// Called once with the address, when the first request can be answered.
-pub type OnAccepting = Box<dyn FnOnce(SocketAddr) + Send>;
 
 /// What a scheduler is made of.
 pub struct Parts {
@@ -40,10 +32,6 @@ pub struct Parts {
     pub entropy: Arc<dyn Entropy>,
     /// The bounds.
     pub config: SchedulerConfig,
-    /// What `/metrics` shows; without it the path does not exist.
-    pub metrics: Option<RenderMetrics>,
-    /// Whom to tell that requests are answered.
-    pub on_accepting: Option<OnAccepting>,
 }
 
 impl fmt::Debug for Parts {
@@ -58,29 +46,17 @@ impl fmt::Debug for Parts {
 }
 
 /// A running scheduler: its ports, and the services over them.
-pub(crate) struct App {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) bus: Arc<dyn Bus>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) config: SchedulerConfig,
-    pub(crate) lifecycle: Lifecycle,
-    pub(crate) registration: Registration,
-    pub(crate) notifier: Notifier,
-    pub(crate) watch: Watch,
-    pub(crate) acceptor: Acceptor,
-    pub(crate) http: Http,
-}
-
-/// What only the API needs.
-pub(crate) struct Http {
-    /// Requests under way.
-    pub(crate) requests: Arc<Semaphore>,
-    /// Requests that wait or stream.
-    pub(crate) waiters: Arc<Semaphore>,
-    /// Bytes of the bodies that are held.
-    pub(crate) bodies: Arc<Semaphore>,
-    pub(crate) metrics: Option<RenderMetrics>,
+pub struct App {
+    pub store: Arc<dyn Store>,
+    pub bus: Arc<dyn Bus>,
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub config: SchedulerConfig,
+    pub lifecycle: Lifecycle,
+    pub registration: Registration,
+    pub notifier: Notifier,
+    pub watch: Watch,
+    pub acceptor: Acceptor,
 }
 
 impl fmt::Debug for App {
@@ -93,12 +69,12 @@ impl fmt::Debug for App {
 
 impl App {
     /// The boot to write under. Until the first registration succeeds, nothing can be written.
-    pub(crate) fn boot_id(&self) -> Result<BootId, Error> {
+    pub fn boot_id(&self) -> Result<BootId, Error> {
         self.registration.id().ok_or_else(Error::not_registered)
     }
 
     /// A fresh session's key.
-    pub(crate) fn new_session_key(&self, tenant: TenantId) -> SessionKey {
+    pub fn new_session_key(&self, tenant: TenantId) -> SessionKey {
         SessionKey {
             tenant,
             session: mainspring_shared::id::SessionId(self.entropy.ordered_id()),
@@ -108,7 +84,7 @@ impl App {
 
 /// Does items together, or one by one when the data of one of them is at fault, so that it alone
 /// fails.
-pub(crate) async fn each<T, R, F, Fut>(items: Vec<T>, step: F) -> Vec<Result<R, Error>>
+pub async fn each<T, R, F, Fut>(items: Vec<T>, step: F) -> Vec<Result<R, Error>>
 where
     T: Clone,
     F: Fn(Vec<T>) -> Fut,

@@ -23,7 +23,7 @@ const PAGES: u32 = 10;
 
 /// Deletes a session and those below it, from the top down, so that nothing new is begun below what
 /// is gone. False when there is none.
-pub(crate) async fn delete(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
+pub async fn delete(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
     let is_there = whole(app, boot, key).await?;
     if is_there && let Err(error) = below(app, boot, key).await {
         tracing::info!(session.id = %key.session, %error, "the sweep deletes what is below");

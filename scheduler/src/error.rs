@@ -15,18 +15,18 @@ use crate::metrics::OVERLOADED;
 const TOO_DEEP: &str = "nests too deeply: at most 127 levels";
 
 /// What is wrong with one member of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub(crate) struct FieldError {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FieldError {
     /// A JSON pointer into the body, in a body of lines behind the line's number and `:`; for a
     /// query parameter or a header, its name behind `?` or `#`.
-    pub(crate) pointer: String,
+    pub pointer: String,
     /// What is wrong, for people.
-    pub(crate) detail: String,
+    pub detail: String,
 }
 
 /// Why a request or a step was not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Error {
+pub struct Error {
     code: Code,
     detail: String,
     errors: Vec<FieldError>,
@@ -34,7 +34,7 @@ pub(crate) struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let retry_after = match code.class() {
             Class::Limit | Class::Unavailable => Some(Duration::from_secs(1)),
             Class::Invalid | Class::NotFound | Class::Conflict | Class::Corrupt | Class::Bug => {
@@ -50,18 +50,19 @@ impl Error {
     }
 
     /// `request.invalid` with one member at fault.
-    pub(crate) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let (pointer, detail) = (pointer.into(), detail.into());
         Self::invalid_members(vec![FieldError { pointer, detail }])
     }
 
     /// A body that nests deeper than bodies are read.
-    pub(crate) fn too_deep(at: &str) -> Self {
+    pub fn too_deep(at: &str) -> Self {
         Self::invalid(at, TOO_DEEP)
     }
 
     /// The same, where it is a workflow's spec that is too deep.
-    pub(crate) fn of_spec(mut self, at: &str) -> Self {
+    #[must_use]
+    pub fn of_spec(mut self, at: &str) -> Self {
         if let [error] = self.errors.as_slice()
             && error.detail == TOO_DEEP
         {
@@ -75,12 +76,12 @@ impl Error {
     }
 
     /// `request.invalid` with every member at fault; there is at least one.
-    pub(crate) fn invalid_members(errors: Vec<FieldError>) -> Self {
+    pub fn invalid_members(errors: Vec<FieldError>) -> Self {
         Self::with_members(Code::RequestInvalid, errors)
     }
 
     /// An error of several members; there is at least one.
-    pub(crate) fn with_members(code: Code, errors: Vec<FieldError>) -> Self {
+    pub fn with_members(code: Code, errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             // What is no member of the body names itself.
             [one] if one.pointer.starts_with('/') => format!("{}: {}", one.pointer, one.detail),
@@ -94,7 +95,7 @@ impl Error {
     }
 
     /// `timer.invalid_schedule` with every member at fault; there is at least one.
-    pub(crate) fn invalid_schedule(errors: Vec<FieldError>) -> Self {
+    pub fn invalid_schedule(errors: Vec<FieldError>) -> Self {
         Self {
             code: Code::TimerInvalidSchedule,
             ..Self::invalid_members(errors)
@@ -102,7 +103,8 @@ impl Error {
     }
 
     /// The same error, on one line of a body of lines.
-    pub(crate) fn on_line(mut self, line: usize) -> Self {
+    #[must_use]
+    pub fn on_line(mut self, line: usize) -> Self {
         self.detail = format!("line {line}: {}", self.detail);
         for error in &mut self.errors {
             error.pointer = format!("{line}:{}", error.pointer);
@@ -117,38 +119,39 @@ impl Error {
     }
 
     /// The same error, with what it most likely means.
-    pub(crate) fn because(mut self, why: &str) -> Self {
+    #[must_use]
+    pub fn because(mut self, why: &str) -> Self {
         self.detail = format!("{} ({why})", self.detail);
         self
     }
 
-    pub(crate) fn run_not_found() -> Self {
+    pub fn run_not_found() -> Self {
         Self::new(Code::RunNotFound, "no run has this id")
     }
 
-    pub(crate) fn session_not_found() -> Self {
+    pub fn session_not_found() -> Self {
         Self::new(Code::SessionNotFound, "no session has this id")
     }
 
-    pub(crate) fn send_not_found() -> Self {
+    pub fn send_not_found() -> Self {
         Self::new(Code::SendNotFound, "no send has this id")
     }
 
-    pub(crate) fn mismatch() -> Self {
+    pub fn mismatch() -> Self {
         Self::new(
             Code::IdempotencyMismatch,
             "this Idempotency-Key was used with another request body",
         )
     }
 
-    pub(crate) fn too_large(bytes_max: usize) -> Self {
+    pub fn too_large(bytes_max: usize) -> Self {
         Self::new(
             Code::RequestTooLarge,
             format!("the request body exceeds the limit of {bytes_max} bytes"),
         )
     }
 
-    pub(crate) fn media_type(detail: String) -> Self {
+    pub fn media_type(detail: String) -> Self {
         let mut error = Self::new(Code::RequestUnsupportedMediaType, detail.clone());
         let pointer = "#content-type".to_owned();
         error.errors.push(FieldError { pointer, detail });
@@ -156,7 +159,7 @@ impl Error {
     }
 
     /// Too much of `kind` is under way.
-    pub(crate) fn too_much(kind: &'static str) -> Self {
+    pub fn too_much(kind: &'static str) -> Self {
         metrics::counter!(OVERLOADED, "kind" => kind).increment(1);
         let detail = match kind {
             "bytes" => "the bodies of the requests under way have too many bytes together",
@@ -166,25 +169,25 @@ impl Error {
         Self::new(Code::LimitExceeded, detail)
     }
 
-    pub(crate) fn not_registered() -> Self {
+    pub fn not_registered() -> Self {
         Self::new(
             Code::StoreUnavailable,
             "this scheduler is not registered in the database yet",
         )
     }
 
-    pub(crate) fn stopping() -> Self {
+    pub fn stopping() -> Self {
         Self::new(Code::StoreUnavailable, "this scheduler is stopping")
     }
 
-    pub(crate) fn locked() -> Self {
+    pub fn locked() -> Self {
         Self::new(
             Code::StoreUnavailable,
             "something else has been at work on the session for long",
         )
     }
 
-    pub(crate) fn internal() -> Self {
+    pub fn internal() -> Self {
         Self::new(
             Code::Internal,
             "internal error; the server's log has the details",
@@ -192,22 +195,22 @@ impl Error {
     }
 
     /// Its code.
-    pub(crate) fn code(&self) -> Code {
+    pub fn code(&self) -> Code {
         self.code
     }
 
     /// What happened, for people.
-    pub(crate) fn detail(&self) -> &str {
+    pub fn detail(&self) -> &str {
         &self.detail
     }
 
     /// The members at fault; there may be none.
-    pub(crate) fn members(&self) -> &[FieldError] {
+    pub fn members(&self) -> &[FieldError] {
         &self.errors
     }
 
     /// How long to wait before the same may work.
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 }

@@ -1,9 +1,5 @@
 //! Names of what this crate measures.
 
-/// Counter: requests by `method`, `route` and `status`.
-pub(crate) const REQUESTS: &str = "mainspring_http_requests_total";
-/// Histogram: seconds from a request's head to its answer's, by `route`.
-pub(crate) const REQUEST_SECONDS: &str = "mainspring_http_request_seconds";
 /// Counter: requests refused because too many were under way, by `kind`.
 pub(crate) const OVERLOADED: &str = "mainspring_http_overloaded_total";
 /// Counter: sends that became durable.
@@ -33,8 +29,6 @@ pub(crate) const ERASED: &str = "mainspring_deleted_rows_total";
 pub(crate) const ERASING_SECONDS: &str = "mainspring_deleted_waiting_seconds";
 /// Counter: failures of background loops, by `loop`.
 pub(crate) const LOOP_FAILURES: &str = "mainspring_loop_failures_total";
-/// Gauge: requests that wait or stream.
-pub(crate) const WAITERS: &str = "mainspring_http_waiters";
 /// Counter: advances of runs that became durable.
 pub(crate) const ADVANCES: &str = "mainspring_run_advances_total";
 /// Histogram: ended leaves that shared one advance.

@@ -1,12 +1,12 @@
 //! What requests and loops have done for them, without HTTP.
 
-pub(crate) mod accept;
-pub(crate) mod cancel;
-pub(crate) mod deliver;
-pub(crate) mod notify;
-pub(crate) mod recovery;
-pub(crate) mod registration;
-pub(crate) mod results;
-pub(crate) mod runs;
-pub(crate) mod stream;
-pub(crate) mod watch;
+pub mod accept;
+pub mod cancel;
+pub mod deliver;
+pub mod notify;
+pub mod recovery;
+pub mod registration;
+pub mod results;
+pub mod runs;
+pub mod stream;
+pub mod watch;

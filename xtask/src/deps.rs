@@ -37,12 +37,13 @@ const WALLS: &[(&str, &[&str])] = &[
     (
         "axum",
         &[
-            "mainspring-scheduler",
+            "mainspring-api",
             "mainspring-cli",
             "mainspring-tests",
             "mainspring-benches",
         ],
     ),
+    ("tower*", &["mainspring-api", "mainspring-tests"]),
 ];
 
 /// What the words, rules and ports do without: drivers, sockets and runtimes.
@@ -57,6 +58,11 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
         "mainspring-worker" | "mainspring-scheduler" => {
             Some(&["mainspring-shared", "mainspring-runtime"])
         }
+        "mainspring-api" => Some(&[
+            "mainspring-shared",
+            "mainspring-runtime",
+            "mainspring-scheduler",
+        ]),
         "mainspring-shared" | "xtask" => Some(&[]),
         // The runtime, the backends, and whatever joins them.
         _ => Some(&["mainspring-shared"]),
@@ -171,6 +177,7 @@ mod tests {
             "mainspring-runtime",
             "mainspring-worker",
             "mainspring-scheduler",
+            "mainspring-api",
             "mainspring-store-postgres",
             "mainspring-queue-redis",
             "mainspring-store-model",
@@ -202,7 +209,8 @@ mod tests {
             ("mainspring-worker", "mainspring-runtime", None),
             ("mainspring-worker", "mainspring-store-model", Some("dev")),
             ("mainspring-cli", "mainspring-store-postgres", None),
-            ("mainspring-scheduler", "axum", None),
+            ("mainspring-api", "axum", None),
+            ("mainspring-api", "mainspring-scheduler", None),
         ];
         assert_eq!(workspace(&good), [""; 0]);
     }
@@ -219,6 +227,11 @@ mod tests {
             ("mainspring-cli", "apalis-core", None),
             ("mainspring-cli", "sqlx-core", None),
             ("mainspring-worker", "axum", None),
+            ("mainspring-scheduler", "axum", None),
+            ("mainspring-scheduler", "tower", None),
+            ("mainspring-scheduler", "mainspring-api", None),
+            ("mainspring-api", "mainspring-worker", None),
+            ("mainspring-api", "mainspring-store-postgres", None),
             ("mainspring-scheduler", "reqwest", None),
             ("mainspring-store-postgres", "redis", None),
             ("mainspring-shared", "tokio", None),

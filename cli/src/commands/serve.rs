@@ -117,13 +117,15 @@ impl Base {
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
             config: wiring::scheduler_config(config),
+        };
+        let serving = mainspring_api::Serving {
             metrics: Some(Arc::new(move || metrics.render())),
             on_accepting: Some(Box::new(move |address: SocketAddr| {
                 warn_of_strangers(address);
                 accepting(address);
             })),
         };
-        let running = mainspring_scheduler::run(parts, listener, self.lifecycle.clone());
+        let running = mainspring_api::run(parts, serving, listener, self.lifecycle.clone());
         async {
             running
                 .await

@@ -1,5 +1,6 @@
 //! Accepting sends: what concurrent requests bring shares a transaction.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,13 +41,13 @@ const LOCKED_PAUSE: Duration = Duration::from_millis(100);
 const LOCKED_MAX: u32 = 50;
 
 /// A session to create and what makes a repeat harmless.
-pub(crate) type Creation = (NewSession, Option<IdempotencyKey>);
+pub type Creation = (NewSession, Option<IdempotencyKey>);
 
 /// What became of one send, or why nothing is known to have become of it.
-pub(crate) type Accepting = Result<AcceptOutcome, Error>;
+pub type Accepting = Result<AcceptOutcome, Error>;
 
 /// The way into the database for sends.
-pub(crate) struct Acceptor {
+pub struct Acceptor {
     group: Group<AcceptSend, Accepting>,
     /// Sends to sessions that were found locked: they keep no others waiting.
     locked: Group<AcceptSend, Accepting>,
@@ -59,9 +60,15 @@ pub(crate) struct Acceptor {
     tools: KnownTools,
 }
 
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acceptor").finish_non_exhaustive()
+    }
+}
+
 impl Acceptor {
     /// Starts the group's task. It holds the application weakly, so that it ends with it.
-    pub(crate) fn new(
+    pub fn new(
         app: &std::sync::Weak<App>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -98,7 +105,7 @@ impl Acceptor {
     }
 
     /// Accepts one send. Refuses with `limit.exceeded` while too many are on their way.
-    pub(crate) async fn one(&self, item: AcceptSend) -> Accepting {
+    pub async fn one(&self, item: AcceptSend) -> Accepting {
         let _room = self.take_room(1)?;
         let mut lane = &self.group;
         for _ in 0..LOCKED_MAX {
@@ -115,19 +122,19 @@ impl Acceptor {
     }
 
     /// Creates a session.
-    pub(crate) async fn create(&self, creation: Creation) -> Result<CreateOutcome, Error> {
+    pub async fn create(&self, creation: Creation) -> Result<CreateOutcome, Error> {
         let outcome = self.creations.submit(creation).await;
         outcome.unwrap_or_else(|_| Err(Error::stopping()))
     }
 
     /// What an agent names that no worker of its pool has.
-    pub(crate) async fn lacks(&self, app: &App, agent: &AgentSpec) -> Vec<ToolFault> {
+    pub async fn lacks(&self, app: &App, agent: &AgentSpec) -> Vec<ToolFault> {
         let (store, clock) = (app.store.as_ref(), app.clock.as_ref());
         self.tools.lacks(store, clock, agent).await
     }
 
     /// Room for `count` sends on their way.
-    pub(crate) fn take_room(&self, count: usize) -> Result<OwnedSemaphorePermit, Error> {
+    pub fn take_room(&self, count: usize) -> Result<OwnedSemaphorePermit, Error> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let room = self.room.clone();
         room.try_acquire_many_owned(count)
@@ -136,7 +143,7 @@ impl Acceptor {
 }
 
 /// Accepts many sends of one caller, in order, in transactions of at most `batch_group_max`.
-pub(crate) async fn many(app: &App, mut items: Vec<AcceptSend>) -> Vec<Accepting> {
+pub async fn many(app: &App, mut items: Vec<AcceptSend>) -> Vec<Accepting> {
     let mut outcomes = Vec::with_capacity(items.len());
     while !items.is_empty() {
         let rest = items.split_off(group_of(&items, &app.config));
@@ -168,7 +175,7 @@ fn group_of(items: &[AcceptSend], config: &SchedulerConfig) -> usize {
 }
 
 /// Tries on with those whose sessions were locked; the others of their step are done.
-pub(crate) async fn again<T, R, F, Fut>(
+pub async fn again<T, R, F, Fut>(
     app: &App,
     items: Vec<T>,
     mut known: Vec<R>,
@@ -227,7 +234,7 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<Accepting> {
 }
 
 /// A session to create, without a parent.
-pub(crate) fn new_session(app: &App, agent: AgentSpec, metadata: Map<String, Value>) -> NewSession {
+pub fn new_session(app: &App, agent: AgentSpec, metadata: Map<String, Value>) -> NewSession {
     NewSession {
         key: app.new_session_key(TenantId::DEFAULT),
         agent,
@@ -237,18 +244,19 @@ pub(crate) fn new_session(app: &App, agent: AgentSpec, metadata: Map<String, Val
 }
 
 /// What a request to accept a send is answered with.
-pub(crate) struct Submitted {
+#[derive(Debug)]
+pub struct Submitted {
     /// The send, or the one that took its words in.
-    pub(crate) send: SendView,
+    pub send: SendView,
     /// The item in the session's inbox, where the words went to a send under way.
-    pub(crate) inbox_item: Option<InboxItem>,
+    pub inbox_item: Option<InboxItem>,
     /// Whether an earlier request had brought the same.
-    pub(crate) replayed: bool,
+    pub replayed: bool,
 }
 
 /// Accepts a send, or brings its words to the one under way where its sender asks for that, and
 /// waits for the send if asked to. What is `held` is held until it is stored.
-pub(crate) async fn submit<H>(
+pub async fn submit<H>(
     app: &App,
     item: AcceptSend,
     held: H,
@@ -323,7 +331,7 @@ async fn existing(
 }
 
 /// A send that was accepted this moment, as a read would show it.
-pub(crate) fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) -> SendView {
+pub fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) -> SendView {
     SendView {
         id,
         session_id: key.session,

@@ -14,11 +14,7 @@ use crate::app::{App, each};
 use crate::error::Error;
 
 /// Cancels a send: it has ended, or its worker was told and the wait is over.
-pub(crate) async fn send(
-    app: &App,
-    id: SendId,
-    wait: Option<Duration>,
-) -> Result<SendRecord, Error> {
+pub async fn send(app: &App, id: SendId, wait: Option<Duration>) -> Result<SendRecord, Error> {
     let tenant = TenantId::DEFAULT;
     let watching = app.watch.send(id);
     let boot = app.boot_id()?;

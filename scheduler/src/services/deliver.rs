@@ -15,8 +15,8 @@ use crate::error::Error;
 const ITEMS_MAX: i64 = 1_000;
 
 /// Where the words of a send went instead of becoming one of their own.
-#[derive(Clone)]
-pub(crate) enum Joined {
+#[derive(Debug, Clone)]
+pub enum Joined {
     /// To this send, as this item.
     Now(SendId, Box<InboxItem>),
     /// To this send, when the request came first.
@@ -24,7 +24,7 @@ pub(crate) enum Joined {
 }
 
 /// The words of a send as an item for whatever is under way, where its sender asks for that.
-pub(crate) fn delivery(item: &AcceptSend) -> Option<DeliverItem> {
+pub fn delivery(item: &AcceptSend) -> Option<DeliverItem> {
     let (Target::Existing(key), mode) = (&item.target, item.options.on_busy) else {
         return None;
     };
@@ -45,10 +45,7 @@ pub(crate) fn delivery(item: &AcceptSend) -> Option<DeliverItem> {
 
 /// Brings words to what is under way, and tells whom it concerns; none where nothing is, and the
 /// words are to be accepted as a send of their own.
-pub(crate) async fn deliver(
-    app: &App,
-    items: Vec<DeliverItem>,
-) -> Vec<Result<Option<Joined>, Error>> {
+pub async fn deliver(app: &App, items: Vec<DeliverItem>) -> Vec<Result<Option<Joined>, Error>> {
     let boot = match app.boot_id() {
         Ok(boot) => boot,
         Err(error) => return vec![Err(error); items.len()],

@@ -36,9 +36,9 @@ const FEW: usize = 64;
 /// Tells others, after a commit, what it means for them. Everything here is a hint that may get lost:
 /// workers and schedulers find the same in the database a little later.
 #[derive(Debug)]
-pub(crate) struct Notifier {
+pub struct Notifier {
     /// Where sessions with work are announced.
-    pub(crate) queue: Arc<dyn Queue>,
+    pub queue: Arc<dyn Queue>,
     bus: Arc<dyn Bus>,
     waiting: mpsc::Sender<ReadySession>,
     /// Notified when a run has events that came through this process.
@@ -47,10 +47,7 @@ pub(crate) struct Notifier {
 
 impl Notifier {
     /// A notifier, and the sessions that [`run`] pushes for it.
-    pub(crate) fn new(
-        queue: Arc<dyn Queue>,
-        bus: Arc<dyn Bus>,
-    ) -> (Self, mpsc::Receiver<ReadySession>) {
+    pub fn new(queue: Arc<dyn Queue>, bus: Arc<dyn Bus>) -> (Self, mpsc::Receiver<ReadySession>) {
         let (waiting, ready) = mpsc::channel(WAITING_MAX);
         let notifier = Self {
             queue,
@@ -62,7 +59,7 @@ impl Notifier {
     }
 
     /// Enqueues sessions with work in the background. Never waits; what does not fit is dropped.
-    pub(crate) fn ring(&self, sessions: impl IntoIterator<Item = ReadySession>) {
+    pub fn ring(&self, sessions: impl IntoIterator<Item = ReadySession>) {
         for session in sessions {
             if buggify("ring.full") || self.waiting.try_send(session).is_err() {
                 metrics::counter!(RINGS_DROPPED).increment(1);
@@ -71,7 +68,7 @@ impl Notifier {
     }
 
     /// Tells every scheduler of steps that were committed here.
-    pub(crate) fn steps(&self, notices: &[StepNotice]) {
+    pub fn steps(&self, notices: &[StepNotice]) {
         if !notices.is_empty() {
             self.publish(Topic::Steps, notices);
         }
@@ -79,13 +76,13 @@ impl Notifier {
 
     /// Tells the workers that something about this session concerns whoever runs it: these signals,
     /// or what the database says when there are none.
-    pub(crate) fn signal(&self, key: SessionKey, signals: i32) {
+    pub fn signal(&self, key: SessionKey, signals: i32) {
         self.publish(Topic::Signals, &[(key, signals)]);
     }
 
     /// Tells whom the ends of sends concern. False where some could not be asked to end, because
     /// someone else has their sessions locked.
-    pub(crate) fn ends(&self, outcomes: Vec<CancelOutcome>) -> bool {
+    pub fn ends(&self, outcomes: Vec<CancelOutcome>) -> bool {
         let mut all = true;
         for outcome in outcomes {
             match outcome {
@@ -107,30 +104,30 @@ impl Notifier {
     }
 
     /// Tells every scheduler of runs that were advanced or have events.
-    pub(crate) fn runs(&self, notices: &[RunNotice]) {
+    pub fn runs(&self, notices: &[RunNotice]) {
         if !notices.is_empty() {
             self.publish(Topic::Runs, notices);
         }
     }
 
     /// Tells the owner of a run, which may be this process, that it has events.
-    pub(crate) fn run_changed(&self, key: RunKey) {
+    pub fn run_changed(&self, key: RunKey) {
         self.wake_runs();
         self.runs(&[RunNotice { key, step: None }]);
     }
 
     /// Makes this process's loop of runs look again at once.
-    pub(crate) fn wake_runs(&self) {
+    pub fn wake_runs(&self) {
         self.runs_changed.notify_one();
     }
 
     /// Resolves when a run has events that came through this process.
-    pub(crate) async fn runs_woken(&self) {
+    pub async fn runs_woken(&self) {
         self.runs_changed.notified().await;
     }
 
     /// Wakes the schedulers for a timer that is due before they would look by themselves.
-    pub(crate) fn timer_due(&self, at: Timestamp) {
+    pub fn timer_due(&self, at: Timestamp) {
         self.bus
             .publish(Topic::Timers, Bytes::from(at.0.to_string()));
     }
@@ -144,7 +141,7 @@ impl Notifier {
 }
 
 /// Pushes rings until `closing` is cancelled and none is left.
-pub(crate) async fn run(
+pub async fn run(
     queue: Arc<dyn Queue>,
     mut rings: mpsc::Receiver<ReadySession>,
     closing: CancellationToken,
@@ -187,7 +184,7 @@ fn by_lane(sessions: impl IntoIterator<Item = ReadySession>) -> BTreeMap<Lane, V
 }
 
 /// Jobs of about equal size.
-pub(crate) fn pack(sessions: &[SessionKey]) -> Vec<Activation> {
+pub fn pack(sessions: &[SessionKey]) -> Vec<Activation> {
     let size = if sessions.len() <= FEW {
         SPREAD
     } else {

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::error::Error;
 
 /// Lets the send of a session that waits for recovery go on.
-pub(crate) async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
+pub async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
     let session = app
         .store
         .get_session(key)
@@ -40,7 +40,7 @@ pub(crate) async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Err
 }
 
 /// Cancels the send of a session that waits for recovery.
-pub(crate) async fn abort(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
+pub async fn abort(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found());
     }

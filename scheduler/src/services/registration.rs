@@ -12,13 +12,13 @@ use crate::loops::Health;
 
 /// The id under which this process writes now.
 #[derive(Debug, Default)]
-pub(crate) struct Registration {
+pub struct Registration {
     current: Mutex<Option<BootId>>,
 }
 
 impl Registration {
     /// The id; none before it could be registered.
-    pub(crate) fn id(&self) -> Option<BootId> {
+    pub fn id(&self) -> Option<BootId> {
         *self
             .current
             .lock()
@@ -36,7 +36,7 @@ impl Registration {
 /// Registers a boot and renews it until `closing` is cancelled, then ends it. A boot that was
 /// declared dead is followed by a new one: a scheduler holds nothing between two transactions, so
 /// there is nothing to drop.
-pub(crate) async fn keep(app: &App, closing: CancellationToken) {
+pub async fn keep(app: &App, closing: CancellationToken) {
     let mut health = Health::new("boot");
     while !closing.is_cancelled() {
         let pause = match step(app).await {

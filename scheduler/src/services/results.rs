@@ -8,12 +8,12 @@ use crate::app::App;
 use crate::error::Error;
 
 /// Whether nothing of a result was stored because something else is at work on its session.
-pub(crate) fn is_locked(outcome: &PostOutcome) -> bool {
+pub fn is_locked(outcome: &PostOutcome) -> bool {
     *outcome == PostOutcome::Locked
 }
 
 /// Posts results and tells whom they concern, those of locked sessions as soon as these are free.
-pub(crate) async fn post(app: &App, items: Vec<PostResult>) -> Result<Vec<PostOutcome>, Error> {
+pub async fn post(app: &App, items: Vec<PostResult>) -> Result<Vec<PostOutcome>, Error> {
     let outcomes = app.store.post_results(None, items.clone()).await?;
     tell(app, &outcomes);
     let step = |left| post_again(app, left);

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::error::Error;
 
 /// Steps below its root that a child of the session stands.
-pub(crate) async fn depth_below(app: &App, session: SessionId) -> Result<i32, Error> {
+pub async fn depth_below(app: &App, session: SessionId) -> Result<i32, Error> {
     let key = SessionKey {
         tenant: TenantId::DEFAULT,
         session,
@@ -22,7 +22,7 @@ pub(crate) async fn depth_below(app: &App, session: SessionId) -> Result<i32, Er
 }
 
 /// A run, with what is asked of it.
-pub(crate) async fn read(app: &App, key: RunKey) -> Result<RunRecord, Error> {
+pub async fn read(app: &App, key: RunKey) -> Result<RunRecord, Error> {
     // Asks go with the advance that takes them: read before the run, none is overlooked.
     let asks = app.store.read_asks(vec![key]).await?;
     let found = app.store.get_runs(vec![key]).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn read(app: &App, key: RunKey) -> Result<RunRecord, Error> {
 
 /// Waits until the run is final, `wait` has passed or this process stops, and returns it as it then
 /// is.
-pub(crate) async fn wait_for(
+pub async fn wait_for(
     app: &App,
     watching: &Watching<RunKey>,
     wait: Duration,
@@ -58,7 +58,7 @@ pub(crate) async fn wait_for(
 }
 
 /// Leaves an ask for the run's owner, and waits for the end of the run if asked to.
-pub(crate) async fn ask(
+pub async fn ask(
     app: &App,
     key: RunKey,
     ask: RunAsk,

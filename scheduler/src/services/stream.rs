@@ -8,6 +8,7 @@ mod frame;
 mod heard;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// What a reader follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// A session, for ever.
     Session,
     /// One send, up to its final event. Whether it was final before the reader began.
@@ -63,7 +64,7 @@ pub(crate) enum Scope {
 }
 
 /// A reader at its place.
-pub(crate) struct Reader {
+pub struct Reader {
     app: Arc<App>,
     key: SessionKey,
     scope: Scope,
@@ -87,9 +88,18 @@ pub(crate) struct Reader {
     next_beat: Duration,
 }
 
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("key", &self.key)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Reader {
     /// Listens, and begins behind `seen`. `first_step` is where the scope begins at the earliest.
-    pub(crate) async fn open(
+    pub async fn open(
         app: Arc<App>,
         key: SessionKey,
         scope: Scope,
@@ -126,7 +136,7 @@ impl Reader {
     }
 
     /// The next piece of the stream; `None` at its end.
-    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+    pub async fn next(&mut self) -> Option<Bytes> {
         while !self.over {
             if self.unread {
                 if let Some(piece) = self.read().await {

@@ -2,7 +2,7 @@
 //! requests and streams that look at one send or one session.
 //!
 //! A poke says "look again", never what happened. Lost notices cost at most two seconds; while the
-//! bus is away everyone is poked every [`POLL`], those who follow a session only when it has moved.
+//! bus is away everyone is poked every 250 ms, those who follow a session only when it has moved.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
@@ -37,7 +37,7 @@ const SAFETY: Duration = Duration::from_millis(POLL.as_millis() as u64 * SLICES)
 
 /// Everyone who waits in this process, and what they read.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     /// Those who wait for the end of a send.
     sends: Arc<Registry<SendId>>,
     /// Those who follow a session.
@@ -50,7 +50,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Nobody waits yet.
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             sends: Arc::default(),
             sessions: Arc::default(),
@@ -63,7 +63,7 @@ impl Watch {
     }
 
     /// A send; its reads share queries with those of other callers.
-    pub(crate) async fn read_send(
+    pub async fn read_send(
         &self,
         tenant: TenantId,
         id: SendId,
@@ -73,22 +73,22 @@ impl Watch {
     }
 
     /// Pokes from now on when this send ends or waits.
-    pub(crate) fn send(&self, id: SendId) -> Watching<SendId> {
+    pub fn send(&self, id: SendId) -> Watching<SendId> {
         Registry::register(&self.sends, id)
     }
 
     /// Pokes from now on when anything happens in this session.
-    pub(crate) fn session(&self, key: SessionKey) -> Watching<SessionKey> {
+    pub fn session(&self, key: SessionKey) -> Watching<SessionKey> {
         Registry::register(&self.sessions, key)
     }
 
     /// Pokes from now on when this run is advanced.
-    pub(crate) fn run(&self, key: RunKey) -> Watching<RunKey> {
+    pub fn run(&self, key: RunKey) -> Watching<RunKey> {
         Registry::register(&self.runs, key)
     }
 
     /// A run was advanced.
-    pub(crate) fn advanced(&self, key: &RunKey) {
+    pub fn advanced(&self, key: &RunKey) {
         self.runs.poke(key);
     }
 
@@ -198,7 +198,7 @@ impl<K: Eq + Hash + Copy> Registry<K> {
 
 /// A place among those who wait; dropping it gives the place up.
 #[derive(Debug)]
-pub(crate) struct Watching<K: Eq + Hash + Copy> {
+pub struct Watching<K: Eq + Hash + Copy> {
     registry: Arc<Registry<K>>,
     key: K,
     poke: Arc<Notify>,
@@ -206,12 +206,12 @@ pub(crate) struct Watching<K: Eq + Hash + Copy> {
 
 impl<K: Eq + Hash + Copy> Watching<K> {
     /// What is watched.
-    pub(crate) fn key(&self) -> K {
+    pub fn key(&self) -> K {
         self.key
     }
 
     /// Resolves at the next poke, at once when one came since the last call.
-    pub(crate) async fn poked(&self) {
+    pub async fn poked(&self) {
         self.poke.notified().await;
     }
 }
@@ -229,7 +229,7 @@ impl<K: Eq + Hash + Copy> Drop for Watching<K> {
 }
 
 /// Hands notices on until `closing` is cancelled.
-pub(crate) async fn run(app: &App, closing: CancellationToken) {
+pub async fn run(app: &App, closing: CancellationToken) {
     let mut notices = app.bus.subscribe(Topic::Steps).await;
     // What was committed before the subscription stood may have been missed.
     app.watch.poke_all();
@@ -271,7 +271,7 @@ pub(crate) async fn run(app: &App, closing: CancellationToken) {
 
 /// Whether `?wait` has nothing more to wait for: the send is final, or only a person or a tool can
 /// move it.
-pub(crate) fn settled(send: &SendRecord) -> bool {
+pub fn settled(send: &SendRecord) -> bool {
     let asks = matches!(
         send.waiting_on,
         Some(WaitingOn::Human | WaitingOn::Tool | WaitingOn::Recovery)
@@ -299,7 +299,7 @@ async fn is_over(app: &App, send: &SendRecord) -> bool {
 /// Waits until the send is settled, `wait` has passed or this process stops, and returns it as it
 /// then is. `known` is what was read after `watching` began; without it the first look comes with
 /// the first poke.
-pub(crate) async fn wait_for(
+pub async fn wait_for(
     app: &App,
     watching: &Watching<SendId>,
     tenant: TenantId,
@@ -333,7 +333,7 @@ pub(crate) async fn wait_for(
 }
 
 /// A send that exists already, once it is settled or the wait is over.
-pub(crate) async fn watched(
+pub async fn watched(
     app: &App,
     watching: Watching<SendId>,
     tenant: TenantId,

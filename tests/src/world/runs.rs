@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_api::Serving;
 use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::agent::AgentSpec;
@@ -34,14 +35,12 @@ impl World {
                 name: name.to_owned(),
                 ..SchedulerConfig::default()
             },
-            metrics: None,
-            on_accepting: None,
         };
         let lifecycle = Lifecycle::new();
         let running = lifecycle.clone();
         lifecycle.spawn(async move {
             // One whose store never answers again does not end; a test that kills it does not wait.
-            let _ = mainspring_scheduler::run(parts, listener, running).await;
+            let _ = mainspring_api::run(parts, Serving::default(), listener, running).await;
         });
         lifecycle
     }

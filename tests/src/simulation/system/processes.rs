@@ -176,10 +176,8 @@ impl Core {
                 name: format!("scheduler-{slot}"),
                 ..SchedulerConfig::default()
             },
-            metrics: None,
-            on_accepting: None,
         };
-        let (router, loops) = mainspring_scheduler::embedded(parts, lifecycle.clone());
+        let (router, loops) = mainspring_api::embedded(parts, lifecycle.clone());
         (router, tokio::spawn(loops))
     }
 

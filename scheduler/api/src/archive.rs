@@ -1,0 +1,505 @@
+//! A session as lines of JSON: what it is, its messages, and what proves that nothing is missing.
+//!
+//! The first line is `{format, version, session}`, then comes a line per message, as the API shows
+//! it; the last one has the counts of what stands before it and a SHA-256 over those bytes.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::{SendId, SessionId};
+use mainspring_shared::list::{
+    Bounds, List, NOTE_CHARS_MAX, NOTES_MAX_DEFAULT, TODO_CHARS_MAX, TODO_MAX, WhenFull,
+};
+use mainspring_shared::message::{ContentPart, Message, Role, ToolCall};
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::time::Timestamp;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::extract::parse;
+use super::validate::{Checks, has_nul};
+use mainspring_scheduler::error::Error;
+
+/// What every archive calls itself.
+const FORMAT: &str = "mainspring.session";
+
+/// The one version that there is.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    format: String,
+    version: u32,
+    session: SessionLine,
+}
+
+/// What an archive keeps of a session besides its messages.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SessionLine {
+    /// What it was called where it was exported.
+    id: SessionId,
+    agent: AgentSpec,
+    metadata: Map<String, Value>,
+    created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "List::is_new")]
+    todo: List,
+    #[serde(default, skip_serializing_if = "List::is_new")]
+    notes: List,
+}
+
+/// As much of the first line as every version has.
+#[derive(Debug, Deserialize)]
+struct Kind {
+    format: String,
+    version: u32,
+}
+
+/// A message; reads what [`Message`] writes, and nothing else.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessageLine {
+    seq: i64,
+    send_id: SendId,
+    role: Role,
+    #[serde(deserialize_with = "parts")]
+    content: Vec<ContentPart>,
+    #[serde(default)]
+    tool_calls: Vec<CallLine>,
+    tool_call_id: Option<String>,
+    name: Option<String>,
+    #[serde(default)]
+    failed: bool,
+    round: i32,
+    created_at: Timestamp,
+}
+
+/// Parts without members that nobody here knows: what would be lost of an archive is refused.
+fn parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContentPart>, D::Error> {
+    let mut parts = Vec::new();
+    for written in Vec::<Value>::deserialize(deserializer)? {
+        let part = ContentPart::deserialize(&written).map_err(D::Error::custom)?;
+        let known = serde_json::to_value(&part).map_err(D::Error::custom)?;
+        if let Some(name) = more_than(&written, &known) {
+            return Err(D::Error::custom(format_args!(
+                "unknown field `{name}`, which nothing reads"
+            )));
+        }
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// A member that an object has, or one inside of it, beyond those that are known.
+fn more_than<'v>(written: &'v Value, known: &Value) -> Option<&'v str> {
+    let members = written.as_object()?.iter();
+    members
+        .filter(|(_, value)| !value.is_null())
+        .find_map(|(name, value)| match known.get(name) {
+            Some(inner) => more_than(value, inner),
+            None => Some(name.as_str()),
+        })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallLine {
+    id: String,
+    name: String,
+    arguments: Value,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Footer {
+    messages: u64,
+    calls: u64,
+    sha256: String,
+}
+
+/// What an archive brings back.
+#[derive(Debug)]
+pub(super) struct Archive {
+    pub(super) agent: AgentSpec,
+    pub(super) metadata: Map<String, Value>,
+    pub(super) lists: Lists,
+    pub(super) messages: Vec<Message>,
+}
+
+/// The lists that go where a session's transcript goes.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    pub(super) todo: List,
+    pub(super) notes: List,
+}
+
+/// What lists of an archive hold at most.
+const fn bounds(entries_max: u32, chars_max: usize) -> Bounds {
+    Bounds {
+        entries_max,
+        chars_max,
+        when_full: WhenFull::Reject,
+    }
+}
+
+/// Writes an archive, piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    hash: Sha256,
+    messages: u64,
+    calls: u64,
+}
+
+impl Writer {
+    /// The first line.
+    pub(super) fn header(
+        &mut self,
+        session: SessionRecord,
+        lists: Lists,
+    ) -> serde_json::Result<Vec<u8>> {
+        let header = Header {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            session: SessionLine {
+                id: session.key.session,
+                agent: session.agent,
+                metadata: session.metadata,
+                created_at: session.created_at,
+                todo: lists.todo,
+                notes: lists.notes,
+            },
+        };
+        self.lines(&[header])
+    }
+
+    /// The lines of the next messages.
+    pub(super) fn messages(&mut self, messages: &[Message]) -> serde_json::Result<Vec<u8>> {
+        self.messages += messages.len() as u64;
+        self.calls += messages
+            .iter()
+            .map(|message| message.tool_calls.len() as u64)
+            .sum::<u64>();
+        self.lines(messages)
+    }
+
+    /// The last line.
+    pub(super) fn footer(self) -> serde_json::Result<Vec<u8>> {
+        let footer = Footer {
+            messages: self.messages,
+            calls: self.calls,
+            sha256: hex(&self.hash.finalize()),
+        };
+        let mut line = serde_json::to_vec(&footer)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    fn lines<T: Serialize>(&mut self, values: &[T]) -> serde_json::Result<Vec<u8>> {
+        let mut lines = Vec::new();
+        for value in values {
+            serde_json::to_writer(&mut lines, value)?;
+            lines.push(b'\n');
+        }
+        self.hash.update(&lines);
+        Ok(lines)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Reads an archive line by line. What is wrong with it is told with the number of its line, at the end:
+/// only then is it known whether it was whole, which comes first.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// Lines that came.
+    lines: usize,
+    hash: Sha256,
+    /// The line that came last: the last one of all, or else one like others.
+    held: Vec<u8>,
+    header: Option<Box<SessionLine>>,
+    transcript: Transcript,
+    /// Why nothing of it can be read.
+    unknown: Option<Error>,
+    /// The first thing that is wrong with what it says.
+    fault: Option<Error>,
+}
+
+impl Reader {
+    /// Takes the next line, without its end.
+    pub(super) fn push(&mut self, line: Vec<u8>) {
+        self.lines += 1;
+        if self.lines == 1 {
+            self.unknown = on(1, kind(&line)).err();
+        } else {
+            let before = std::mem::take(&mut self.held);
+            self.read(&before);
+        }
+        self.held = line;
+    }
+
+    /// Reads a line behind which there is another one.
+    fn read(&mut self, text: &[u8]) {
+        if self.unknown.is_some() {
+            return;
+        }
+        self.hash.update(text);
+        self.hash.update(b"\n");
+        if self.fault.is_some() {
+            return;
+        }
+        let line = self.lines - 1;
+        let read = if line == 1 {
+            header(text).map(|session| self.header = Some(Box::new(session)))
+        } else {
+            parse(text, "").and_then(|read| self.transcript.push(read, text.len()))
+        };
+        self.fault = on(line, read).err();
+    }
+
+    /// Bytes of the lines that it keeps.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.held.len() + self.transcript.bytes
+    }
+
+    /// The messages so far, with the agent that they are for, where they are as long as this, nothing is
+    /// wrong, and no call waits for its result.
+    pub(super) fn page(&mut self, bytes: usize) -> Option<(&AgentSpec, Vec<Message>)> {
+        let header = self.header.as_ref()?;
+        let transcript = &mut self.transcript;
+        let is_full = transcript.bytes >= bytes && transcript.open.is_empty();
+        if !is_full || self.fault.is_some() {
+            return None;
+        }
+        transcript.bytes = 0;
+        Some((&header.agent, std::mem::take(&mut transcript.messages)))
+    }
+
+    /// What it brings back, but for the pages that were taken out.
+    pub(super) fn finish(mut self) -> Result<Archive, Error> {
+        if self.lines == 0 {
+            self.push(Vec::new());
+        }
+        if let Some(unknown) = self.unknown {
+            return Err(unknown);
+        }
+        let last = self.lines;
+        let footer: Footer = on(last, parse(&self.held, "")).map_err(|error| {
+            error
+                .because("the last line must have the counts and the checksum: is the end missing?")
+        })?;
+        if hex(&self.hash.finalize()) != footer.sha256 {
+            let detail = "is not that of the lines before: they are not what was exported";
+            return on(last, Err(Error::invalid("/sha256", detail)));
+        }
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        on(last, self.transcript.finish(&footer))?;
+        let header = self.header.ok_or_else(Error::internal)?;
+        Ok(Archive {
+            agent: header.agent,
+            metadata: header.metadata,
+            lists: Lists {
+                todo: header.todo,
+                notes: header.notes,
+            },
+            messages: self.transcript.messages,
+        })
+    }
+}
+
+/// Whether the first line is that of an archive which is read here.
+fn kind(line: &[u8]) -> Result<(), Error> {
+    let kind: Kind = parse(line, "")?;
+    if kind.format != FORMAT {
+        let detail = format!("must be {FORMAT}: this is no archive of a session");
+        return Err(Error::invalid("/format", detail));
+    }
+    if kind.version != VERSION {
+        let detail = format!("this server reads version {VERSION}");
+        return Err(Error::invalid("/version", detail));
+    }
+    Ok(())
+}
+
+/// Reads the first line.
+fn header(line: &[u8]) -> Result<SessionLine, Error> {
+    let header: Header = parse(line, "")?;
+    let session = header.session;
+    let mut checks = Checks::at("/session");
+    checks.agent("/agent", &session.agent);
+    checks.metadata("/metadata", &session.metadata);
+    let todo = session.todo.fault(bounds(TODO_MAX, TODO_CHARS_MAX));
+    let notes = session
+        .notes
+        .fault(bounds(NOTES_MAX_DEFAULT, NOTE_CHARS_MAX));
+    for (member, fault) in [("/todo", todo), ("/notes", notes)] {
+        if let Some(fault) = fault {
+            checks.refuse(member, &fault);
+        }
+    }
+    checks.finish()?;
+    Ok(session)
+}
+
+fn on<T>(line: usize, outcome: Result<T, Error>) -> Result<T, Error> {
+    outcome.map_err(|error| error.on_line(line))
+}
+
+/// Messages that fit together.
+#[derive(Debug, Default)]
+struct Transcript {
+    /// The last ones, as far as they were not taken out.
+    messages: Vec<Message>,
+    /// The bytes of their lines.
+    bytes: usize,
+    count: u64,
+    /// The send of the last one.
+    send: Option<SendId>,
+    /// A part of the hash of every call's id so far: ids may be long.
+    calls: BTreeSet<[u8; 16]>,
+    /// The calls that wait for their results, in order.
+    open: VecDeque<String>,
+}
+
+impl Transcript {
+    fn push(&mut self, line: MessageLine, bytes: usize) -> Result<(), Error> {
+        let mut checks = Checks::new();
+        shape(&mut checks, &line);
+        let seq = self.count as i64 + 1;
+        if line.seq != seq {
+            checks.refuse(
+                "/seq",
+                &format!("must be {seq}: messages are numbered from 1"),
+            );
+        }
+        let asked_by = self.send;
+        if let Some(call) = self.open.pop_front() {
+            if line.tool_call_id.as_ref() != Some(&call) || asked_by != Some(line.send_id) {
+                let detail = format!("must be the result of the call {call}, in its send");
+                checks.refuse("/tool_call_id", &detail);
+            }
+        } else if line.role == Role::Tool {
+            checks.refuse("/tool_call_id", "names no call that waits for a result");
+        }
+        for (place, call) in line.tool_calls.iter().enumerate() {
+            let hash = Sha256::digest(&call.id);
+            let known = hash
+                .first_chunk()
+                .is_some_and(|part| !self.calls.insert(*part));
+            if known {
+                let member = format!("/tool_calls/{place}/id");
+                checks.refuse(&member, "is the id of an earlier call");
+            }
+            self.open.push_back(call.id.clone());
+        }
+        checks.finish()?;
+        self.count += 1;
+        self.send = Some(line.send_id);
+        self.bytes += bytes;
+        self.messages.push(message(line));
+        Ok(())
+    }
+
+    fn finish(&self, footer: &Footer) -> Result<(), Error> {
+        let mut checks = Checks::new();
+        if let Some(call) = self.open.front() {
+            checks.refuse(
+                "",
+                &format!("the call {call} has no result before this line"),
+            );
+        }
+        let counts = [
+            ("/messages", footer.messages, self.count),
+            ("/calls", footer.calls, self.calls.len() as u64),
+        ];
+        for (member, said, found) in counts {
+            if said != found {
+                checks.refuse(member, &format!("there are {found}"));
+            }
+        }
+        checks.finish()
+    }
+}
+
+/// What a message may have by its role.
+fn shape(checks: &mut Checks, line: &MessageLine) {
+    if line.round < 0 {
+        checks.refuse("/round", "must not be negative");
+    }
+    if line.role != Role::Assistant && !line.tool_calls.is_empty() {
+        checks.refuse("/tool_calls", "belongs to an assistant's message");
+    }
+    let of_tool = [
+        ("/tool_call_id", line.tool_call_id.is_some()),
+        ("/name", line.name.is_some()),
+        ("/failed", line.failed),
+    ];
+    for (member, given) in of_tool {
+        if given && line.role != Role::Tool {
+            checks.refuse(member, "belongs to a tool's message");
+        }
+    }
+    for (place, part) in line.content.iter().enumerate() {
+        let member = format!("/content/{place}");
+        match part {
+            ContentPart::Text { text } => checks.text(&member, Some(text)),
+            ContentPart::Reasoning { text, signature } => {
+                checks.text(&member, Some(text));
+                checks.text(&member, signature.as_deref());
+                if line.role != Role::Assistant {
+                    checks.refuse(&member, "belongs to an assistant's message");
+                }
+            }
+            ContentPart::Image { .. } | ContentPart::File { .. } => {
+                if line.role == Role::Assistant {
+                    checks.refuse(&member, "belongs to a user's or a tool's message");
+                }
+                checks.media(&member, part);
+            }
+        }
+    }
+    checks.text("/tool_call_id", line.tool_call_id.as_deref());
+    checks.text("/name", line.name.as_deref());
+    for (place, call) in line.tool_calls.iter().enumerate() {
+        let member = format!("/tool_calls/{place}");
+        checks.text(&member, Some(&call.id));
+        checks.text(&member, Some(&call.name));
+        if has_nul(&call.arguments) {
+            checks.text(&member, Some("\0"));
+        }
+    }
+}
+
+fn message(line: MessageLine) -> Message {
+    let calls = line.tool_calls.into_iter().map(|call| ToolCall {
+        id: call.id,
+        name: call.name,
+        arguments: call.arguments,
+    });
+    Message {
+        seq: line.seq,
+        send_id: line.send_id,
+        role: line.role,
+        content: line.content,
+        tool_calls: calls.collect(),
+        tool_call_id: line.tool_call_id,
+        name: line.name,
+        failed: line.failed,
+        round: line.round,
+        created_at: line.created_at,
+        // The store that takes it counts these anew.
+        asked_at_seq: None,
+        epoch: 0,
+    }
+}

@@ -1,0 +1,268 @@
+//! Many things made in one request. Each is made or refused on its own, in order.
+//!
+//! A key for the whole request is taken before anything is made, whatever becomes of the items:
+//! another body under it makes nothing. Each item has a key of its own, derived from it, so that a
+//! repeat makes what a crash or a refusal left out and nothing twice.
+
+pub(super) mod sends;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::store::{IdempotencyKey, KeyOutcome};
+use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::extract::{Params, Weight, json_body, parse};
+use super::idempotency;
+use super::problem::Problem;
+use super::respond;
+use super::validate::Checks;
+use crate::router::Api;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+
+/// What became of an item that was not refused.
+pub(super) enum Made<I, V> {
+    /// It was made.
+    Now(V),
+    /// It had been made before, for the same key.
+    Before(I),
+}
+
+/// Room for the items on their way, and the weight of their body.
+pub(super) type Held = (Option<OwnedSemaphorePermit>, Weight);
+
+/// What became of one item when it was stored.
+type Outcome<B> = Result<Made<<B as Batch>::Id, <B as Batch>::View>, Error>;
+
+/// What a client is told of one item.
+enum Told<B: Batch> {
+    Made(Box<B::View>),
+    Refused(Box<Problem>),
+}
+
+impl<B: Batch> From<Result<B::View, Error>> for Told<B> {
+    fn from(result: Result<B::View, Error>) -> Self {
+        match result {
+            Ok(view) => Self::Made(Box::new(view)),
+            Err(error) => Self::Refused(Box::new(error.into())),
+        }
+    }
+}
+
+impl<B: Batch> Serialize for Told<B> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(Some(2))?;
+        match self {
+            Self::Made(view) => {
+                members.serialize_entry("status", &B::STATUS.as_u16())?;
+                members.serialize_entry(B::ITEM, view)?;
+            }
+            Self::Refused(problem) => {
+                members.serialize_entry("status", &problem.status())?;
+                members.serialize_entry("problem", problem)?;
+            }
+        }
+        members.end()
+    }
+}
+
+/// What a client is told of the items, in their order.
+#[derive(Serialize)]
+#[serde(bound = "")]
+struct Results<B: Batch> {
+    results: Vec<Told<B>>,
+}
+
+/// A kind of thing that is made in batches.
+pub(super) trait Batch: 'static {
+    /// The member of the body that holds them.
+    const ITEMS: &'static str;
+    /// The member of a result that holds one.
+    const ITEM: &'static str;
+    /// What idempotency keys are used for.
+    const ROUTE: &'static str;
+    /// The status of one that was made.
+    const STATUS: StatusCode;
+    /// One, as it is asked for.
+    type Asked: DeserializeOwned;
+    /// One, as it is stored.
+    type Item: Send;
+    /// What names one.
+    type Id: Copy + Ord + Send;
+    /// One, as it is shown.
+    type View: Serialize + Clone + Send;
+
+    /// The items of a body, unread: one that makes no sense must not harm the others.
+    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Error>;
+
+    /// Takes the key that an item brings.
+    fn take_key(asked: &mut Self::Asked) -> Option<String>;
+
+    /// What an item asks for.
+    fn item(
+        app: &App,
+        checks: Checks,
+        asked: Self::Asked,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Self::Item, Error>;
+
+    /// Room for so many on their way into the database, as long as it is held.
+    fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error>;
+
+    /// Stores items, in order. What is held is held until then, even if the caller goes away.
+    fn store(
+        app: &Arc<App>,
+        items: Vec<Self::Item>,
+        held: Held,
+    ) -> impl Future<Output = Vec<Outcome<Self>>> + Send
+    where
+        Self: Sized;
+
+    /// The present state of what had been made before.
+    fn read(
+        app: &App,
+        ids: Vec<Self::Id>,
+    ) -> impl Future<Output = Vec<Result<Self::View, Error>>> + Send;
+}
+
+/// `POST` of a batch.
+pub(super) async fn create<B: Batch>(
+    State(app): State<Arc<Api>>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let batch_key = idempotency::header(&headers)?;
+    let mut json = json_body(&app, &headers, body, app.config.batch_bytes_max).await?;
+    let raw = B::items(&json)?;
+    let count_max = app.config.batch_sends_max;
+    if raw.len() > count_max {
+        let detail = format!("a batch has at most {count_max} {}", B::ITEMS);
+        return Err(Error::invalid(format!("/{}", B::ITEMS), detail).into());
+    }
+    let whole = match batch_key {
+        Some(key) => Some((key, idempotency::body_hash(&json)?)),
+        None => None,
+    };
+    let mut results: Vec<Option<Told<B>>> = Vec::with_capacity(raw.len());
+    let mut items = Vec::with_capacity(raw.len());
+    for (index, text) in raw.iter().enumerate() {
+        match item::<B>(&app, index, text.get(), whole) {
+            Ok(item) => {
+                items.push(item);
+                results.push(None);
+            }
+            Err(error) => results.push(Some(Told::from(Err(error)))),
+        }
+    }
+    let room = B::room(&app, items.len())?;
+    let known = match whole {
+        Some((key, hash)) => take_key::<B>(&app, key, hash).await?,
+        None => false,
+    };
+    drop(raw);
+    let held = (room, json.weight());
+    drop(json);
+    let outcomes = B::store(&app.scheduler, items, held).await;
+    let made = outcomes.iter().any(|one| matches!(one, Ok(Made::Now(_))));
+    let repeated = fill::<B>(&app, &mut results, outcomes).await;
+    let results = results
+        .into_iter()
+        .map(|result| result.unwrap_or_else(|| Told::from(Err(Error::internal()))));
+    let results = Results {
+        results: results.collect(),
+    };
+    let mut response = respond::json(StatusCode::OK, &results)?;
+    if whole.is_some() && (repeated || known && !made) {
+        respond::mark_replayed(&mut response);
+    }
+    Ok(response)
+}
+
+/// What one item asks for.
+fn item<B: Batch>(
+    app: &App,
+    index: usize,
+    text: &str,
+    whole: Option<(&str, [u8; 32])>,
+) -> Result<B::Item, Error> {
+    let at = format!("/{}/{index}", B::ITEMS);
+    let mut asked: B::Asked = parse(text.as_bytes(), &at)?;
+    let key = match (B::take_key(&mut asked), whole) {
+        (Some(own), _) => {
+            idempotency::check(&own, &format!("{at}/idempotency_key"))?;
+            let hash = idempotency::body_hash(text.as_bytes())?;
+            Some(idempotency::key(B::ROUTE, &own, hash))
+        }
+        (None, Some((key, hash))) => {
+            Some(idempotency::key(B::ROUTE, &format!("{key}#{index}"), hash))
+        }
+        (None, None) => None,
+    };
+    B::item(app, Checks::at(at), asked, key)
+}
+
+/// Takes the key of the whole batch. True when the same batch had it already.
+async fn take_key<B: Batch>(app: &App, key: &str, hash: [u8; 32]) -> Result<bool, Error> {
+    // Apart from the keys that items bring.
+    let route = format!("{} (whole)", B::ROUTE);
+    let key = idempotency::key(&route, key, hash);
+    match app.store.take_key(None, key).await? {
+        KeyOutcome::Taken => Ok(false),
+        KeyOutcome::Known => Ok(true),
+        KeyOutcome::Mismatch => Err(Error::mismatch()),
+    }
+}
+
+/// Puts the outcomes where nothing stands yet. Returns whether any item had been made before.
+async fn fill<B: Batch>(
+    app: &App,
+    results: &mut [Option<Told<B>>],
+    outcomes: Vec<Outcome<B>>,
+) -> bool {
+    let before = outcomes.iter().filter_map(|outcome| match outcome {
+        Ok(Made::Before(id)) => Some(*id),
+        Ok(Made::Now(_)) | Err(_) => None,
+    });
+    let ids: Vec<B::Id> = before.collect();
+    let views = if ids.is_empty() {
+        Vec::new()
+    } else {
+        B::read(app, ids.clone()).await
+    };
+    let before: BTreeMap<B::Id, Result<B::View, Error>> = ids.into_iter().zip(views).collect();
+    let open = results.iter_mut().filter(|result| result.is_none());
+    for (result, outcome) in open.zip(outcomes) {
+        *result = Some(Told::from(match outcome {
+            Ok(Made::Now(view)) => Ok(view),
+            Ok(Made::Before(id)) => {
+                let found = before.get(&id).cloned();
+                found.unwrap_or_else(|| Err(Error::internal()))
+            }
+            Err(error) => Err(error),
+        }));
+    }
+    !before.is_empty()
+}
+
+/// The items of a body, as `Raw` reads them and `Checked` explains what is wrong with it.
+pub(super) fn items<'a, Raw, Checked>(json: &'a [u8], member: &str) -> Result<Raw, Error>
+where
+    Raw: serde::Deserialize<'a>,
+    Checked: DeserializeOwned,
+{
+    serde_json::from_slice(json).map_err(|_| match parse::<Checked>(json, "") {
+        Err(error) => error,
+        Ok(_) => Error::invalid(format!("/{member}"), "cannot be read"),
+    })
+}

@@ -1,0 +1,216 @@
+//! Many sends.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::send::{SendRecord, SendView};
+use mainspring_shared::store::{AcceptOutcome, AcceptSend, DeliverItem, IdempotencyKey};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Batch, Held, Made, items};
+use crate::deliver::AcceptedSend;
+use crate::problem::ProblemDocument;
+use crate::sends::build;
+use crate::validate::{Checks, SendAnywhereBody};
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::accept::{accepted_view, many};
+use mainspring_scheduler::services::deliver::{Joined, deliver, delivery};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    sends: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Checked {
+    #[serde(rename = "sends")]
+    _sends: Vec<serde::de::IgnoredAny>,
+}
+
+/// The shape of an answer.
+#[derive(Debug, utoipa::ToSchema)]
+#[schema(as = BatchResults)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct ResultsShape {
+    /// One per item, in order.
+    results: Vec<ResultShape>,
+}
+
+/// What became of one item: `send` or `problem` is there.
+#[derive(Debug, utoipa::ToSchema)]
+#[schema(as = BatchResult)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct ResultShape {
+    /// The status that the item alone would have been answered with.
+    status: u16,
+    /// The accepted send, or the one that took the words in.
+    send: Option<AcceptedSend>,
+    /// Why nothing was stored.
+    problem: Option<ProblemDocument>,
+}
+
+/// `POST /v1/sends:batch`
+pub(crate) struct Sends;
+
+impl Batch for Sends {
+    const ITEMS: &'static str = "sends";
+    const ITEM: &'static str = "send";
+    const ROUTE: &'static str = "POST /v1/sends:batch";
+    const STATUS: StatusCode = StatusCode::ACCEPTED;
+    type Asked = SendAnywhereBody;
+    type Item = AcceptSend;
+    type Id = SendId;
+    type View = AcceptedSend;
+
+    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Error> {
+        items::<Raw<'_>, Checked>(json, Self::ITEMS).map(|raw| raw.sends)
+    }
+
+    fn take_key(asked: &mut SendAnywhereBody) -> Option<String> {
+        asked.idempotency_key.take()
+    }
+
+    fn item(
+        app: &App,
+        checks: Checks,
+        asked: SendAnywhereBody,
+        key: Option<IdempotencyKey>,
+    ) -> Result<AcceptSend, Error> {
+        build(app, checks, asked, key)
+    }
+
+    fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {
+        app.acceptor.take_room(count).map(Some)
+    }
+
+    async fn store(
+        app: &Arc<App>,
+        items: Vec<AcceptSend>,
+        held: Held,
+    ) -> Vec<Result<Made<SendId, AcceptedSend>, Error>> {
+        let count = items.len();
+        let app = app.clone();
+        let work = tokio::spawn(async move {
+            let mut outcomes = Vec::with_capacity(count);
+            for part in parts(items) {
+                outcomes.extend(store_part(&app, part).await);
+            }
+            drop(held);
+            outcomes
+        });
+        let lost = || (0..count).map(|_| Err(Error::internal())).collect();
+        work.await.unwrap_or_else(|_| lost())
+    }
+
+    async fn read(app: &App, ids: Vec<SendId>) -> Vec<Result<AcceptedSend, Error>> {
+        let found = records(app, &ids).await.into_iter();
+        let views = found.map(|send| send.map(|send| SendView::from(send).into()));
+        views.collect()
+    }
+}
+
+/// Sends by id, in order.
+async fn records(app: &App, ids: &[SendId]) -> Vec<Result<SendRecord, Error>> {
+    let named = ids.iter().map(|id| (TenantId::DEFAULT, *id)).collect();
+    match app.store.get_sends(named).await {
+        Ok(found) => {
+            let found = found.into_iter();
+            found
+                .map(|send| send.ok_or_else(Error::send_not_found))
+                .collect()
+        }
+        Err(error) => ids.iter().map(|_| Err(Error::from(&error))).collect(),
+    }
+}
+
+/// Parts of a batch to be stored one after the other. Words for a busy session never share a part
+/// with an earlier item for the same session: that item may be what makes it busy.
+fn parts(items: Vec<AcceptSend>) -> Vec<Vec<AcceptSend>> {
+    let mut parts = Vec::new();
+    let mut part = Vec::new();
+    let mut named = BTreeSet::new();
+    for item in items {
+        let key = item.target.key();
+        if delivery(&item).is_some() && named.contains(&key) {
+            parts.push(std::mem::take(&mut part));
+            named.clear();
+        }
+        named.insert(key);
+        part.push(item);
+    }
+    parts.push(part);
+    parts
+}
+
+type Outcome = Result<Made<SendId, AcceptedSend>, Error>;
+
+/// Brings to busy sessions what is meant for them, and accepts the rest in order.
+async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
+    let deliveries: Vec<Option<DeliverItem>> = items.iter().map(delivery).collect();
+    let wanted: Vec<DeliverItem> = deliveries.iter().flatten().cloned().collect();
+    let told = if wanted.is_empty() {
+        Vec::new()
+    } else {
+        deliver(app, wanted).await
+    };
+    let mut told = told.into_iter();
+    let told: Vec<_> = deliveries
+        .iter()
+        .map(|delivery| match delivery {
+            Some(_) => told.next().unwrap_or_else(|| Err(Error::internal())),
+            None => Ok(None),
+        })
+        .collect();
+    let own = items.into_iter().zip(&told);
+    let own: Vec<AcceptSend> = own
+        .filter(|(_, told)| matches!(told, Ok(None)))
+        .map(|(item, _)| item)
+        .collect();
+    let mut accepted = accept(app, own).await.into_iter();
+    let joined = told.iter().filter_map(|told| match told {
+        Ok(Some(Joined::Now(send, _))) => Some(*send),
+        Ok(Some(Joined::Before(_)) | None) | Err(_) => None,
+    });
+    let joined: Vec<SendId> = joined.collect();
+    let mut joined = if joined.is_empty() {
+        Vec::new().into_iter()
+    } else {
+        records(app, &joined).await.into_iter()
+    };
+    let outcomes = told.into_iter().map(|told| match told? {
+        None => accepted.next().unwrap_or_else(|| Err(Error::internal())),
+        Some(Joined::Before(send)) => Ok(Made::Before(send)),
+        Some(Joined::Now(_, item)) => {
+            let send = joined.next().unwrap_or_else(|| Err(Error::internal()))?;
+            Ok(Made::Now(AcceptedSend::joined(send, *item)))
+        }
+    });
+    outcomes.collect()
+}
+
+async fn accept(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
+    if items.is_empty() {
+        return Vec::new();
+    }
+    let keys = items.iter().map(|item| (item.target.key(), item.id));
+    let keys: Vec<(SessionKey, SendId)> = keys.collect();
+    let outcomes = many(app, items).await.into_iter().zip(keys);
+    let outcomes = outcomes.map(|(outcome, (key, id))| match outcome? {
+        AcceptOutcome::Accepted(accepted) => {
+            Ok(Made::Now(accepted_view(key, id, &accepted).into()))
+        }
+        AcceptOutcome::Replayed(first) => Ok(Made::Before(first)),
+        AcceptOutcome::Mismatch => Err(Error::mismatch()),
+        AcceptOutcome::Refused(reason) => Err(Error::from(reason)),
+        AcceptOutcome::Locked => Err(Error::locked()),
+    });
+    outcomes.collect()
+}

@@ -1,0 +1,327 @@
+//! What keeps web pages off. A browser sends requests in the name of whoever sits before it, from any
+//! page that person opens: such a page must not be able to use this server, and under a name of its
+//! own that leads here it must not be able to read answers either.
+//!
+//! Programs that are no browsers say nothing of where they come from, and are let in.
+
+use std::net::IpAddr;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HOST,
+    ORIGIN, VARY,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use mainspring_shared::error::Code;
+
+use mainspring_scheduler::SchedulerConfig;
+use mainspring_scheduler::error::Error;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Ends of names that nobody can register, so that no page is served under them from outside.
+const PRIVATE_ENDS: [&str; 4] = [".localhost", ".local", ".internal", ".svc"];
+
+/// What a page of an allowed origin may say.
+const MAY_SAY: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, idempotency-key, last-event-id, x-request-id",
+);
+
+/// What it may read besides the body.
+const MAY_READ: HeaderValue = HeaderValue::from_static(
+    "content-disposition, idempotency-replayed, location, retry-after, x-request-id",
+);
+
+/// What became of a request at the door.
+pub(super) enum Visit {
+    /// It may come in.
+    Welcome(Option<Cors>),
+    /// A browser asked whether a page of an allowed origin may send a request.
+    Asked(Box<Response>),
+}
+
+/// The origin whose pages may read the answer.
+pub(super) struct Cors(HeaderValue);
+
+impl Cors {
+    /// Says so.
+    pub(super) fn mark(self, headers: &mut HeaderMap) {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.0);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, MAY_READ);
+        headers.append(VARY, HeaderValue::from_static("origin"));
+    }
+}
+
+/// Lets a request in, or says why not.
+pub(super) fn receive(config: &SchedulerConfig, request: &Request) -> Result<Visit, Error> {
+    let headers = request.headers();
+    let authority = authority(request)?;
+    // Probes come under any name, and learn nothing.
+    let is_probe = matches!(request.uri().path(), "/livez" | "/readyz");
+    if let Some(authority) = authority
+        && !is_probe
+        && !may_be_called(config, name_of(authority))
+    {
+        let name = name_of(authority);
+        return Err(Error::new(
+            Code::RequestHostNotAllowed,
+            format!(
+                "this server is not called {name:?}: scheduler.allowed_hosts names it if it is"
+            ),
+        ));
+    }
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let Some(origin) = origins.next() else {
+        return same_site(request).map(|()| Visit::Welcome(None));
+    };
+    let text = origin.to_str().unwrap_or_default();
+    if origins.next().is_some() {
+        return Err(from_elsewhere("two origins"));
+    }
+    if allows(config, text) {
+        let cors = Cors(origin.clone());
+        let asks = headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        if request.method() == Method::OPTIONS && asks {
+            return Ok(Visit::Asked(Box::new(yes(cors))));
+        }
+        return Ok(Visit::Welcome(Some(cors)));
+    }
+    let is_own = text
+        .split_once("://")
+        .zip(authority)
+        .is_some_and(|((_, theirs), ours)| plain(theirs) == plain(ours));
+    if is_own {
+        Ok(Visit::Welcome(None))
+    } else {
+        Err(from_elsewhere(text))
+    }
+}
+
+fn from_elsewhere(origin: &str) -> Error {
+    Error::new(
+        Code::RequestOriginNotAllowed,
+        format!(
+            "pages of {origin:?} may not use this server: scheduler.allowed_origins names those that may"
+        ),
+    )
+}
+
+/// Without an origin, a browser says at least how far away the page is. Following a link is no
+/// harm: the page that it is on does not see the answer.
+fn same_site(request: &Request) -> Result<(), Error> {
+    let text = |name| request.headers().get(name).map(HeaderValue::as_bytes);
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    match text(FETCH_SITE) {
+        None | Some(b"same-origin" | b"none") => Ok(()),
+        Some(_) if is_read && text(FETCH_MODE) == Some(b"navigate") => Ok(()),
+        Some(_) => Err(from_elsewhere("another site")),
+    }
+}
+
+/// The answer to whether a page of an allowed origin may send a request.
+fn yes(cors: Cors) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    cors.mark(headers);
+    let methods = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, MAY_SAY);
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+/// What the request calls this server: name and port.
+fn authority(request: &Request) -> Result<Option<&str>, Error> {
+    if let Some(authority) = request.uri().authority() {
+        return Ok(Some(authority.as_str()));
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let Some(host) = hosts.next() else {
+        // Only what is older than browsers.
+        return Ok(None);
+    };
+    let text = host.to_str().ok().filter(|_| hosts.next().is_none());
+    let text = text.ok_or_else(|| Error::invalid("#host", "there must be one host name"))?;
+    Ok(Some(text))
+}
+
+/// The name without the port.
+fn name_of(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        Some(_) | None => authority,
+    }
+}
+
+/// As it is compared: browsers leave the usual ports out.
+fn plain(authority: &str) -> String {
+    let lower = authority.to_ascii_lowercase();
+    let short = lower.strip_suffix(":80").or(lower.strip_suffix(":443"));
+    short.map_or_else(|| lower.clone(), str::to_owned)
+}
+
+/// Whether this server may be called so. An address, or a name without a dot or of a private end,
+/// belongs to no page of a stranger; any other has to be configured.
+fn may_be_called(config: &SchedulerConfig, name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let name = lower.strip_suffix('.').unwrap_or(&lower);
+    let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
+    if bare.unwrap_or(name).parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    let usual = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    if name.is_empty() || !name.bytes().all(usual) {
+        return false;
+    }
+    let private = PRIVATE_ENDS.iter().any(|end| name.ends_with(end));
+    if private || !name.contains('.') {
+        return true;
+    }
+    config.allowed_hosts.iter().any(|allowed| {
+        let allowed = allowed.to_ascii_lowercase();
+        // One that begins with a dot stands for every name that ends so.
+        allowed == "*" || allowed == name || (allowed.starts_with('.') && name.ends_with(&allowed))
+    })
+}
+
+/// Whether pages of this origin may use this server.
+fn allows(config: &SchedulerConfig, origin: &str) -> bool {
+    let mut allowed = config.allowed_origins.iter();
+    allowed
+        .any(|allowed| allowed == "*" || allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(hosts: &[&str], origins: &[&str]) -> SchedulerConfig {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        SchedulerConfig {
+            allowed_hosts: owned(hosts),
+            allowed_origins: owned(origins),
+            ..SchedulerConfig::default()
+        }
+    }
+
+    #[test]
+    fn names_that_a_stranger_could_own_have_to_be_configured() {
+        let called = |config: &SchedulerConfig, host| may_be_called(config, name_of(host));
+        let none = config(&[], &[]);
+        for host in [
+            "localhost:7464",
+            "LOCALHOST",
+            "127.0.0.1:7464",
+            "[::1]:7464",
+            "10.1.2.3",
+            "0.0.0.0:1",
+            "scheduler:7464",
+            "mainspring.localhost",
+            "mainspring-scheduler.agents.svc",
+            "mainspring-scheduler.agents.svc.cluster.local:7464",
+            "box.internal.",
+        ] {
+            assert!(called(&none, host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:7464",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "local.evil.example.",
+            "evil.example/localhost",
+            "evil.example#.local",
+            "user@localhost",
+            "",
+            ":7464",
+        ] {
+            assert!(!called(&none, host), "{host}");
+        }
+        let some = config(&["api.example.com", ".agents.example.org"], &[]);
+        for host in [
+            "api.example.com:443",
+            "API.example.com",
+            "a.b.agents.example.org",
+        ] {
+            assert!(called(&some, host), "{host}");
+        }
+        for host in [
+            "example.com",
+            "xapi.example.com",
+            "agents.example.org.evil.example",
+        ] {
+            assert!(!called(&some, host), "{host}");
+        }
+        assert!(called(&config(&["*"], &[]), "evil.example"));
+    }
+
+    fn visit(
+        config: &SchedulerConfig,
+        method: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<bool, Code> {
+        let mut request = Request::builder().method(method).uri("/v1/sends");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).expect("a request");
+        match receive(config, &request) {
+            Ok(Visit::Welcome(cors)) => Ok(cors.is_some()),
+            Ok(Visit::Asked(answer)) => Ok(answer.status() == StatusCode::NO_CONTENT),
+            Err(error) => Err(error.code()),
+        }
+    }
+
+    #[test]
+    fn pages_come_from_here_or_from_a_configured_origin() {
+        let none = config(&[], &[]);
+        let post = |headers: &[(&str, &str)]| visit(&none, "POST", headers);
+        let refused = Err(Code::RequestOriginNotAllowed);
+        let here = ("host", "localhost:7464");
+        assert_eq!(post(&[here]), Ok(false));
+        assert_eq!(
+            post(&[here, ("origin", "http://localhost:7464")]),
+            Ok(false)
+        );
+        assert_eq!(post(&[here, ("origin", "http://localhost:3000")]), refused);
+        assert_eq!(post(&[here, ("origin", "https://evil.example")]), refused);
+        assert_eq!(post(&[here, ("origin", "null")]), refused);
+        assert_eq!(post(&[here, ("origin", "")]), refused);
+        assert_eq!(post(&[here, ("sec-fetch-site", "same-origin")]), Ok(false));
+        assert_eq!(post(&[here, ("sec-fetch-site", "cross-site")]), refused);
+        assert_eq!(post(&[here, ("sec-fetch-site", "same-site")]), refused);
+        let followed = [
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+        ];
+        assert_eq!(visit(&none, "GET", &followed), Ok(false));
+        assert_eq!(visit(&none, "POST", &followed), refused);
+        let picture = [
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "no-cors"),
+        ];
+        assert_eq!(visit(&none, "GET", &picture), refused);
+
+        let one = config(&[], &["https://app.example.com/"]);
+        let app = ("origin", "https://app.example.com");
+        assert_eq!(visit(&one, "POST", &[here, app]), Ok(true));
+        let asked = [here, app, ("access-control-request-method", "POST")];
+        assert_eq!(visit(&one, "OPTIONS", &asked), Ok(true));
+        let evil = ("origin", "https://app.example.com.evil.example");
+        assert_eq!(visit(&one, "POST", &[here, evil]), refused);
+        // A name that a page made point here does not help it.
+        let rebound = [
+            ("host", "evil.example:7464"),
+            ("origin", "http://evil.example:7464"),
+        ];
+        assert_eq!(
+            visit(&one, "GET", &rebound),
+            Err(Code::RequestHostNotAllowed)
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! Tool calls from outside: results of external tools, people's answers, long outputs.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SessionId, SessionKey, TenantId};
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, Question, bounded};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::extract::{Params, SessionPath, json_body, parse};
+use super::input::{Input, input_schema};
+use super::problem::Problem;
+use super::respond;
+use super::validate::Checks;
+use crate::router::Api;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::results;
+
+/// Results of one request.
+const RESULTS_MAX: usize = 1_000;
+
+/// Characters of a result that the model is shown.
+const OUTPUT_CHARS_MAX: usize = 50_000;
+
+/// Results of calls.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResultsBody {
+    /// At most 1000.
+    results: Vec<ResultBody>,
+}
+
+/// The result of one call: an output, content or an error.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResultBody {
+    /// The call.
+    call_id: String,
+    /// Any JSON; a text is shown to the model as it is. For a question a text, one of its options, or
+    /// `true` and `false`, by its kind. For a call that waits for permission:
+    /// `{"approved": true | false, "note"?}`.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Object>)]
+    output: Option<Value>,
+    /// A text, or parts of text, pictures and files, which the model is shown.
+    #[schema(schema_with = input_schema)]
+    content: Option<Input>,
+    /// What went wrong, for the model.
+    #[serde(default, deserialize_with = "present")]
+    error: Option<String>,
+}
+
+/// A member that is there: null is a value like others, where it is one at all.
+fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Permission, or its refusal.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Permission {
+    approved: bool,
+    #[serde(default)]
+    note: Option<String>,
+}
+
+/// What became of the posted results, in order.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct PostedResults {
+    results: Vec<PostedResult>,
+}
+
+/// What became of one.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct PostedResult {
+    /// The call.
+    call_id: String,
+    /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: something else has been
+    /// at work on its session for long; nothing was stored, post it again in a while.
+    status: &'static str,
+}
+
+/// `POST /v1/sessions/{id}/tool-results`
+pub(super) async fn post_results(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: ResultsBody = parse(&json, "")?;
+    check(&body)?;
+    if app.store.get_session(key).await?.is_none() {
+        return Err(Error::session_not_found().into());
+    }
+    let ids = body.results.iter();
+    let ids = ids.map(|result| (key.tenant, result.call_id.clone()));
+    let calls = app.store.get_calls(ids.collect()).await?;
+    let mut checks = Checks::new();
+    let mut items = Vec::with_capacity(body.results.len());
+    let mut names = Vec::with_capacity(body.results.len());
+    for (place, (result, call)) in body.results.into_iter().zip(calls).enumerate() {
+        names.push(result.call_id.clone());
+        let answer = answer(&mut checks, place, &result, call.as_ref());
+        items.push(PostResult {
+            key,
+            call_id: result.call_id,
+            answer,
+        });
+    }
+    checks.finish()?;
+    let outcomes = results::post(&app, items).await?;
+    if outcomes.iter().all(results::is_locked) {
+        return Err(Error::locked().into());
+    }
+    let results = names.into_iter().zip(outcomes);
+    let results = results.map(|(call_id, outcome)| PostedResult {
+        call_id,
+        status: match outcome {
+            PostOutcome::Accepted { .. } => "accepted",
+            PostOutcome::AlreadySettled => "already_settled",
+            PostOutcome::NotWaiting => "not_waiting",
+            PostOutcome::Unknown => "unknown",
+            PostOutcome::Locked => "locked",
+        },
+    });
+    let results = results.collect();
+    respond::json(StatusCode::OK, &PostedResults { results })
+}
+
+fn check(body: &ResultsBody) -> Result<(), Error> {
+    let mut checks = Checks::new();
+    if body.results.is_empty() || body.results.len() > RESULTS_MAX {
+        checks.refuse("/results", &format!("must have 1 to {RESULTS_MAX} items"));
+    }
+    for (place, result) in body.results.iter().enumerate() {
+        let at = format!("/results/{place}");
+        let given = [
+            result.output.is_some(),
+            result.content.is_some(),
+            result.error.is_some(),
+        ];
+        if given.into_iter().filter(|given| *given).count() != 1 {
+            checks.refuse(&at, "must have one of output, content and error");
+        }
+        if let Some(Input(parts)) = &result.content {
+            checks.parts(&format!("{at}/content"), parts);
+        }
+        let error_nul = result.error.as_ref().is_some_and(|e| e.contains('\0'));
+        if result.call_id.contains('\0') || error_nul {
+            checks.refuse(&at, "must not contain U+0000");
+        }
+    }
+    checks.finish()
+}
+
+fn answer(
+    checks: &mut Checks,
+    place: usize,
+    posted: &ResultBody,
+    call: Option<&CallRecord>,
+) -> CallAnswer {
+    if let Some(error) = &posted.error {
+        let result = CallResult::error(Code::ToolFailed, format!("error: {error}"));
+        return CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX));
+    }
+    let output = posted.output.clone().unwrap_or_default();
+    let shown = posted.content.as_ref().map(|Input(parts)| parts.clone());
+    let asks_permission = call.is_some_and(|call| {
+        call.approval == Approval::Asked && call.waits_on.is_some() && call.result.is_none()
+    });
+    if asks_permission {
+        return match serde_json::from_value::<Permission>(output) {
+            Ok(Permission { approved: true, .. }) => CallAnswer::Approve,
+            Ok(Permission { note, .. }) => {
+                let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+                let text = format!("error: a person did not permit this call{note}");
+                let result = CallResult::error(Code::ToolDenied, text);
+                CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
+            }
+            Err(_) => {
+                let detail =
+                    "the call waits for permission: {\"approved\": true or false, \"note\"?}";
+                checks.refuse(&format!("/results/{place}/output"), detail);
+                CallAnswer::Result(CallResult::text(""))
+            }
+        };
+    }
+    let open = call.filter(|call| call.result.is_none() && shown.is_none());
+    let question = open.and_then(|call| Question::of(&call.name, &call.arguments));
+    if let Some(question) = question {
+        let answer = question.answer(&output).unwrap_or_else(|detail| {
+            checks.refuse(&format!("/results/{place}/output"), &detail);
+            String::new()
+        });
+        let result = CallResult::text(answer);
+        return CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX));
+    }
+    let result = match output {
+        _ if shown.is_some() => CallResult {
+            content: shown.unwrap_or_default(),
+            ..CallResult::text("")
+        },
+        Value::String(text) => CallResult::text(text),
+        value => CallResult {
+            content: vec![ContentPart::text(value.to_string())],
+            value: Some(value),
+            ..CallResult::text("")
+        },
+    };
+    CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
+}
+
+/// `GET /v1/sessions/{id}/calls/{call_id}/output`
+pub(super) async fn output(
+    State(app): State<Arc<Api>>,
+    Path((session, call_id)): Path<(String, String)>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let session: SessionId = session.parse().map_err(|_| Error::session_not_found())?;
+    let key = SessionKey {
+        tenant: TenantId::DEFAULT,
+        session,
+    };
+    if app.store.get_session(key).await?.is_none() {
+        return Err(Error::session_not_found().into());
+    }
+    let found = app
+        .store
+        .get_calls(vec![(key.tenant, call_id)])
+        .await?
+        .pop();
+    let call = found.flatten().filter(|call| call.session == session);
+    let result = call.and_then(|call| call.result).ok_or_else(|| {
+        Error::new(
+            Code::CallNotFound,
+            "no call of this session with this id has a result",
+        )
+    })?;
+    let mut response = Response::new(Body::from(result.whole_text()));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    Ok(response)
+}

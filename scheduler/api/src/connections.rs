@@ -1,0 +1,315 @@
+//! Connections: how many there are, and how long one may keep its place without using it.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use mainspring_runtime::Lifecycle;
+use mainspring_shared::time::Clock;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::Sleep;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+
+use crate::problem::Problem;
+use mainspring_scheduler::SchedulerConfig;
+use mainspring_scheduler::error::Error;
+
+/// Connections that are told at once that there is no place for them. Beyond these they are just
+/// closed.
+const REFUSALS_MAX: usize = 256;
+
+/// How long telling one may take.
+const REFUSAL_MAX: Duration = Duration::from_secs(1);
+
+/// How long its request is waited for, of that: it may be a probe, which is answered.
+const QUESTION_MAX: Duration = Duration::from_millis(500);
+
+/// Bytes of its request that are looked at.
+const QUESTION_BYTES_MAX: usize = 2_048;
+
+/// How often an HTTP/2 client is asked whether it is there, and how long it may take to say so.
+const PING: Duration = Duration::from_secs(20);
+
+/// Pause after the system had no connection to give.
+const EXHAUSTED: Duration = Duration::from_secs(1);
+
+/// How long a connection may do nothing.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    head: Duration,
+    head_bytes: usize,
+    write: Duration,
+}
+
+/// Serves connections until `lifecycle` stops, and then until the requests under way are answered.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    config: &SchedulerConfig,
+    clock: &dyn Clock,
+    lifecycle: &Lifecycle,
+) {
+    let patience = Patience {
+        head: config.head_timeout,
+        head_bytes: config.head_bytes_max,
+        write: config.write_timeout,
+    };
+    let places = Arc::new(Semaphore::new(config.connections_max));
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+    let tasks = TaskTracker::new();
+    let mut stopping = pin!(lifecycle.stopping());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut stopping => break,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) if is_of_the_peer(&error) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "no connection can be accepted");
+                tokio::select! {
+                    biased;
+                    () = &mut stopping => break,
+                    () = clock.sleep(EXHAUSTED) => continue,
+                }
+            }
+        };
+        if let Ok(place) = places.clone().try_acquire_owned() {
+            let serving = connection(stream, router.clone(), patience, lifecycle.clone());
+            tasks.spawn(async move {
+                serving.await;
+                drop(place);
+            });
+        } else {
+            let problem = Problem::from(Error::too_much("connection"));
+            if let Ok(refusal) = refusals.clone().try_acquire_owned() {
+                tasks.spawn(async move {
+                    // Whoever does not listen is left alone.
+                    let _ = tokio::time::timeout(REFUSAL_MAX, refuse(stream, &problem)).await;
+                    drop(refusal);
+                });
+            }
+        }
+    }
+    drop(listener);
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// Whether accepting failed because of the one who came.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "sockets live in the runtime's time, as hyper's own timers do"
+)]
+async fn connection(stream: TcpStream, router: Router, patience: Patience, lifecycle: Lifecycle) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::trace!(%error, "small answers may be delayed");
+    }
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = service_fn({
+        let asked = asked.clone();
+        move |request: Request<Incoming>| {
+            asked.store(true, Ordering::Relaxed);
+            router.clone().call(request.map(Body::new))
+        }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // From the answer before: so it is the end of idle connections, too.
+        .header_read_timeout(patience.head)
+        .max_buf_size(patience.head_bytes.max(8 << 10));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING)
+        .max_header_list_size(u32::try_from(patience.head_bytes).unwrap_or(u32::MAX));
+    let stream = TokioIo::new(Patient {
+        stream,
+        patience: patience.write,
+        stuck: None,
+    });
+    let mut serving = pin!(builder.serve_connection(stream, service));
+    // Until the first request it is not even known which protocol is spoken.
+    let mut first = pin!(tokio::time::sleep(patience.head));
+    let mut stopping = pin!(lifecycle.stopping());
+    let mut aborting = pin!(lifecycle.aborting());
+    let (mut is_new, mut is_stopping) = (true, false);
+    loop {
+        tokio::select! {
+            biased;
+            ended = serving.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::trace!(error, "a connection broke");
+                }
+                return;
+            }
+            () = &mut aborting => return,
+            () = &mut stopping, if !is_stopping => {
+                is_stopping = true;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = &mut first, if is_new => {
+                is_new = false;
+                if !asked.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Says that there is no place, and waits until that was heard. Only whether the process lives is
+/// answered: one that is full must not be taken for dead, and lose all it serves.
+async fn refuse(mut stream: TcpStream, problem: &Problem) -> io::Result<()> {
+    let mut head = Vec::with_capacity(QUESTION_BYTES_MAX);
+    // Whoever asks nothing in time is told all the same.
+    if let Ok(read) = tokio::time::timeout(QUESTION_MAX, question(&mut stream, &mut head)).await {
+        read?;
+    }
+    let answer = if asks_for_life(&head) {
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\n\
+        content-length: 3\r\nconnection: close\r\n\r\nok\n"
+            .to_owned()
+    } else {
+        let body = serde_json::to_string(problem).unwrap_or_default();
+        format!(
+            "HTTP/1.1 {} Too Many Requests\r\ncontent-type: application/problem+json\r\n\
+            content-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n{body}",
+            problem.status(),
+            body.len(),
+        )
+    };
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await?;
+    // To close it with something unread would take the answer back.
+    let mut unread = [0; 4096];
+    while stream.read(&mut unread).await? > 0 {}
+    Ok(())
+}
+
+/// Reads to the end of a request's head, or as much of it as is looked at.
+async fn question(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<()> {
+    let mut piece = [0; 512];
+    while head.len() < QUESTION_BYTES_MAX && !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let read = stream.read(&mut piece).await?;
+        if read == 0 {
+            break;
+        }
+        head.extend_from_slice(&piece[..read]);
+    }
+    Ok(())
+}
+
+/// Whether a request's head is that of `GET /livez`.
+fn asks_for_life(head: &[u8]) -> bool {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let path = |target: &[u8]| target.split(|byte| *byte == b'?').next() == Some(b"/livez");
+    words.next() == Some(b"GET")
+        && words.next().is_some_and(path)
+        && words
+            .next()
+            .is_some_and(|version| version.starts_with(b"HTTP/1."))
+}
+
+/// A connection that breaks when the other side takes nothing for too long.
+struct Patient {
+    stream: TcpStream,
+    patience: Duration,
+    stuck: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    /// What a write came to, if it did before the patience ended.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "sockets live in the runtime's time, as hyper's own timers do"
+    )]
+    fn within<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        wrote: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if wrote.is_ready() {
+            self.stuck = None;
+            return wrote;
+        }
+        let patience = self.patience;
+        let stuck = self
+            .stuck
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(stuck.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.within(cx, wrote)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.within(cx, wrote)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.within(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.within(cx, shut)
+    }
+}

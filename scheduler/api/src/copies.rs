@@ -1,0 +1,463 @@
+//! Sessions from sessions: forks, archives, and archives read back.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::stream::try_unfold;
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::list::{List, ListName};
+use mainspring_shared::message::{Message, settled_len};
+use mainspring_shared::store::{CreateOutcome, ImportSession, NewSession, ReadMessages};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::archive::{self, Lists, Writer};
+use super::extract::{Chunks, Params, SessionPath, expect_kind, maybe_json_body, parse, weigh};
+use super::gate::Place;
+use super::idempotency;
+use super::problem::Problem;
+use super::sessions::{answer_creation, too_slow};
+use super::validate::{Checks, object};
+use crate::router::Api;
+use mainspring_scheduler::error::Error;
+
+/// Messages read at once: each may be long.
+const PAGE: u32 = 64;
+
+/// Bytes of an archive's lines that are kept before their messages are stored, at most an eighth of what
+/// all bodies may have.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// What an archive is called on the wire.
+pub(super) const LINES: &str = "application/x-ndjson";
+
+/// Where and as what a session is forked; everything has a default.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForkBody {
+    /// The last message to copy; by default the last one up to which every call has its result.
+    seq: Option<i64>,
+    /// Replaces the agent.
+    #[serde(default, deserialize_with = "object")]
+    agent: Option<AgentSpec>,
+    /// Replaces the metadata. `forked_from` is set in either case.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Map<String, Value>>,
+}
+
+/// `POST /v1/sessions/{id}/fork`
+pub(super) async fn fork(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = maybe_json_body(&app, &headers, body).await?;
+    let route = format!("POST /v1/sessions/{}/fork", key.session);
+    let idempotency = idempotency::of_request(&headers, &route, &json)?;
+    let body: ForkBody = if json.trim_ascii().is_empty() {
+        ForkBody::default()
+    } else {
+        parse(&json, "")?
+    };
+    let source = app.store.get_session(key).await?;
+    let source = source.ok_or_else(Error::session_not_found)?;
+    // What stands before the first message: nothing, or what was pruned.
+    let (before, there) = (source.first_seq - 1, source.last_seq());
+    let agent = body.agent.unwrap_or(source.agent);
+    let mut metadata = body.metadata.unwrap_or(source.metadata);
+    metadata.insert("forked_from".to_owned(), json!(key.session));
+    let mut checks = Checks::new();
+    checks.agent("/agent", &agent);
+    checks.metadata("/metadata", &metadata);
+    if body.seq.is_some_and(|seq| !(before..=there).contains(&seq)) {
+        checks.refuse("/seq", &format!("must be from {before} to {there}"));
+    }
+    checks.finish()?;
+    let copy = app.new_session_key(key.tenant);
+    app.boot_id()?;
+    let mut copying = Copying::begin(&app, copy, &agent, key, before)?;
+    copying.read(body.seq.unwrap_or(there)).await?;
+    let settled = settled_len(&copying.kept);
+    if body.seq.is_some() && settled < copying.kept.len() {
+        let settled = before + copying.behind + settled as i64;
+        return Err(Error::new(
+            Code::SessionBusy,
+            format!(
+                "at seq {} a call has no result yet; the last place before is {settled}",
+                copying.after
+            ),
+        )
+        .into());
+    }
+    copying.kept.truncate(settled);
+    let lists = lists(&app, key).await?;
+    let item = ImportSession {
+        session: NewSession {
+            key: copy,
+            agent: agent.clone(),
+            metadata,
+            parent: None,
+        },
+        messages: copying.kept,
+        todo: lists.todo,
+        notes: lists.notes,
+        idempotency,
+        behind: copying.behind,
+        more: false,
+    };
+    let outcome = app.store.import_session(None, item).await?;
+    drop(copying.weight);
+    answer_creation(&app, outcome).await
+}
+
+/// What a session has to do, and its notes.
+async fn lists(app: &Api, key: SessionKey) -> Result<Lists, Error> {
+    let todo = app.store.read_list(key.tenant, ListName::Todo(key.session));
+    let notes = app
+        .store
+        .read_list(key.tenant, ListName::Notes(key.session));
+    Ok(Lists {
+        todo: todo.await?,
+        notes: notes.await?,
+    })
+}
+
+/// A transcript on its way into a fork. It is stored in pages, as archives are, so that only one is in
+/// memory: a transcript may be longer than any body.
+struct Copying<'a> {
+    app: &'a Api,
+    copy: SessionKey,
+    agent: &'a AgentSpec,
+    source: SessionKey,
+    /// The last message that was read.
+    after: i64,
+    /// Messages that were read and not stored.
+    kept: Vec<Message>,
+    /// Messages that were stored.
+    behind: i64,
+    weight: OwnedSemaphorePermit,
+}
+
+impl<'a> Copying<'a> {
+    fn begin(
+        app: &'a Api,
+        copy: SessionKey,
+        agent: &'a AgentSpec,
+        source: SessionKey,
+        after: i64,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            app,
+            copy,
+            agent,
+            source,
+            after,
+            kept: Vec::new(),
+            behind: 0,
+            weight: weigh(app, 0)?,
+        })
+    }
+
+    /// Reads up to a message that is there.
+    async fn read(&mut self, last: i64) -> Result<(), Error> {
+        let page_bytes = page_bytes(self.app);
+        let bytes_max = self.app.config.bodies_bytes_max;
+        let mut limit = PAGE;
+        while self.after < last {
+            let page = ReadMessages {
+                key: self.source,
+                after: self.after,
+                limit: limit.min(u32::try_from(last - self.after).unwrap_or(limit)),
+            };
+            let page = self.app.store.read_messages(page).await?;
+            let Some(read) = page.last().map(|message| message.seq) else {
+                // It was deleted, or pruned, meanwhile.
+                return Err(Error::session_not_found());
+            };
+            let bytes = json_len(&page);
+            if self.weight.num_permits() + bytes > bytes_max {
+                if page.len() == 1 {
+                    // There can never be room for it.
+                    return Err(Error::too_large(bytes_max));
+                }
+                limit = (page.len() / 2) as u32;
+                continue;
+            }
+            self.weight.merge(weigh(self.app, bytes)?);
+            self.after = read;
+            self.kept.extend(page);
+            if self.weight.num_permits() >= page_bytes {
+                self.store_page().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what was read but for calls without results.
+    async fn store_page(&mut self) -> Result<(), Error> {
+        let open = self.kept.split_off(settled_len(&self.kept));
+        let page = std::mem::replace(&mut self.kept, open);
+        if page.is_empty() {
+            return Ok(());
+        }
+        self.behind += stage(self.app, self.copy, self.agent, page, self.behind).await?;
+        if let Some(kept) = self.weight.split(json_len(&self.kept)) {
+            self.weight = kept;
+        }
+        Ok(())
+    }
+}
+
+fn json_len(messages: &[Message]) -> usize {
+    serde_json::to_vec(messages).map_or(0, |json| json.len())
+}
+
+/// Bytes of messages that are kept before they are stored.
+fn page_bytes(app: &Api) -> usize {
+    PAGE_BYTES.min(app.config.bodies_bytes_max / 8)
+}
+
+/// Stores a page of a session that is made once its last one is there. How many messages that were.
+async fn stage(
+    app: &Api,
+    session: SessionKey,
+    agent: &AgentSpec,
+    messages: Vec<Message>,
+    behind: i64,
+) -> Result<i64, Error> {
+    let count = messages.len() as i64;
+    let page = ImportSession {
+        session: NewSession {
+            key: session,
+            agent: agent.clone(),
+            metadata: Map::new(),
+            parent: None,
+        },
+        messages,
+        todo: List::default(),
+        notes: List::default(),
+        idempotency: None,
+        behind,
+        more: true,
+    };
+    match app.store.import_session(None, page).await? {
+        CreateOutcome::Staged => Ok(count),
+        CreateOutcome::Gone => Err(too_slow()),
+        CreateOutcome::Created(_) | CreateOutcome::Replayed(_) | CreateOutcome::Mismatch => {
+            Err(Error::internal())
+        }
+    }
+}
+
+/// `POST /v1/sessions:import`
+pub(super) async fn import(
+    State(app): State<Arc<Api>>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let are_lines =
+        |essence: &str| [LINES, "application/ndjson", "application/jsonl"].contains(&essence);
+    if headers.contains_key(CONTENT_TYPE) {
+        expect_kind(&headers, &[], are_lines, LINES)?;
+    }
+    let key = idempotency::header(&headers)?;
+    app.boot_id()?;
+    // A root without sends: nothing of it acts before someone sends to it.
+    let session = app.new_session_key(TenantId::DEFAULT);
+    let mut importing = Importing::begin(&app, session)?;
+    let mut chunks = Chunks::of(&app, &headers, body)?;
+    while let Some(chunk) = chunks.next().await? {
+        expect_kind(&headers, &chunk, are_lines, LINES)?;
+        importing.take(&chunk).await?;
+    }
+    let (item, _weight) = importing.finish(key)?;
+    let outcome = app.store.import_session(None, item).await?;
+    answer_creation(&app, outcome).await
+}
+
+/// An archive on its way in. A transcript is stored in pages, so that only one is in memory; what is
+/// wrong with it is known at the end, and nobody sees the session before.
+struct Importing<'a> {
+    app: &'a Api,
+    session: SessionKey,
+    reader: archive::Reader,
+    /// The begin of a line.
+    line: Vec<u8>,
+    hash: Sha256,
+    /// Messages that were stored.
+    behind: i64,
+    weight: OwnedSemaphorePermit,
+}
+
+impl<'a> Importing<'a> {
+    fn begin(app: &'a Api, session: SessionKey) -> Result<Self, Error> {
+        Ok(Self {
+            app,
+            session,
+            reader: archive::Reader::default(),
+            line: Vec::new(),
+            hash: Sha256::new(),
+            behind: 0,
+            weight: weigh(app, 0)?,
+        })
+    }
+
+    async fn take(&mut self, chunk: &[u8]) -> Result<(), Error> {
+        self.weight.merge(weigh(self.app, chunk.len())?);
+        self.hash.update(chunk);
+        let mut rest = chunk;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(&rest[..end]);
+            rest = &rest[end + 1..];
+            self.reader.push(std::mem::take(&mut self.line));
+            self.store_page().await?;
+        }
+        self.line.extend_from_slice(rest);
+        let kept = self.reader.kept_bytes() + self.line.len();
+        if let Some(kept) = self.weight.split(kept) {
+            self.weight = kept;
+        }
+        Ok(())
+    }
+
+    async fn store_page(&mut self) -> Result<(), Error> {
+        let Some((agent, messages)) = self.reader.page(page_bytes(self.app)) else {
+            return Ok(());
+        };
+        self.behind += stage(self.app, self.session, agent, messages, self.behind).await?;
+        Ok(())
+    }
+
+    /// The last page.
+    fn finish(mut self, key: Option<&str>) -> Result<(ImportSession, OwnedSemaphorePermit), Error> {
+        if !self.line.is_empty() {
+            self.reader.push(self.line);
+        }
+        let hash = self.hash.finalize().into();
+        let archive = self.reader.finish()?;
+        let item = ImportSession {
+            session: NewSession {
+                key: self.session,
+                agent: archive.agent,
+                metadata: archive.metadata,
+                parent: None,
+            },
+            messages: archive.messages,
+            todo: archive.lists.todo,
+            notes: archive.lists.notes,
+            idempotency: key.map(|key| idempotency::key("POST /v1/sessions:import", key, hash)),
+            behind: self.behind,
+            more: false,
+        };
+        Ok((item, self.weight))
+    }
+}
+
+/// `GET /v1/sessions/{id}/export`
+pub(super) async fn export(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    Extension(place): Extension<Place>,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let session = app.store.get_session(key).await?;
+    let session = session.ok_or_else(Error::session_not_found)?;
+    let mut writer = Writer::default();
+    let (left, before) = (session.messages, session.first_seq - 1);
+    let lists = lists(&app, key).await?;
+    let header = writer.header(session, lists);
+    let header = header.map_err(|_| Error::internal())?;
+    let exporting = Exporting {
+        app,
+        _place: place,
+        key,
+        writer,
+        left,
+        before,
+        after: before,
+        held: Vec::new(),
+        piece: Some(header),
+    };
+    let pieces = try_unfold(Some(exporting), async |exporting| match exporting {
+        Some(exporting) => exporting.next().await,
+        None => Ok(None),
+    });
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(LINES));
+    let name = format!("attachment; filename=\"{}.jsonl\"", key.session);
+    if let Ok(name) = HeaderValue::try_from(name) {
+        headers.insert(CONTENT_DISPOSITION, name);
+    }
+    Ok(response)
+}
+
+/// An archive on its way. It ends where every call has its result, so that it can be imported.
+struct Exporting {
+    app: Arc<Api>,
+    _place: Place,
+    key: SessionKey,
+    writer: Writer,
+    /// Messages to read: those that there were when it began.
+    left: i64,
+    /// What was pruned: an archive is numbered from 1.
+    before: i64,
+    after: i64,
+    /// Messages with a call whose result was not read yet.
+    held: Vec<Message>,
+    /// What goes out before more is read.
+    piece: Option<Vec<u8>>,
+}
+
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+impl Exporting {
+    /// The next piece, and what comes behind it. A failure breaks the answer off: without its last
+    /// line, nobody takes it for whole.
+    async fn next(mut self) -> Result<Option<(Bytes, Option<Self>)>, Failed> {
+        if let Some(piece) = self.piece.take() {
+            return Ok(Some((piece.into(), Some(self))));
+        }
+        while self.left > 0 {
+            let query = ReadMessages {
+                key: self.key,
+                after: self.after,
+                limit: PAGE.min(u32::try_from(self.left).unwrap_or(PAGE)),
+            };
+            let page = self.app.store.read_messages(query).await?;
+            if page.is_empty() {
+                return Err("the session was deleted meanwhile".into());
+            }
+            self.left -= page.len() as i64;
+            self.after += page.len() as i64;
+            let numbered = page.into_iter().map(|message| Message {
+                seq: message.seq - self.before,
+                ..message
+            });
+            self.held.extend(numbered);
+            let behind = self.held.split_off(settled_len(&self.held));
+            let settled = std::mem::replace(&mut self.held, behind);
+            if !settled.is_empty() {
+                let lines = self.writer.messages(&settled)?;
+                return Ok(Some((lines.into(), Some(self))));
+            }
+        }
+        Ok(Some((self.writer.footer()?.into(), None)))
+    }
+}

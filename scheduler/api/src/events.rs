@@ -1,0 +1,115 @@
+//! Event streams.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use bytes::Bytes;
+use mainspring_shared::event::EventId;
+use mainspring_shared::id::TenantId;
+
+use super::extract::{Params, SendPath, SessionPath, parameter};
+use super::gate::Place;
+use super::problem::Problem;
+use crate::router::Api;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::stream::{Reader, Scope};
+
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// What a resume must look like.
+const EXPECTED: &str = "must be an event's id, like 12.0";
+
+/// `GET /v1/sends/{id}/events`
+pub(super) async fn of_send(
+    State(app): State<Arc<Api>>,
+    SendPath(id): SendPath,
+    mut params: Params,
+    Extension(place): Extension<Place>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let seen = seen(&mut params, &headers)?;
+    params.finish()?;
+    let tenant = TenantId::DEFAULT;
+    let found = app
+        .watch
+        .read_send(tenant, id)
+        .await?
+        .ok_or_else(Error::send_not_found)?;
+    let scope = Scope::Send {
+        id,
+        is_final: found.status.is_final(),
+    };
+    let poke = app.watch.session(found.key);
+    let reader = Reader::open(
+        app.scheduler.clone(),
+        found.key,
+        scope,
+        found.first_step,
+        seen,
+        poke,
+    )
+    .await;
+    Ok(stream(reader, place))
+}
+
+/// `GET /v1/sessions/{id}/events`
+pub(super) async fn of_session(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    mut params: Params,
+    Extension(place): Extension<Place>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let seen = seen(&mut params, &headers)?;
+    params.finish()?;
+    let poke = app.watch.session(key);
+    if app.store.get_session(key).await?.is_none() {
+        return Err(Error::session_not_found().into());
+    }
+    let reader = Reader::open(app.scheduler.clone(), key, Scope::Session, 0, seen, poke).await;
+    Ok(stream(reader, place))
+}
+
+/// The last event that the caller has. The header wins: a browser that reconnects sends it along
+/// with the query of its first request.
+pub(super) fn seen(params: &mut Params, headers: &HeaderMap) -> Result<Option<EventId>, Error> {
+    let after = params.parsed::<EventId>("after", EXPECTED)?;
+    let Some(header) = headers
+        .get("last-event-id")
+        .filter(|value| !value.is_empty())
+    else {
+        return Ok(after);
+    };
+    let id = header.to_str().ok().and_then(|text| text.parse().ok());
+    id.map(Some)
+        .ok_or_else(|| parameter("last-event-id", EXPECTED))
+}
+
+fn stream(reader: Reader, place: Place) -> Response {
+    let pieces = futures::stream::unfold((reader, place), |(mut reader, place)| async move {
+        let piece = reader.next().await?;
+        Some((
+            Ok::<Bytes, std::convert::Infallible>(piece),
+            (reader, place),
+        ))
+    });
+    stream_of(pieces)
+}
+
+/// An event stream made of these pieces.
+pub(super) fn stream_of<S>(pieces: S) -> Response
+where
+    S: futures::Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + 'static,
+{
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}

@@ -1,0 +1,489 @@
+//! What requests are made of: paths, queries and bodies, each refused with a problem that says
+//! where it is wrong.
+
+mod json;
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
+use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::time::Span;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::OwnedSemaphorePermit;
+
+pub(super) use self::json::{parse, push};
+use super::problem::Problem;
+use crate::router::Api;
+use mainspring_scheduler::error::Error;
+
+/// Items of a page unless the request says otherwise.
+const LIMIT_DEFAULT: u32 = 50;
+
+/// Items that a page may have.
+const LIMIT_MAX: u32 = 200;
+
+/// Bytes of JSON that are read or hashed in well under a millisecond; more is work to be done beside
+/// other requests.
+pub(super) const BESIDE: usize = 128 << 10;
+
+/// The session that a path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SessionPath(pub(super) SessionKey);
+
+impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let id = path_text(parts, state)
+            .await
+            .and_then(|text| text.parse().ok());
+        let session = id.ok_or_else(Error::session_not_found)?;
+        Ok(Self(SessionKey {
+            tenant: TenantId::DEFAULT,
+            session,
+        }))
+    }
+}
+
+/// The send that a path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SendPath(pub(super) SendId);
+
+impl<S: Send + Sync> FromRequestParts<S> for SendPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let id = path_text(parts, state)
+            .await
+            .and_then(|text| text.parse().ok());
+        Ok(Self(id.ok_or_else(Error::send_not_found)?))
+    }
+}
+
+async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> Option<String> {
+    let path = Path::<String>::from_request_parts(parts, state).await;
+    path.ok().map(|Path(text)| text)
+}
+
+/// The query, taken parameter by parameter; what nobody took is refused.
+#[derive(Debug, Default)]
+pub(super) struct Params(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        Ok(Self::parse(&parts.uri)?)
+    }
+}
+
+impl Params {
+    fn parse(uri: &Uri) -> Result<Self, Error> {
+        if uri.query().is_none_or(str::is_empty) {
+            return Ok(Self::default());
+        }
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|_| Error::new(Code::RequestInvalid, "the query cannot be read"))?;
+        for (name, value) in &pairs {
+            if name.contains('\0') || value.contains('\0') {
+                return Err(parameter("", "must not contain U+0000"));
+            }
+        }
+        Ok(Self(pairs))
+    }
+
+    /// A parameter's text.
+    pub(super) fn take(&mut self, name: &str) -> Option<String> {
+        let found = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.swap_remove(found).1)
+    }
+
+    /// A parameter as something that can be parsed.
+    pub(super) fn parsed<T: std::str::FromStr>(
+        &mut self,
+        name: &str,
+        expected: &str,
+    ) -> Result<Option<T>, Error> {
+        let Some(text) = self.take(name) else {
+            return Ok(None);
+        };
+        text.parse()
+            .map(Some)
+            .map_err(|_| parameter(name, expected))
+    }
+
+    /// `limit`, within its bounds.
+    pub(super) fn limit(&mut self) -> Result<u32, Error> {
+        let expected = "must be a number from 1 to 200";
+        let limit = self.parsed("limit", expected)?.unwrap_or(LIMIT_DEFAULT);
+        if (1..=LIMIT_MAX).contains(&limit) {
+            Ok(limit)
+        } else {
+            Err(parameter("limit", expected))
+        }
+    }
+
+    /// `wait`, cut to what this server allows.
+    pub(super) fn wait(&mut self, wait_max: Duration) -> Result<Option<Duration>, Error> {
+        let wait = self.parsed::<Span>("wait", "must be a duration like 30s")?;
+        Ok(wait.map(|Span(wait)| wait.min(wait_max)))
+    }
+
+    /// The parameters `metadata.NAME=TEXT` or `metadata[NAME]=TEXT`.
+    pub(super) fn metadata(&mut self) -> std::collections::BTreeMap<String, String> {
+        let name_of = |key: &str| {
+            let dotted = key.strip_prefix("metadata.");
+            let bracketed = || key.strip_prefix("metadata[")?.strip_suffix(']');
+            dotted
+                .or_else(bracketed)
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+        };
+        let mut filters = std::collections::BTreeMap::new();
+        self.0.retain(|(key, value)| match name_of(key) {
+            // A repeated one stays and is refused with the rest.
+            Some(name) if !filters.contains_key(&name) => {
+                filters.insert(name, value.clone());
+                false
+            }
+            Some(_) | None => true,
+        });
+        filters
+    }
+
+    /// Refuses what is left.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(parameter(name, "is unknown here, or given twice")),
+        }
+    }
+}
+
+/// A problem with one query parameter.
+pub(super) fn parameter(name: &str, detail: &str) -> Error {
+    Error::invalid(
+        format!("?{name}"),
+        format!("the query parameter {name} {detail}"),
+    )
+}
+
+/// A whole body. As long as it is held, it counts among the bytes that all bodies may have.
+#[derive(Debug)]
+pub(super) struct Whole {
+    bytes: Bytes,
+    weight: Weight,
+}
+
+/// A body's part of the bytes that all bodies may have.
+pub(crate) type Weight = Option<OwnedSemaphorePermit>;
+
+impl Whole {
+    /// What it weighs, for what outlives the bytes.
+    pub(super) fn weight(&mut self) -> Weight {
+        self.weight.take()
+    }
+}
+
+impl Deref for Whole {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads a whole body, at most `bytes_max` long.
+pub(super) async fn read_body(
+    app: &Api,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Whole, Error> {
+    // One that can never have room is too large.
+    let bytes_max = bytes_max.min(app.config.bodies_bytes_max);
+    refuse_announced(headers, bytes_max)?;
+    let mut stream = body.into_data_stream();
+    let mut reading = Box::pin(collect(app, &mut stream, bytes_max));
+    // Most bodies have arrived with their heads: no timer for those.
+    if let Some(read) = reading.as_mut().now_or_never() {
+        return read;
+    }
+    tokio::select! {
+        biased;
+        read = reading => read,
+        () = app.clock.sleep(app.config.body_timeout) => Err(late()),
+    }
+}
+
+async fn collect(app: &Api, stream: &mut BodyDataStream, bytes_max: usize) -> Result<Whole, Error> {
+    let Some(first) = stream.next().await.transpose().map_err(broken)? else {
+        return Ok(Whole {
+            bytes: Bytes::new(),
+            weight: None,
+        });
+    };
+    // What was announced weighs nothing: whoever wants the room has to fill it.
+    let mut weight = weigh(app, first.len())?;
+    let mut whole: Option<BytesMut> = None;
+    let mut length = first.len();
+    while length <= bytes_max {
+        let Some(chunk) = stream.next().await.transpose().map_err(broken)? else {
+            let bytes = whole.map_or(first, BytesMut::freeze);
+            let weight = Some(weight);
+            return Ok(Whole { bytes, weight });
+        };
+        weight.merge(weigh(app, chunk.len())?);
+        length += chunk.len();
+        whole
+            .get_or_insert_with(|| BytesMut::from(&first[..]))
+            .extend_from_slice(&chunk);
+    }
+    Err(Error::too_large(bytes_max))
+}
+
+/// A body that is read as it comes, at most `batch_bytes_max` long.
+pub(super) struct Chunks<'a> {
+    stream: BodyDataStream,
+    left: usize,
+    bytes_max: usize,
+    /// When all of it has to be there.
+    late: BoxFuture<'a, ()>,
+}
+
+impl<'a> Chunks<'a> {
+    pub(super) fn of(app: &'a Api, headers: &HeaderMap, body: Body) -> Result<Self, Error> {
+        let bytes_max = app.config.batch_bytes_max;
+        refuse_announced(headers, bytes_max)?;
+        Ok(Self {
+            stream: body.into_data_stream(),
+            left: bytes_max,
+            bytes_max,
+            late: Box::pin(app.clock.sleep(app.config.body_timeout)),
+        })
+    }
+
+    /// The next ones; none at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        let chunk = tokio::select! {
+            biased;
+            chunk = self.stream.next() => chunk.transpose().map_err(broken)?,
+            () = &mut self.late => return Err(late()),
+        };
+        let length = chunk.as_ref().map_or(0, Bytes::len);
+        let left = self.left.checked_sub(length);
+        self.left = left.ok_or_else(|| Error::too_large(self.bytes_max))?;
+        Ok(chunk)
+    }
+}
+
+fn refuse_announced(headers: &HeaderMap, bytes_max: usize) -> Result<(), Error> {
+    let said = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    if said.is_some_and(|said: u64| said > bytes_max as u64) {
+        return Err(Error::too_large(bytes_max));
+    }
+    Ok(())
+}
+
+fn broken(_: axum::Error) -> Error {
+    Error::new(Code::RequestInvalid, "the body could not be read")
+}
+
+fn late() -> Error {
+    Error::new(Code::RequestInvalid, "the body did not arrive in time")
+}
+
+/// A part of the bytes that all bodies may have.
+pub(super) fn weigh(app: &Api, bytes: usize) -> Result<OwnedSemaphorePermit, Error> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let room = app.bodies.clone().try_acquire_many_owned(bytes);
+    room.map_err(|_| Error::too_much("bytes"))
+}
+
+/// Refuses a body that is not of one of these kinds. One that says nothing of itself is refused as
+/// well: browsers let any page send such a body.
+pub(super) fn expect_kind(
+    headers: &HeaderMap,
+    body: &[u8],
+    fits: impl Fn(&str) -> bool,
+    name: &str,
+) -> Result<(), Error> {
+    let Some(given) = headers.get(CONTENT_TYPE) else {
+        if body.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        return Err(Error::media_type(format!(
+            "Content-Type is missing: the body must be {name}"
+        )));
+    };
+    let text = given.to_str().unwrap_or_default().to_ascii_lowercase();
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    if fits(essence) {
+        Ok(())
+    } else {
+        Err(Error::media_type(format!("the body must be {name}")))
+    }
+}
+
+/// Refuses a body that is not JSON.
+fn expect_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
+    let is_json = |essence: &str| {
+        essence == "application/json"
+            || (essence.starts_with("application/") && essence.ends_with("+json"))
+    };
+    expect_kind(headers, body, is_json, "application/json")
+}
+
+/// Reads a JSON body.
+pub(super) async fn json_body(
+    app: &Api,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Whole, Error> {
+    // What says that it is something else is not read at all.
+    if headers.contains_key(CONTENT_TYPE) {
+        expect_json(headers, &[])?;
+    }
+    let whole = read_body(app, headers, body, bytes_max).await?;
+    expect_json(headers, &whole)?;
+    Ok(whole)
+}
+
+/// Reads a JSON body that may be absent. Many clients name a kind also of nothing, so that is only
+/// looked at where there is something.
+pub(super) async fn maybe_json_body(
+    app: &Api,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Whole, Error> {
+    let whole = read_body(app, headers, body, app.config.body_bytes_max).await?;
+    if !whole.trim_ascii().is_empty() {
+        expect_json(headers, &whole)?;
+    }
+    Ok(whole)
+}
+
+/// A body without members.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Refuses a body that says anything: for requests that have nothing to say.
+pub(super) async fn no_body(app: &Api, headers: &HeaderMap, body: Body) -> Result<(), Error> {
+    let whole = read_body(app, headers, body, app.config.body_bytes_max).await?;
+    if whole.trim_ascii().is_empty() {
+        return Ok(());
+    }
+    expect_json(headers, &whole)?;
+    parse::<Nothing>(&whole, "").map(drop)
+}
+
+/// Does work that may take tens of milliseconds without holding up the requests beside this one.
+pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        Ok(_) | Err(_) => work(),
+    }
+}
+
+/// The same for what is long only now and then.
+pub(super) fn beside_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
+    if long { beside(work) } else { work() }
+}
+
+/// The id in a body, whose malformed form is as unknown as an unused one.
+pub(super) fn session_id(text: &str) -> Result<SessionId, Error> {
+    text.parse().map_err(|_| Error::session_not_found())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(query: &str) -> Params {
+        Params::parse(&format!("/x?{query}").parse().expect("a uri")).expect("parses")
+    }
+
+    #[test]
+    fn a_parameter_that_nobody_takes_is_refused() {
+        let mut query = params("limit=7&colour=red");
+        assert_eq!(query.limit(), Ok(7));
+        assert!(query.finish().is_err());
+        let mut twice = params("limit=7&limit=8");
+        assert!(twice.limit().is_ok());
+        assert!(twice.finish().is_err());
+    }
+
+    #[test]
+    fn limits_are_bounded() {
+        for query in ["limit=0", "limit=201", "limit=-1", "limit=x", "limit="] {
+            assert!(params(query).limit().is_err(), "{query}");
+        }
+        assert_eq!(Params::default().limit(), Ok(LIMIT_DEFAULT));
+    }
+
+    #[test]
+    fn metadata_filters_have_two_spellings() {
+        let mut query = params("metadata.team=x&metadata%5Bkind%5D=y%20z");
+        let filters = query.metadata();
+        assert_eq!(filters["team"], "x");
+        assert_eq!(filters["kind"], "y z");
+        assert!(query.finish().is_ok());
+    }
+
+    #[test]
+    fn a_wait_is_cut_to_what_is_allowed() {
+        let max = Duration::from_mins(1);
+        assert_eq!(params("wait=2h").wait(max), Ok(Some(max)));
+        assert_eq!(
+            params("wait=250ms").wait(max),
+            Ok(Some(Duration::from_millis(250)))
+        );
+        assert!(params("wait=30").wait(max).is_err());
+    }
+
+    /// A value whose reading waits until something else was done.
+    struct Patient(bool);
+
+    static DONE: std::sync::Mutex<Option<std::sync::mpsc::Receiver<()>>> =
+        std::sync::Mutex::new(None);
+
+    impl<'de> serde::Deserialize<'de> for Patient {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            serde::de::IgnoredAny::deserialize(from)?;
+            let done = DONE.lock().expect("nobody panics under it").take();
+            let done = done.expect("one test reads one");
+            Ok(Self(done.recv_timeout(Duration::from_secs(20)).is_ok()))
+        }
+    }
+
+    #[test]
+    fn a_large_body_is_read_beside_other_requests() {
+        let (done, waits) = std::sync::mpsc::channel();
+        *DONE.lock().expect("nobody panics under it") = Some(waits);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .build();
+        let runtime = runtime.expect("a runtime");
+        let json = format!("{{\"text\": \"{}\"}}", "x".repeat(BESIDE));
+        let reading = runtime.spawn(async move {
+            // It has the only thread, which this one keeps until it has read.
+            let other = tokio::spawn(async move { done.send(()).is_ok() });
+            let Patient(was_done) = parse(json.as_bytes(), "").expect("is JSON");
+            (was_done, other.await.is_ok_and(|sent| sent))
+        });
+        assert_eq!(runtime.block_on(reading).expect("joins"), (true, true));
+    }
+}

@@ -1,0 +1,143 @@
+//! JSON objects as typed values, and where in a document its fault is.
+
+use mainspring_shared::error::Code;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::{BESIDE, beside_if};
+use mainspring_scheduler::error::Error;
+
+/// Parses a JSON object. What is wrong is named by a pointer that begins with `at`.
+pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Error> {
+    // A struct can be read from a list of its members' values too, which nobody means to send.
+    if json.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Error::invalid(at, "must be an object"));
+    }
+    beside_if(json.len() > BESIDE, || {
+        serde_json::from_slice(json).or_else(|_| match whole_numbers(json) {
+            Some(json) => serde_json::from_slice(&json).map_err(|_| explain::<T>(&json, at)),
+            None => Err(explain::<T>(json, at)),
+        })
+    })
+}
+
+/// The document with its numbers like `2.0` written as `2`, if it has any. Both are integers by
+/// JSON Schema, of which serde takes only the second. Without parsing, so that repeated members stay
+/// refused; the value of no number changes.
+fn whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
+    let mut whole = Vec::with_capacity(json.len());
+    let mut rest = json;
+    let (mut is_text, mut is_escaped) = (false, false);
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if is_escaped {
+            is_escaped = false;
+        } else if is_text {
+            is_escaped = byte == b'\\';
+            is_text = byte != b'"';
+        } else if byte == b'"' {
+            is_text = true;
+        } else if byte == b'.' {
+            let zeros = behind.iter().take_while(|byte| **byte == b'0').count();
+            let next = behind.get(zeros);
+            let ends = !next.is_some_and(|next| matches!(next, b'0'..=b'9' | b'e' | b'E'));
+            let is_number = whole.last().is_some_and(u8::is_ascii_digit);
+            if zeros > 0 && ends && is_number {
+                rest = &behind[zeros..];
+                continue;
+            }
+        }
+        whole.push(byte);
+    }
+    (whole.len() < json.len()).then_some(whole)
+}
+
+/// Parses once more, slowly, to learn where the fault is.
+fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Error {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut reader) else {
+        let detail = "the body goes on after its JSON value";
+        return Error::new(Code::RequestInvalid, detail);
+    };
+    let mut pointer = at.to_owned();
+    for segment in error.path() {
+        match segment {
+            serde_path_to_error::Segment::Seq { index } => push(&mut pointer, &index.to_string()),
+            serde_path_to_error::Segment::Map { key } => push(&mut pointer, key),
+            serde_path_to_error::Segment::Enum { .. } | serde_path_to_error::Segment::Unknown => {}
+        }
+    }
+    let inner = error.into_inner();
+    let text = inner.to_string();
+    let unread = inner.is_syntax() || inner.is_eof();
+    if unread && serde_json::from_slice::<IgnoredAny>(json).is_err() {
+        return Error::new(
+            Code::RequestInvalid,
+            format!("the body is not JSON: {text}"),
+        );
+    }
+    if text.starts_with("recursion limit exceeded") {
+        return Error::too_deep(at);
+    }
+    // The reader of a word that finds something else calls that no value at all.
+    if unread && text.starts_with("expected value") {
+        return Error::invalid(pointer, "has a value of another type");
+    }
+    // The fault is told by its place in the document, not by line and column.
+    let said = text
+        .rsplit_once(" at line ")
+        .map_or(text.as_str(), |(said, _)| said);
+    for (intro, end) in [("unknown field `", "`, "), ("missing field `", "`")] {
+        if let Some(rest) = said.strip_prefix(intro)
+            && let Some((name, _)) = rest.split_once(end)
+            && !pointer.ends_with(&format!("/{}", escaped(name)))
+        {
+            push(&mut pointer, name);
+        }
+    }
+    Error::invalid(pointer, said)
+}
+
+/// Appends a member to a JSON pointer.
+pub(crate) fn push(pointer: &mut String, member: &str) {
+    pointer.push('/');
+    pointer.push_str(&escaped(member));
+}
+
+fn escaped(member: &str) -> String {
+    member.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_integer_may_be_written_with_a_fraction_of_zeros() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Asked {
+            n: u32,
+            text: String,
+            share: f64,
+        }
+
+        let asked = |json: &str| parse::<Asked>(json.as_bytes(), "");
+        let expected = Asked {
+            n: 2911,
+            text: r#"1.0 "2.0" \ 3.0"#.into(),
+            share: 0.5,
+        };
+        let json = r#"{"n": 2911.00, "text": "1.0 \"2.0\" \\ 3.0", "share": 0.5}"#;
+        assert_eq!(asked(json), Ok(expected));
+        for wrong in ["1.5", "1.05", "1.0e1", "1.", "-1.0", "\"1.0\""] {
+            let json = format!(r#"{{"n": {wrong}, "text": "", "share": 1.0}}"#);
+            assert!(asked(&json).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_document_without_such_numbers_is_not_copied() {
+        for json in ["{}", r#"{"n": 1.5, "text": "1.0"}"#, "1.0e2", "[.0]"] {
+            assert_eq!(whole_numbers(json.as_bytes()), None, "{json}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What every request passes: a look at where it comes from, a bound on how many are under way, a
+//! name, a span, and a net under panics.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::Instrument;
+
+use super::browsers::{self, Visit};
+use super::problem::Problem;
+use crate::metrics::{REQUEST_SECONDS, REQUESTS, WAITERS};
+use crate::router::Api;
+use mainspring_scheduler::error::Error;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A caller's request id longer than this is replaced.
+const REQUEST_ID_MAX: usize = 128;
+
+/// The place of a stream among those that wait; held as long as it flows.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+/// Lets a request through, or refuses it before its body is read.
+pub(super) async fn pass(
+    State(app): State<Arc<Api>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let started = app.clock.monotonic();
+    let id = request_id(&app, request.headers());
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let path = route.as_ref().map_or("", MatchedPath::as_str);
+    let span = tracing::info_span!(
+        "http.request",
+        http.method = %method,
+        http.route = path,
+        request.id = id.to_str().unwrap_or_default(),
+    );
+    let (cors, entered) = match browsers::receive(&app.config, &request) {
+        Err(error) => (None, Err(Problem::from(error).into_response())),
+        Ok(Visit::Asked(answer)) => (None, Err(*answer)),
+        Ok(Visit::Welcome(cors)) => {
+            let entered = enter(&app, &mut request);
+            (
+                cors,
+                entered.map_err(|error| Problem::from(error).into_response()),
+            )
+        }
+    };
+    let mut response = match entered {
+        Err(response) => response,
+        Ok(place) => {
+            let served = AssertUnwindSafe(next.run(request))
+                .catch_unwind()
+                .instrument(span);
+            let response = served.await.unwrap_or_else(|_| {
+                tracing::error!(http.route = path, "a handler panicked");
+                Problem::from(Error::internal()).into_response()
+            });
+            drop(place);
+            response
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    // A browser shows what someone else wrote as what it says it is.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(cors) = cors {
+        cors.mark(headers);
+    }
+    let took = app.clock.monotonic().saturating_sub(started);
+    let status = response.status();
+    tracing::debug!(http.route = path, http.status = status.as_u16(), "answered");
+    let route = route
+        .as_ref()
+        .map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
+    metrics::histogram!(REQUEST_SECONDS, "route" => route.clone()).record(took.as_secs_f64());
+    let labels = [
+        ("method", method_label(&method).to_owned()),
+        ("route", route),
+        ("status", status.as_str().to_owned()),
+    ];
+    metrics::counter!(REQUESTS, &labels).increment(1);
+    response
+}
+
+/// A place among the requests under way. Those that wait or stream are counted apart, since they
+/// hold little and last long; probes are always let in.
+fn enter(app: &Api, request: &mut Request) -> Result<Option<Place>, Error> {
+    let path = request.uri().path();
+    if !path.starts_with("/v1/") {
+        return Ok(None);
+    }
+    let streams = path.ends_with("/events") || path.ends_with("/export");
+    let waits = request.uri().query().is_some_and(|query| {
+        query
+            .split('&')
+            .any(|parameter| parameter.starts_with("wait="))
+    });
+    let (places, kind) = if streams || waits {
+        (&app.waiters, "waiter")
+    } else {
+        (&app.requests, "request")
+    };
+    let permit = places
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| Error::too_much(kind))?;
+    if streams || waits {
+        let taken = app
+            .config
+            .waiters_max
+            .saturating_sub(app.waiters.available_permits());
+        metrics::gauge!(WAITERS).set(taken as f64);
+    }
+    let place = Place {
+        _permit: Arc::new(permit),
+    };
+    if streams {
+        request.extensions_mut().insert(place.clone());
+    }
+    Ok(Some(place))
+}
+
+/// The caller's id of the request, or a fresh one.
+fn request_id(app: &Api, headers: &HeaderMap) -> HeaderValue {
+    let given = headers.get(REQUEST_ID).filter(|value| {
+        let bytes = value.as_bytes();
+        !bytes.is_empty() && bytes.len() <= REQUEST_ID_MAX && bytes.iter().all(u8::is_ascii_graphic)
+    });
+    given.cloned().unwrap_or_else(|| {
+        let id = app.entropy.random_id().simple().to_string();
+        HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("none"))
+    })
+}
+
+/// A label value for a method; what callers invent shares one.
+fn method_label(method: &axum::http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        _ => "other",
+    }
+}

@@ -1,0 +1,131 @@
+//! Idempotency keys: what makes a repeated request harmless.
+
+use std::collections::BTreeMap;
+
+use axum::http::HeaderMap;
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::IdempotencyKey;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::extract::{BESIDE, beside_if, parse};
+use mainspring_scheduler::error::Error;
+
+/// Characters that a key may have.
+const KEY_MAX: usize = 255;
+
+/// What every bad key is told.
+const EXPECTED: &str = "an idempotency key has 1 to 255 visible ASCII characters";
+
+/// Whether a caller's key has the form that keys have.
+pub(super) fn is_key(text: &str) -> bool {
+    (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+}
+
+/// The `Idempotency-Key` header.
+pub(super) fn header(headers: &HeaderMap) -> Result<Option<&str>, Error> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let text = value.to_str().ok().filter(|text| is_key(text));
+    text.map(Some)
+        .ok_or_else(|| Error::invalid("#idempotency-key", EXPECTED))
+}
+
+/// Checks a key in a body.
+pub(super) fn check(text: &str, pointer: &str) -> Result<(), Error> {
+    if is_key(text) {
+        Ok(())
+    } else {
+        Err(Error::invalid(pointer, EXPECTED))
+    }
+}
+
+/// The key of a request with this body.
+pub(super) fn key(route: &str, key: &str, body_hash: [u8; 32]) -> IdempotencyKey {
+    IdempotencyKey {
+        tenant: TenantId::DEFAULT,
+        route: route.to_owned(),
+        key: key.to_owned(),
+        body_hash,
+    }
+}
+
+/// A name for what a keyed request makes: the same whenever it is repeated.
+pub(super) fn digest(key: &IdempotencyKey) -> String {
+    let mut hash = Sha256::new();
+    for part in [&key.route, "\n", &key.key] {
+        hash.update(part.as_bytes());
+    }
+    let digest = hash.finalize();
+    let half: [u8; 16] = std::array::from_fn(|n| digest[n]);
+    uuid::Uuid::from_bytes(half).simple().to_string()
+}
+
+/// The key of a request, where its header has one.
+pub(super) fn of_request(
+    headers: &HeaderMap,
+    route: &str,
+    body: &[u8],
+) -> Result<Option<IdempotencyKey>, Error> {
+    let Some(text) = header(headers)? else {
+        return Ok(None);
+    };
+    Ok(Some(key(route, text, body_hash(body)?)))
+}
+
+/// SHA-256 of the body's canonical JSON: members sorted, no blanks.
+pub(super) fn body_hash(body: &[u8]) -> Result<[u8; 32], Error> {
+    let body = body.trim_ascii();
+    beside_if(body.len() > BESIDE, || {
+        let value: Value = if body.is_empty() {
+            Value::Null
+        } else {
+            parse(body, "")?
+        };
+        let canonical = serde_json::to_vec(&sorted(value)).map_err(|_| Error::internal())?;
+        Ok(Sha256::digest(canonical).into())
+    })
+}
+
+/// The value with every object's members in order, however objects are kept in memory.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let ordered: BTreeMap<String, Value> = members.into_iter().collect();
+            Value::Object(
+                ordered
+                    .into_iter()
+                    .map(|(name, value)| (name, sorted(value)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_ignores_blanks_and_order_and_nothing_else() {
+        let hash = |body: &str| body_hash(body.as_bytes()).expect("parses");
+        let one = hash(r#"{"a":1,"b":{"c":[1,2],"d":"x"}}"#);
+        assert_eq!(one, hash(r#" { "b": {"d":"x", "c":[1, 2]}, "a": 1 } "#));
+        assert_eq!(one, hash(r#"{"a":1,"b":{"c":[1,2],"d":"\u0078"}}"#));
+        assert_ne!(one, hash(r#"{"a":1,"b":{"c":[2,1],"d":"x"}}"#));
+        assert_ne!(one, hash(r#"{"a":1,"b":{"c":[1,2],"d":"X"}}"#));
+    }
+
+    #[test]
+    fn keys_are_visible_ascii() {
+        for good in ["a", "order-42", "!~", &"k".repeat(255)] {
+            assert!(is_key(good), "{good}");
+        }
+        for bad in ["", "a b", "a\tb", "ä", &"k".repeat(256)] {
+            assert!(!is_key(bad), "{bad}");
+        }
+    }
+}

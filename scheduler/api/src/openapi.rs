@@ -1,0 +1,331 @@
+//! The API's description. Shapes come from the types; paths from one table, which a test compares
+//! with the router.
+
+mod events;
+mod operations;
+mod parameters;
+mod refine;
+
+use std::sync::LazyLock;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+use utoipa::OpenApi;
+
+use self::operations::{Holds, OPERATIONS, Operation};
+use super::copies::LINES;
+use super::problem::Problem;
+use super::{
+    batch, calls, copies, deliver, problem, prune, respond, runs, timers, validate, waiting,
+    workflows,
+};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Mainspring",
+        description = "Durable, distributed work of LLM agents: sessions, sends and their events.",
+    ),
+    components(schemas(
+        mainspring_shared::inbox::InboxItem,
+        mainspring_shared::message::Message,
+        mainspring_shared::send::SendView,
+        mainspring_shared::session::SessionView,
+        mainspring_shared::store::QueueStats,
+        mainspring_shared::store::ScalingStats,
+        mainspring_shared::timer::OccurrenceView,
+        mainspring_shared::timer::TimerRun,
+        mainspring_shared::timer::TimerView,
+        batch::sends::ResultsShape,
+        calls::PostedResults,
+        calls::ResultsBody,
+        copies::ForkBody,
+        deliver::AcceptedSend,
+        mainspring_shared::workflow::view::NodeView,
+        mainspring_shared::workflow::view::RunView,
+        super::operations::PoolView,
+        super::operations::ToolView,
+        super::operations::WorkerView,
+        super::usage::SessionUsageView,
+        problem::ProblemDocument,
+        prune::PruneBody,
+        prune::Pruned,
+        timers::TimerBatchBody,
+        timers::TimerBody,
+        timers::TimerResultsShape,
+        runs::CancelRunBody,
+        runs::NewRunBody,
+        runs::RunBody,
+        runs::RetryRunBody,
+        runs::nodes::AmendBody,
+        runs::nodes::SteerBody,
+        workflows::SpecSummary,
+        workflows::ValidateBody,
+        validate::BatchBody,
+        validate::NewSessionBody,
+        validate::SendAnywhereBody,
+        validate::SendBody,
+        validate::SessionChangeBody,
+        waiting::WaitingCall,
+    ))
+)]
+struct Shapes;
+
+/// `GET /openapi.json`
+pub(super) async fn show() -> Result<Response, Problem> {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+    respond::json(StatusCode::OK, &*DOCUMENT)
+}
+
+/// What the operations are sorted by: the first part of a path, and what it is about.
+const TAGS: [(&str, &str); 6] = [
+    (
+        "sessions",
+        "Conversations, their transcripts and what waits in them.",
+    ),
+    ("sends", "Words for a session, and what became of them."),
+    ("timers", "What is sent by itself."),
+    ("runs", "Workflows under way."),
+    ("workflows", "The language of workflows."),
+    ("operations", "What operators, autoscalers and probes ask."),
+];
+
+/// Where the id in an answer leads: schema, parameter, operations.
+const LINKS: [(&str, &[&str]); 5] = [
+    (
+        "SessionView",
+        &[
+            "getSession",
+            "listMessages",
+            "createSendInSession",
+            "exportSession",
+            "deleteSession",
+        ],
+    ),
+    ("SendView", &["getSend", "cancelSend", "streamSend"]),
+    ("AcceptedSend", &["getSend", "cancelSend", "streamSend"]),
+    (
+        "TimerView",
+        &[
+            "getTimer",
+            "pauseTimer",
+            "resumeTimer",
+            "listOccurrences",
+            "cancelTimer",
+        ],
+    ),
+    (
+        "RunView",
+        &[
+            "getRun",
+            "listNodes",
+            "streamRun",
+            "exportRun",
+            "cancelRun",
+            "retryRun",
+        ],
+    ),
+];
+
+/// Shapes that are stored with members of later releases, and are sent without.
+const STORED: [&str; 10] = [
+    "AgentSpec",
+    "Budget",
+    "ContextSpec",
+    "ExternalTool",
+    "HttpTool",
+    "McpTools",
+    "NotesSpec",
+    "RunOptions",
+    "SendOptions",
+    "WorkerTool",
+];
+
+fn document() -> Value {
+    let mut document = serde_json::to_value(Shapes::openapi()).unwrap_or_default();
+    for name in STORED {
+        document["components"]["schemas"][name]["additionalProperties"] = json!(false);
+    }
+    let mut paths = Map::new();
+    for operation in OPERATIONS {
+        let item = paths.entry(operation.path).or_insert_with(|| json!({}));
+        item[operation.method] = describe(operation);
+    }
+    document["paths"] = Value::Object(paths);
+    document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
+    document["servers"] = json!([{ "url": "/", "description": "Where this was read." }]);
+    let tags = TAGS.iter();
+    let tags = tags.map(|(name, says)| json!({ "name": name, "description": says }));
+    document["tags"] = Value::Array(tags.collect());
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        refine::refine(schemas);
+        events::add(schemas);
+    }
+    document
+}
+
+fn tag(path: &str) -> &'static str {
+    let part = path.strip_prefix("/v1/").unwrap_or_default();
+    let part = part.split(['/', ':']).next().unwrap_or_default();
+    let found = TAGS.iter().find(|(name, _)| *name == part);
+    found.map_or("operations", |(name, _)| *name)
+}
+
+fn describe(operation: &Operation) -> Value {
+    let names = operation.path.split(['{', '}']).skip(1).step_by(2);
+    let in_path = names.map(|name| parameters::in_path(operation.path, name));
+    let others = operation.takes.iter();
+    let others = others.map(|name| parameters::parameter(operation, name));
+    let parameters: Vec<Value> = in_path.chain(others).collect();
+    let mut responses = Map::new();
+    for status in operation.answers {
+        responses.insert(status.to_string(), answer(operation));
+    }
+    responses.insert(
+        "default".to_owned(),
+        json!({
+            "description": "A problem",
+            "content": { "application/problem+json": { "schema": named("Problem") } },
+        }),
+    );
+    let mut described = json!({
+        "operationId": operation.id,
+        "tags": [tag(operation.path)],
+        "summary": operation.says,
+        "parameters": parameters,
+        "responses": responses,
+    });
+    if let Some(body) = operation.body {
+        let (name, required) = match body.strip_suffix('?') {
+            Some(name) => (name, false),
+            None => (body, true),
+        };
+        let content = if name == LINES {
+            json!({ LINES: { "schema": { "type": "string" } } })
+        } else {
+            let mut content = json!({ "application/json": { "schema": named(name) } });
+            if let Some(example) = example(name) {
+                content["application/json"]["example"] = example;
+            }
+            content
+        };
+        described["requestBody"] = json!({ "required": required, "content": content });
+    }
+    described
+}
+
+/// A body that works as it is.
+fn example(body: &str) -> Option<Value> {
+    Some(match body {
+        "NewSessionBody" => json!({ "agent": { "system_prompt": "Be brief.", "tools": ["core"] } }),
+        "SendBody" => json!({ "input": "hello" }),
+        "SendAnywhereBody" => {
+            json!({ "input": "hello", "session": { "agent": { "system_prompt": "Be brief." } } })
+        }
+        "BatchBody" => json!({ "sends": [{ "input": "one" }, { "input": "two" }] }),
+        "PruneBody" => json!({ "keep_last": 100, "dry_run": true }),
+        "NewRunBody" => json!({
+            "spec": {
+                "name": "hello",
+                "root": {
+                    "type": "agent", "id": "greet", "input": "hello",
+                    "spec": { "name": "greeter", "system_prompt": "Be brief.", "tools": [] },
+                },
+            },
+        }),
+        _ => return None,
+    })
+}
+
+fn answer(operation: &Operation) -> Value {
+    let (kind, schema) = match operation.holds {
+        Holds::Nothing => return json!({ "description": operation.says }),
+        Holds::Text => ("text/plain", json!({ "type": "string" })),
+        Holds::Lines => (LINES, json!({ "type": "string" })),
+        Holds::Page => ("text/markdown", json!({ "type": "string" })),
+        Holds::Events(name) => ("text/event-stream", named(name)),
+        Holds::Object => (
+            "application/json",
+            json!({ "type": "object", "additionalProperties": true }),
+        ),
+        Holds::One(name) => ("application/json", named(name)),
+        Holds::Many(name) => (
+            "application/json",
+            json!({
+                "type": "object",
+                "required": ["data", "next_cursor"],
+                "properties": {
+                    "data": { "type": "array", "items": named(name) },
+                    "next_cursor": { "type": ["string", "null"] },
+                },
+            }),
+        ),
+    };
+    let mut answer =
+        json!({ "description": operation.says, "content": { kind: { "schema": schema } } });
+    let made = operation.method == "post" && operation.takes.contains(&"Idempotency-Key");
+    if made
+        && let Holds::One(name) = operation.holds
+        && let Some((_, leads)) = LINKS.iter().find(|(schema, _)| *schema == name)
+    {
+        for id in *leads {
+            answer["links"][*id] =
+                json!({ "operationId": id, "parameters": { "id": "$response.body#/id" } });
+        }
+    }
+    answer
+}
+
+fn named(schema: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{schema}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_committed_description_is_this_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+        let written = serde_json::to_string_pretty(&document()).expect("JSON") + "\n";
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &written).expect("docs/openapi.json can be written");
+        }
+        let committed = std::fs::read_to_string(path).expect("docs/openapi.json can be read");
+        assert!(
+            committed == written,
+            "docs/openapi.json is out of date; look at the difference after \
+             UPDATE_DOCS=1 cargo test -p mainspring-api --lib openapi"
+        );
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = document();
+        let text = document.to_string();
+        let names: BTreeSet<&str> = text
+            .split("#/components/schemas/")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        assert!(names.len() > 10);
+        for name in names {
+            assert!(
+                document["components"]["schemas"][name].is_object(),
+                "{name}"
+            );
+        }
+        assert_eq!(document["openapi"], "3.1.0");
+    }
+
+    #[test]
+    fn the_table_and_the_router_name_the_same_paths() {
+        let source = include_str!("router.rs");
+        let routed: BTreeSet<&str> = source.split('"').skip(1).step_by(2).collect();
+        let described: BTreeSet<&str> = OPERATIONS.iter().map(|o| o.path).collect();
+        assert_eq!(routed, described);
+    }
+}

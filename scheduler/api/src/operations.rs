@@ -1,0 +1,181 @@
+//! What operators and autoscalers ask of the whole system.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use mainspring_shared::agent::Priority;
+use mainspring_shared::queue::Lane;
+use mainspring_shared::store::{PoolTools, QueueStats, Role};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{is_pool, preset};
+use serde::Serialize;
+
+use super::extract::Params;
+use super::problem::{self, Problem};
+use super::respond::{self, List};
+use crate::router::Api;
+use mainspring_scheduler::App;
+
+/// A worker that lives.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct WorkerView {
+    /// One life of it.
+    #[schema(value_type = String)]
+    id: mainspring_shared::id::BootId,
+    /// Its label.
+    name: String,
+    /// The pool it serves.
+    pool: String,
+    /// Sends it may have in flight.
+    concurrency: u32,
+    /// Sends it had in flight at its last renewal.
+    in_flight: u32,
+    /// When it began.
+    #[schema(value_type = String, format = DateTime)]
+    started_at: Timestamp,
+    /// When it counts as dead unless it renews.
+    #[schema(value_type = String, format = DateTime)]
+    lease_until: Timestamp,
+}
+
+/// `GET /v1/workers`
+pub(super) async fn workers(
+    State(app): State<Arc<Api>>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let now = app.store.now().await?;
+    let boots = app.store.list_boots(None).await?;
+    let alive = boots
+        .into_iter()
+        .filter(|boot| boot.role == Role::Worker && boot.dead_at.is_none())
+        .filter(|boot| boot.lease_until > now)
+        .map(|boot| WorkerView {
+            id: boot.id,
+            name: boot.name,
+            pool: boot.pool,
+            concurrency: boot.concurrency,
+            in_flight: boot.in_flight,
+            started_at: boot.started_at,
+            lease_until: boot.lease_until,
+        });
+    respond::json(StatusCode::OK, &List::whole(alive.collect()))
+}
+
+/// What agents may name in their `tools`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct ToolView {
+    /// Its name.
+    name: String,
+    /// Whether it is a tool, or an MCP server whose tools an entry `{"type": "mcp", "server": NAME}`
+    /// brings.
+    kind: ToolKind,
+    /// What it does, in a line.
+    description: String,
+    /// The presets that hold it.
+    presets: Vec<&'static str>,
+    /// The pools whose workers have it.
+    pools: Vec<String>,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToolKind {
+    /// A tool.
+    Tool,
+    /// An MCP server.
+    McpServer,
+}
+
+/// `GET /v1/tools`
+pub(super) async fn tools(
+    State(app): State<Arc<Api>>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let mut found: BTreeMap<(ToolKind, String), ToolView> = BTreeMap::new();
+    for PoolTools { pool, tools, .. } in app.store.list_tools(None).await? {
+        let servers = tools.servers.into_iter().map(|name| (name, String::new()));
+        let servers = servers.map(|named| (ToolKind::McpServer, named));
+        let tools = tools.tools.into_iter().map(|named| (ToolKind::Tool, named));
+        for (kind, (name, description)) in tools.chain(servers) {
+            let view = found
+                .entry((kind, name.clone()))
+                .or_insert_with(|| ToolView {
+                    presets: presets_of(kind, &name),
+                    name,
+                    kind,
+                    description,
+                    pools: Vec::new(),
+                });
+            view.pools.push(pool.clone());
+        }
+    }
+    respond::json(StatusCode::OK, &List::whole(found.into_values().collect()))
+}
+
+fn presets_of(kind: ToolKind, name: &str) -> Vec<&'static str> {
+    let holds = |preset_name: &&str| {
+        kind == ToolKind::Tool && preset(preset_name).is_some_and(|names| names.contains(&name))
+    };
+    ["core", "explore", "full"]
+        .into_iter()
+        .filter(holds)
+        .collect()
+}
+
+/// One pool's work: in the database, and as jobs in the queue.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct PoolView {
+    #[serde(flatten)]
+    stats: QueueStats,
+    /// Jobs in the queue; null while it is away.
+    depth: Option<u64>,
+}
+
+/// `GET /v1/queue`
+pub(super) async fn queue(
+    State(app): State<Arc<Api>>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let mut pools = Vec::new();
+    for stats in app.store.queue_stats(None).await? {
+        let depth = depth(&app, &stats.pool).await;
+        pools.push(PoolView { stats, depth });
+    }
+    respond::json(StatusCode::OK, &List::whole(pools))
+}
+
+async fn depth(app: &App, pool: &str) -> Option<u64> {
+    let mut sum = 0;
+    for priority in [Priority::High, Priority::Low] {
+        sum += app
+            .notifier
+            .queue
+            .depth(&Lane {
+                pool: pool.to_owned(),
+                priority,
+            })
+            .await?;
+    }
+    Some(sum)
+}
+
+/// `GET /v1/scaling/{pool}`
+pub(super) async fn scaling(
+    State(app): State<Arc<Api>>,
+    pool: Result<Path<String>, PathRejection>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let Some(Path(pool)) = pool.ok().filter(|Path(pool)| is_pool(pool)) else {
+        return Err(problem::nothing_here().await);
+    };
+    respond::json(StatusCode::OK, &app.store.scaling(None, &pool).await?)
+}

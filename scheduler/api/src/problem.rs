@@ -1,0 +1,189 @@
+//! Errors as answers: problem documents of RFC 9457, made from codes.
+
+use axum::body::Body;
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use mainspring_shared::error::Code;
+use mainspring_shared::store;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use mainspring_scheduler::error::Error;
+
+/// A request that was not served, as it is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem(Error);
+
+impl Problem {
+    /// The status that it is answered with.
+    pub(crate) fn status(&self) -> u16 {
+        self.0.code().http_status()
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl From<store::Error> for Problem {
+    fn from(error: store::Error) -> Self {
+        Self(Error::from(error))
+    }
+}
+
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let code = self.0.code();
+        let errors = self.0.members();
+        let shown = !errors.is_empty();
+        let mut document = serializer.serialize_struct("Problem", 6 + usize::from(shown))?;
+        document.serialize_field("type", &format!("/errors/{code}"))?;
+        document.serialize_field("title", &title(code))?;
+        document.serialize_field("status", &self.status())?;
+        document.serialize_field("detail", self.0.detail())?;
+        document.serialize_field("code", &code)?;
+        document.serialize_field("retryable", &code.retryable())?;
+        if shown {
+            document.serialize_field("errors", errors)?;
+        }
+        document.end()
+    }
+}
+
+/// The first sentence of the code's page of advice.
+fn title(code: Code) -> &'static str {
+    let page = code.advice();
+    let text = page
+        .split_once("\n\n")
+        .map_or(page, |(_, text)| text)
+        .trim();
+    let ends = [". ", ".\n", "; "]
+        .into_iter()
+        .filter_map(|end| text.find(end))
+        .min();
+    ends.map_or(text.trim_end_matches('.'), |end| &text[..end])
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status =
+            StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let json = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = Response::new(Body::from(json));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(wait) = self.0.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+        }
+        response
+    }
+}
+
+/// What an unknown path answers.
+pub(crate) async fn nothing_here() -> Problem {
+    Problem(Error::new(Code::RequestNotFound, "no such path"))
+}
+
+/// What a known path answers to a method that it does not have; the router adds `Allow`.
+pub(crate) async fn method_not_allowed() -> Problem {
+    Problem(Error::new(
+        Code::RequestMethodNotAllowed,
+        "this path does not have this method",
+    ))
+}
+
+/// Where a problem's `type` leads: the code's page of advice.
+pub(crate) async fn advice(code: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
+    let found = code.ok().and_then(|Path(code)| Code::parse(&code));
+    let Some(code) = found else {
+        return Err(nothing_here().await);
+    };
+    let headers = [(CONTENT_TYPE, "text/markdown; charset=utf-8")];
+    Ok((headers, code.advice()).into_response())
+}
+
+/// The shape of a problem document.
+#[derive(Debug, utoipa::ToSchema)]
+#[schema(as = Problem)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct ProblemDocument {
+    /// Leads to a page of advice.
+    #[schema(rename = "type")]
+    kind: String,
+    /// What the code means.
+    title: String,
+    /// The HTTP status.
+    status: u16,
+    /// What happened here.
+    detail: String,
+    /// The stable code.
+    code: String,
+    /// Whether the same request may work later.
+    retryable: bool,
+    /// The members at fault, for `request.invalid`.
+    errors: Option<Vec<MemberDocument>>,
+}
+
+/// What is wrong with one member of a request.
+#[derive(Debug, utoipa::ToSchema)]
+#[schema(as = FieldError)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct MemberDocument {
+    /// A JSON pointer into the body, in a body of lines behind the line's number and `:`; for a
+    /// query parameter or a header, its name behind `?` or `#`.
+    pointer: String,
+    /// What is wrong, for people.
+    detail: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_title() {
+        for code in Code::ALL {
+            let title = title(*code);
+            assert!(
+                !title.is_empty() && !title.contains('\n'),
+                "{code}: {title:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_limit_asks_to_come_back_and_an_invalid_request_does_not() {
+        let retry = |error: Error| {
+            Problem(error)
+                .into_response()
+                .headers()
+                .get(RETRY_AFTER)
+                .cloned()
+        };
+        assert_eq!(
+            retry(Error::too_much("request")),
+            Some(HeaderValue::from_static("1"))
+        );
+        assert_eq!(
+            retry(Error::stopping()),
+            Some(HeaderValue::from_static("1"))
+        );
+        assert_eq!(retry(Error::invalid("/input", "is empty")), None);
+    }
+
+    #[test]
+    fn one_invalid_member_is_named_in_the_detail() {
+        let json =
+            serde_json::to_value(Problem(Error::invalid("/input", "is empty"))).expect("json");
+        insta::assert_json_snapshot!(json);
+    }
+}

@@ -1,0 +1,92 @@
+//! Removing what a transcript begins with.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::store::{ERASED_AT_ONCE, PruneOutcome, PruneSession, PruneTo, prune_all};
+use serde::{Deserialize, Serialize};
+
+use super::extract::{Params, SessionPath, json_body, parse};
+use super::problem::Problem;
+use super::respond;
+use super::validate::{COUNT_MAX, Checks};
+use crate::router::Api;
+use mainspring_scheduler::error::Error;
+
+/// What to remove: one of the first two.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PruneBody {
+    /// Messages with a lower `seq`.
+    before_seq: Option<i64>,
+    /// All but so many of the last messages, at least 1.
+    keep_last: Option<u32>,
+    /// Only says what would be removed.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// What was removed, or would be.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Pruned {
+    /// Messages.
+    removed: i64,
+    /// The `seq` of the first one that is left.
+    first_seq: i64,
+    /// Whether nothing was removed in truth.
+    dry_run: bool,
+}
+
+/// `POST /v1/sessions/{id}/prune`
+pub(super) async fn prune(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: PruneBody = parse(&json, "")?;
+    let mut checks = Checks::new();
+    if body.before_seq.is_some_and(|seq| seq < 1) {
+        checks.refuse("/before_seq", "must be 1 or more");
+    }
+    if body
+        .keep_last
+        .is_some_and(|kept| !(1..=COUNT_MAX).contains(&kept))
+    {
+        checks.refuse("/keep_last", &format!("must be from 1 to {COUNT_MAX}"));
+    }
+    let to = match (body.before_seq, body.keep_last) {
+        (Some(seq), None) => PruneTo::Before(seq),
+        (None, Some(count)) => PruneTo::KeepLast(count),
+        (None, None) | (Some(_), Some(_)) => {
+            checks.refuse("", "must have either before_seq or keep_last");
+            PruneTo::Before(1)
+        }
+    };
+    checks.finish()?;
+    let item = PruneSession {
+        key,
+        to,
+        dry_run: body.dry_run,
+        limit: ERASED_AT_ONCE,
+    };
+    match prune_all(app.store.as_ref(), None, item).await? {
+        PruneOutcome::NotFound => Err(Error::session_not_found().into()),
+        PruneOutcome::Pruned {
+            removed, first_seq, ..
+        } => respond::json(
+            StatusCode::OK,
+            &Pruned {
+                removed,
+                first_seq,
+                dry_run: body.dry_run,
+            },
+        ),
+    }
+}

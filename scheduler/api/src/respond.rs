@@ -1,0 +1,179 @@
+//! Answers.
+
+use std::fmt::Display;
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use mainspring_shared::send::{SendRecord, SendView};
+use serde::Serialize;
+
+use super::problem::Problem;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+
+/// Says that a request had been served before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Rows of a list that are read at once: what is in memory of a page beyond its bytes.
+const PIECE: u32 = 50;
+
+/// A list without further pages.
+#[derive(Debug, Serialize)]
+pub(super) struct List<T> {
+    data: Vec<T>,
+    /// What the next question passes as `cursor`; null at the end.
+    next_cursor: Option<String>,
+}
+
+impl<T> List<T> {
+    pub(super) fn whole(data: Vec<T>) -> Self {
+        Self {
+            data,
+            next_cursor: None,
+        }
+    }
+}
+
+/// Where a page of a list begins, and how many items it may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begin<C> {
+    /// The `next_cursor` of the page before.
+    pub(super) cursor: Option<C>,
+    /// Items that it may have.
+    pub(super) limit: u32,
+}
+
+/// One page of a list: at most `limit` items, fewer where they have no room together, but at least
+/// one. `read` gives up to so many rows that come behind a place, and whether there are more;
+/// `place` is that of a row, and `view` what is shown of it.
+pub(super) async fn page<C, T, V, R>(
+    app: &App,
+    from: Begin<C>,
+    mut read: impl FnMut(Option<C>, u32) -> R,
+    place: impl Fn(&T) -> C,
+    view: impl Fn(T) -> V,
+) -> Result<Response, Problem>
+where
+    C: Copy + Display,
+    V: Serialize,
+    R: Future<Output = Result<(Vec<T>, bool), Error>>,
+{
+    let mut page = Page::new(app.config.page_bytes_max);
+    let (mut last, mut left) = (from.cursor, from.limit);
+    loop {
+        let (rows, more) = read(last, left.min(PIECE)).await?;
+        let more = more && !rows.is_empty();
+        for row in rows {
+            let at = place(&row);
+            if left == 0 || !page.push(&view(row))? {
+                return Ok(page.end(last));
+            }
+            last = Some(at);
+            left -= 1;
+        }
+        if !more || left == 0 {
+            return Ok(page.end(last.filter(|_| more)));
+        }
+    }
+}
+
+/// The bytes of a page as it is written.
+struct Page {
+    bytes: Vec<u8>,
+    items: u32,
+    bytes_max: usize,
+}
+
+impl Page {
+    fn new(bytes_max: usize) -> Self {
+        let mut bytes = Vec::with_capacity(512);
+        bytes.extend_from_slice(b"{\"data\":[");
+        Self {
+            bytes,
+            items: 0,
+            bytes_max,
+        }
+    }
+
+    /// Appends an item, unless there is no room for it; the first has room in any case.
+    fn push<V: Serialize>(&mut self, item: &V) -> Result<bool, Error> {
+        let before = self.bytes.len();
+        if self.items > 0 {
+            self.bytes.push(b',');
+        }
+        write(&mut self.bytes, item)?;
+        let fits = self.items == 0 || self.bytes.len() <= self.bytes_max;
+        if fits {
+            self.items += 1;
+        } else {
+            self.bytes.truncate(before);
+        }
+        Ok(fits)
+    }
+
+    fn end<C: Display>(mut self, next: Option<C>) -> Response {
+        let next = next.map_or(serde_json::Value::Null, |next| next.to_string().into());
+        let end = format!("],\"next_cursor\":{next}}}");
+        self.bytes.extend_from_slice(end.as_bytes());
+        whole(StatusCode::OK, self.bytes)
+    }
+}
+
+fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) -> Result<(), Error> {
+    serde_json::to_writer(bytes, value).map_err(|error| {
+        tracing::error!(error = %error, "an answer could not be written");
+        Error::internal()
+    })
+}
+
+/// A JSON answer.
+pub(super) fn json<T: Serialize>(status: StatusCode, value: &T) -> Result<Response, Problem> {
+    let mut bytes = Vec::with_capacity(512);
+    write(&mut bytes, value)?;
+    Ok(whole(status, bytes))
+}
+
+fn whole(status: StatusCode, bytes: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A JSON answer that says where the thing is.
+pub(super) fn created<T: Serialize>(
+    status: StatusCode,
+    path: &str,
+    value: &T,
+) -> Result<Response, Problem> {
+    let mut response = json(status, value)?;
+    if let Ok(path) = HeaderValue::from_str(path) {
+        response.headers_mut().insert(LOCATION, path);
+    }
+    Ok(response)
+}
+
+/// Marks an answer as a repeated one.
+pub(super) fn mark_replayed(response: &mut Response) {
+    response
+        .headers_mut()
+        .insert(REPLAYED, HeaderValue::from_static("true"));
+}
+
+/// A send that was asked for with `?wait`: 200 when it is final, else 202.
+pub(super) fn status_of(send: &SendRecord) -> StatusCode {
+    if send.status.is_final() {
+        StatusCode::OK
+    } else {
+        StatusCode::ACCEPTED
+    }
+}
+
+/// A send with its place.
+pub(super) fn send(status: StatusCode, view: &SendView) -> Result<Response, Problem> {
+    created(status, &format!("/v1/sends/{}", view.id), view)
+}

@@ -1,0 +1,375 @@
+//! Runs of workflows.
+
+pub(super) mod events;
+pub(super) mod nodes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{RunId, RunKey, SessionId, TenantId};
+use mainspring_shared::store::{CreateRunOutcome, ListRuns, NewRun};
+use mainspring_shared::timer::TimerRun;
+use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk, RunOptions, RunRecord, RunStatus};
+use mainspring_shared::workflow::spec::Spec;
+use mainspring_shared::workflow::view::RunView;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::extract::{Params, json_body, maybe_json_body, no_body, parameter, parse, session_id};
+use super::problem::Problem;
+use super::respond::{self, Begin, List};
+use super::validate::Checks;
+use super::{idempotency, workflows};
+use crate::router::Api;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::runs;
+
+/// The run that a path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunPath(pub(super) RunKey);
+
+impl<S: Send + Sync> FromRequestParts<S> for RunPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+        let pairs = path.map(|Path(pairs)| pairs).unwrap_or_default();
+        let text = pairs.into_iter().find(|(name, _)| name == "id");
+        let id = text.and_then(|(_, text)| text.parse::<RunId>().ok());
+        let run = id.ok_or_else(Error::run_not_found)?;
+        Ok(Self(RunKey {
+            tenant: TenantId::DEFAULT,
+            run,
+        }))
+    }
+}
+
+/// What a run is made of, where it belongs to no session.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunBody {
+    /// A workflow: an object, or a text that holds one as JSON.
+    #[schema(value_type = Object)]
+    spec: Value,
+    /// The value of `input`; the spec's own where absent.
+    #[schema(value_type = Option<Object>)]
+    input: Option<Value>,
+    /// What it may use beyond its spec.
+    options: Option<RunOptions>,
+}
+
+impl RunBody {
+    /// What a timer's runs are made of. Every fault of the timer and of the spec is reported at
+    /// once; the members are those of `run`.
+    pub(super) fn checked(self, mut checks: Checks) -> Result<TimerRun, Error> {
+        let spec = workflows::check_into(&self.spec, "/run/spec", &mut checks);
+        checks.finish()?;
+        let spec = spec.ok_or_else(Error::internal)?;
+        made_of(&spec, self.input, self.options.unwrap_or_default())
+    }
+}
+
+/// A run's parts, or why its budget admits none.
+fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Error> {
+    if options.starter.is_some() {
+        let detail = "`starter` is not known here: a run that a client starts has none";
+        return Err(Error::new(Code::RequestInvalid, detail));
+    }
+    if let Err(failure) = spec.admitted(&options) {
+        return Err(Error::new(failure.code, failure.message));
+    }
+    Ok(TimerRun {
+        name: spec.envelope.name.clone(),
+        spec: spec.to_value(),
+        dsl_version: DSL_VERSION,
+        input: input.unwrap_or_else(|| Value::String(spec.envelope.input.clone())),
+        options,
+    })
+}
+
+/// A run to start.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewRunBody {
+    /// A workflow: an object, or a text that holds one as JSON.
+    #[schema(value_type = Object)]
+    spec: Value,
+    /// The value of `input`; the spec's own where absent.
+    #[schema(value_type = Option<Object>)]
+    input: Option<Value>,
+    /// The session it belongs to: its leaves' sessions are children of that one.
+    session_id: Option<String>,
+    /// What it may use beyond its spec.
+    options: Option<RunOptions>,
+}
+
+/// `POST /v1/runs`
+pub(super) async fn create(
+    State(app): State<Arc<Api>>,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: NewRunBody = parse(&json, "").map_err(|error| error.of_spec("/spec"))?;
+    let spec = workflows::check(&body.spec, "/spec")?;
+    let session = body.session_id.as_deref().map(session_id).transpose()?;
+    let depth = match session {
+        Some(session) => runs::depth_below(&app, session).await?,
+        None => 0,
+    };
+    let made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
+    let run = RunId(app.entropy.ordered_id());
+    let new = NewRun {
+        key: RunKey {
+            tenant: TenantId::DEFAULT,
+            run,
+        },
+        name: made.name,
+        spec: made.spec,
+        dsl_version: made.dsl_version,
+        input: made.input,
+        options: made.options,
+        session,
+        reports_to: None,
+        depth,
+        idempotency: idempotency::of_request(&headers, "POST /v1/runs", &json)?,
+    };
+    let waiting = wait.map(|wait| (app.watch.run(new.key), wait));
+    let mut outcomes = app.store.create_runs(None, vec![new]).await?;
+    // Whoever waits holds nothing.
+    drop(json);
+    match outcomes.pop().ok_or_else(Error::internal)? {
+        CreateRunOutcome::Created(record) => {
+            app.notifier.run_changed(record.key);
+            let Some((watching, wait)) = waiting else {
+                return answer(StatusCode::ACCEPTED, *record);
+            };
+            let ended = runs::wait_for(&app, &watching, wait).await?;
+            answer(status_of(&ended), ended)
+        }
+        CreateRunOutcome::Replayed(run) => {
+            let key = RunKey {
+                tenant: TenantId::DEFAULT,
+                run,
+            };
+            let record = match wait {
+                Some(wait) => runs::wait_for(&app, &app.watch.run(key), wait).await?,
+                None => runs::read(&app, key).await?,
+            };
+            let status = wait.map_or(StatusCode::ACCEPTED, |_| status_of(&record));
+            let mut response = answer(status, record)?;
+            respond::mark_replayed(&mut response);
+            Ok(response)
+        }
+        CreateRunOutcome::Mismatch => Err(Error::mismatch().into()),
+        CreateRunOutcome::SessionNotFound => Err(Error::session_not_found().into()),
+    }
+}
+
+fn status_of(record: &RunRecord) -> StatusCode {
+    if record.status.is_final() {
+        StatusCode::OK
+    } else {
+        StatusCode::ACCEPTED
+    }
+}
+
+fn answer(status: StatusCode, record: RunRecord) -> Result<Response, Problem> {
+    let path = format!("/v1/runs/{}", record.key.run);
+    respond::created(status, &path, &RunView::from(record))
+}
+
+/// `GET /v1/runs`
+pub(super) async fn list(
+    State(app): State<Arc<Api>>,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit()?;
+    let before = params.parsed::<RunId>("cursor", "must be a next_cursor")?;
+    let session = params.take("session_id");
+    let status = params.take("status").map(|text| {
+        let expected = "must be queued, running, waiting, completed, failed or cancelled";
+        RunStatus::parse(&text).ok_or_else(|| parameter("status", expected))
+    });
+    let status = status.transpose()?;
+    params.finish()?;
+    // A malformed id is as unknown as an unused one, and nothing belongs to either.
+    let session = match session.map(|text| text.parse::<SessionId>()) {
+        Some(Err(_)) => return respond::json(StatusCode::OK, &List::<RunView>::whole(Vec::new())),
+        Some(Ok(session)) => Some(session),
+        None => None,
+    };
+    let begin = Begin {
+        cursor: before,
+        limit,
+    };
+    let read = async |before: Option<RunId>, limit: u32| {
+        let query = ListRuns {
+            tenant: TenantId::DEFAULT,
+            status,
+            session,
+            before,
+            limit,
+        };
+        let page = app.store.list_runs(query).await?;
+        Ok((page.data, page.more))
+    };
+    respond::page(&app, begin, read, |run| run.key.run, RunView::from).await
+}
+
+/// `GET /v1/runs/{id}`
+pub(super) async fn show(
+    State(app): State<Arc<Api>>,
+    RunPath(key): RunPath,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let record = match wait {
+        Some(wait) => runs::wait_for(&app, &app.watch.run(key), wait).await?,
+        None => runs::read(&app, key).await?,
+    };
+    respond::json(StatusCode::OK, &RunView::from(record))
+}
+
+/// Why a run is to end.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CancelRunBody {
+    /// For people.
+    reason: Option<String>,
+}
+
+/// How a run is run again.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RetryRunBody {
+    /// A new limit of tokens.
+    max_tokens: Option<u64>,
+}
+
+/// A body that may be absent.
+async fn optional<T: serde::de::DeserializeOwned + Default>(
+    app: &Api,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, Error> {
+    let bytes = maybe_json_body(app, headers, body).await?;
+    if bytes.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    parse(&bytes, "")
+}
+
+/// `POST /v1/runs/{id}/cancel`
+pub(super) async fn cancel(
+    State(app): State<Arc<Api>>,
+    RunPath(key): RunPath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let body: CancelRunBody = optional(&app, &headers, body).await?;
+    let record = runs::read(&app, key).await?;
+    match record.status {
+        RunStatus::Cancelled => return answer(StatusCode::OK, record),
+        RunStatus::Completed | RunStatus::Failed => {
+            return Err(conflict(&record, "cannot be cancelled").into());
+        }
+        RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => {}
+    }
+    let ask = RunAsk::Cancel {
+        reason: body.reason,
+    };
+    asked(&app, key, ask, wait).await
+}
+
+/// `POST /v1/runs/{id}/retry`
+pub(super) async fn retry(
+    State(app): State<Arc<Api>>,
+    RunPath(key): RunPath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let body: RetryRunBody = optional(&app, &headers, body).await?;
+    let record = runs::read(&app, key).await?;
+    match record.status {
+        RunStatus::Failed | RunStatus::Cancelled => {}
+        RunStatus::Completed | RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => {
+            return Err(conflict(&record, "has nothing to run again").into());
+        }
+    }
+    let ask = RunAsk::Retry {
+        max_tokens: body.max_tokens,
+    };
+    asked(&app, key, ask, wait).await
+}
+
+fn conflict(record: &RunRecord, what: &str) -> Error {
+    let detail = format!("the run is {} and {what}", record.status.as_str());
+    Error::new(Code::WorkflowNotResumable, detail)
+}
+
+/// Leaves an ask for the run's owner: 202, or 200 when the run is final within `wait`.
+pub(super) async fn asked(
+    app: &App,
+    key: RunKey,
+    ask: RunAsk,
+    wait: Option<Duration>,
+) -> Result<Response, Problem> {
+    let record = runs::ask(app, key, ask, wait).await?;
+    let status = wait.map_or(StatusCode::ACCEPTED, |_| status_of(&record));
+    answer(status, record)
+}
+
+/// `GET /v1/runs/{id}/export`
+pub(super) async fn export(
+    State(app): State<Arc<Api>>,
+    RunPath(key): RunPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    let record = runs::read(&app, key).await?;
+    let nodes = nodes::all(&app, key).await?;
+    let mut steps = Vec::new();
+    loop {
+        let after = steps
+            .last()
+            .map_or(0, |step: &Value| step["n"].as_i64().unwrap_or(0));
+        let page = app.store.read_run_steps(key, after, 500).await?;
+        let is_last = page.len() < 500;
+        steps.extend(page.into_iter().map(
+            |step| serde_json::json!({ "n": step.n, "at": step.at, "changes": step.changes }),
+        ));
+        if is_last {
+            break;
+        }
+    }
+    let document = serde_json::json!({
+        "format": "mainspring.run.1",
+        "spec": record.spec.clone(),
+        "dsl_version": record.dsl_version,
+        "run": RunView::from(record),
+        "nodes": nodes,
+        "steps": steps,
+    });
+    respond::json(StatusCode::OK, &document)
+}

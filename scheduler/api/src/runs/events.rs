@@ -1,0 +1,222 @@
+//! The event stream of a run: each advance becomes its nodes' events, then the run's.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use bytes::Bytes;
+use mainspring_shared::event::EventId;
+use mainspring_shared::id::RunKey;
+use mainspring_shared::store::{self, RunStep};
+use mainspring_shared::workflow::run::RunStatus;
+use serde_json::{Value, json};
+
+use super::RunPath;
+use crate::events::{seen, stream_of};
+use crate::extract::Params;
+use crate::gate::Place;
+use crate::problem::Problem;
+use crate::router::Api;
+use mainspring_scheduler::services::runs::read;
+use mainspring_scheduler::services::watch::Watching;
+
+/// Advances read at once.
+const STEPS: u32 = 64;
+
+/// Pause after a failed read.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// `GET /v1/runs/{id}/events`
+pub(crate) async fn of_run(
+    State(app): State<Arc<Api>>,
+    RunPath(key): RunPath,
+    mut params: Params,
+    Extension(place): Extension<Place>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let seen = seen(&mut params, &headers)?;
+    params.finish()?;
+    let poke = app.watch.run(key);
+    read(&app, key).await?;
+    let next_beat = app.clock.monotonic() + app.config.heartbeat;
+    let seen = seen.unwrap_or_default();
+    let reader = RunReader {
+        app,
+        key,
+        // The advance of the last seen event is read again: there may be more events in it.
+        read_to: (seen.n - 1).max(0),
+        seen,
+        poke,
+        over: false,
+        unread: true,
+        next_beat,
+    };
+    let pieces = futures::stream::unfold((reader, place), |(mut reader, place)| async move {
+        let piece = reader.next().await?;
+        Some((
+            Ok::<Bytes, std::convert::Infallible>(piece),
+            (reader, place),
+        ))
+    });
+    Ok(stream_of(pieces))
+}
+
+/// A reader at its place. It needs only the database to resume.
+struct RunReader {
+    app: Arc<Api>,
+    key: RunKey,
+    /// Advances above this number were not read yet.
+    read_to: i64,
+    /// Events up to this one were delivered.
+    seen: EventId,
+    poke: Watching<RunKey>,
+    over: bool,
+    unread: bool,
+    next_beat: Duration,
+}
+
+impl RunReader {
+    /// The next piece of the stream; none at its end.
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.over {
+            if self.unread {
+                match self.read().await {
+                    Ok(piece) if piece.is_empty() => {}
+                    Ok(piece) => return Some(Bytes::from(piece)),
+                    Err(error) => {
+                        tracing::debug!(%error, "a stream cannot read on, trying again");
+                        tokio::select! {
+                            biased;
+                            () = self.app.clock.sleep(RETRY) => {}
+                            () = self.app.lifecycle.stopping() => self.over = true,
+                        }
+                    }
+                }
+                continue;
+            }
+            let rest = self.next_beat.saturating_sub(self.app.clock.monotonic());
+            tokio::select! {
+                biased;
+                () = self.app.lifecycle.stopping() => self.over = true,
+                () = self.poke.poked() => self.unread = true,
+                () = self.app.clock.sleep(rest) => {
+                    self.next_beat = self.app.clock.monotonic() + self.app.config.heartbeat;
+                    return Some(Bytes::from_static(b":\n\n"));
+                }
+            }
+        }
+        None
+    }
+
+    /// Reads on. The stream ends behind a final event that no retry follows.
+    async fn read(&mut self) -> Result<Vec<u8>, store::Error> {
+        let steps = self.app.store.read_run_steps(self.key, self.read_to, STEPS);
+        let steps = steps.await?;
+        self.unread = steps.len() == STEPS as usize;
+        let mut out = Vec::new();
+        for step in &steps {
+            self.read_to = step.n;
+            for event in events(self.key, step) {
+                if event.id > self.seen {
+                    self.seen = event.id;
+                    // Writing to memory does not fail.
+                    let _ = write!(
+                        out,
+                        "id: {}\nevent: {}\ndata: {}\n\n",
+                        event.id, event.name, event.data
+                    );
+                }
+            }
+        }
+        if !self.unread && steps.last().is_none_or(is_final) {
+            let found = self.app.store.get_runs(vec![self.key]).await?;
+            let found = found.into_iter().flatten().next();
+            self.over = found.is_none_or(|run| run.status.is_final());
+        }
+        Ok(out)
+    }
+}
+
+fn status(step: &RunStep) -> Option<RunStatus> {
+    RunStatus::parse(step.changes["status"].as_str()?)
+}
+
+fn is_final(step: &RunStep) -> bool {
+    status(step).is_some_and(RunStatus::is_final)
+}
+
+/// An event of a run's stream.
+struct RunEvent {
+    id: EventId,
+    name: String,
+    data: Value,
+}
+
+/// The events of an advance: its nodes' first, then the run's.
+fn events(key: RunKey, step: &RunStep) -> Vec<RunEvent> {
+    let nodes = step.changes["nodes"].as_array().into_iter().flatten();
+    let nodes = nodes.map(|node| {
+        let state = node["state"].as_str().unwrap_or("changed");
+        (format!("node.{state}"), node.clone())
+    });
+    let mut named: Vec<(String, Value)> = nodes.collect();
+    let mut data = step.changes.clone();
+    if let Some(members) = data.as_object_mut() {
+        members.remove("nodes");
+        members.insert("run_id".to_owned(), json!(key.run));
+    }
+    let name = status(step).map_or("progress", RunStatus::as_str);
+    named.push((format!("run.{name}"), data));
+    let events = named.into_iter().zip(0..);
+    events
+        .map(|((name, data), i)| RunEvent {
+            id: EventId { n: step.n, i },
+            name,
+            data,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_shared::id::{BootId, RunId, TenantId};
+    use mainspring_shared::time::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn an_advance_becomes_its_nodes_events_and_then_the_runs() {
+        let key = RunKey {
+            tenant: TenantId::DEFAULT,
+            run: RunId(Uuid::from_u128(1)),
+        };
+        let step = RunStep {
+            n: 3,
+            at: Timestamp(0),
+            boot: BootId(Uuid::nil()),
+            changes: json!({
+                "status": "completed", "counts": { "leaves": 1 },
+                "nodes": [{ "path": "/0", "state": "queued" }, { "path": "/1", "state": "failed" }],
+            }),
+        };
+        let events = events(key, &step);
+        let names: Vec<_> = events
+            .iter()
+            .map(|e| (e.id.to_string(), e.name.as_str()))
+            .collect();
+        let expected = [
+            ("3.0".to_owned(), "node.queued"),
+            ("3.1".to_owned(), "node.failed"),
+            ("3.2".to_owned(), "run.completed"),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(events[2].data["run_id"], json!(key.run));
+        assert!(events[2].data.get("nodes").is_none());
+        assert!(is_final(&step));
+    }
+}

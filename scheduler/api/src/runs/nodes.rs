@@ -1,0 +1,331 @@
+//! The nodes of runs, and what may be asked of one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{RunKey, SendId, SessionKey};
+use mainspring_shared::inbox::ItemKind;
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::session::SIGNAL_INBOX;
+use mainspring_shared::store::{DeliverItem, DeliverOutcome, ReadNodes};
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk};
+use mainspring_shared::workflow::view::NodeView;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{RunPath, asked};
+use crate::extract::{Params, json_body, no_body, parse};
+use crate::idempotency;
+use crate::problem::Problem;
+use crate::respond::{self, Begin};
+use crate::router::Api;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::accept::again;
+use mainspring_scheduler::services::runs::read;
+use mainspring_scheduler::{App, each};
+
+/// Nodes read at once for an export.
+const PAGE: u32 = 1_000;
+
+/// Undelivered items that one leaf's session may have.
+const ITEMS_MAX: i64 = 100;
+
+/// Characters of what a node is told that its record keeps; the transcript has all of it.
+const STEERED_CHARS: usize = 1_000;
+
+/// A node that a path names, percent-encoded as one segment.
+#[derive(Debug)]
+pub(crate) struct NodePath(RunKey, String);
+
+impl<S: Send + Sync> FromRequestParts<S> for NodePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let RunPath(key) = RunPath::from_request_parts(parts, state).await?;
+        let pairs = Path::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+        let pairs = pairs.map(|Path(pairs)| pairs).unwrap_or_default();
+        let path = pairs.into_iter().find(|(name, _)| name == "path");
+        let (_, path) = path.ok_or_else(not_found)?;
+        let path = if path.starts_with('/') {
+            path
+        } else {
+            format!("/{path}")
+        };
+        Ok(Self(key, path))
+    }
+}
+
+fn not_found() -> Error {
+    Error::new(
+        Code::WorkflowNodeNotFound,
+        "the run has no node with this path",
+    )
+}
+
+/// `GET /v1/runs/{id}/nodes`
+pub(crate) async fn list(
+    State(app): State<Arc<Api>>,
+    RunPath(key): RunPath,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit()?;
+    let after = params.parsed::<i64>("cursor", "must be a next_cursor")?;
+    let prefix = params.take("prefix");
+    params.finish()?;
+    let begin = Begin {
+        cursor: after,
+        limit,
+    };
+    let some = async |after: Option<i64>, limit: u32| {
+        // One more than asked for tells whether there is more.
+        let query = ReadNodes {
+            key,
+            prefix: prefix.clone(),
+            after: after.unwrap_or(0),
+            limit: limit + 1,
+        };
+        let mut nodes = app.store.read_nodes(query).await?;
+        if nodes.is_empty() {
+            read(&app, key).await?;
+        }
+        let more = nodes.len() > limit as usize;
+        nodes.truncate(limit as usize);
+        Ok((views(&app, key, nodes).await?, more))
+    };
+    respond::page(&app, begin, some, |node| node.n, |node| node).await
+}
+
+/// Nodes with where their sends stand.
+async fn views(app: &App, key: RunKey, nodes: Vec<NodeRecord>) -> Result<Vec<NodeView>, Error> {
+    let live = nodes.iter().filter(|node| !node.state.is_settled());
+    let ids: Vec<SendId> = live.filter_map(|node| node.send).collect();
+    let named = ids.iter().map(|send| (key.tenant, *send)).collect();
+    let found = if ids.is_empty() {
+        Vec::new()
+    } else {
+        app.store.get_sends(named).await?
+    };
+    let found = found.into_iter().flatten();
+    let found: BTreeMap<SendId, _> = found
+        .map(|send| (send.id, (send.status, send.waiting_on)))
+        .collect();
+    let views = nodes.into_iter().map(|node| {
+        let send = node.send.and_then(|send| found.get(&send).copied());
+        NodeView::of(node, send)
+    });
+    Ok(views.collect())
+}
+
+/// Every node of a run.
+pub(super) async fn all(app: &App, key: RunKey) -> Result<Vec<NodeView>, Error> {
+    let mut all: Vec<NodeView> = Vec::new();
+    loop {
+        let query = ReadNodes {
+            key,
+            prefix: None,
+            after: all.last().map_or(0, |node| node.n),
+            limit: PAGE,
+        };
+        let page = app.store.read_nodes(query).await?;
+        let is_last = page.len() < PAGE as usize;
+        all.extend(views(app, key, page).await?);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// A node by its path.
+async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Error> {
+    let mut after = 0;
+    loop {
+        let query = ReadNodes {
+            key,
+            prefix: Some(path.to_owned()),
+            after,
+            limit: PAGE,
+        };
+        let page = app.store.read_nodes(query).await?;
+        let Some(last) = page.last().map(|node| node.n) else {
+            // An unknown run says so.
+            read(app, key).await?;
+            return Err(not_found());
+        };
+        if let Some(node) = page.into_iter().find(|node| node.path == path) {
+            return Ok(node);
+        }
+        after = last;
+    }
+}
+
+/// `POST /v1/runs/{id}/nodes/{path}/cancel`
+pub(crate) async fn cancel(
+    State(app): State<Arc<Api>>,
+    NodePath(key, path): NodePath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    let node = find(&app, key, &path).await?;
+    if node.state.is_settled() {
+        return Err(settled(&node, "cannot be cancelled").into());
+    }
+    asked(&app, key, RunAsk::CancelNode { path }, wait).await
+}
+
+/// `POST /v1/runs/{id}/nodes/{path}/retry`
+pub(crate) async fn retry(
+    State(app): State<Arc<Api>>,
+    NodePath(key, path): NodePath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    no_body(&app, &headers, body).await?;
+    let node = find(&app, key, &path).await?;
+    if !node.state.is_settled() {
+        return Err(settled(&node, "has not ended").into());
+    }
+    asked(&app, key, RunAsk::RetryNode { path }, wait).await
+}
+
+/// A node's result, given by hand.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AmendBody {
+    /// What it says instead.
+    text: Option<String>,
+    /// The value it returns instead.
+    #[schema(value_type = Option<Object>)]
+    output: Option<Value>,
+}
+
+/// `POST /v1/runs/{id}/nodes/{path}/amend`
+pub(crate) async fn amend(
+    State(app): State<Arc<Api>>,
+    NodePath(key, path): NodePath,
+    mut params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wait = params.wait(app.config.wait_max)?;
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: AmendBody = parse(&json, "")?;
+    if body.text.is_none() && body.output.is_none() {
+        return Err(Error::invalid("", "needs text or output").into());
+    }
+    find(&app, key, &path).await?;
+    let ask = RunAsk::AmendNode {
+        path,
+        text: body.text,
+        payload: body.output,
+    };
+    asked(&app, key, ask, wait).await
+}
+
+/// Words for a leaf that is under way.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SteerBody {
+    /// What it is told at its next round.
+    text: String,
+}
+
+/// `POST /v1/runs/{id}/nodes/{path}/steer`
+pub(crate) async fn steer(
+    State(app): State<Arc<Api>>,
+    NodePath(key, path): NodePath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: SteerBody = parse(&json, "")?;
+    if body.text.trim().is_empty() {
+        return Err(Error::invalid("/text", "is empty").into());
+    }
+    let route = format!("POST /v1/runs/{}/nodes/{path}/steer", key.run);
+    let idempotency = idempotency::of_request(&headers, &route, &json)?;
+    let node = find(&app, key, &path).await?;
+    // A repeated request is answered as before, wherever the node stands by now.
+    let told = node
+        .session
+        .filter(|_| !node.state.is_settled() || idempotency.is_some());
+    let Some(session) = told else {
+        return Err(settled(&node, "has nothing under way").into());
+    };
+    let session = SessionKey {
+        tenant: key.tenant,
+        session,
+    };
+    // A repeated request names the same item, so that the run notes it once.
+    let item_id = match &idempotency {
+        Some(key) => format!("itm_{}", idempotency::digest(key)),
+        None => format!("itm_{}", app.entropy.ordered_id().simple()),
+    };
+    let item = DeliverItem {
+        key: session,
+        item_id: item_id.clone(),
+        kind: ItemKind::Message,
+        mode: OnBusy::Steer,
+        content: vec![ContentPart::text(body.text.clone())],
+        idempotency,
+        items_max: ITEMS_MAX,
+    };
+    let boot = app.boot_id()?;
+    let step = |items| each(items, |items| app.store.deliver_items(None, boot, items));
+    let is_locked = |outcome: &_| matches!(outcome, Ok(DeliverOutcome::Locked));
+    let outcomes = step(vec![item.clone()]).await;
+    let mut outcomes = again(&app, vec![item], outcomes, is_locked, step).await;
+    match outcomes.pop().ok_or_else(Error::internal)?? {
+        DeliverOutcome::Locked => Err(Error::locked().into()),
+        outcome @ (DeliverOutcome::Accepted { .. } | DeliverOutcome::Replayed(_)) => {
+            if let DeliverOutcome::Accepted { ring, owner, .. } = outcome {
+                app.notifier.ring(ring);
+                if owner.is_some() {
+                    app.notifier.signal(session, SIGNAL_INBOX);
+                }
+            }
+            let text = body.text.chars().take(STEERED_CHARS).collect();
+            let ask = RunAsk::Steered {
+                path,
+                item_id,
+                text,
+            };
+            app.store.ask_runs(None, vec![(key, ask)]).await?;
+            app.notifier.run_changed(key);
+            let mut views = views(&app, key, vec![node]).await?;
+            let view = views.pop().ok_or_else(Error::internal)?;
+            respond::json(StatusCode::ACCEPTED, &view)
+        }
+        DeliverOutcome::Full => Err(Error::new(
+            Code::LimitExceeded,
+            format!("the node's session has {ITEMS_MAX} undelivered items already"),
+        )
+        .into()),
+        DeliverOutcome::Mismatch => Err(Error::mismatch().into()),
+        DeliverOutcome::Idle
+        | DeliverOutcome::Kept(_)
+        | DeliverOutcome::NotFound
+        | DeliverOutcome::Closed => Err(settled(&node, "has nothing under way").into()),
+    }
+}
+
+fn settled(node: &NodeRecord, what: &str) -> Error {
+    let detail = format!("the node is {} and {what}", node.state.as_str());
+    Error::new(Code::WorkflowNotResumable, detail)
+}

@@ -1,0 +1,242 @@
+//! Timers.
+
+mod batch;
+mod body;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SessionId, TenantId, TimerId};
+use mainspring_shared::store::{
+    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, ListOccurrences, ListTimers, TimerChange,
+};
+use mainspring_shared::timer::{Occurrence, OccurrenceView, TimerRecord, TimerStatus, TimerView};
+
+use super::extract::{Params, json_body, no_body, parameter, parse};
+use super::idempotency;
+use super::problem::Problem;
+use super::respond::{self, Begin};
+use super::validate::Checks;
+use crate::router::Api;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+
+pub(super) use batch::{ResultsShape as TimerResultsShape, TimerBatchBody, Timers};
+pub(super) use body::TimerBody;
+
+const ROUTE: &str = "POST /v1/timers";
+
+/// The timer that a path names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimerPath(TimerId);
+
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for TimerPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let id = path.ok().and_then(|Path(text)| text.parse().ok());
+        Ok(Self(id.ok_or_else(not_found)?))
+    }
+}
+
+fn not_found() -> Error {
+    Error::new(Code::TimerNotFound, "no timer has this id")
+}
+
+/// `POST /v1/timers`
+pub(super) async fn create(
+    State(app): State<Arc<Api>>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let body: TimerBody = parse(&json, "")?;
+    let mut checks = Checks::new();
+    if body.idempotency_key.is_some() {
+        checks.refuse("/idempotency_key", "is a header here: Idempotency-Key");
+    }
+    let key = idempotency::of_request(&headers, ROUTE, &json)?;
+    let timer = body.timer(&app, checks)?;
+    let made = app.store.create_timers(None, vec![(timer, key)]).await?;
+    match made.into_iter().next().ok_or_else(Error::internal)? {
+        CreateTimerOutcome::Created(record) => {
+            tell(&app, std::slice::from_ref(record.as_ref()));
+            answer(StatusCode::CREATED, *record)
+        }
+        CreateTimerOutcome::Replayed(id) => {
+            let mut response = answer(StatusCode::CREATED, read(&app, id).await?)?;
+            respond::mark_replayed(&mut response);
+            Ok(response)
+        }
+        CreateTimerOutcome::Mismatch => Err(Error::mismatch().into()),
+        CreateTimerOutcome::Refused(reason) => Err(Error::from(reason).into()),
+    }
+}
+
+fn answer(status: StatusCode, record: TimerRecord) -> Result<Response, Problem> {
+    let view = TimerView::from(record);
+    if status == StatusCode::CREATED {
+        return respond::created(status, &format!("/v1/timers/{}", view.id), &view);
+    }
+    respond::json(status, &view)
+}
+
+/// Wakes the schedulers for timers that are due before they would look by themselves.
+fn tell(app: &App, armed: &[TimerRecord]) {
+    let interval = app.config.timer_interval;
+    let soon = |timer: &&TimerRecord| {
+        let due = timer.state.fire_at;
+        due.is_some_and(|due| due.since(timer.updated_at) < interval)
+    };
+    let first = armed.iter().filter(soon).filter_map(|t| t.state.fire_at);
+    if let Some(first) = first.min() {
+        app.notifier.timer_due(first);
+    }
+}
+
+async fn read(app: &App, id: TimerId) -> Result<TimerRecord, Error> {
+    let found = app.store.get_timers(vec![(TenantId::DEFAULT, id)]).await?;
+    found.into_iter().flatten().next().ok_or_else(not_found)
+}
+
+/// `GET /v1/timers`
+pub(super) async fn list(
+    State(app): State<Arc<Api>>,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit()?;
+    let before = params.parsed::<TimerId>("cursor", "must be a next_cursor")?;
+    let session = params.parsed::<SessionId>("session_id", "must be a session's id")?;
+    let status = params.take("status").map(|text| {
+        let expected = "must be armed, paused, done, cancelled or dead";
+        TimerStatus::parse(&text).ok_or_else(|| parameter("status", expected))
+    });
+    let status = status.transpose()?;
+    params.finish()?;
+    let begin = Begin {
+        cursor: before,
+        limit,
+    };
+    let read = async |before: Option<TimerId>, limit: u32| {
+        let query = ListTimers {
+            tenant: TenantId::DEFAULT,
+            session,
+            status,
+            before,
+            limit,
+        };
+        let page = app.store.list_timers(query).await?;
+        Ok((page.data, page.more))
+    };
+    respond::page(&app, begin, read, |timer| timer.id, TimerView::from).await
+}
+
+/// `GET /v1/timers/{id}`
+pub(super) async fn show(
+    State(app): State<Arc<Api>>,
+    TimerPath(id): TimerPath,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    answer(StatusCode::OK, read(&app, id).await?)
+}
+
+/// `GET /v1/timers/{id}/occurrences`
+pub(super) async fn occurrences(
+    State(app): State<Arc<Api>>,
+    TimerPath(id): TimerPath,
+    mut params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit()?;
+    let before = params.parsed::<i64>("cursor", "must be a next_cursor")?;
+    params.finish()?;
+    let target = read(&app, id).await?.target;
+    let begin = Begin {
+        cursor: before,
+        limit,
+    };
+    let read = async |before: Option<i64>, limit: u32| {
+        let query = ListOccurrences {
+            tenant: TenantId::DEFAULT,
+            timer: id,
+            before,
+            limit,
+        };
+        let page = app.store.list_occurrences(query).await?;
+        Ok((page.data, page.more))
+    };
+    let view = |occurrence: Occurrence| OccurrenceView::of(&target, &occurrence);
+    respond::page(&app, begin, read, |occurrence| occurrence.n, view).await
+}
+
+/// `DELETE /v1/timers/{id}`
+pub(super) async fn cancel(
+    State(app): State<Arc<Api>>,
+    path: TimerPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    change(&app, path, params, headers, body, TimerChange::Cancel).await
+}
+
+/// `POST /v1/timers/{id}/pause`
+pub(super) async fn pause(
+    State(app): State<Arc<Api>>,
+    path: TimerPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    change(&app, path, params, headers, body, TimerChange::Pause).await
+}
+
+/// `POST /v1/timers/{id}/resume`
+pub(super) async fn resume(
+    State(app): State<Arc<Api>>,
+    path: TimerPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    change(&app, path, params, headers, body, TimerChange::Resume).await
+}
+
+async fn change(
+    app: &Api,
+    TimerPath(id): TimerPath,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+    change: TimerChange,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    no_body(app, &headers, body).await?;
+    let item = ChangeTimer {
+        tenant: TenantId::DEFAULT,
+        id,
+        session: None,
+        change,
+    };
+    let changed = app.store.change_timers(None, vec![item]).await?;
+    match changed.into_iter().next().ok_or_else(Error::internal)? {
+        ChangeTimerOutcome::Changed(record) => {
+            tell(app, std::slice::from_ref(record.as_ref()));
+            answer(StatusCode::OK, *record)
+        }
+        ChangeTimerOutcome::Illegal(record) => {
+            let status = record.state.status.as_str();
+            let detail = format!("the timer is {status}");
+            Err(Error::new(Code::TimerNotArmed, detail).into())
+        }
+        ChangeTimerOutcome::NotFound => Err(not_found().into()),
+    }
+}

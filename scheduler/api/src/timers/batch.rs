@@ -1,0 +1,138 @@
+//! Many timers in one request.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use mainspring_shared::id::{TenantId, TimerId};
+use mainspring_shared::store::{CreateTimerOutcome, IdempotencyKey, NewTimer};
+use mainspring_shared::timer::TimerView;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::super::batch::{Batch, Held, Made, items};
+use super::super::problem::ProblemDocument;
+use super::super::validate::Checks;
+use super::{TimerBody, not_found, tell};
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::{App, each};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    timers: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Checked {
+    #[serde(rename = "timers")]
+    _timers: Vec<serde::de::IgnoredAny>,
+}
+
+/// Timers to make in one request.
+#[derive(Debug, utoipa::ToSchema)]
+#[expect(
+    dead_code,
+    reason = "only its schema is used: the items are parsed one by one"
+)]
+pub(crate) struct TimerBatchBody {
+    /// At most 1000.
+    timers: Vec<TimerBody>,
+}
+
+/// The shape of an answer.
+#[derive(Debug, utoipa::ToSchema)]
+#[schema(as = TimerBatchResults)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct ResultsShape {
+    /// One per item, in order.
+    results: Vec<ResultShape>,
+}
+
+/// What became of one item: `timer` or `problem` is there.
+#[derive(Debug, utoipa::ToSchema)]
+#[schema(as = TimerBatchResult)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct ResultShape {
+    /// The status that the item alone would have been answered with.
+    status: u16,
+    /// The timer.
+    timer: Option<TimerView>,
+    /// Why nothing was stored.
+    problem: Option<ProblemDocument>,
+}
+
+/// `POST /v1/timers:batch`
+pub(crate) struct Timers;
+
+impl Batch for Timers {
+    const ITEMS: &'static str = "timers";
+    const ITEM: &'static str = "timer";
+    const ROUTE: &'static str = "POST /v1/timers:batch";
+    const STATUS: StatusCode = StatusCode::CREATED;
+    type Asked = TimerBody;
+    type Item = (NewTimer, Option<IdempotencyKey>);
+    type Id = TimerId;
+    type View = TimerView;
+
+    fn items(json: &[u8]) -> Result<Vec<&RawValue>, Error> {
+        items::<Raw<'_>, Checked>(json, Self::ITEMS).map(|raw| raw.timers)
+    }
+
+    fn take_key(asked: &mut TimerBody) -> Option<String> {
+        asked.idempotency_key.take()
+    }
+
+    fn item(
+        app: &App,
+        checks: Checks,
+        asked: TimerBody,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Self::Item, Error> {
+        Ok((asked.timer(app, checks)?, key))
+    }
+
+    /// A batch of timers is one statement, however many they are.
+    fn room(_: &App, _: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {
+        Ok(None)
+    }
+
+    /// Makes the timers in one transaction, and tells the schedulers.
+    async fn store(
+        app: &Arc<App>,
+        items: Vec<Self::Item>,
+        held: Held,
+    ) -> Vec<Result<Made<TimerId, TimerView>, Error>> {
+        let outcomes = each(items, |items| app.store.create_timers(None, items)).await;
+        let armed: Vec<_> = outcomes
+            .iter()
+            .filter_map(|outcome| match outcome {
+                Ok(CreateTimerOutcome::Created(record)) => Some((**record).clone()),
+                Ok(_) | Err(_) => None,
+            })
+            .collect();
+        drop(held);
+        tell(app, &armed);
+        let outcomes = outcomes.into_iter().map(|outcome| match outcome? {
+            CreateTimerOutcome::Created(record) => Ok(Made::Now(TimerView::from(*record))),
+            CreateTimerOutcome::Replayed(id) => Ok(Made::Before(id)),
+            CreateTimerOutcome::Mismatch => Err(Error::mismatch()),
+            CreateTimerOutcome::Refused(reason) => Err(Error::from(reason)),
+        });
+        outcomes.collect()
+    }
+
+    async fn read(app: &App, ids: Vec<TimerId>) -> Vec<Result<TimerView, Error>> {
+        let named = ids.iter().map(|id| (TenantId::DEFAULT, *id)).collect();
+        match app.store.get_timers(named).await {
+            Ok(found) => {
+                let views = found.into_iter();
+                let views = views.map(|timer| timer.map(TimerView::from));
+                views.map(|view| view.ok_or_else(not_found)).collect()
+            }
+            Err(error) => ids.iter().map(|_| Err(Error::from(&error))).collect(),
+        }
+    }
+}

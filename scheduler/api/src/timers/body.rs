@@ -1,0 +1,236 @@
+//! What a request may say of a timer, and the rules that its shape cannot express.
+
+use std::time::Duration;
+
+use mainspring_shared::agent::{OnBusy, SendOptions};
+use mainspring_shared::id::{SessionId, TenantId, TimerId};
+use mainspring_shared::store::NewTimer;
+use mainspring_shared::time::{Span, Timestamp};
+use mainspring_shared::timer::{
+    CatchUp, First, Merge, Schedule, ScheduleFault, TimerRule, TimerTarget,
+};
+use serde::Deserialize;
+
+use super::super::input::{Input, input_schema};
+use super::super::runs::RunBody;
+use super::super::validate::{COUNT_MAX, Checks, Options, object};
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+
+/// The longest that an occurrence may be put off.
+const JITTER_MAX: Duration = Duration::from_hours(24);
+
+/// The longest cron expression: lists of every minute and every day fit.
+const EXPRESSION_BYTES_MAX: usize = 512;
+
+/// A timer to make.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TimerBody {
+    /// The session that it sends to, under that session's own agent.
+    session_id: Option<String>,
+    /// The workflow run that it starts instead. Each occurrence starts one, whatever the run before
+    /// does.
+    #[serde(default, deserialize_with = "object")]
+    run: Option<RunBody>,
+    /// What it says: a text, or text parts.
+    #[schema(schema_with = input_schema)]
+    input: Option<Input>,
+    /// The sender's decisions.
+    #[serde(default, deserialize_with = "object")]
+    options: Option<Options>,
+    /// When it is due: once, or with `every` the first time.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    at: Option<Timestamp>,
+    /// How long from now: once, or with `every` the first time.
+    #[schema(value_type = Option<String>)]
+    after: Option<Span>,
+    /// A fixed rate, at least `1s`.
+    #[schema(value_type = Option<String>)]
+    every: Option<Span>,
+    /// A calendar: five fields from minutes on, or six with seconds in front.
+    cron: Option<String>,
+    /// The calendar's time zone, such as `Europe/Berlin`; `UTC` when absent.
+    timezone: Option<String>,
+    /// What becomes of missed occurrences; `once` when absent.
+    catch_up: Option<CatchUp>,
+    /// What becomes of an occurrence while the send of the one before has not begun: `coalesce`, or
+    /// `enqueue`, which is the default with `catch_up: all`.
+    on_busy: Option<Merge>,
+    /// Occurrences that it may have.
+    max_occurrences: Option<u32>,
+    /// Nothing is due behind this.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+    /// Each occurrence is put off by less than this; at most `1d`.
+    #[schema(value_type = Option<String>)]
+    jitter: Option<Span>,
+    /// Makes a repeat of this item harmless. Only in a batch; elsewhere it is a header.
+    pub(super) idempotency_key: Option<String>,
+}
+
+impl TimerBody {
+    /// The timer that the body asks for.
+    pub(super) fn timer(self, app: &App, mut checks: Checks) -> Result<NewTimer, Error> {
+        let rule = self.rule(&mut checks);
+        let session = self.session(&mut checks);
+        if self.run.is_some() {
+            return self.run_timer(app, rule, checks);
+        }
+        match &self.input {
+            Some(input) => checks.input(input),
+            None => checks.refuse("/input", "is required"),
+        }
+        let options = checks.options(self.options);
+        refuse_options(&mut checks, &options);
+        checks.finish()?;
+        Ok(NewTimer {
+            id: TimerId(app.entropy.ordered_id()),
+            tenant: TenantId::DEFAULT,
+            target: TimerTarget::Send {
+                session: session.ok_or_else(Error::session_not_found)?,
+                input: self.input.map(|input| input.0).unwrap_or_default(),
+                options: Box::new(options),
+            },
+            rule,
+            armed_max: None,
+        })
+    }
+
+    /// A timer that starts runs.
+    fn run_timer(self, app: &App, rule: TimerRule, mut checks: Checks) -> Result<NewTimer, Error> {
+        for (member, given) in [
+            ("/input", self.input.is_some()),
+            ("/options", self.options.is_some()),
+        ] {
+            if given {
+                checks.refuse(member, "is a member of run");
+            }
+        }
+        if self.on_busy == Some(Merge::Coalesce) {
+            checks.refuse("/on_busy", "must be enqueue with run");
+        }
+        let run = self.run.ok_or_else(Error::internal)?;
+        let run = run.checked(checks)?;
+        Ok(NewTimer {
+            id: TimerId(app.entropy.ordered_id()),
+            tenant: TenantId::DEFAULT,
+            target: TimerTarget::Run { run: Box::new(run) },
+            rule: TimerRule {
+                on_busy: Merge::Enqueue,
+                ..rule
+            },
+            armed_max: None,
+        })
+    }
+
+    /// An id in another form is as unknown as an unused one.
+    fn session(&self, checks: &mut Checks) -> Option<SessionId> {
+        match (&self.session_id, &self.run) {
+            (None, None) => checks.refuse("/session_id", "is required"),
+            (Some(_), Some(_)) => checks.refuse("/run", "excludes session_id"),
+            (Some(_), None) | (None, Some(_)) => {}
+        }
+        self.session_id.as_ref()?.parse().ok()
+    }
+
+    fn rule(&self, checks: &mut Checks) -> TimerRule {
+        let schedule = self.schedule(checks);
+        let most = self.max_occurrences;
+        if most.is_some_and(|most| !(1..=COUNT_MAX).contains(&most)) {
+            checks.refuse(
+                "/max_occurrences",
+                &format!("must be from 1 to {COUNT_MAX}"),
+            );
+        }
+        let jitter = self.jitter.filter(|jitter| !jitter.0.is_zero());
+        if jitter.is_some_and(|jitter| jitter.0 > JITTER_MAX) {
+            checks.refuse("/jitter", "must be at most 1d");
+        }
+        let catch_up = self.catch_up.unwrap_or(CatchUp::Once);
+        let on_busy = self.on_busy.unwrap_or(match catch_up {
+            CatchUp::All => Merge::Enqueue,
+            CatchUp::Once | CatchUp::Skip => Merge::Coalesce,
+        });
+        TimerRule {
+            schedule,
+            catch_up,
+            on_busy,
+            max_occurrences: self.max_occurrences,
+            until: self.until,
+            jitter,
+        }
+    }
+
+    fn schedule(&self, checks: &mut Checks) -> Schedule {
+        let first = match (self.at, self.after) {
+            (Some(at), after) => {
+                if after.is_some() {
+                    checks.refuse("/after", "excludes at");
+                }
+                Some(First::At(at))
+            }
+            (None, Some(after)) => Some(First::After(after)),
+            (None, None) => None,
+        };
+        if self.timezone.is_some() && self.cron.is_none() {
+            checks.refuse("/timezone", "belongs to cron");
+        }
+        let schedule = if let Some(expression) = &self.cron {
+            for (member, given) in [
+                ("/at", self.at.is_some()),
+                ("/after", self.after.is_some()),
+                ("/every", self.every.is_some()),
+            ] {
+                if given {
+                    checks.refuse(member, "excludes cron");
+                }
+            }
+            if expression.len() > EXPRESSION_BYTES_MAX {
+                checks.refuse("/cron", "must have at most 512 bytes");
+                return Schedule::At(Timestamp(0));
+            }
+            Schedule::Cron {
+                expression: expression.clone(),
+                timezone: self.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
+            }
+        } else if let Some(every) = self.every {
+            Schedule::Every { every, first }
+        } else {
+            match first {
+                Some(First::At(at)) => Schedule::At(at),
+                Some(First::After(after)) => Schedule::After(after),
+                None => {
+                    checks.refuse("", "one of at, after, every and cron is required");
+                    return Schedule::At(Timestamp(0));
+                }
+            }
+        };
+        check(checks, &schedule);
+        schedule
+    }
+}
+
+/// What can be said of a schedule without knowing the time.
+fn check(checks: &mut Checks, schedule: &Schedule) {
+    let Err(fault) = schedule.course(Timestamp(0)) else {
+        return;
+    };
+    let member = match fault {
+        ScheduleFault::TooOften => "/every",
+        // Of what is never due, only a calendar is known without the time.
+        ScheduleFault::Expression { .. } | ScheduleFault::Never => "/cron",
+        ScheduleFault::Timezone => "/timezone",
+    };
+    checks.refuse_schedule(member, &fault.to_string());
+}
+
+/// A timer decides by itself when to send and what to do on a busy session.
+fn refuse_options(checks: &mut Checks, options: &SendOptions) {
+    if options.on_busy != OnBusy::Enqueue {
+        checks.refuse("/options/on_busy", "is a member of the timer");
+    }
+    if options.delay.is_some() {
+        checks.refuse("/options/delay", "is what at and after are for");
+    }
+}

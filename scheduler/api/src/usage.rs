@@ -1,0 +1,82 @@
+//! What sessions cost.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use mainspring_shared::store::{ModelUsage, SessionUsage};
+use mainspring_shared::usage::Usage;
+use serde::Serialize;
+
+use super::extract::{Params, SessionPath};
+use super::problem::Problem;
+use super::respond;
+use crate::router::Api;
+use mainspring_scheduler::error::Error;
+
+/// What a session cost, as far as its sends are kept.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct SessionUsageView {
+    /// Its own model calls.
+    own: UsageView,
+    /// Those, and the calls of the sessions below it: its children's, and those of its runs' leaves.
+    tree: UsageView,
+    /// The session and those below it.
+    sessions: u64,
+}
+
+/// What model calls cost.
+#[derive(Debug, Default, Serialize, utoipa::ToSchema)]
+pub(super) struct UsageView {
+    /// Answers of models, those that broke off included.
+    calls: u64,
+    /// What they cost together.
+    usage: Usage,
+    /// The same by model.
+    models: Vec<ModelUsage>,
+}
+
+impl UsageView {
+    fn of(models: Vec<ModelUsage>) -> Self {
+        let mut sum = Self::default();
+        for part in &models {
+            sum.calls += part.calls;
+            sum.usage.add(&part.usage);
+        }
+        Self { models, ..sum }
+    }
+}
+
+impl From<SessionUsage> for SessionUsageView {
+    fn from(found: SessionUsage) -> Self {
+        let mut tree = found.own.clone();
+        for part in found.below {
+            match tree.iter_mut().find(|own| own.model == part.model) {
+                Some(own) => {
+                    own.calls += part.calls;
+                    own.usage.add(&part.usage);
+                }
+                None => tree.push(part),
+            }
+        }
+        tree.sort_by(|a, b| a.model.cmp(&b.model));
+        Self {
+            own: UsageView::of(found.own),
+            tree: UsageView::of(tree),
+            sessions: found.sessions,
+        }
+    }
+}
+
+/// `GET /v1/sessions/{id}/usage`
+pub(super) async fn of_session(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let found = app.store.session_usage(key).await?;
+    let found = found.ok_or_else(Error::session_not_found)?;
+    respond::json(StatusCode::OK, &SessionUsageView::from(found))
+}

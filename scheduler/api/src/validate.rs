@@ -1,0 +1,600 @@
+//! What requests may say: their shapes, and the rules that a shape cannot express.
+//!
+//! Whatever passes here can be stored and run; every fault of a request is reported at once.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use mainspring_shared::agent::{AgentSpec, OnBusy, OutputSpec, Priority, SendOptions};
+use mainspring_shared::budget::Budget;
+use mainspring_shared::error::Code;
+use mainspring_shared::list::NOTES_MAX_DEFAULT;
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::stored::Extra;
+use mainspring_shared::time::Span;
+use mainspring_shared::tool;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use super::extract::beside;
+use super::input::{Input, input_schema};
+use mainspring_scheduler::error::{Error, FieldError};
+
+/// Bytes of JSON that a session's metadata may have: labels to filter by, not documents.
+const METADATA_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes that a name, a model or another label may have.
+const LABEL_BYTES_MAX: usize = 200;
+
+/// Rounds that anyone may ask for: a send that needs more is a loop.
+const MAX_ROUNDS_MAX: u32 = 10_000;
+
+/// Tokens that one answer may be allowed: more than any model gives.
+const MAX_TOKENS_MAX: u32 = 10_000_000;
+
+/// Tokens that a budget may name: what every reader of JSON can tell apart.
+pub(super) const TOKENS_MAX: u64 = (1 << 53) - 1;
+
+/// Numbers that are counted in 32 bits.
+pub(super) const COUNT_MAX: u32 = i32::MAX as u32;
+
+/// A session to create.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSessionBody {
+    /// Its agent.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) agent: Option<AgentSpec>,
+    /// The creator's data: an object, at most 16 KiB of JSON.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
+}
+
+/// Where a send goes: the fields of a new session, or the id of one that exists.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendSession {
+    /// The agent of a new session.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) agent: Option<AgentSpec>,
+    /// The data of a new session.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
+    /// A session that exists; excludes the others.
+    pub(super) session_id: Option<String>,
+}
+
+/// Changes of a session; absent members stay as they are.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionChangeBody {
+    /// Replaces the agent.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) agent: Option<AgentSpec>,
+    /// Replaces the metadata.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
+    /// Closes the session for new sends, or opens it again.
+    pub(super) closed: Option<bool>,
+}
+
+/// A send to a session in the path.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendBody {
+    /// The user's words: a text, or text parts.
+    #[schema(schema_with = input_schema)]
+    pub(super) input: Input,
+    /// The sender's decisions.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) options: Option<Options>,
+}
+
+/// A send to a session that exists or is created with it.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendAnywhereBody {
+    /// The user's words: a text, or text parts.
+    #[schema(schema_with = input_schema)]
+    pub(super) input: Input,
+    /// The sender's decisions.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) options: Option<Options>,
+    /// The session; a new one with nothing set when neither member names one.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) session: Option<SendSession>,
+    /// A session that exists.
+    pub(super) session_id: Option<String>,
+    /// Makes a repeat of this item harmless. Only in a batch; elsewhere it is a header.
+    pub(super) idempotency_key: Option<String>,
+}
+
+/// Sends to accept in one request.
+#[derive(Debug, utoipa::ToSchema)]
+#[expect(
+    dead_code,
+    reason = "only its schema is used: the items are parsed one by one"
+)]
+pub(super) struct BatchBody {
+    /// At most 1000.
+    sends: Vec<SendAnywhereBody>,
+}
+
+/// A sender's decisions, as they may be written.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SendOptions)]
+pub(super) struct Options {
+    /// Replaces the agent's model.
+    model: Option<String>,
+    /// Replaces the agent's system prompt.
+    system_prompt: Option<String>,
+    /// Narrows the agent's tools to those with these names.
+    tools: Option<Vec<String>>,
+    /// Replaces the agent's bound on rounds.
+    max_rounds: Option<u32>,
+    /// What this send may spend, with everything that it causes.
+    budget: Option<Budget>,
+    /// The shape of the answer: a JSON Schema, or `{name, schema, strict}`. Replaces the agent's.
+    #[schema(value_type = Option<Object>)]
+    output_schema: Option<Value>,
+    /// `high` (the default) or `low`; a number from -100 to 100 is read as `low` below 0.
+    #[schema(value_type = Option<String>)]
+    priority: Option<PriorityText>,
+    /// From accept to the end.
+    #[schema(value_type = Option<String>)]
+    deadline: Option<Span>,
+    /// From accept to its place in the session.
+    #[schema(value_type = Option<String>)]
+    delay: Option<Span>,
+    /// `enqueue` (the default), `coalesce`, `steer`, `interrupt` or `reject`.
+    #[schema(value_type = Option<String>)]
+    on_busy: Option<String>,
+}
+
+/// A member that is an object or null. Left alone, serde would also take a list of its members'
+/// values in their order.
+pub(super) fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Members<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<T>, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Option<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(members)).map(Some)
+        }
+    }
+
+    deserializer.deserialize_any(Members(PhantomData))
+}
+
+/// A priority as a word or a number.
+#[derive(Debug, Clone, Copy)]
+struct PriorityText(Priority);
+
+impl<'de> Deserialize<'de> for PriorityText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Word;
+
+        impl Word {
+            fn of<E: serde::de::Error>(number: i64) -> Result<PriorityText, E> {
+                match number {
+                    0..=100 => Ok(PriorityText(Priority::High)),
+                    -100..0 => Ok(PriorityText(Priority::Low)),
+                    _ => Err(E::custom("a priority is from -100 to 100")),
+                }
+            }
+        }
+
+        impl Visitor<'_> for Word {
+            type Value = PriorityText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`high`, `low` or a number from -100 to 100")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<PriorityText, E> {
+                match text {
+                    "high" => Ok(PriorityText(Priority::High)),
+                    "low" => Ok(PriorityText(Priority::Low)),
+                    _ => Err(E::custom("a priority is `high` or `low`")),
+                }
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<PriorityText, E> {
+                Self::of(number)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<PriorityText, E> {
+                Self::of(i64::try_from(number).unwrap_or(i64::MAX))
+            }
+        }
+
+        deserializer.deserialize_any(Word)
+    }
+}
+
+/// Collects what is wrong with a request.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    at: String,
+    errors: Vec<FieldError>,
+    /// How many of them are about schedules.
+    schedules: usize,
+    /// How many of them are about specs of workflows.
+    specs: usize,
+}
+
+impl Checks {
+    /// Checks of a whole body.
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Checks of a part of a body, which `at` points to.
+    pub(super) fn at(at: impl Into<String>) -> Self {
+        Self {
+            at: at.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The faults as one problem.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        if self.errors.is_empty() {
+            Ok(())
+        } else if self.errors.len() == self.schedules {
+            Err(Error::invalid_schedule(self.errors))
+        } else if self.errors.len() == self.specs {
+            Err(Error::with_members(Code::SpecInvalid, self.errors))
+        } else {
+            Err(Error::invalid_members(self.errors))
+        }
+    }
+
+    /// A schedule that cannot be followed. Where nothing else is wrong, its own code says so.
+    pub(super) fn refuse_schedule(&mut self, member: &str, detail: &str) {
+        self.schedules += 1;
+        self.refuse(member, detail);
+    }
+
+    /// A fault of a workflow's spec. Where nothing else is wrong, its own code says so.
+    pub(super) fn refuse_spec(&mut self, member: &str, detail: &str) {
+        self.specs += 1;
+        self.refuse(member, detail);
+    }
+
+    pub(super) fn refuse(&mut self, member: &str, detail: &str) {
+        let pointer = format!("{}{member}", self.at);
+        self.errors.push(FieldError {
+            pointer,
+            detail: detail.to_owned(),
+        });
+    }
+
+    /// A picture or a file.
+    pub(super) fn media(&mut self, member: &str, part: &ContentPart) {
+        if let Some(fault) = part.media_fault() {
+            self.refuse(&format!("{member}{}", fault.pointer), &fault.detail);
+        }
+    }
+
+    /// Parts that someone wrote; true when they say something.
+    pub(super) fn parts(&mut self, member: &str, parts: &[ContentPart]) -> bool {
+        let mut empty = true;
+        for (place, part) in parts.iter().enumerate() {
+            match part {
+                ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => {
+                    empty &= text.is_empty();
+                    if text.contains('\0') {
+                        let one = parts.len() == 1;
+                        let member = if one {
+                            member.to_owned()
+                        } else {
+                            format!("{member}/{place}/text")
+                        };
+                        self.refuse(&member, NUL);
+                    }
+                }
+                ContentPart::Image { .. } | ContentPart::File { .. } => {
+                    empty = false;
+                    self.media(&format!("{member}/{place}"), part);
+                }
+            }
+        }
+        !empty
+    }
+
+    /// The words of a send.
+    pub(super) fn input(&mut self, input: &Input) {
+        let empty = !self.parts("/input", &input.0);
+        if empty {
+            self.refuse("/input", "must not be empty");
+        }
+    }
+
+    /// The agent of a session.
+    pub(super) fn agent(&mut self, member: &str, agent: &AgentSpec) {
+        self.label(&format!("{member}/name"), agent.name.as_deref());
+        self.text(
+            &format!("{member}/system_prompt"),
+            agent.system_prompt.as_deref(),
+        );
+        self.label(&format!("{member}/model"), agent.model.as_deref());
+        for fault in beside(|| tool::check(&agent.tools)) {
+            self.refuse(&format!("{member}/tools{}", fault.pointer), &fault.detail);
+        }
+        self.budget(&format!("{member}/budget"), agent.budget.as_ref());
+        self.output(
+            &format!("{member}/output_schema"),
+            agent.output_schema.as_ref(),
+        );
+        self.within(
+            &format!("{member}/max_rounds"),
+            agent.max_rounds,
+            MAX_ROUNDS_MAX,
+        );
+        self.within(
+            &format!("{member}/max_tokens"),
+            agent.max_tokens,
+            MAX_TOKENS_MAX,
+        );
+        let last = agent.context.last_messages;
+        self.within(
+            &format!("{member}/context/last_messages"),
+            last,
+            i32::MAX as u32,
+        );
+        if agent
+            .temperature
+            .is_some_and(|heat| !(0.0..=2.0).contains(&heat))
+        {
+            self.refuse(&format!("{member}/temperature"), "must be from 0 to 2");
+        }
+        let pool = agent.pool.as_deref();
+        if let Some(detail) = pool.and_then(|pool| tool::pool_fault(pool, &agent.tools)) {
+            self.refuse(&format!("{member}/pool"), &detail);
+        }
+        let notes_max = agent.notes.as_ref().map(|notes| notes.max);
+        self.within(&format!("{member}/notes/max"), notes_max, NOTES_MAX_DEFAULT);
+        if agent.board.as_deref().is_some_and(|name| !is_board(name)) {
+            let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, ., - and _, and not begin with ses_";
+            self.refuse(&format!("{member}/board"), detail);
+        }
+    }
+
+    fn budget(&mut self, member: &str, budget: Option<&Budget>) {
+        for (name, detail) in budget.iter().flat_map(|budget| budget.faults()) {
+            let slash = if name.is_empty() { "" } else { "/" };
+            self.refuse(&format!("{member}{slash}{name}"), detail);
+        }
+        let tokens = budget.and_then(|budget| budget.tokens);
+        if tokens.is_some_and(|tokens| tokens > TOKENS_MAX) {
+            let detail = format!("must be at most {TOKENS_MAX}");
+            self.refuse(&format!("{member}/tokens"), &detail);
+        }
+        let rounds = budget.and_then(|budget| budget.rounds);
+        if rounds.is_some_and(|rounds| rounds > COUNT_MAX) {
+            let detail = format!("must be at most {COUNT_MAX}");
+            self.refuse(&format!("{member}/rounds"), &detail);
+        }
+    }
+
+    /// A session to create.
+    pub(super) fn session(
+        &mut self,
+        member: &str,
+        body: NewSessionBody,
+    ) -> (AgentSpec, Map<String, Value>) {
+        let agent = body.agent.unwrap_or_default();
+        let metadata = body.metadata.unwrap_or_default();
+        self.agent(&format!("{member}/agent"), &agent);
+        self.metadata(&format!("{member}/metadata"), &metadata);
+        (agent, metadata)
+    }
+
+    /// The data of a session's creator.
+    pub(super) fn metadata(&mut self, member: &str, metadata: &Map<String, Value>) {
+        let size = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
+        if size > METADATA_BYTES_MAX {
+            self.refuse(member, "must not have more than 16 KiB of JSON");
+        }
+        for (name, value) in metadata {
+            if name.contains('\0') || has_nul(value) {
+                let mut pointer = member.to_owned();
+                super::extract::push(&mut pointer, &name.replace('\0', "\u{fffd}"));
+                self.refuse(&pointer, NUL);
+            }
+        }
+    }
+
+    /// The sender's decisions, as they are kept.
+    pub(super) fn options(&mut self, options: Option<Options>) -> SendOptions {
+        let Some(options) = options else {
+            return SendOptions::default();
+        };
+        self.label("/options/model", options.model.as_deref());
+        self.text("/options/system_prompt", options.system_prompt.as_deref());
+        self.within("/options/max_rounds", options.max_rounds, MAX_ROUNDS_MAX);
+        for (place, name) in options.tools.iter().flatten().enumerate() {
+            self.label(&format!("/options/tools/{place}"), Some(name));
+        }
+        self.budget("/options/budget", options.budget.as_ref());
+        self.output("/options/output_schema", options.output_schema.as_ref());
+        if options
+            .deadline
+            .is_some_and(|deadline| deadline.0.is_zero())
+        {
+            self.refuse("/options/deadline", "must be longer than nothing");
+        }
+        let on_busy = match options.on_busy.as_deref() {
+            None | Some("enqueue") => OnBusy::Enqueue,
+            Some("reject") => OnBusy::Reject,
+            Some("coalesce") => OnBusy::Coalesce,
+            Some("steer") => OnBusy::Steer,
+            Some("interrupt") => OnBusy::Interrupt,
+            Some(_) => {
+                self.refuse(
+                    "/options/on_busy",
+                    "must be enqueue, coalesce, steer, interrupt or reject",
+                );
+                OnBusy::Enqueue
+            }
+        };
+        SendOptions {
+            model: options.model,
+            system_prompt: options.system_prompt,
+            tools: options.tools,
+            max_rounds: options.max_rounds,
+            priority: options
+                .priority
+                .map_or(Priority::default(), |priority| priority.0),
+            deadline: options.deadline,
+            delay: options.delay.filter(|delay| !delay.0.is_zero()),
+            on_busy,
+            budget: options.budget,
+            output_schema: options.output_schema,
+            ended_run: None,
+            extra: Extra::default(),
+        }
+    }
+
+    /// The shape of an answer.
+    fn output(&mut self, member: &str, schema: Option<&Value>) {
+        let Some(schema) = schema else {
+            return;
+        };
+        if has_nul(schema) {
+            self.refuse(member, NUL);
+        } else if let Err(fault) = beside(|| OutputSpec::read(schema)) {
+            self.refuse(&format!("{member}{}", fault.pointer), &fault.detail);
+        }
+    }
+
+    pub(super) fn text(&mut self, member: &str, text: Option<&str>) {
+        if text.is_some_and(|text| text.contains('\0')) {
+            self.refuse(member, NUL);
+        }
+    }
+
+    fn label(&mut self, member: &str, text: Option<&str>) {
+        self.text(member, text);
+        if text.is_some_and(|text| text.is_empty() || text.len() > LABEL_BYTES_MAX) {
+            self.refuse(member, "must have 1 to 200 bytes");
+        }
+    }
+
+    fn within(&mut self, member: &str, number: Option<u32>, max: u32) {
+        if number.is_some_and(|number| number == 0 || number > max) {
+            self.refuse(member, &format!("must be from 1 to {max}"));
+        }
+    }
+}
+
+const NUL: &str = "must not contain U+0000";
+
+/// Whether a text in it, or a name, has U+0000.
+pub(super) fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(members) => members.iter().any(|(k, v)| k.contains('\0') || has_nul(v)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Whether a board may be called so. The ids of sessions are the names of their own boards.
+fn is_board(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+    (1..=64).contains(&text.len()) && text.bytes().all(fits) && !text.starts_with("ses_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::extract::parse;
+    use super::super::problem::Problem;
+    use super::*;
+
+    fn pointers(body: &str) -> Vec<String> {
+        let parsed: Result<SendBody, _> = parse(body.as_bytes(), "");
+        let error = match parsed {
+            Err(error) => error,
+            Ok(body) => {
+                let mut checks = Checks::new();
+                checks.input(&body.input);
+                checks.options(body.options);
+                match checks.finish() {
+                    Ok(()) => return Vec::new(),
+                    Err(error) => error,
+                }
+            }
+        };
+        let json = serde_json::to_value(Problem::from(error)).expect("json");
+        let errors = json["errors"].as_array().cloned().unwrap_or_default();
+        let pointer = |e: &Value| e["pointer"].as_str().unwrap_or_default().to_owned();
+        if errors.is_empty() {
+            vec![format!("! {}", json["detail"].as_str().unwrap_or_default())]
+        } else {
+            errors.iter().map(pointer).collect()
+        }
+    }
+
+    #[test]
+    fn faults_are_pointed_at() {
+        let bodies = [
+            r#"{"input":"hi"}"#,
+            r#"{"input":[{"type":"text","text":"hi"}]}"#,
+            r#"{"input":"hi","options":{"priority":-5,"deadline":"30s","delay":"0s","on_busy":"reject"}}"#,
+            "{}",
+            r#"{"input":""}"#,
+            r#"{"input":[]}"#,
+            r#"{"input":7}"#,
+            r#"{"input":null}"#,
+            r#"{"input":"a\u0000b"}"#,
+            r#"{"input":"\ud800"}"#,
+            r#"{"input":[{"type":"image","url":"x"}]}"#,
+            r#"{"input":[{"type":"text","text":"a"},{"type":"text","text":"b\u0000"}]}"#,
+            r#"{"input":[{"type":"text","text":"a","more":1}]}"#,
+            r#"{"input":"hi","colour":"red"}"#,
+            r#"{"input":"hi","options":{"colour":"red"}}"#,
+            r#"{"input":"hi","options":{"max_rounds":0}}"#,
+            r#"{"input":"hi","options":{"max_rounds":-1}}"#,
+            r#"{"input":"hi","options":{"deadline":"soon"}}"#,
+            r#"{"input":"hi","options":{"deadline":"0s","model":""}}"#,
+            r#"{"input":"hi","options":{"priority":"urgent"}}"#,
+            r#"{"input":"hi","options":{"priority":101}}"#,
+            r#"{"input":"hi","options":{"on_busy":"steer"}}"#,
+            r#"{"input":"hi","options":{"on_busy":"explode"}}"#,
+            r#"{"input":"hi","options":{"tools":[],"budget":{},"output_schema":{"type":"nonsense"}}}"#,
+            r#"{"input":"hi","options":{"output_schema":{"type":"object"}}}"#,
+            r#"{"input":"hi","options":{"output_schema":{"schema":{"type":"object"},"name":"a b"}}}"#,
+            r#"{"input":"hi","options":{"output_schema":{"const":"\u0000"}}}"#,
+            r#"{"input":"hi","input":"again"}"#,
+            r#"{"input":"hi"} x"#,
+            r#"["input",null]"#,
+            r#"{"input":"hi","options":[null,null,null,null,null,null,null,null,null,null]}"#,
+            r#"{"input":"hi","options":null}"#,
+            "",
+            "nonsense",
+        ];
+        let lines: Vec<_> = bodies
+            .iter()
+            .map(|body| format!("{body} -> {:?}", pointers(body)))
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}

@@ -1,0 +1,118 @@
+//! What of a session, and of the agents below it, waits for an answer from outside.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use mainspring_shared::id::{SendId, SessionId, SessionKey};
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::store::ReadMessages;
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{Approval, CallRecord};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::extract::{Params, SessionPath};
+use super::problem::Problem;
+use super::respond::{self, List};
+use crate::router::Api;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+
+/// Sessions of one tree that are looked at.
+const SESSIONS_MAX: usize = 1_000;
+
+/// A call that waits for an answer.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct WaitingCall {
+    /// Names it where it is answered.
+    call_id: String,
+    /// The session that asks: the one asked about, or one below it.
+    #[schema(value_type = String)]
+    session_id: SessionId,
+    /// The send that asks.
+    #[schema(value_type = String)]
+    send_id: SendId,
+    /// The tool's name.
+    name: String,
+    /// The arguments.
+    #[schema(value_type = Object)]
+    arguments: Value,
+    /// `answer` takes any JSON, `permission` takes `{"approved": true | false, "note"?}`.
+    wants: &'static str,
+    /// `human` or `tool`.
+    waiting_on: WaitingOn,
+    /// When it was asked.
+    #[schema(value_type = String, format = DateTime)]
+    requested_at: Timestamp,
+    /// When an answer is too late.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    deadline_at: Option<Timestamp>,
+}
+
+impl From<CallRecord> for WaitingCall {
+    fn from(call: CallRecord) -> Self {
+        let asks_permission = call.approval == Approval::Asked;
+        Self {
+            wants: if asks_permission {
+                "permission"
+            } else {
+                "answer"
+            },
+            waiting_on: call.waits_on.unwrap_or(WaitingOn::Tool),
+            call_id: call.call_id,
+            session_id: call.session,
+            send_id: call.send_id,
+            name: call.name,
+            arguments: call.arguments,
+            requested_at: call.requested_at,
+            deadline_at: call.deadline_at,
+        }
+    }
+}
+
+/// `GET /v1/sessions/{id}/calls`
+pub(super) async fn list(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    if app.store.get_session(key).await?.is_none() {
+        return Err(Error::session_not_found().into());
+    }
+    let mut found = Vec::new();
+    let mut ahead = VecDeque::from([key]);
+    let mut seen = 0;
+    while let Some(session) = ahead.pop_front().filter(|_| seen < SESSIONS_MAX) {
+        seen += 1;
+        found.extend(waiting(&app, session).await?);
+        ahead.extend(app.store.list_children(session).await?);
+    }
+    respond::json(StatusCode::OK, &List::whole(found))
+}
+
+/// The calls of one session that someone outside can answer. A round is open only while its asking
+/// message is the transcript's last.
+async fn waiting(app: &App, key: SessionKey) -> Result<Vec<WaitingCall>, Error> {
+    let Some(session) = app.store.get_session(key).await? else {
+        return Ok(Vec::new());
+    };
+    let query = ReadMessages {
+        key,
+        after: session.last_seq() - 1,
+        limit: 1,
+    };
+    let last = app.store.read_messages(query).await?.pop();
+    let Some(asking) = last.filter(|last| !last.tool_calls.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let calls = app.store.read_round(key, asking.send_id, asking.round);
+    let answerable = calls.await?.into_iter().filter(|call| {
+        let outside = matches!(call.waits_on, Some(WaitingOn::Human | WaitingOn::Tool));
+        outside && call.result.is_none()
+    });
+    Ok(answerable.map(WaitingCall::from).collect())
+}

@@ -1,0 +1,108 @@
+//! Specs of workflows: checked without being run, and their JSON Schema.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use mainspring_shared::error::Code;
+use mainspring_shared::workflow::spec::Spec;
+use mainspring_shared::workflow::validate::validate;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::extract::{Params, beside, json_body, parse};
+use super::problem::Problem;
+use super::respond;
+use super::validate::Checks;
+use crate::router::Api;
+use mainspring_scheduler::error::{Error, FieldError};
+
+/// A spec to check.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ValidateBody {
+    /// A workflow: an object, or a text that holds one as JSON.
+    #[schema(value_type = Object)]
+    spec: Value,
+}
+
+/// What a sound spec holds.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct SpecSummary {
+    /// Its name.
+    name: String,
+    /// How many nodes it has, by what they do.
+    nodes: BTreeMap<String, u32>,
+    /// The names that its nodes have.
+    ids: Vec<String>,
+}
+
+/// Checks a spec; every problem is named by a pointer that begins with `at`.
+pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Error> {
+    beside(|| validate(spec)).map_err(|problems| {
+        let errors = problems.into_iter().map(|problem| FieldError {
+            pointer: format!("{at}{}", problem.pointer),
+            detail: format!("{}. {}", problem.message, problem.hint),
+        });
+        Error::with_members(Code::SpecInvalid, errors.collect())
+    })
+}
+
+/// The same, with every problem noted beside what else is wrong with the request.
+pub(super) fn check_into(spec: &Value, at: &str, checks: &mut Checks) -> Option<Spec> {
+    match beside(|| validate(spec)) {
+        Ok(spec) => Some(spec),
+        Err(problems) => {
+            for problem in problems {
+                let detail = format!("{}. {}", problem.message, problem.hint);
+                checks.refuse_spec(&format!("{at}{}", problem.pointer), &detail);
+            }
+            None
+        }
+    }
+}
+
+/// `POST /v1/workflows:validate`
+pub(super) async fn check_spec(
+    State(app): State<Arc<Api>>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    params.finish()?;
+    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
+    let whole: Value = parse(&json, "").map_err(|error| error.of_spec(""))?;
+    // A spec may also come as it is: none has a member of this name.
+    let bare = whole
+        .as_object()
+        .is_some_and(|members| members.contains_key("root") && !members.contains_key("spec"));
+    let spec = if bare {
+        check(&whole, "")?
+    } else {
+        let body: ValidateBody = parse(&json, "")?;
+        check(&body.spec, "/spec")?
+    };
+    let mut nodes = BTreeMap::new();
+    for node in spec.nodes() {
+        *nodes
+            .entry(node.body.kind().as_str().to_owned())
+            .or_default() += 1;
+    }
+    let ids = spec.nodes().iter().filter_map(|node| node.id.clone());
+    let summary = SpecSummary {
+        name: spec.envelope.name.clone(),
+        nodes,
+        ids: ids.collect(),
+    };
+    respond::json(StatusCode::OK, &summary)
+}
+
+/// `GET /v1/workflows/schema`
+pub(super) async fn schema(params: Params) -> Result<Response, Problem> {
+    static SCHEMA: LazyLock<Value> = LazyLock::new(mainspring_shared::workflow::schema::schema);
+    params.finish()?;
+    respond::json(StatusCode::OK, &*SCHEMA)
+}

@@ -1,0 +1,470 @@
+//! A store, a queue, any number of schedulers, and a worker that is driven by hand.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mainspring_api::{Serving, run};
+use mainspring_queue_local::{LocalBus, LocalQueue};
+use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
+use mainspring_scheduler::{Parts, SchedulerConfig};
+use mainspring_shared::bus::{Bus, StepNotice, Topic};
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
+use mainspring_shared::id::{BootId, LeaseToken, SessionId, SessionKey, TenantId};
+use mainspring_shared::lease::Lease;
+use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker, ToolCall};
+use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::step::RoundRef;
+use mainspring_shared::store::{
+    AppendOutcome, AppendRound, CallBegin, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
+    CompleteSend, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil, Role, SendTotals, Store,
+    Then, UsageRow,
+};
+use mainspring_shared::tool::{Repeat, call_id};
+use mainspring_shared::usage::Usage;
+use mainspring_store_model::ModelStore;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::client::{Answer, Call, Events};
+
+/// The whole system but for its HTTP clients.
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) queue: Arc<LocalQueue>,
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) boot: BootId,
+    pub(crate) entropy: OsEntropy,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let store = Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
+        Self::over(store, Arc::new(LocalBus::new())).await
+    }
+
+    pub(crate) async fn over(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Self {
+        let entropy = OsEntropy;
+        let boot = BootId(entropy.random_id());
+        let worker = NewBoot {
+            id: boot,
+            role: Role::Worker,
+            name: "by-hand".to_owned(),
+            pool: "default".to_owned(),
+            concurrency: 4,
+            ttl: Duration::from_mins(1),
+            tools: mainspring_shared::tool::Published::default(),
+        };
+        store.register_boot(None, worker).await.expect("registers");
+        Self {
+            store,
+            queue: Arc::new(LocalQueue::new()),
+            bus,
+            boot,
+            entropy,
+        }
+    }
+
+    /// A scheduler with the defaults.
+    pub(crate) async fn scheduler(&self) -> Scheduler {
+        self.scheduler_with(|_| {}).await
+    }
+
+    /// A scheduler with other bounds.
+    pub(crate) async fn scheduler_with(
+        &self,
+        change: impl FnOnce(&mut SchedulerConfig),
+    ) -> Scheduler {
+        let mut config = SchedulerConfig::default();
+        change(&mut config);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("binds");
+        let (tell, told) = oneshot::channel();
+        let parts = Parts {
+            store: self.store.clone(),
+            queue: self.queue.clone(),
+            bus: self.bus.clone(),
+            clock: Arc::new(SystemClock::new()),
+            entropy: Arc::new(OsEntropy),
+            config,
+        };
+        let serving = Serving {
+            metrics: Some(Arc::new(|| "# no metrics\n".to_owned())),
+            on_accepting: Some(Box::new(move |addr| {
+                let _ = tell.send(addr);
+            })),
+        };
+        let lifecycle = Lifecycle::new();
+        let task = tokio::spawn(run(parts, serving, listener, lifecycle.clone()));
+        let addr = told.await.expect("accepts");
+        Scheduler {
+            addr,
+            lifecycle,
+            task,
+        }
+    }
+
+    /// Leaves of runs whose sends are not final.
+    pub(crate) async fn open_leaves(&self) -> usize {
+        let dump = self.store.dump().await.expect("the store answers");
+        let sends = dump.sessions.iter().flat_map(|session| &session.sends);
+        let open = sends.filter(|send| send.run.is_some() && !send.status.is_final());
+        open.count()
+    }
+
+    /// A scheduler that has registered, so that it accepts sends.
+    pub(crate) async fn ready(&self) -> Scheduler {
+        let scheduler = self.scheduler().await;
+        scheduler.until_ready().await;
+        scheduler
+    }
+
+    /// Takes a session's head send.
+    pub(crate) async fn claim(&self, session: &str) -> Claimed {
+        let claim = ClaimSession {
+            key: key(session),
+            token: LeaseToken(self.entropy.random_id()),
+            cached_next_seq: 0,
+            cached_from_seq: 0,
+            cached_version: 0,
+            crashes_below: i32::MAX,
+            orphans: true,
+        };
+        let mut outcomes = self
+            .store
+            .claim_sessions(None, self.boot, vec![claim])
+            .await
+            .expect("claims");
+        match outcomes.pop() {
+            Some(ClaimOutcome::Claimed(claimed)) => *claimed,
+            other => panic!("not claimed: {other:?}"),
+        }
+    }
+
+    /// Publishes a live delta.
+    pub(crate) fn delta(&self, claimed: &Claimed, round: i32, offset: u64, text: &str) {
+        stream(self.bus.as_ref(), claimed, round, offset, text);
+    }
+
+    /// The lease as its next write carries it: whoever holds it counts what it wrote.
+    async fn lease(&self, key: SessionKey, lease: Lease) -> Lease {
+        let dump = self.store.dump().await.expect("dumps");
+        let found = dump.sessions.into_iter().find(|found| found.key == key);
+        let write = found.map_or(0, |found| found.hot.writes);
+        Lease { write, ..lease }
+    }
+
+    /// Stores a round without tools in it: an answer after which the send goes on.
+    pub(crate) async fn append(&self, claimed: &Claimed, round: i32, text: &str) {
+        let append = AppendRound {
+            key: claimed.key,
+            lease: self.lease(claimed.key, claimed.lease).await,
+            send_id: claimed.send.record.id,
+            messages: written(claimed, round, text),
+            calls: Vec::new(),
+            changes: Vec::new(),
+            deliveries: Vec::new(),
+            usage: vec![paid(round)],
+            round: Some(round_ref(round)),
+            totals: totals(round + 1),
+        };
+        let mut outcomes = self
+            .store
+            .append_rounds(None, vec![append])
+            .await
+            .expect("appends");
+        match outcomes.pop() {
+            Some(AppendOutcome::Appended { step, .. }) => self.publish(claimed, step, false),
+            other => panic!("not appended: {other:?}"),
+        }
+    }
+
+    /// Stores a first round that asks for one call, which waits outside, and parks the send.
+    pub(crate) async fn ask(&self, claimed: &Claimed, on: WaitingOn, approval: bool) -> String {
+        let id = call_id(claimed.send.record.id, 0, 0);
+        let mut messages = written(claimed, 0, "calling");
+        messages[1].tool_calls.push(ToolCall {
+            id: id.clone(),
+            name: "outside".to_owned(),
+            arguments: serde_json::json!({}),
+        });
+        let append = AppendRound {
+            key: claimed.key,
+            lease: self.lease(claimed.key, claimed.lease).await,
+            send_id: claimed.send.record.id,
+            messages,
+            calls: vec![NewCall {
+                call_id: id.clone(),
+                round: 0,
+                place: 0,
+                name: "outside".to_owned(),
+                arguments: serde_json::json!({}),
+                repeat: Repeat::Keyed,
+                begins: CallBegin::Waits {
+                    on,
+                    approval,
+                    deadline: None,
+                },
+            }],
+            changes: Vec::new(),
+            deliveries: Vec::new(),
+            usage: vec![paid(0)],
+            round: Some(round_ref(0)),
+            totals: totals(1),
+        };
+        let appended = self.store.append_rounds(None, vec![append]).await;
+        assert!(matches!(
+            appended.expect("appends").pop(),
+            Some(AppendOutcome::Appended { .. })
+        ));
+        self.park(claimed, on, 1).await;
+        id
+    }
+
+    /// Ends the send with an answer, and tells everyone.
+    pub(crate) async fn complete(&self, claimed: &Claimed, round: i32, text: &str) -> SendStatus {
+        let (status, step) = self.complete_silently(claimed, round, text).await;
+        self.publish(claimed, step, true);
+        status
+    }
+
+    /// Ends the send with an answer, and tells nobody, as a worker that dies at once.
+    pub(crate) async fn complete_silently(
+        &self,
+        claimed: &Claimed,
+        round: i32,
+        text: &str,
+    ) -> (SendStatus, i64) {
+        let answered = CompleteSend {
+            messages: written(claimed, round, text),
+            usage: vec![paid(round)],
+            round: Some(round_ref(round)),
+            totals: totals(round + 1),
+            ..ended(
+                claimed,
+                SendResult::completed(StopReason::End, text.to_owned()),
+            )
+        };
+        self.end(answered).await
+    }
+
+    /// Ends the send without an answer, as after a model that cannot be asked.
+    pub(crate) async fn fail(&self, claimed: &Claimed, code: Code, message: &str) {
+        let failure = Failure::new(code, message);
+        let failed = ended(
+            claimed,
+            SendResult::failed(StopReason::ProviderError, failure),
+        );
+        let (_, step) = self.end(failed).await;
+        self.publish(claimed, step, true);
+    }
+
+    async fn end(&self, mut item: CompleteSend) -> (SendStatus, i64) {
+        item.lease = self.lease(item.key, item.lease).await;
+        let mut outcomes = self
+            .store
+            .complete_sends(None, vec![item])
+            .await
+            .expect("completes");
+        match outcomes.pop() {
+            Some(CompleteOutcome::Completed(done)) => (done.status, done.step),
+            other => panic!("not completed: {other:?}"),
+        }
+    }
+
+    /// Lets a send wait after so many rounds.
+    pub(crate) async fn park(&self, claimed: &Claimed, on: WaitingOn, rounds: i32) {
+        let park = ParkSend {
+            key: claimed.key,
+            lease: self.lease(claimed.key, claimed.lease).await,
+            send_id: claimed.send.record.id,
+            on,
+            until: ParkUntil::Asked,
+            unless: 0,
+            usage: Vec::new(),
+            totals: totals(rounds),
+        };
+        let mut outcomes = self
+            .store
+            .park_sends(None, vec![park])
+            .await
+            .expect("parks");
+        match outcomes.pop() {
+            Some(ParkOutcome::Parked { step }) => self.publish(claimed, step, true),
+            other => panic!("not parked: {other:?}"),
+        }
+    }
+
+    /// Tells everyone of a step.
+    pub(crate) fn publish(&self, claimed: &Claimed, n: i64, settled: bool) {
+        let notice = StepNotice {
+            key: claimed.key,
+            send: claimed.send.record.id,
+            n,
+            settled,
+        };
+        let json = serde_json::to_vec(&[notice]).expect("json");
+        self.bus.publish(Topic::Steps, Bytes::from(json));
+    }
+}
+
+/// Publishes a live delta.
+pub(crate) fn stream(bus: &dyn Bus, claimed: &Claimed, round: i32, offset: u64, text: &str) {
+    let delta = Delta {
+        round,
+        attempt: 1,
+        offset,
+        text: text.to_owned(),
+    };
+    let event = LiveEvent {
+        send_id: claimed.send.record.id,
+        kind: LiveKind::MessageDelta(delta),
+    };
+    let json = serde_json::to_vec(&[event]).expect("json");
+    bus.publish(Topic::Live(claimed.key), Bytes::from(json));
+}
+
+fn written(claimed: &Claimed, round: i32, text: &str) -> Vec<NewMessage> {
+    let mut messages = Vec::new();
+    if round == 0 {
+        messages.push(NewMessage::user(claimed.send.record.input.clone(), 0));
+    }
+    messages.push(NewMessage {
+        role: Speaker::Assistant,
+        content: vec![ContentPart::text(text)],
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        name: None,
+        failed: false,
+        round,
+        asked_back: None,
+    });
+    messages
+}
+
+fn paid(round: i32) -> UsageRow {
+    UsageRow {
+        round,
+        attempt: round + 1,
+        model: "demo".to_owned(),
+        usage: usage(1),
+    }
+}
+
+fn round_ref(round: i32) -> RoundRef {
+    RoundRef {
+        index: round,
+        model: "demo".to_owned(),
+        usage: usage(1),
+    }
+}
+
+fn usage(rounds: u64) -> Usage {
+    Usage {
+        input_tokens: 10 * rounds,
+        output_tokens: 5 * rounds,
+        ..Usage::default()
+    }
+}
+
+fn totals(rounds: i32) -> SendTotals {
+    SendTotals {
+        usage: usage(rounds as u64),
+        rounds,
+        attempts: rounds,
+        ..SendTotals::default()
+    }
+}
+
+/// A running scheduler. Dropping it stops it.
+pub(crate) struct Scheduler {
+    pub(crate) addr: SocketAddr,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) task: tokio::task::JoinHandle<Result<(), mainspring_api::Error>>,
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.lifecycle.abort();
+    }
+}
+
+impl Scheduler {
+    pub(crate) fn call(&self, method: &str, path: &str) -> Call {
+        Call::new(self.addr, method, path)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path).send().await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.call("POST", path).json(body).send().await
+    }
+
+    pub(crate) async fn events(&self, path: &str) -> Events {
+        self.call("GET", path).stream().await
+    }
+
+    /// Waits until it says that it can serve.
+    pub(crate) async fn until_ready(&self) {
+        while self.get("/readyz").await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// A new session's id.
+    pub(crate) async fn session(&self) -> String {
+        let json = self
+            .post("/v1/sessions", &serde_json::json!({}))
+            .await
+            .ok(201);
+        json["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// A new send's id.
+    pub(crate) async fn send(&self, session: &str, input: &str) -> String {
+        let path = format!("/v1/sessions/{session}/sends");
+        let json = self
+            .post(&path, &serde_json::json!({ "input": input }))
+            .await
+            .ok(202);
+        json["id"].as_str().expect("an id").to_owned()
+    }
+}
+
+/// An id that parses and names nothing.
+pub(crate) fn nothing(prefix: &str) -> String {
+    format!("{prefix}{:032x}", 42)
+}
+
+/// A session's key, from its id.
+pub(crate) fn key(session: &str) -> SessionKey {
+    let session: SessionId = session.parse().expect("a session's id");
+    SessionKey {
+        tenant: TenantId::DEFAULT,
+        session,
+    }
+}
+
+/// The end of a send that says nothing.
+fn ended(claimed: &Claimed, result: SendResult) -> CompleteSend {
+    CompleteSend {
+        key: claimed.key,
+        lease: claimed.lease,
+        send_id: claimed.send.record.id,
+        messages: Vec::new(),
+        changes: Vec::new(),
+        deliveries: Vec::new(),
+        usage: Vec::new(),
+        round: None,
+        totals: totals(0),
+        unless: 0,
+        result,
+        then: Then::Release,
+    }
+}
