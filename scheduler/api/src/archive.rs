@@ -18,8 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::extract::parse;
 use super::validate::{Checks, has_nul};
+use crate::extract::parse;
 use mainspring_scheduler::error::Error;
 
 /// What every archive calls itself.

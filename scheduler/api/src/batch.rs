@@ -20,11 +20,11 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::extract::{Params, Weight, json_body, parse};
 use super::idempotency;
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
+use crate::extract::{NoQuery, Query, Weight, json_body, parse};
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
@@ -137,11 +137,10 @@ pub(super) trait Batch: 'static {
 /// `POST` of a batch.
 pub(super) async fn create<B: Batch>(
     State(app): State<Arc<Api>>,
-    params: Params,
+    _: Query<NoQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let batch_key = idempotency::header(&headers)?;
     let mut json = json_body(&app, &headers, body, app.config.batch_bytes_max).await?;
     let raw = B::items(&json)?;

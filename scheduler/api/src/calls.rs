@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
@@ -15,11 +15,11 @@ use mainspring_shared::tool::{Approval, CallRecord, CallResult, Question, bounde
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::extract::{Params, SessionPath, json_body, parse};
 use super::input::{Input, input_schema};
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
+use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::results;
@@ -56,6 +56,35 @@ pub(super) struct ResultBody {
     /// What went wrong, for the model.
     #[serde(default, deserialize_with = "present")]
     error: Option<String>,
+}
+
+impl JsonBody for ResultsBody {
+    type Checked = Self;
+
+    fn checked(self, checks: &mut Checks) -> Self {
+        if self.results.is_empty() || self.results.len() > RESULTS_MAX {
+            checks.refuse("/results", &format!("must have 1 to {RESULTS_MAX} items"));
+        }
+        for (place, result) in self.results.iter().enumerate() {
+            let at = format!("/results/{place}");
+            let given = [
+                result.output.is_some(),
+                result.content.is_some(),
+                result.error.is_some(),
+            ];
+            if given.into_iter().filter(|given| *given).count() != 1 {
+                checks.refuse(&at, "must have one of output, content and error");
+            }
+            if let Some(Input(parts)) = &result.content {
+                checks.parts(&format!("{at}/content"), parts);
+            }
+            let error_nul = result.error.as_ref().is_some_and(|e| e.contains('\0'));
+            if result.call_id.contains('\0') || error_nul {
+                checks.refuse(&at, "must not contain U+0000");
+            }
+        }
+        self
+    }
 }
 
 /// A member that is there: null is a value like others, where it is one at all.
@@ -96,14 +125,9 @@ pub(super) struct PostedResult {
 pub(super) async fn post_results(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    Json { value: body, .. }: Json<ResultsBody>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: ResultsBody = parse(&json, "")?;
-    check(&body)?;
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }
@@ -140,32 +164,6 @@ pub(super) async fn post_results(
     });
     let results = results.collect();
     respond::json(StatusCode::OK, &PostedResults { results })
-}
-
-fn check(body: &ResultsBody) -> Result<(), Error> {
-    let mut checks = Checks::new();
-    if body.results.is_empty() || body.results.len() > RESULTS_MAX {
-        checks.refuse("/results", &format!("must have 1 to {RESULTS_MAX} items"));
-    }
-    for (place, result) in body.results.iter().enumerate() {
-        let at = format!("/results/{place}");
-        let given = [
-            result.output.is_some(),
-            result.content.is_some(),
-            result.error.is_some(),
-        ];
-        if given.into_iter().filter(|given| *given).count() != 1 {
-            checks.refuse(&at, "must have one of output, content and error");
-        }
-        if let Some(Input(parts)) = &result.content {
-            checks.parts(&format!("{at}/content"), parts);
-        }
-        let error_nul = result.error.as_ref().is_some_and(|e| e.contains('\0'));
-        if result.call_id.contains('\0') || error_nul {
-            checks.refuse(&at, "must not contain U+0000");
-        }
-    }
-    checks.finish()
 }
 
 fn answer(
@@ -229,9 +227,8 @@ fn answer(
 pub(super) async fn output(
     State(app): State<Arc<Api>>,
     Path((session, call_id)): Path<(String, String)>,
-    params: Params,
+    _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let session: SessionId = session.parse().map_err(|_| Error::session_not_found())?;
     let key = SessionKey {
         tenant: TenantId::DEFAULT,

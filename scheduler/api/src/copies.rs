@@ -22,12 +22,12 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::archive::{self, Lists, Writer};
-use super::extract::{Chunks, Params, SessionPath, expect_kind, maybe_json_body, parse, weigh};
 use super::gate::Place;
 use super::idempotency;
 use super::problem::Problem;
 use super::sessions::{answer_creation, too_slow};
 use super::validate::{Checks, object};
+use crate::extract::{Chunks, Json, JsonBody, NoQuery, Query, SessionPath, expect_kind, weigh};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 
@@ -55,23 +55,29 @@ pub(super) struct ForkBody {
     metadata: Option<Map<String, Value>>,
 }
 
+impl JsonBody for ForkBody {
+    type Checked = Self;
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    // What it asks for is checked against the session that it copies.
+    fn checked(self, _checks: &mut Checks) -> Self {
+        self
+    }
+}
+
 /// `POST /v1/sessions/{id}/fork`
 pub(super) async fn fork(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    json: Json<ForkBody>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    let json = maybe_json_body(&app, &headers, body).await?;
     let route = format!("POST /v1/sessions/{}/fork", key.session);
-    let idempotency = idempotency::of_request(&headers, &route, &json)?;
-    let body: ForkBody = if json.trim_ascii().is_empty() {
-        ForkBody::default()
-    } else {
-        parse(&json, "")?
-    };
+    let idempotency = json.idempotency(&route)?;
+    let body = json.value;
     let source = app.store.get_session(key).await?;
     let source = source.ok_or_else(Error::session_not_found)?;
     // What stands before the first message: nothing, or what was pruned.
@@ -265,11 +271,10 @@ async fn stage(
 /// `POST /v1/sessions:import`
 pub(super) async fn import(
     State(app): State<Arc<Api>>,
-    params: Params,
+    _: Query<NoQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let are_lines =
         |essence: &str| [LINES, "application/ndjson", "application/jsonl"].contains(&essence);
     if headers.contains_key(CONTENT_TYPE) {
@@ -372,10 +377,9 @@ impl<'a> Importing<'a> {
 pub(super) async fn export(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
+    _: Query<NoQuery>,
     Extension(place): Extension<Place>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let session = app.store.get_session(key).await?;
     let session = session.ok_or_else(Error::session_not_found)?;
     let mut writer = Writer::default();

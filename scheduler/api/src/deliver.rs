@@ -9,12 +9,13 @@ use mainspring_shared::send::{SendRecord, SendView};
 use mainspring_shared::store::ReadInbox;
 use serde::Serialize;
 
-use super::extract::{Params, SessionPath, parameter};
 use super::problem::Problem;
 use super::respond::{self, Begin};
+use crate::extract::{FromText, Limit, Query, SessionPath, cursor, text};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::Submitted;
+use serde::Deserialize;
 
 /// A send as it was accepted, or the one that took the words in.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -57,36 +58,52 @@ impl AcceptedSend {
     }
 }
 
+/// Which items, in the order in which they came.
+#[derive(Debug, Deserialize)]
+pub(super) struct InboxQuery {
+    #[serde(default)]
+    limit: Limit,
+    #[serde(default, deserialize_with = "cursor")]
+    cursor: Option<i64>,
+    /// Only those that are `pending`.
+    #[serde(default, deserialize_with = "text")]
+    fate: Option<Pending>,
+}
+
+/// The only fate that can be asked for.
+#[derive(Debug)]
+struct Pending;
+
+impl FromText for Pending {
+    const EXPECTED: &'static str = "must be pending";
+
+    fn from_text(text: &str) -> Option<Self> {
+        (text == "pending").then_some(Self)
+    }
+}
+
 /// `GET /v1/sessions/{id}/inbox`
 pub(super) async fn inbox(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    mut params: Params,
+    Query(query): Query<InboxQuery>,
 ) -> Result<Response, Problem> {
-    let limit = params.limit()?;
-    let after = params.parsed::<i64>("cursor", "must be a next_cursor")?;
-    let pending = match params.take("fate").as_deref() {
-        None => false,
-        Some("pending") => true,
-        Some(_) => return Err(parameter("fate", "must be pending").into()),
-    };
-    params.finish()?;
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }
     let begin = Begin {
-        cursor: after,
-        limit,
+        cursor: query.cursor,
+        limit: query.limit.0,
     };
     let read = async |after: Option<i64>, limit: u32| {
         // One more than asked for tells whether there is more.
-        let query = ReadInbox {
+        let wanted = ReadInbox {
             key,
-            pending,
+            pending: query.fate.is_some(),
             after: after.unwrap_or(0),
             limit: limit + 1,
         };
-        let mut items = app.store.read_inbox(query).await?;
+        let mut items = app.store.read_inbox(wanted).await?;
         let more = items.len() > limit as usize;
         items.truncate(limit as usize);
         Ok((items, more))

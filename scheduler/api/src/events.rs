@@ -12,28 +12,25 @@ use bytes::Bytes;
 use mainspring_shared::event::EventId;
 use mainspring_shared::id::TenantId;
 
-use super::extract::{Params, SendPath, SessionPath, parameter};
 use super::gate::Place;
 use super::problem::Problem;
+use crate::extract::{FromText, Query, SendPath, SessionPath, parameter, text};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::stream::{Reader, Scope};
+use serde::Deserialize;
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-
-/// What a resume must look like.
-const EXPECTED: &str = "must be an event's id, like 12.0";
 
 /// `GET /v1/sends/{id}/events`
 pub(super) async fn of_send(
     State(app): State<Arc<Api>>,
     SendPath(id): SendPath,
-    mut params: Params,
+    Query(query): Query<EventsQuery>,
     Extension(place): Extension<Place>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let seen = seen(&mut params, &headers)?;
-    params.finish()?;
+    let seen = query.seen(&headers)?;
     let tenant = TenantId::DEFAULT;
     let found = app
         .watch
@@ -61,12 +58,11 @@ pub(super) async fn of_send(
 pub(super) async fn of_session(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    mut params: Params,
+    Query(query): Query<EventsQuery>,
     Extension(place): Extension<Place>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let seen = seen(&mut params, &headers)?;
-    params.finish()?;
+    let seen = query.seen(&headers)?;
     let poke = app.watch.session(key);
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
@@ -75,19 +71,27 @@ pub(super) async fn of_session(
     Ok(stream(reader, place))
 }
 
-/// The last event that the caller has. The header wins: a browser that reconnects sends it along
-/// with the query of its first request.
-pub(super) fn seen(params: &mut Params, headers: &HeaderMap) -> Result<Option<EventId>, Error> {
-    let after = params.parsed::<EventId>("after", EXPECTED)?;
-    let Some(header) = headers
-        .get("last-event-id")
-        .filter(|value| !value.is_empty())
-    else {
-        return Ok(after);
-    };
-    let id = header.to_str().ok().and_then(|text| text.parse().ok());
-    id.map(Some)
-        .ok_or_else(|| parameter("last-event-id", EXPECTED))
+/// Where a stream begins.
+#[derive(Debug, Deserialize)]
+pub(super) struct EventsQuery {
+    #[serde(default, deserialize_with = "text")]
+    after: Option<EventId>,
+}
+
+impl EventsQuery {
+    /// The last event that the caller has. The header wins: a browser that reconnects sends it along
+    /// with the query of its first request.
+    pub(super) fn seen(&self, headers: &HeaderMap) -> Result<Option<EventId>, Error> {
+        let Some(header) = headers
+            .get("last-event-id")
+            .filter(|value| !value.is_empty())
+        else {
+            return Ok(self.after);
+        };
+        let id = header.to_str().ok().and_then(|text| text.parse().ok());
+        id.map(Some)
+            .ok_or_else(|| parameter("last-event-id", EventId::EXPECTED))
+    }
 }
 
 fn stream(reader: Reader, place: Place) -> Response {

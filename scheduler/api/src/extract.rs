@@ -2,34 +2,36 @@
 //! where it is wrong.
 
 mod json;
+mod query;
 
 use std::ops::Deref;
-use std::time::Duration;
+use std::sync::Arc;
 
 use axum::body::{Body, BodyDataStream};
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Uri};
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::time::Span;
+use mainspring_shared::store::IdempotencyKey;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) use self::json::{parse, push};
+pub(crate) use self::query::{
+    FromText, Limit, NoQuery, PageQuery, Query, WaitQuery, cursor, parameter, text,
+};
 use super::problem::Problem;
+use crate::idempotency;
 use crate::router::Api;
+use crate::validate::Checks;
 use mainspring_scheduler::error::Error;
-
-/// Items of a page unless the request says otherwise.
-const LIMIT_DEFAULT: u32 = 50;
-
-/// Items that a page may have.
-const LIMIT_MAX: u32 = 200;
 
 /// Bytes of JSON that are read or hashed in well under a millisecond; more is work to be done beside
 /// other requests.
@@ -72,109 +74,6 @@ impl<S: Send + Sync> FromRequestParts<S> for SendPath {
 async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> Option<String> {
     let path = Path::<String>::from_request_parts(parts, state).await;
     path.ok().map(|Path(text)| text)
-}
-
-/// The query, taken parameter by parameter; what nobody took is refused.
-#[derive(Debug, Default)]
-pub(super) struct Params(Vec<(String, String)>);
-
-impl<S: Send + Sync> FromRequestParts<S> for Params {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-        Ok(Self::parse(&parts.uri)?)
-    }
-}
-
-impl Params {
-    fn parse(uri: &Uri) -> Result<Self, Error> {
-        if uri.query().is_none_or(str::is_empty) {
-            return Ok(Self::default());
-        }
-        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|_| Error::new(Code::RequestInvalid, "the query cannot be read"))?;
-        for (name, value) in &pairs {
-            if name.contains('\0') || value.contains('\0') {
-                return Err(parameter("", "must not contain U+0000"));
-            }
-        }
-        Ok(Self(pairs))
-    }
-
-    /// A parameter's text.
-    pub(super) fn take(&mut self, name: &str) -> Option<String> {
-        let found = self.0.iter().position(|(key, _)| key == name)?;
-        Some(self.0.swap_remove(found).1)
-    }
-
-    /// A parameter as something that can be parsed.
-    pub(super) fn parsed<T: std::str::FromStr>(
-        &mut self,
-        name: &str,
-        expected: &str,
-    ) -> Result<Option<T>, Error> {
-        let Some(text) = self.take(name) else {
-            return Ok(None);
-        };
-        text.parse()
-            .map(Some)
-            .map_err(|_| parameter(name, expected))
-    }
-
-    /// `limit`, within its bounds.
-    pub(super) fn limit(&mut self) -> Result<u32, Error> {
-        let expected = "must be a number from 1 to 200";
-        let limit = self.parsed("limit", expected)?.unwrap_or(LIMIT_DEFAULT);
-        if (1..=LIMIT_MAX).contains(&limit) {
-            Ok(limit)
-        } else {
-            Err(parameter("limit", expected))
-        }
-    }
-
-    /// `wait`, cut to what this server allows.
-    pub(super) fn wait(&mut self, wait_max: Duration) -> Result<Option<Duration>, Error> {
-        let wait = self.parsed::<Span>("wait", "must be a duration like 30s")?;
-        Ok(wait.map(|Span(wait)| wait.min(wait_max)))
-    }
-
-    /// The parameters `metadata.NAME=TEXT` or `metadata[NAME]=TEXT`.
-    pub(super) fn metadata(&mut self) -> std::collections::BTreeMap<String, String> {
-        let name_of = |key: &str| {
-            let dotted = key.strip_prefix("metadata.");
-            let bracketed = || key.strip_prefix("metadata[")?.strip_suffix(']');
-            dotted
-                .or_else(bracketed)
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
-        };
-        let mut filters = std::collections::BTreeMap::new();
-        self.0.retain(|(key, value)| match name_of(key) {
-            // A repeated one stays and is refused with the rest.
-            Some(name) if !filters.contains_key(&name) => {
-                filters.insert(name, value.clone());
-                false
-            }
-            Some(_) | None => true,
-        });
-        filters
-    }
-
-    /// Refuses what is left.
-    pub(super) fn finish(self) -> Result<(), Error> {
-        match self.0.first() {
-            None => Ok(()),
-            Some((name, _)) => Err(parameter(name, "is unknown here, or given twice")),
-        }
-    }
-}
-
-/// A problem with one query parameter.
-pub(super) fn parameter(name: &str, detail: &str) -> Error {
-    Error::invalid(
-        format!("?{name}"),
-        format!("the query parameter {name} {detail}"),
-    )
 }
 
 /// A whole body. As long as it is held, it counts among the bytes that all bodies may have.
@@ -361,33 +260,90 @@ pub(super) async fn json_body(
     Ok(whole)
 }
 
+/// The body of a request, as its members are written.
+pub(crate) trait JsonBody: DeserializeOwned + Send {
+    /// What its rules make of it.
+    type Checked;
+
+    /// What a request without a body asks for; none where there must be one.
+    fn absent() -> Option<Self> {
+        None
+    }
+
+    /// What is told of a body that cannot be read.
+    fn unreadable(error: Error) -> Error {
+        error
+    }
+
+    /// Looks for all that its shape cannot say.
+    fn checked(self, checks: &mut Checks) -> Self::Checked;
+}
+
+/// A JSON body, read whole, parsed and checked: everything that is wrong with it is said at once. As
+/// long as it is held, its bytes count among those that all bodies may have.
+#[derive(Debug)]
+pub(crate) struct Json<T: JsonBody> {
+    pub(crate) value: T::Checked,
+    pub(crate) whole: Whole,
+    headers: HeaderMap,
+}
+
+impl<T: JsonBody> Json<T> {
+    /// The request's idempotency key for this route, where its head has one.
+    pub(crate) fn idempotency(&self, route: &str) -> Result<Option<IdempotencyKey>, Error> {
+        idempotency::of_request(&self.headers, route, &self.whole)
+    }
+}
+
+impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let headers = parts.headers;
+        let absent = T::absent();
+        let whole = match &absent {
+            Some(_) => maybe_json_body(api, &headers, body).await?,
+            None => json_body(api, &headers, body, api.config.body_bytes_max).await?,
+        };
+        let read = match absent.filter(|_| whole.trim_ascii().is_empty()) {
+            Some(absent) => absent,
+            None => parse(&whole, "").map_err(T::unreadable)?,
+        };
+        let mut checks = Checks::new();
+        let value = read.checked(&mut checks);
+        checks.finish()?;
+        Ok(Self {
+            value,
+            whole,
+            headers,
+        })
+    }
+}
+
+/// No body, or one without members: for requests that have nothing to say.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+impl JsonBody for Nothing {
+    type Checked = ();
+
+    fn absent() -> Option<Self> {
+        Some(Self {})
+    }
+
+    fn checked(self, _checks: &mut Checks) {}
+}
+
 /// Reads a JSON body that may be absent. Many clients name a kind also of nothing, so that is only
 /// looked at where there is something.
-pub(super) async fn maybe_json_body(
-    app: &Api,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<Whole, Error> {
-    let whole = read_body(app, headers, body, app.config.body_bytes_max).await?;
+async fn maybe_json_body(api: &Api, headers: &HeaderMap, body: Body) -> Result<Whole, Error> {
+    let whole = read_body(api, headers, body, api.config.body_bytes_max).await?;
     if !whole.trim_ascii().is_empty() {
         expect_json(headers, &whole)?;
     }
     Ok(whole)
-}
-
-/// A body without members.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
-/// Refuses a body that says anything: for requests that have nothing to say.
-pub(super) async fn no_body(app: &Api, headers: &HeaderMap, body: Body) -> Result<(), Error> {
-    let whole = read_body(app, headers, body, app.config.body_bytes_max).await?;
-    if whole.trim_ascii().is_empty() {
-        return Ok(());
-    }
-    expect_json(headers, &whole)?;
-    parse::<Nothing>(&whole, "").map(drop)
 }
 
 /// Does work that may take tens of milliseconds without holding up the requests beside this one.
@@ -410,49 +366,9 @@ pub(super) fn session_id(text: &str) -> Result<SessionId, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-
-    fn params(query: &str) -> Params {
-        Params::parse(&format!("/x?{query}").parse().expect("a uri")).expect("parses")
-    }
-
-    #[test]
-    fn a_parameter_that_nobody_takes_is_refused() {
-        let mut query = params("limit=7&colour=red");
-        assert_eq!(query.limit(), Ok(7));
-        assert!(query.finish().is_err());
-        let mut twice = params("limit=7&limit=8");
-        assert!(twice.limit().is_ok());
-        assert!(twice.finish().is_err());
-    }
-
-    #[test]
-    fn limits_are_bounded() {
-        for query in ["limit=0", "limit=201", "limit=-1", "limit=x", "limit="] {
-            assert!(params(query).limit().is_err(), "{query}");
-        }
-        assert_eq!(Params::default().limit(), Ok(LIMIT_DEFAULT));
-    }
-
-    #[test]
-    fn metadata_filters_have_two_spellings() {
-        let mut query = params("metadata.team=x&metadata%5Bkind%5D=y%20z");
-        let filters = query.metadata();
-        assert_eq!(filters["team"], "x");
-        assert_eq!(filters["kind"], "y z");
-        assert!(query.finish().is_ok());
-    }
-
-    #[test]
-    fn a_wait_is_cut_to_what_is_allowed() {
-        let max = Duration::from_mins(1);
-        assert_eq!(params("wait=2h").wait(max), Ok(Some(max)));
-        assert_eq!(
-            params("wait=250ms").wait(max),
-            Ok(Some(Duration::from_millis(250)))
-        );
-        assert!(params("wait=30").wait(max).is_err());
-    }
 
     /// A value whose reading waits until something else was done.
     struct Patient(bool);
@@ -460,7 +376,7 @@ mod tests {
     static DONE: std::sync::Mutex<Option<std::sync::mpsc::Receiver<()>>> =
         std::sync::Mutex::new(None);
 
-    impl<'de> serde::Deserialize<'de> for Patient {
+    impl<'de> Deserialize<'de> for Patient {
         fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
             serde::de::IgnoredAny::deserialize(from)?;
             let done = DONE.lock().expect("nobody panics under it").take();

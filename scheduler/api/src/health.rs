@@ -8,9 +8,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use super::extract::Params;
 use super::problem::{self, Problem};
 use super::respond;
+use crate::extract::{NoQuery, Query};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 
@@ -41,8 +41,10 @@ pub(super) async fn metrics(State(app): State<Arc<Api>>) -> Response {
 }
 
 /// `GET /v1/info`
-pub(super) async fn info(State(app): State<Arc<Api>>, params: Params) -> Result<Response, Problem> {
-    params.finish()?;
+pub(super) async fn info(
+    State(app): State<Arc<Api>>,
+    _: Query<NoQuery>,
+) -> Result<Response, Problem> {
     let server = app.store.check().await?;
     let info = json!({
         "name": "mainspring",

@@ -14,9 +14,9 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{is_pool, preset};
 use serde::Serialize;
 
-use super::extract::Params;
 use super::problem::{self, Problem};
 use super::respond::{self, List};
+use crate::extract::{NoQuery, Query};
 use crate::router::Api;
 use mainspring_scheduler::App;
 
@@ -45,9 +45,8 @@ pub(super) struct WorkerView {
 /// `GET /v1/workers`
 pub(super) async fn workers(
     State(app): State<Arc<Api>>,
-    params: Params,
+    _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let now = app.store.now().await?;
     let boots = app.store.list_boots(None).await?;
     let alive = boots
@@ -95,9 +94,8 @@ pub(super) enum ToolKind {
 /// `GET /v1/tools`
 pub(super) async fn tools(
     State(app): State<Arc<Api>>,
-    params: Params,
+    _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let mut found: BTreeMap<(ToolKind, String), ToolView> = BTreeMap::new();
     for PoolTools { pool, tools, .. } in app.store.list_tools(None).await? {
         let servers = tools.servers.into_iter().map(|name| (name, String::new()));
@@ -141,9 +139,8 @@ pub(super) struct PoolView {
 /// `GET /v1/queue`
 pub(super) async fn queue(
     State(app): State<Arc<Api>>,
-    params: Params,
+    _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let mut pools = Vec::new();
     for stats in app.store.queue_stats(None).await? {
         let depth = depth(&app, &stats.pool).await;
@@ -171,9 +168,8 @@ async fn depth(app: &App, pool: &str) -> Option<u64> {
 pub(super) async fn scaling(
     State(app): State<Arc<Api>>,
     pool: Result<Path<String>, PathRejection>,
-    params: Params,
+    _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let Some(Path(pool)) = pool.ok().filter(|Path(pool)| is_pool(pool)) else {
         return Err(problem::nothing_here().await);
     };

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_shared::store::{ERASED_AT_ONCE, PruneOutcome, PruneSession, PruneTo, prune_all};
 use serde::{Deserialize, Serialize};
 
-use super::extract::{Params, SessionPath, json_body, parse};
 use super::problem::Problem;
 use super::respond;
 use super::validate::{COUNT_MAX, Checks};
+use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 
@@ -27,6 +26,31 @@ pub(super) struct PruneBody {
     /// Only says what would be removed.
     #[serde(default)]
     dry_run: bool,
+}
+
+impl JsonBody for PruneBody {
+    type Checked = (PruneTo, bool);
+
+    fn checked(self, checks: &mut Checks) -> Self::Checked {
+        if self.before_seq.is_some_and(|seq| seq < 1) {
+            checks.refuse("/before_seq", "must be 1 or more");
+        }
+        if self
+            .keep_last
+            .is_some_and(|kept| !(1..=COUNT_MAX).contains(&kept))
+        {
+            checks.refuse("/keep_last", &format!("must be from 1 to {COUNT_MAX}"));
+        }
+        let to = match (self.before_seq, self.keep_last) {
+            (Some(seq), None) => PruneTo::Before(seq),
+            (None, Some(count)) => PruneTo::KeepLast(count),
+            (None, None) | (Some(_), Some(_)) => {
+                checks.refuse("", "must have either before_seq or keep_last");
+                PruneTo::Before(1)
+            }
+        };
+        (to, self.dry_run)
+    }
 }
 
 /// What was removed, or would be.
@@ -44,36 +68,16 @@ pub(super) struct Pruned {
 pub(super) async fn prune(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    Json {
+        value: (to, dry_run),
+        ..
+    }: Json<PruneBody>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: PruneBody = parse(&json, "")?;
-    let mut checks = Checks::new();
-    if body.before_seq.is_some_and(|seq| seq < 1) {
-        checks.refuse("/before_seq", "must be 1 or more");
-    }
-    if body
-        .keep_last
-        .is_some_and(|kept| !(1..=COUNT_MAX).contains(&kept))
-    {
-        checks.refuse("/keep_last", &format!("must be from 1 to {COUNT_MAX}"));
-    }
-    let to = match (body.before_seq, body.keep_last) {
-        (Some(seq), None) => PruneTo::Before(seq),
-        (None, Some(count)) => PruneTo::KeepLast(count),
-        (None, None) | (Some(_), Some(_)) => {
-            checks.refuse("", "must have either before_seq or keep_last");
-            PruneTo::Before(1)
-        }
-    };
-    checks.finish()?;
     let item = PruneSession {
         key,
         to,
-        dry_run: body.dry_run,
+        dry_run,
         limit: ERASED_AT_ONCE,
     };
     match prune_all(app.store.as_ref(), None, item).await? {
@@ -85,7 +89,7 @@ pub(super) async fn prune(
             &Pruned {
                 removed,
                 first_seq,
-                dry_run: body.dry_run,
+                dry_run,
             },
         ),
     }

@@ -6,10 +6,9 @@ pub(super) mod nodes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunId, RunKey, SessionId, TenantId};
@@ -21,11 +20,13 @@ use mainspring_shared::workflow::view::RunView;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::extract::{Params, json_body, maybe_json_body, no_body, parameter, parse, session_id};
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
-use super::{idempotency, workflows};
+use super::workflows;
+use crate::extract::{
+    Json, JsonBody, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, session_id, text,
+};
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
@@ -113,14 +114,14 @@ pub(super) struct NewRunBody {
 /// `POST /v1/runs`
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
-    mut params: Params,
-    headers: HeaderMap,
-    body: Body,
+    Query(query): Query<WaitQuery>,
+    json: Json<NewRunBody>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: NewRunBody = parse(&json, "").map_err(|error| error.of_spec("/spec"))?;
+    let wait = query.within(app.config.wait_max);
+    let idempotency = json.idempotency("POST /v1/runs");
+    let Json {
+        value: body, whole, ..
+    } = json;
     let spec = workflows::check(&body.spec, "/spec")?;
     let session = body.session_id.as_deref().map(session_id).transpose()?;
     let depth = match session {
@@ -142,12 +143,12 @@ pub(super) async fn create(
         session,
         reports_to: None,
         depth,
-        idempotency: idempotency::of_request(&headers, "POST /v1/runs", &json)?,
+        idempotency: idempotency?,
     };
     let waiting = wait.map(|wait| (app.watch.run(new.key), wait));
     let mut outcomes = app.store.create_runs(None, vec![new]).await?;
     // Whoever waits holds nothing.
-    drop(json);
+    drop(whole);
     match outcomes.pop().ok_or_else(Error::internal)? {
         CreateRunOutcome::Created(record) => {
             app.notifier.run_changed(record.key);
@@ -189,29 +190,33 @@ fn answer(status: StatusCode, record: RunRecord) -> Result<Response, Problem> {
     respond::created(status, &path, &RunView::from(record))
 }
 
+/// Which runs, newest first.
+#[derive(Debug, Deserialize)]
+pub(super) struct RunsQuery {
+    #[serde(default)]
+    limit: Limit,
+    #[serde(default, deserialize_with = "cursor")]
+    cursor: Option<RunId>,
+    session_id: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    status: Option<RunStatus>,
+}
+
 /// `GET /v1/runs`
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
-    mut params: Params,
+    Query(query): Query<RunsQuery>,
 ) -> Result<Response, Problem> {
-    let limit = params.limit()?;
-    let before = params.parsed::<RunId>("cursor", "must be a next_cursor")?;
-    let session = params.take("session_id");
-    let status = params.take("status").map(|text| {
-        let expected = "must be queued, running, waiting, completed, failed or cancelled";
-        RunStatus::parse(&text).ok_or_else(|| parameter("status", expected))
-    });
-    let status = status.transpose()?;
-    params.finish()?;
     // A malformed id is as unknown as an unused one, and nothing belongs to either.
-    let session = match session.map(|text| text.parse::<SessionId>()) {
+    let session = match query.session_id.map(|text| text.parse::<SessionId>()) {
         Some(Err(_)) => return respond::json(StatusCode::OK, &List::<RunView>::whole(Vec::new())),
         Some(Ok(session)) => Some(session),
         None => None,
     };
+    let status = query.status;
     let begin = Begin {
-        cursor: before,
-        limit,
+        cursor: query.cursor,
+        limit: query.limit.0,
     };
     let read = async |before: Option<RunId>, limit: u32| {
         let query = ListRuns {
@@ -231,10 +236,9 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
-    mut params: Params,
+    Query(query): Query<WaitQuery>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
+    let wait = query.within(app.config.wait_max);
     let record = match wait {
         Some(wait) => runs::wait_for(&app, &app.watch.run(key), wait).await?,
         None => runs::read(&app, key).await?,
@@ -258,30 +262,50 @@ pub(super) struct RetryRunBody {
     max_tokens: Option<u64>,
 }
 
-/// A body that may be absent.
-async fn optional<T: serde::de::DeserializeOwned + Default>(
-    app: &Api,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<T, Error> {
-    let bytes = maybe_json_body(app, headers, body).await?;
-    if bytes.trim_ascii().is_empty() {
-        return Ok(T::default());
+impl JsonBody for NewRunBody {
+    type Checked = Self;
+
+    fn unreadable(error: Error) -> Error {
+        error.of_spec("/spec")
     }
-    parse(&bytes, "")
+
+    fn checked(self, _checks: &mut Checks) -> Self {
+        self
+    }
+}
+
+impl JsonBody for CancelRunBody {
+    type Checked = Self;
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn checked(self, _checks: &mut Checks) -> Self {
+        self
+    }
+}
+
+impl JsonBody for RetryRunBody {
+    type Checked = Self;
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn checked(self, _checks: &mut Checks) -> Self {
+        self
+    }
 }
 
 /// `POST /v1/runs/{id}/cancel`
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
-    mut params: Params,
-    headers: HeaderMap,
-    body: Body,
+    Query(query): Query<WaitQuery>,
+    Json { value: body, .. }: Json<CancelRunBody>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
-    let body: CancelRunBody = optional(&app, &headers, body).await?;
+    let wait = query.within(app.config.wait_max);
     let record = runs::read(&app, key).await?;
     match record.status {
         RunStatus::Cancelled => return answer(StatusCode::OK, record),
@@ -300,13 +324,10 @@ pub(super) async fn cancel(
 pub(super) async fn retry(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
-    mut params: Params,
-    headers: HeaderMap,
-    body: Body,
+    Query(query): Query<WaitQuery>,
+    Json { value: body, .. }: Json<RetryRunBody>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
-    let body: RetryRunBody = optional(&app, &headers, body).await?;
+    let wait = query.within(app.config.wait_max);
     let record = runs::read(&app, key).await?;
     match record.status {
         RunStatus::Failed | RunStatus::Cancelled => {}
@@ -341,12 +362,9 @@ pub(super) async fn asked(
 pub(super) async fn export(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    no_body(&app, &headers, body).await?;
     let record = runs::read(&app, key).await?;
     let nodes = nodes::all(&app, key).await?;
     let mut steps = Vec::new();

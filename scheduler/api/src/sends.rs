@@ -3,65 +3,57 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendStatus, SendView};
 use mainspring_shared::store::{AcceptSend, IdempotencyKey, ListSends, Target};
 
 use super::deliver::AcceptedSend;
-use super::extract::{
-    Params, SendPath, SessionPath, Whole, json_body, no_body, parameter, parse, session_id,
-};
-use super::idempotency;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
+use crate::extract::{
+    Json, JsonBody, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
+    session_id, text,
+};
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::{new_session, submit};
 use mainspring_scheduler::services::cancel;
 use mainspring_scheduler::services::watch::watched;
+use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::message::ContentPart;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// `POST /v1/sessions/{id}/sends`
 pub(super) async fn create_in_session(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    mut params: Params,
-    headers: HeaderMap,
-    body: Body,
+    Query(query): Query<WaitQuery>,
+    json: Json<SendBody>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: SendBody = parse(&json, "")?;
-    let mut checks = Checks::new();
-    checks.input(&body.input);
-    let options = checks.options(body.options);
-    checks.finish()?;
-    let idempotency = if headers.contains_key("idempotency-key") {
-        let route = format!("POST /v1/sessions/{}/sends", key.session);
-        idempotency::of_request(&headers, &route, &json)?
-    } else {
-        None
-    };
+    let wait = query.within(app.config.wait_max);
+    let route = format!("POST /v1/sessions/{}/sends", key.session);
+    let idempotency = json.idempotency(&route)?;
+    let (input, options) = json.value;
     let target = Target::Existing(key);
     accept(
         &app,
         AcceptSend {
             id: SendId(app.entropy.ordered_id()),
             target,
-            input: body.input.0,
+            input,
             options,
             reports_to: None,
             run: None,
             idempotency,
             queued_max: app.config.queued_max,
         },
-        json,
+        json.whole,
         wait,
     )
     .await
@@ -70,70 +62,104 @@ pub(super) async fn create_in_session(
 /// `POST /v1/sends`
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
-    mut params: Params,
-    headers: HeaderMap,
-    body: Body,
+    Query(query): Query<WaitQuery>,
+    json: Json<SendAnywhereBody>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: SendAnywhereBody = parse(&json, "")?;
-    let mut checks = Checks::new();
-    if body.idempotency_key.is_some() {
-        checks.refuse("/idempotency_key", "is a header here: Idempotency-Key");
-    }
-    let key = idempotency::of_request(&headers, "POST /v1/sends", &json)?;
-    let item = build(&app, checks, body, key)?;
-    accept(&app, item, json, wait).await
+    let wait = query.within(app.config.wait_max);
+    let key = json.idempotency("POST /v1/sends")?;
+    let item = json.value.item(&app, key)?;
+    accept(&app, item, json.whole, wait).await
 }
 
-/// A send as its body asks for it.
-pub(super) fn build(
-    app: &App,
-    mut checks: Checks,
-    body: SendAnywhereBody,
-    idempotency: Option<IdempotencyKey>,
-) -> Result<AcceptSend, Error> {
-    checks.input(&body.input);
-    let options = checks.options(body.options);
-    let session = body.session.unwrap_or_default();
-    let fields = session.agent.is_some() || session.metadata.is_some();
-    if let (Some(one), Some(other)) = (&body.session_id, &session.session_id)
-        && one != other
-    {
-        checks.refuse(
-            "/session/session_id",
-            "is another session than session_id names",
-        );
-    }
-    let target = if let Some(text) = body.session_id.or(session.session_id) {
-        if fields {
-            checks.refuse("/session", "creates a session and excludes session_id");
+/// A send as its body asks for it, checked.
+#[derive(Debug)]
+pub(super) struct SendAsk {
+    input: Vec<ContentPart>,
+    options: SendOptions,
+    to: SendTo,
+}
+
+#[derive(Debug)]
+enum SendTo {
+    /// The session of this id.
+    Existing(String),
+    /// A session that is created with the send.
+    New(Box<AgentSpec>, Map<String, Value>),
+}
+
+impl SendAnywhereBody {
+    pub(super) fn ask(self, checks: &mut Checks) -> SendAsk {
+        checks.input(&self.input);
+        let options = checks.options(self.options);
+        let session = self.session.unwrap_or_default();
+        let fields = session.agent.is_some() || session.metadata.is_some();
+        if let (Some(one), Some(other)) = (&self.session_id, &session.session_id)
+            && one != other
+        {
+            checks.refuse(
+                "/session/session_id",
+                "is another session than session_id names",
+            );
         }
-        checks.finish()?;
-        Target::Existing(SessionKey {
-            tenant: TenantId::DEFAULT,
-            session: session_id(&text)?,
-        })
-    } else {
-        let fields = NewSessionBody {
-            agent: session.agent,
-            metadata: session.metadata,
+        let to = if let Some(text) = self.session_id.or(session.session_id) {
+            if fields {
+                checks.refuse("/session", "creates a session and excludes session_id");
+            }
+            SendTo::Existing(text)
+        } else {
+            let fields = NewSessionBody {
+                agent: session.agent,
+                metadata: session.metadata,
+            };
+            let (agent, metadata) = checks.session("/session", fields);
+            SendTo::New(Box::new(agent), metadata)
         };
-        let (agent, metadata) = checks.session("/session", fields);
-        checks.finish()?;
-        Target::New(Box::new(new_session(app, agent, metadata)))
-    };
-    Ok(AcceptSend {
-        id: SendId(app.entropy.ordered_id()),
-        target,
-        input: body.input.0,
-        options,
-        reports_to: None,
-        run: None,
-        idempotency,
-        queued_max: app.config.queued_max,
-    })
+        SendAsk {
+            input: self.input.0,
+            options,
+            to,
+        }
+    }
+}
+
+impl JsonBody for SendAnywhereBody {
+    type Checked = SendAsk;
+
+    fn checked(self, checks: &mut Checks) -> SendAsk {
+        if self.idempotency_key.is_some() {
+            checks.refuse("/idempotency_key", "is a header here: Idempotency-Key");
+        }
+        self.ask(checks)
+    }
+}
+
+impl SendAsk {
+    /// The send, to be accepted.
+    pub(super) fn item(
+        self,
+        app: &App,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<AcceptSend, Error> {
+        let target = match self.to {
+            SendTo::Existing(text) => Target::Existing(SessionKey {
+                tenant: TenantId::DEFAULT,
+                session: session_id(&text)?,
+            }),
+            SendTo::New(agent, metadata) => {
+                Target::New(Box::new(new_session(app, *agent, metadata)))
+            }
+        };
+        Ok(AcceptSend {
+            id: SendId(app.entropy.ordered_id()),
+            target,
+            input: self.input,
+            options: self.options,
+            reports_to: None,
+            run: None,
+            idempotency,
+            queued_max: app.config.queued_max,
+        })
+    }
 }
 
 /// Accepts a send and waits for it if asked to; its body is held until it is stored.
@@ -163,29 +189,33 @@ pub(super) fn answer(send: SendRecord) -> Result<Response, Problem> {
     respond::send(respond::status_of(&send), &SendView::from(send))
 }
 
+/// Which sends, newest first.
+#[derive(Debug, Deserialize)]
+pub(super) struct SendsQuery {
+    #[serde(default)]
+    limit: Limit,
+    #[serde(default, deserialize_with = "cursor")]
+    cursor: Option<SendId>,
+    session_id: Option<String>,
+    #[serde(default, deserialize_with = "text")]
+    status: Option<SendStatus>,
+}
+
 /// `GET /v1/sends`
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
-    mut params: Params,
+    Query(query): Query<SendsQuery>,
 ) -> Result<Response, Problem> {
-    let limit = params.limit()?;
-    let before = params.parsed::<SendId>("cursor", "must be a next_cursor")?;
-    let session = params.take("session_id");
-    let status = params.take("status").map(|text| {
-        let expected = "must be queued, running, waiting, completed, failed or cancelled";
-        SendStatus::parse(&text).ok_or_else(|| parameter("status", expected))
-    });
-    let status = status.transpose()?;
-    params.finish()?;
     // A malformed id is as unknown as an unused one, and nothing belongs to either.
-    let session = match session.map(|text| text.parse::<SessionId>()) {
+    let session = match query.session_id.map(|text| text.parse::<SessionId>()) {
         Some(Err(_)) => return respond::json(StatusCode::OK, &List::<SendView>::whole(Vec::new())),
         Some(Ok(session)) => Some(session),
         None => None,
     };
+    let status = query.status;
     let begin = Begin {
-        cursor: before,
-        limit,
+        cursor: query.cursor,
+        limit: query.limit.0,
     };
     let read = async |before: Option<SendId>, limit: u32| {
         let query = ListSends {
@@ -205,10 +235,9 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
     SendPath(id): SendPath,
-    mut params: Params,
+    Query(query): Query<WaitQuery>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
+    let wait = query.within(app.config.wait_max);
     let tenant = TenantId::DEFAULT;
     let found = match wait {
         Some(wait) => watched(&app, app.watch.send(id), tenant, wait).await?,
@@ -222,12 +251,9 @@ pub(super) async fn show(
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
     SendPath(id): SendPath,
-    mut params: Params,
-    headers: HeaderMap,
-    body: Body,
+    Query(query): Query<WaitQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
-    no_body(&app, &headers, body).await?;
+    let wait = query.within(app.config.wait_max);
     answer(cancel::send(&app, id, wait).await?)
 }

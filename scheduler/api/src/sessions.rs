@@ -1,48 +1,38 @@
 //! Sessions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::send::SendView;
 use mainspring_shared::session::{SessionRecord, SessionStatus, SessionView};
-use mainspring_shared::store::{CreateOutcome, ListSessions, SessionPatch, UpdateOutcome};
+use mainspring_shared::store::{CreateOutcome, ListSessions, UpdateOutcome};
 
-use super::extract::{Params, SessionPath, json_body, maybe_json_body, no_body, parse};
 use super::problem::Problem;
 use super::respond::{self, Begin};
-use super::validate::{Checks, NewSessionBody, SessionChangeBody};
-use super::{idempotency, sends};
+use super::sends;
+use super::validate::{NewSessionBody, SessionChangeBody};
+use crate::extract::{Json, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::deleting;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::new_session;
 use mainspring_scheduler::services::recovery;
+use serde::Deserialize;
 
 /// `POST /v1/sessions`
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    json: Json<NewSessionBody>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    let json = maybe_json_body(&app, &headers, body).await?;
-    let key = idempotency::of_request(&headers, "POST /v1/sessions", &json)?;
-    // Everything about a session has a default, so nothing at all is a valid body.
-    let body: NewSessionBody = if json.trim_ascii().is_empty() {
-        NewSessionBody::default()
-    } else {
-        parse(&json, "")?
-    };
-    let mut checks = Checks::new();
-    let (agent, metadata) = checks.session("", body);
-    checks.finish()?;
+    let key = json.idempotency("POST /v1/sessions")?;
+    let (agent, metadata) = json.value;
     let session = new_session(&app, agent, metadata);
     app.boot_id()?;
     let outcome = app.acceptor.create((session, key)).await?;
@@ -101,35 +91,39 @@ fn answer_created(view: &SessionView) -> Result<Response, Problem> {
     )
 }
 
+/// Which sessions, newest first.
+#[derive(Debug, Deserialize)]
+pub(super) struct SessionsQuery {
+    #[serde(default)]
+    limit: Limit,
+    #[serde(default, deserialize_with = "cursor")]
+    cursor: Option<SessionId>,
+    #[serde(default, deserialize_with = "text")]
+    status: Option<SessionStatus>,
+    agent: Option<String>,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+}
+
 /// `GET /v1/sessions`
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
-    mut params: Params,
+    Query(query): Query<SessionsQuery>,
 ) -> Result<Response, Problem> {
-    let limit = params.limit()?;
-    let before = params.parsed::<SessionId>("cursor", "must be a next_cursor")?;
-    let status = params.take("status").map(|text| {
-        let expected = "must be idle, queued, running, waiting or closed";
-        SessionStatus::parse(&text).ok_or_else(|| super::extract::parameter("status", expected))
-    });
-    let status = status.transpose()?;
-    let agent = params.take("agent");
-    let metadata = params.metadata();
-    params.finish()?;
     let begin = Begin {
-        cursor: before,
-        limit,
+        cursor: query.cursor,
+        limit: query.limit.0,
     };
     let read = async |before: Option<SessionId>, limit: u32| {
-        let query = ListSessions {
+        let wanted = ListSessions {
             tenant: TenantId::DEFAULT,
-            status,
-            agent: agent.clone(),
-            metadata: metadata.clone(),
+            status: query.status,
+            agent: query.agent.clone(),
+            metadata: query.metadata.clone(),
             before,
             limit,
         };
-        let page = app.store.list_sessions(query).await?;
+        let page = app.store.list_sessions(wanted).await?;
         Ok((page.data, page.more))
     };
     let place = |session: &SessionRecord| session.key.session;
@@ -140,9 +134,8 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
+    _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let found = app
         .store
         .get_session(key)
@@ -155,26 +148,9 @@ pub(super) async fn show(
 pub(super) async fn change(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    Json { value: patch, .. }: Json<SessionChangeBody>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: SessionChangeBody = parse(&json, "")?;
-    let mut checks = Checks::new();
-    if let Some(agent) = &body.agent {
-        checks.agent("/agent", agent);
-    }
-    if let Some(metadata) = &body.metadata {
-        checks.metadata("/metadata", metadata);
-    }
-    checks.finish()?;
-    let patch = SessionPatch {
-        agent: body.agent,
-        metadata: body.metadata,
-        closed: body.closed,
-    };
     match app.store.update_session(None, key, patch).await? {
         UpdateOutcome::Updated(record) => respond::json(StatusCode::OK, &view(&app, *record).await),
         UpdateOutcome::NotFound => Err(Error::session_not_found().into()),
@@ -185,12 +161,9 @@ pub(super) async fn change(
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    no_body(&app, &headers, body).await?;
     if !deleting::delete(&app, app.boot_id()?, key).await? {
         return Err(Error::session_not_found().into());
     }
@@ -201,12 +174,9 @@ pub(super) async fn remove(
 pub(super) async fn resume(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    no_body(&app, &headers, body).await?;
     let record = recovery::resume(&app, key).await?;
     respond::send(StatusCode::ACCEPTED, &SendView::from(record))
 }
@@ -215,11 +185,8 @@ pub(super) async fn resume(
 pub(super) async fn abort(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    no_body(&app, &headers, body).await?;
     sends::answer(recovery::abort(&app, key).await?)
 }

@@ -5,10 +5,9 @@ mod body;
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
@@ -17,14 +16,14 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::timer::{Occurrence, OccurrenceView, TimerRecord, TimerStatus, TimerView};
 
-use super::extract::{Params, json_body, no_body, parameter, parse};
-use super::idempotency;
 use super::problem::Problem;
 use super::respond::{self, Begin};
 use super::validate::Checks;
+use crate::extract::{Json, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
+use serde::Deserialize;
 
 pub(super) use batch::{ResultsShape as TimerResultsShape, TimerBatchBody, Timers};
 pub(super) use body::TimerBody;
@@ -52,18 +51,15 @@ fn not_found() -> Error {
 /// `POST /v1/timers`
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    json: Json<TimerBody>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: TimerBody = parse(&json, "")?;
+    let key = json.idempotency(ROUTE)?;
+    let body = json.value;
     let mut checks = Checks::new();
     if body.idempotency_key.is_some() {
         checks.refuse("/idempotency_key", "is a header here: Idempotency-Key");
     }
-    let key = idempotency::of_request(&headers, ROUTE, &json)?;
     let timer = body.timer(&app, checks)?;
     let made = app.store.create_timers(None, vec![(timer, key)]).await?;
     match made.into_iter().next().ok_or_else(Error::internal)? {
@@ -107,23 +103,28 @@ async fn read(app: &App, id: TimerId) -> Result<TimerRecord, Error> {
     found.into_iter().flatten().next().ok_or_else(not_found)
 }
 
+/// Which timers, newest first.
+#[derive(Debug, Deserialize)]
+pub(super) struct TimersQuery {
+    #[serde(default)]
+    limit: Limit,
+    #[serde(default, deserialize_with = "cursor")]
+    cursor: Option<TimerId>,
+    #[serde(default, deserialize_with = "text")]
+    session_id: Option<SessionId>,
+    #[serde(default, deserialize_with = "text")]
+    status: Option<TimerStatus>,
+}
+
 /// `GET /v1/timers`
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
-    mut params: Params,
+    Query(query): Query<TimersQuery>,
 ) -> Result<Response, Problem> {
-    let limit = params.limit()?;
-    let before = params.parsed::<TimerId>("cursor", "must be a next_cursor")?;
-    let session = params.parsed::<SessionId>("session_id", "must be a session's id")?;
-    let status = params.take("status").map(|text| {
-        let expected = "must be armed, paused, done, cancelled or dead";
-        TimerStatus::parse(&text).ok_or_else(|| parameter("status", expected))
-    });
-    let status = status.transpose()?;
-    params.finish()?;
+    let (session, status) = (query.session_id, query.status);
     let begin = Begin {
-        cursor: before,
-        limit,
+        cursor: query.cursor,
+        limit: query.limit.0,
     };
     let read = async |before: Option<TimerId>, limit: u32| {
         let query = ListTimers {
@@ -143,9 +144,8 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
     TimerPath(id): TimerPath,
-    params: Params,
+    _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     answer(StatusCode::OK, read(&app, id).await?)
 }
 
@@ -153,15 +153,12 @@ pub(super) async fn show(
 pub(super) async fn occurrences(
     State(app): State<Arc<Api>>,
     TimerPath(id): TimerPath,
-    mut params: Params,
+    Query(query): Query<PageQuery<i64>>,
 ) -> Result<Response, Problem> {
-    let limit = params.limit()?;
-    let before = params.parsed::<i64>("cursor", "must be a next_cursor")?;
-    params.finish()?;
     let target = read(&app, id).await?.target;
     let begin = Begin {
-        cursor: before,
-        limit,
+        cursor: query.cursor,
+        limit: query.limit.0,
     };
     let read = async |before: Option<i64>, limit: u32| {
         let query = ListOccurrences {
@@ -181,45 +178,37 @@ pub(super) async fn occurrences(
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
     path: TimerPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    change(&app, path, params, headers, body, TimerChange::Cancel).await
+    change(&app, path, TimerChange::Cancel).await
 }
 
 /// `POST /v1/timers/{id}/pause`
 pub(super) async fn pause(
     State(app): State<Arc<Api>>,
     path: TimerPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    change(&app, path, params, headers, body, TimerChange::Pause).await
+    change(&app, path, TimerChange::Pause).await
 }
 
 /// `POST /v1/timers/{id}/resume`
 pub(super) async fn resume(
     State(app): State<Arc<Api>>,
     path: TimerPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    change(&app, path, params, headers, body, TimerChange::Resume).await
+    change(&app, path, TimerChange::Resume).await
 }
 
 async fn change(
-    app: &Api,
+    app: &App,
     TimerPath(id): TimerPath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
     change: TimerChange,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    no_body(app, &headers, body).await?;
     let item = ChangeTimer {
         tenant: TenantId::DEFAULT,
         id,

@@ -9,9 +9,9 @@ use mainspring_shared::store::{ModelUsage, SessionUsage};
 use mainspring_shared::usage::Usage;
 use serde::Serialize;
 
-use super::extract::{Params, SessionPath};
 use super::problem::Problem;
 use super::respond;
+use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 
@@ -73,9 +73,8 @@ impl From<SessionUsage> for SessionUsageView {
 pub(super) async fn of_session(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
+    _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     let found = app.store.session_usage(key).await?;
     let found = found.ok_or_else(Error::session_not_found)?;
     respond::json(StatusCode::OK, &SessionUsageView::from(found))

@@ -10,6 +10,7 @@ use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::list::NOTES_MAX_DEFAULT;
 use mainspring_shared::message::ContentPart;
+use mainspring_shared::store::SessionPatch;
 use mainspring_shared::stored::Extra;
 use mainspring_shared::time::Span;
 use mainspring_shared::tool;
@@ -18,8 +19,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::extract::beside;
 use super::input::{Input, input_schema};
+use crate::extract::{JsonBody, beside};
 use mainspring_scheduler::error::{Error, FieldError};
 
 /// Bytes of JSON that a session's metadata may have: labels to filter by, not documents.
@@ -52,6 +53,19 @@ pub(super) struct NewSessionBody {
     pub(super) metadata: Option<Map<String, Value>>,
 }
 
+impl JsonBody for NewSessionBody {
+    type Checked = (AgentSpec, Map<String, Value>);
+
+    // Everything about a session has a default, so nothing at all is a valid body.
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn checked(self, checks: &mut Checks) -> Self::Checked {
+        checks.session("", self)
+    }
+}
+
 /// Where a send goes: the fields of a new session, or the id of one that exists.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +94,24 @@ pub(super) struct SessionChangeBody {
     pub(super) closed: Option<bool>,
 }
 
+impl JsonBody for SessionChangeBody {
+    type Checked = SessionPatch;
+
+    fn checked(self, checks: &mut Checks) -> SessionPatch {
+        if let Some(agent) = &self.agent {
+            checks.agent("/agent", agent);
+        }
+        if let Some(metadata) = &self.metadata {
+            checks.metadata("/metadata", metadata);
+        }
+        SessionPatch {
+            agent: self.agent,
+            metadata: self.metadata,
+            closed: self.closed,
+        }
+    }
+}
+
 /// A send to a session in the path.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -90,6 +122,15 @@ pub(super) struct SendBody {
     /// The sender's decisions.
     #[serde(default, deserialize_with = "object")]
     pub(super) options: Option<Options>,
+}
+
+impl JsonBody for SendBody {
+    type Checked = (Vec<ContentPart>, SendOptions);
+
+    fn checked(self, checks: &mut Checks) -> Self::Checked {
+        checks.input(&self.input);
+        (self.input.0, checks.options(self.options))
+    }
 }
 
 /// A send to a session that exists or is created with it.

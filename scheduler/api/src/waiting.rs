@@ -14,9 +14,9 @@ use mainspring_shared::tool::{Approval, CallRecord};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::extract::{Params, SessionPath};
 use super::problem::Problem;
 use super::respond::{self, List};
+use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
@@ -77,9 +77,8 @@ impl From<CallRecord> for WaitingCall {
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
-    params: Params,
+    _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_shared::error::Code;
 use mainspring_shared::workflow::spec::Spec;
@@ -13,10 +12,10 @@ use mainspring_shared::workflow::validate::validate;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::extract::{Params, beside, json_body, parse};
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
+use crate::extract::{Json, JsonBody, NoQuery, Query, beside, parse};
 use crate::router::Api;
 use mainspring_scheduler::error::{Error, FieldError};
 
@@ -27,6 +26,23 @@ pub(super) struct ValidateBody {
     /// A workflow: an object, or a text that holds one as JSON.
     #[schema(value_type = Object)]
     spec: Value,
+}
+
+/// A spec as it is, or as a member of the body.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct SpecOrBody(Value);
+
+impl JsonBody for SpecOrBody {
+    type Checked = Value;
+
+    fn unreadable(error: Error) -> Error {
+        error.of_spec("")
+    }
+
+    fn checked(self, _checks: &mut Checks) -> Value {
+        self.0
+    }
 }
 
 /// What a sound spec holds.
@@ -67,22 +83,19 @@ pub(super) fn check_into(spec: &Value, at: &str, checks: &mut Checks) -> Option<
 
 /// `POST /v1/workflows:validate`
 pub(super) async fn check_spec(
-    State(app): State<Arc<Api>>,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    State(_app): State<Arc<Api>>,
+    _: Query<NoQuery>,
+    json: Json<SpecOrBody>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let whole: Value = parse(&json, "").map_err(|error| error.of_spec(""))?;
     // A spec may also come as it is: none has a member of this name.
-    let bare = whole
+    let bare = json
+        .value
         .as_object()
         .is_some_and(|members| members.contains_key("root") && !members.contains_key("spec"));
     let spec = if bare {
-        check(&whole, "")?
+        check(&json.value, "")?
     } else {
-        let body: ValidateBody = parse(&json, "")?;
+        let body: ValidateBody = parse(&json.whole, "")?;
         check(&body.spec, "/spec")?
     };
     let mut nodes = BTreeMap::new();
@@ -101,8 +114,7 @@ pub(super) async fn check_spec(
 }
 
 /// `GET /v1/workflows/schema`
-pub(super) async fn schema(params: Params) -> Result<Response, Problem> {
+pub(super) async fn schema(_: Query<NoQuery>) -> Result<Response, Problem> {
     static SCHEMA: LazyLock<Value> = LazyLock::new(mainspring_shared::workflow::schema::schema);
-    params.finish()?;
     respond::json(StatusCode::OK, &*SCHEMA)
 }

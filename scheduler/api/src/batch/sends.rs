@@ -14,7 +14,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Batch, Held, Made, items};
 use crate::deliver::AcceptedSend;
 use crate::problem::ProblemDocument;
-use crate::sends::build;
 use crate::validate::{Checks, SendAnywhereBody};
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
@@ -84,7 +83,10 @@ impl Batch for Sends {
         asked: SendAnywhereBody,
         key: Option<IdempotencyKey>,
     ) -> Result<AcceptSend, Error> {
-        build(app, checks, asked, key)
+        let mut checks = checks;
+        let ask = asked.ask(&mut checks);
+        checks.finish()?;
+        ask.item(app, key)
     }
 
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {

@@ -16,8 +16,8 @@ use mainspring_shared::workflow::run::RunStatus;
 use serde_json::{Value, json};
 
 use super::RunPath;
-use crate::events::{seen, stream_of};
-use crate::extract::Params;
+use crate::events::{EventsQuery, stream_of};
+use crate::extract::Query;
 use crate::gate::Place;
 use crate::problem::Problem;
 use crate::router::Api;
@@ -34,12 +34,11 @@ const RETRY: Duration = Duration::from_millis(500);
 pub(crate) async fn of_run(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
-    mut params: Params,
+    Query(query): Query<EventsQuery>,
     Extension(place): Extension<Place>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let seen = seen(&mut params, &headers)?;
-    params.finish()?;
+    let seen = query.seen(&headers)?;
     let poke = app.watch.run(key);
     read(&app, key).await?;
     let next_beat = app.clock.monotonic() + app.config.heartbeat;

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::error::Code;
@@ -21,11 +20,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{RunPath, asked};
-use crate::extract::{Params, json_body, no_body, parse};
+use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query, WaitQuery, cursor};
 use crate::idempotency;
 use crate::problem::Problem;
 use crate::respond::{self, Begin};
 use crate::router::Api;
+use crate::validate::Checks;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::again;
 use mainspring_scheduler::services::runs::read;
@@ -69,16 +69,23 @@ fn not_found() -> Error {
     )
 }
 
+/// Which nodes, in the order of their paths.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NodesQuery {
+    #[serde(default)]
+    limit: Limit,
+    #[serde(default, deserialize_with = "cursor")]
+    cursor: Option<i64>,
+    prefix: Option<String>,
+}
+
 /// `GET /v1/runs/{id}/nodes`
 pub(crate) async fn list(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
-    mut params: Params,
+    Query(query): Query<NodesQuery>,
 ) -> Result<Response, Problem> {
-    let limit = params.limit()?;
-    let after = params.parsed::<i64>("cursor", "must be a next_cursor")?;
-    let prefix = params.take("prefix");
-    params.finish()?;
+    let (limit, after, prefix) = (query.limit.0, query.cursor, query.prefix);
     let begin = Begin {
         cursor: after,
         limit,
@@ -169,13 +176,10 @@ async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Error> {
 pub(crate) async fn cancel(
     State(app): State<Arc<Api>>,
     NodePath(key, path): NodePath,
-    mut params: Params,
-    headers: HeaderMap,
-    body: Body,
+    Query(query): Query<WaitQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
-    no_body(&app, &headers, body).await?;
+    let wait = query.within(app.config.wait_max);
     let node = find(&app, key, &path).await?;
     if node.state.is_settled() {
         return Err(settled(&node, "cannot be cancelled").into());
@@ -187,13 +191,10 @@ pub(crate) async fn cancel(
 pub(crate) async fn retry(
     State(app): State<Arc<Api>>,
     NodePath(key, path): NodePath,
-    mut params: Params,
-    headers: HeaderMap,
-    body: Body,
+    Query(query): Query<WaitQuery>,
+    _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
-    no_body(&app, &headers, body).await?;
+    let wait = query.within(app.config.wait_max);
     let node = find(&app, key, &path).await?;
     if !node.state.is_settled() {
         return Err(settled(&node, "has not ended").into());
@@ -212,21 +213,25 @@ pub(crate) struct AmendBody {
     output: Option<Value>,
 }
 
+impl JsonBody for AmendBody {
+    type Checked = Self;
+
+    fn checked(self, checks: &mut Checks) -> Self {
+        if self.text.is_none() && self.output.is_none() {
+            checks.refuse("", "needs text or output");
+        }
+        self
+    }
+}
+
 /// `POST /v1/runs/{id}/nodes/{path}/amend`
 pub(crate) async fn amend(
     State(app): State<Arc<Api>>,
     NodePath(key, path): NodePath,
-    mut params: Params,
-    headers: HeaderMap,
-    body: Body,
+    Query(query): Query<WaitQuery>,
+    Json { value: body, .. }: Json<AmendBody>,
 ) -> Result<Response, Problem> {
-    let wait = params.wait(app.config.wait_max)?;
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: AmendBody = parse(&json, "")?;
-    if body.text.is_none() && body.output.is_none() {
-        return Err(Error::invalid("", "needs text or output").into());
-    }
+    let wait = query.within(app.config.wait_max);
     find(&app, key, &path).await?;
     let ask = RunAsk::AmendNode {
         path,
@@ -244,22 +249,27 @@ pub(crate) struct SteerBody {
     text: String,
 }
 
+impl JsonBody for SteerBody {
+    type Checked = Self;
+
+    fn checked(self, checks: &mut Checks) -> Self {
+        if self.text.trim().is_empty() {
+            checks.refuse("/text", "is empty");
+        }
+        self
+    }
+}
+
 /// `POST /v1/runs/{id}/nodes/{path}/steer`
 pub(crate) async fn steer(
     State(app): State<Arc<Api>>,
     NodePath(key, path): NodePath,
-    params: Params,
-    headers: HeaderMap,
-    body: Body,
+    _: Query<NoQuery>,
+    json: Json<SteerBody>,
 ) -> Result<Response, Problem> {
-    params.finish()?;
-    let json = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    let body: SteerBody = parse(&json, "")?;
-    if body.text.trim().is_empty() {
-        return Err(Error::invalid("/text", "is empty").into());
-    }
     let route = format!("POST /v1/runs/{}/nodes/{path}/steer", key.run);
-    let idempotency = idempotency::of_request(&headers, &route, &json)?;
+    let idempotency = json.idempotency(&route)?;
+    let body = json.value;
     let node = find(&app, key, &path).await?;
     // A repeated request is answered as before, wherever the node stands by now.
     let told = node

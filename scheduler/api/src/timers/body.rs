@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::super::input::{Input, input_schema};
 use super::super::runs::RunBody;
 use super::super::validate::{COUNT_MAX, Checks, Options, object};
+use crate::extract::JsonBody;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 
@@ -67,6 +68,15 @@ pub(crate) struct TimerBody {
     jitter: Option<Span>,
     /// Makes a repeat of this item harmless. Only in a batch; elsewhere it is a header.
     pub(super) idempotency_key: Option<String>,
+}
+
+impl JsonBody for TimerBody {
+    type Checked = Self;
+
+    // What it asks for is checked where the timer is made of it.
+    fn checked(self, _checks: &mut Checks) -> Self {
+        self
+    }
 }
 
 impl TimerBody {
