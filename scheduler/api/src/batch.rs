@@ -24,10 +24,13 @@ use super::idempotency;
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
+use crate::extract::Key;
 use crate::extract::{NoQuery, Query, Weight, json_body, parse};
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// What became of an item that was not refused.
 pub(super) enum Made<I, V> {
@@ -134,10 +137,52 @@ pub(super) trait Batch: 'static {
     ) -> impl Future<Output = Vec<Result<Self::View, Error>>> + Send;
 }
 
-/// `POST` of a batch.
-pub(super) async fn create<B: Batch>(
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(create_sends))
+        .routes(routes!(create_timers))
+}
+
+/// Accepts or refuses each of up to 1000 sends
+#[utoipa::path(
+    post,
+    path = "/v1/sends:batch",
+    operation_id = "createSends",
+    params(Key),
+    request_body = crate::validate::BatchBody,
+    responses((status = 200, body = sends::ResultsShape))
+)]
+async fn create_sends(
     State(app): State<Arc<Api>>,
     _: Query<NoQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    create::<sends::Sends>(app, headers, body).await
+}
+
+/// Makes or refuses each of up to 1000 timers
+#[utoipa::path(
+    post,
+    path = "/v1/timers:batch",
+    operation_id = "createTimers",
+    params(Key),
+    request_body = crate::timers::TimerBatchBody,
+    responses((status = 200, body = crate::timers::TimerResultsShape))
+)]
+async fn create_timers(
+    State(app): State<Arc<Api>>,
+    _: Query<NoQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    create::<crate::timers::Timers>(app, headers, body).await
+}
+
+/// `POST` of a batch.
+async fn create<B: Batch>(
+    app: Arc<Api>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {

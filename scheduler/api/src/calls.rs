@@ -23,6 +23,8 @@ use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::results;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// Results of one request.
 const RESULTS_MAX: usize = 1_000;
@@ -121,7 +123,21 @@ pub(super) struct PostedResult {
     status: &'static str,
 }
 
-/// `POST /v1/sessions/{id}/tool-results`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(post_results))
+        .routes(routes!(output))
+}
+
+/// Answers external tools, and people's questions and permissions; the first answer counts
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/tool-results",
+    operation_id = "postToolResults",
+    request_body = ResultsBody,
+    responses((status = 200, body = PostedResults))
+)]
 pub(super) async fn post_results(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
@@ -223,7 +239,13 @@ fn answer(
     CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
 }
 
-/// `GET /v1/sessions/{id}/calls/{call_id}/output`
+/// The whole output of a tool call
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/calls/{call_id}/output",
+    operation_id = "getCallOutput",
+    responses((status = 200, body = String))
+)]
 pub(super) async fn output(
     State(app): State<Arc<Api>>,
     Path((session, call_id)): Path<(String, String)>,

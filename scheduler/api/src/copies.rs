@@ -27,9 +27,12 @@ use super::idempotency;
 use super::problem::Problem;
 use super::sessions::{answer_creation, too_slow};
 use super::validate::{Checks, object};
+use crate::extract::Key;
 use crate::extract::{Chunks, Json, JsonBody, NoQuery, Query, SessionPath, expect_kind, weigh};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// Messages read at once: each may be long.
 const PAGE: u32 = 64;
@@ -68,7 +71,23 @@ impl JsonBody for ForkBody {
     }
 }
 
-/// `POST /v1/sessions/{id}/fork`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(import))
+        .routes(routes!(fork))
+        .routes(routes!(export))
+}
+
+/// Creates a session with a copy of this transcript, up to a seq where every call has its result
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/fork",
+    operation_id = "forkSession",
+    params(Key),
+    request_body = Option<ForkBody>,
+    responses((status = 201, body = mainspring_shared::session::SessionView))
+)]
 pub(super) async fn fork(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
@@ -268,7 +287,15 @@ async fn stage(
     }
 }
 
-/// `POST /v1/sessions:import`
+/// Creates a session from an archive
+#[utoipa::path(
+    post,
+    path = "/v1/sessions:import",
+    operation_id = "importSession",
+    params(Key),
+    request_body(content = String, content_type = LINES),
+    responses((status = 201, body = mainspring_shared::session::SessionView))
+)]
 pub(super) async fn import(
     State(app): State<Arc<Api>>,
     _: Query<NoQuery>,
@@ -373,7 +400,13 @@ impl<'a> Importing<'a> {
     }
 }
 
-/// `GET /v1/sessions/{id}/export`
+/// An archive: a line that says what it is, a line per message, a line with counts and a SHA-256 over the lines before
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/export",
+    operation_id = "exportSession",
+    responses((status = 200, body = String, content_type = LINES))
+)]
 pub(super) async fn export(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,

@@ -12,10 +12,13 @@ use serde::Serialize;
 use super::problem::Problem;
 use super::respond::{self, Begin};
 use crate::extract::{FromText, Limit, Query, SessionPath, cursor, text};
+use crate::respond::List;
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::Submitted;
 use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// A send as it was accepted, or the one that took the words in.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -59,14 +62,18 @@ impl AcceptedSend {
 }
 
 /// Which items, in the order in which they came.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct InboxQuery {
     #[serde(default)]
+    #[param(value_type = u32)]
     limit: Limit,
     #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<i64>,
     /// Only those that are `pending`.
     #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     fate: Option<Pending>,
 }
 
@@ -82,7 +89,19 @@ impl FromText for Pending {
     }
 }
 
-/// `GET /v1/sessions/{id}/inbox`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(inbox))
+}
+
+/// What reached the session while it worked, and what became of it
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/inbox",
+    operation_id = "listInbox",
+    params(InboxQuery),
+    responses((status = 200, body = List<InboxItem>))
+)]
 pub(super) async fn inbox(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,

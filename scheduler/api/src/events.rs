@@ -14,15 +14,32 @@ use mainspring_shared::id::TenantId;
 
 use super::gate::Place;
 use super::problem::Problem;
+use crate::extract::LastEventId;
 use crate::extract::{FromText, Query, SendPath, SessionPath, parameter, text};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::stream::{Reader, Scope};
 use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// `GET /v1/sends/{id}/events`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(of_session))
+        .routes(routes!(of_send))
+}
+
+/// The send's events, up to its final one
+#[utoipa::path(
+    get,
+    path = "/v1/sends/{id}/events",
+    operation_id = "streamSend",
+    params(EventsQuery, LastEventId),
+    responses((status = 200, body = crate::openapi::SendEvent, content_type = "text/event-stream"))
+)]
 pub(super) async fn of_send(
     State(app): State<Arc<Api>>,
     SendPath(id): SendPath,
@@ -54,7 +71,14 @@ pub(super) async fn of_send(
     Ok(stream(reader, place))
 }
 
-/// `GET /v1/sessions/{id}/events`
+/// The session's events, for ever
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/events",
+    operation_id = "streamSession",
+    params(EventsQuery, LastEventId),
+    responses((status = 200, body = crate::openapi::SendEvent, content_type = "text/event-stream"))
+)]
 pub(super) async fn of_session(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
@@ -72,9 +96,11 @@ pub(super) async fn of_session(
 }
 
 /// Where a stream begins.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
     #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     after: Option<EventId>,
 }
 

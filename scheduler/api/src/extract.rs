@@ -25,7 +25,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub(super) use self::json::{parse, push};
 pub(crate) use self::query::{
-    FromText, Limit, NoQuery, PageQuery, Query, WaitQuery, cursor, parameter, text,
+    FromText, Key, LastEventId, Limit, NoQuery, PageQuery, Query, WaitQuery, cursor, parameter,
+    text,
 };
 use super::problem::Problem;
 use crate::idempotency;

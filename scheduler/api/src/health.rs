@@ -13,13 +13,36 @@ use super::respond;
 use crate::extract::{NoQuery, Query};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-/// `GET /livez`: the process runs.
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(info))
+        .routes(routes!(live))
+        .routes(routes!(ready))
+        .routes(routes!(metrics))
+}
+
+/// The process runs
+#[utoipa::path(
+    get,
+    path = "/livez",
+    operation_id = "getLive",
+    responses((status = 200, body = String))
+)]
 pub(super) async fn live() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`: requests can be served.
+/// Requests can be served
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "getReady",
+    responses((status = 200, body = String))
+)]
 pub(super) async fn ready(State(app): State<Arc<Api>>) -> Result<&'static str, Problem> {
     if app.lifecycle.is_stopping() {
         return Err(Error::stopping().into());
@@ -29,7 +52,13 @@ pub(super) async fn ready(State(app): State<Arc<Api>>) -> Result<&'static str, P
     Ok("ok\n")
 }
 
-/// `GET /metrics`, in the Prometheus text format.
+/// Figures in the Prometheus text format
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "getMetrics",
+    responses((status = 200, body = String))
+)]
 pub(super) async fn metrics(State(app): State<Arc<Api>>) -> Response {
     match &app.metrics {
         Some(render) => {
@@ -40,7 +69,13 @@ pub(super) async fn metrics(State(app): State<Arc<Api>>) -> Response {
     }
 }
 
-/// `GET /v1/info`
+/// Versions of this server and its database
+#[utoipa::path(
+    get,
+    path = "/v1/info",
+    operation_id = "getInfo",
+    responses((status = 200, body = serde_json::Value))
+)]
 pub(super) async fn info(
     State(app): State<Arc<Api>>,
     _: Query<NoQuery>,

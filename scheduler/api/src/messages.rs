@@ -9,21 +9,29 @@ use mainspring_shared::store::ReadMessages;
 use super::problem::Problem;
 use super::respond::{self, Begin};
 use crate::extract::{FromText, Limit, Query, SessionPath, text};
+use crate::respond::List;
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
 use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// Which messages, in their order.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct MessagesQuery {
     #[serde(default)]
+    #[param(value_type = u32)]
     limit: Limit,
     #[serde(default, deserialize_with = "text")]
-    after: Option<Seq>,
-    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     cursor: Option<Seq>,
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
+    after: Option<Seq>,
     /// Nothing is folded yet: what was said is all there is to show, either way.
     #[serde(default, rename = "folded", deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     _folded: Option<bool>,
 }
 
@@ -39,7 +47,19 @@ impl FromText for Seq {
     }
 }
 
-/// `GET /v1/sessions/{id}/messages`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// The transcript by seq
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/messages",
+    operation_id = "listMessages",
+    params(MessagesQuery),
+    responses((status = 200, body = List<mainspring_shared::message::Message>))
+)]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,

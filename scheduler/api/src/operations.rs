@@ -19,6 +19,8 @@ use super::respond::{self, List};
 use crate::extract::{NoQuery, Query};
 use crate::router::Api;
 use mainspring_scheduler::App;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// A worker that lives.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -42,7 +44,22 @@ pub(super) struct WorkerView {
     lease_until: Timestamp,
 }
 
-/// `GET /v1/workers`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(workers))
+        .routes(routes!(tools))
+        .routes(routes!(queue))
+        .routes(routes!(scaling))
+}
+
+/// The workers that live
+#[utoipa::path(
+    get,
+    path = "/v1/workers",
+    operation_id = "listWorkers",
+    responses((status = 200, body = List<WorkerView>))
+)]
 pub(super) async fn workers(
     State(app): State<Arc<Api>>,
     _: Query<NoQuery>,
@@ -91,7 +108,13 @@ pub(super) enum ToolKind {
     McpServer,
 }
 
-/// `GET /v1/tools`
+/// What agents may name in their tools, as the workers say that live or did a short while ago
+#[utoipa::path(
+    get,
+    path = "/v1/tools",
+    operation_id = "listTools",
+    responses((status = 200, body = List<ToolView>))
+)]
 pub(super) async fn tools(
     State(app): State<Arc<Api>>,
     _: Query<NoQuery>,
@@ -136,7 +159,13 @@ pub(super) struct PoolView {
     depth: Option<u64>,
 }
 
-/// `GET /v1/queue`
+/// What waits and runs, by pool
+#[utoipa::path(
+    get,
+    path = "/v1/queue",
+    operation_id = "getQueue",
+    responses((status = 200, body = List<PoolView>))
+)]
 pub(super) async fn queue(
     State(app): State<Arc<Api>>,
     _: Query<NoQuery>,
@@ -164,7 +193,13 @@ async fn depth(app: &App, pool: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// `GET /v1/scaling/{pool}`
+/// What an autoscaler needs
+#[utoipa::path(
+    get,
+    path = "/v1/scaling/{pool}",
+    operation_id = "getScaling",
+    responses((status = 200, body = mainspring_shared::store::ScalingStats))
+)]
 pub(super) async fn scaling(
     State(app): State<Arc<Api>>,
     pool: Result<Path<String>, PathRejection>,

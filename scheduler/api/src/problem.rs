@@ -1,5 +1,7 @@
 //! Errors as answers: problem documents of RFC 9457, made from codes.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
@@ -11,7 +13,10 @@ use mainspring_shared::store;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use crate::router::Api;
 use mainspring_scheduler::error::Error;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// A request that was not served, as it is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +106,18 @@ pub(crate) async fn method_not_allowed() -> Problem {
     ))
 }
 
-/// Where a problem's `type` leads: the code's page of advice.
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(advice))
+}
+
+/// What an error code means and what to do about it
+#[utoipa::path(
+    get,
+    path = "/errors/{code}",
+    operation_id = "getAdvice",
+    responses((status = 200, body = String, content_type = "text/markdown"))
+)]
 pub(crate) async fn advice(code: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
     let found = code.ok().and_then(|Path(code)| Code::parse(&code));
     let Some(code) = found else {

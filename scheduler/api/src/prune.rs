@@ -14,6 +14,8 @@ use super::validate::{COUNT_MAX, Checks};
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// What to remove: one of the first two.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -64,7 +66,19 @@ pub(super) struct Pruned {
     dry_run: bool,
 }
 
-/// `POST /v1/sessions/{id}/prune`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(prune))
+}
+
+/// Removes old messages; calls stay with their results, and so do the last message and what the open send wrote
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/prune",
+    operation_id = "pruneSession",
+    request_body = PruneBody,
+    responses((status = 200, body = Pruned))
+)]
 pub(super) async fn prune(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,

@@ -19,8 +19,8 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Rows of a list that are read at once: what is in memory of a page beyond its bytes.
 const PIECE: u32 = 50;
 
-/// A list without further pages.
-#[derive(Debug, Serialize)]
+/// A page of a list.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct List<T> {
     data: Vec<T>,
     /// What the next question passes as `cursor`; null at the end.

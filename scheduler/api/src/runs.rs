@@ -24,6 +24,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use super::workflows;
+use crate::extract::Key;
 use crate::extract::{
     Json, JsonBody, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, session_id, text,
 };
@@ -31,6 +32,8 @@ use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::runs;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// The run that a path names.
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +114,25 @@ pub(super) struct NewRunBody {
     options: Option<RunOptions>,
 }
 
-/// `POST /v1/runs`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show))
+        .routes(routes!(export))
+        .routes(routes!(cancel))
+        .routes(routes!(retry))
+}
+
+/// Starts a workflow: 202, or 200 when it ends within `wait`; 422 with every problem of its spec
+#[utoipa::path(
+    post,
+    path = "/v1/runs",
+    operation_id = "createRun",
+    params(WaitQuery, Key),
+    request_body = NewRunBody,
+    responses((status = 200, body = RunView), (status = 202, body = RunView))
+)]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
     Query(query): Query<WaitQuery>,
@@ -191,18 +212,29 @@ fn answer(status: StatusCode, record: RunRecord) -> Result<Response, Problem> {
 }
 
 /// Which runs, newest first.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct RunsQuery {
     #[serde(default)]
+    #[param(value_type = u32)]
     limit: Limit,
     #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<RunId>,
     session_id: Option<String>,
     #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     status: Option<RunStatus>,
 }
 
-/// `GET /v1/runs`
+/// Runs, newest first
+#[utoipa::path(
+    get,
+    path = "/v1/runs",
+    operation_id = "listRuns",
+    params(RunsQuery),
+    responses((status = 200, body = List<RunView>))
+)]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
     Query(query): Query<RunsQuery>,
@@ -232,7 +264,14 @@ pub(super) async fn list(
     respond::page(&app, begin, read, |run| run.key.run, RunView::from).await
 }
 
-/// `GET /v1/runs/{id}`
+/// A run, now or once it ended
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{id}",
+    operation_id = "getRun",
+    params(WaitQuery),
+    responses((status = 200, body = RunView))
+)]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
@@ -298,7 +337,15 @@ impl JsonBody for RetryRunBody {
     }
 }
 
-/// `POST /v1/runs/{id}/cancel`
+/// Ends a run and everything below it
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/cancel",
+    operation_id = "cancelRun",
+    params(WaitQuery),
+    request_body = Option<CancelRunBody>,
+    responses((status = 200, body = RunView), (status = 202, body = RunView))
+)]
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
@@ -320,7 +367,15 @@ pub(super) async fn cancel(
     asked(&app, key, ask, wait).await
 }
 
-/// `POST /v1/runs/{id}/retry`
+/// Runs again what failed, was cancelled or was never reached
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/retry",
+    operation_id = "retryRun",
+    params(WaitQuery),
+    request_body = Option<RetryRunBody>,
+    responses((status = 200, body = RunView), (status = 202, body = RunView))
+)]
 pub(super) async fn retry(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
@@ -358,7 +413,13 @@ pub(super) async fn asked(
     answer(status, record)
 }
 
-/// `GET /v1/runs/{id}/export`
+/// The run with its spec, its nodes and its events
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{id}/export",
+    operation_id = "exportRun",
+    responses((status = 200, body = Value))
+)]
 pub(super) async fn export(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,

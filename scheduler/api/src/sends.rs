@@ -14,6 +14,7 @@ use super::deliver::AcceptedSend;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
+use crate::extract::Key;
 use crate::extract::{
     Json, JsonBody, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
     session_id, text,
@@ -28,8 +29,27 @@ use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::message::ContentPart;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-/// `POST /v1/sessions/{id}/sends`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(create_in_session))
+        .routes(routes!(list, create))
+        .routes(routes!(show))
+        .routes(routes!(cancel))
+}
+
+/// Accepts a send: 202, or 200 when it ends within `wait`
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/sends",
+    operation_id = "createSendInSession",
+    params(WaitQuery, Key),
+    request_body = SendBody,
+    responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend))
+)]
 pub(super) async fn create_in_session(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
@@ -59,7 +79,15 @@ pub(super) async fn create_in_session(
     .await
 }
 
-/// `POST /v1/sends`
+/// Accepts a send to a session that exists or is created with it
+#[utoipa::path(
+    post,
+    path = "/v1/sends",
+    operation_id = "createSend",
+    params(WaitQuery, Key),
+    request_body = SendAnywhereBody,
+    responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend))
+)]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
     Query(query): Query<WaitQuery>,
@@ -190,18 +218,29 @@ pub(super) fn answer(send: SendRecord) -> Result<Response, Problem> {
 }
 
 /// Which sends, newest first.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct SendsQuery {
     #[serde(default)]
+    #[param(value_type = u32)]
     limit: Limit,
     #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<SendId>,
     session_id: Option<String>,
     #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     status: Option<SendStatus>,
 }
 
-/// `GET /v1/sends`
+/// Sends, newest first
+#[utoipa::path(
+    get,
+    path = "/v1/sends",
+    operation_id = "listSends",
+    params(SendsQuery),
+    responses((status = 200, body = List<SendView>))
+)]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
     Query(query): Query<SendsQuery>,
@@ -231,7 +270,14 @@ pub(super) async fn list(
     respond::page(&app, begin, read, |send| send.id, SendView::from).await
 }
 
-/// `GET /v1/sends/{id}`
+/// A send, now or once it ended
+#[utoipa::path(
+    get,
+    path = "/v1/sends/{id}",
+    operation_id = "getSend",
+    params(WaitQuery),
+    responses((status = 200, body = SendView))
+)]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
     SendPath(id): SendPath,
@@ -247,7 +293,14 @@ pub(super) async fn show(
     respond::json(StatusCode::OK, &SendView::from(found))
 }
 
-/// `POST /v1/sends/{id}/cancel`
+/// Ends it at once, or at its worker's next safe point
+#[utoipa::path(
+    post,
+    path = "/v1/sends/{id}/cancel",
+    operation_id = "cancelSend",
+    params(WaitQuery),
+    responses((status = 200, body = SendView), (status = 202, body = SendView))
+)]
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
     SendPath(id): SendPath,

@@ -16,7 +16,9 @@ use super::problem::Problem;
 use super::respond::{self, Begin};
 use super::sends;
 use super::validate::{NewSessionBody, SessionChangeBody};
+use crate::extract::Key;
 use crate::extract::{Json, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
+use crate::respond::List;
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::deleting;
@@ -24,8 +26,27 @@ use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::new_session;
 use mainspring_scheduler::services::recovery;
 use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-/// `POST /v1/sessions`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show, change, remove))
+        .routes(routes!(resume))
+        .routes(routes!(abort))
+}
+
+/// Creates a session
+#[utoipa::path(
+    post,
+    path = "/v1/sessions",
+    operation_id = "createSession",
+    params(Key),
+    request_body = Option<NewSessionBody>,
+    responses((status = 201, body = SessionView))
+)]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
     _: Query<NoQuery>,
@@ -92,20 +113,32 @@ fn answer_created(view: &SessionView) -> Result<Response, Problem> {
 }
 
 /// Which sessions, newest first.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct SessionsQuery {
     #[serde(default)]
+    #[param(value_type = u32)]
     limit: Limit,
     #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<SessionId>,
     #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     status: Option<SessionStatus>,
     agent: Option<String>,
     #[serde(default)]
+    #[param(value_type = Option<Object>)]
     metadata: BTreeMap<String, String>,
 }
 
-/// `GET /v1/sessions`
+/// Sessions, newest first
+#[utoipa::path(
+    get,
+    path = "/v1/sessions",
+    operation_id = "listSessions",
+    params(SessionsQuery),
+    responses((status = 200, body = List<SessionView>))
+)]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
     Query(query): Query<SessionsQuery>,
@@ -130,7 +163,13 @@ pub(super) async fn list(
     respond::page(&app, begin, read, place, SessionView::from).await
 }
 
-/// `GET /v1/sessions/{id}`
+/// A session
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}",
+    operation_id = "getSession",
+    responses((status = 200, body = SessionView))
+)]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
@@ -144,7 +183,14 @@ pub(super) async fn show(
     respond::json(StatusCode::OK, &view(&app, found).await)
 }
 
-/// `PATCH /v1/sessions/{id}`
+/// Replaces the agent or the metadata, closes or reopens
+#[utoipa::path(
+    patch,
+    path = "/v1/sessions/{id}",
+    operation_id = "changeSession",
+    request_body = SessionChangeBody,
+    responses((status = 200, body = SessionView))
+)]
 pub(super) async fn change(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
@@ -157,7 +203,13 @@ pub(super) async fn change(
     }
 }
 
-/// `DELETE /v1/sessions/{id}`
+/// Cancels its open sends and removes its transcript
+#[utoipa::path(
+    delete,
+    path = "/v1/sessions/{id}",
+    operation_id = "deleteSession",
+    responses((status = 204))
+)]
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
@@ -170,7 +222,13 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /v1/sessions/{id}/resume`
+/// Lets a send that waits for recovery go on
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/resume",
+    operation_id = "resumeSession",
+    responses((status = 202, body = SendView))
+)]
 pub(super) async fn resume(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
@@ -181,7 +239,13 @@ pub(super) async fn resume(
     respond::send(StatusCode::ACCEPTED, &SendView::from(record))
 }
 
-/// `POST /v1/sessions/{id}/abort`
+/// Ends a send that waits for recovery
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{id}/abort",
+    operation_id = "abortSession",
+    responses((status = 200, body = SendView))
+)]
 pub(super) async fn abort(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,

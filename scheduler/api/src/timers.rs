@@ -19,11 +19,15 @@ use mainspring_shared::timer::{Occurrence, OccurrenceView, TimerRecord, TimerSta
 use super::problem::Problem;
 use super::respond::{self, Begin};
 use super::validate::Checks;
+use crate::extract::Key;
 use crate::extract::{Json, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
+use crate::respond::List;
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use serde::Deserialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 pub(super) use batch::{ResultsShape as TimerResultsShape, TimerBatchBody, Timers};
 pub(super) use body::TimerBody;
@@ -48,7 +52,25 @@ fn not_found() -> Error {
     Error::new(Code::TimerNotFound, "no timer has this id")
 }
 
-/// `POST /v1/timers`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show, cancel))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(occurrences))
+}
+
+/// Makes a timer, armed from now on
+#[utoipa::path(
+    post,
+    path = "/v1/timers",
+    operation_id = "createTimer",
+    params(Key),
+    request_body = TimerBody,
+    responses((status = 201, body = TimerView))
+)]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
     _: Query<NoQuery>,
@@ -104,19 +126,31 @@ async fn read(app: &App, id: TimerId) -> Result<TimerRecord, Error> {
 }
 
 /// Which timers, newest first.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct TimersQuery {
     #[serde(default)]
+    #[param(value_type = u32)]
     limit: Limit,
     #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<TimerId>,
     #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     session_id: Option<SessionId>,
     #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     status: Option<TimerStatus>,
 }
 
-/// `GET /v1/timers`
+/// Timers, newest first
+#[utoipa::path(
+    get,
+    path = "/v1/timers",
+    operation_id = "listTimers",
+    params(TimersQuery),
+    responses((status = 200, body = List<TimerView>))
+)]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
     Query(query): Query<TimersQuery>,
@@ -140,7 +174,13 @@ pub(super) async fn list(
     respond::page(&app, begin, read, |timer| timer.id, TimerView::from).await
 }
 
-/// `GET /v1/timers/{id}`
+/// A timer with its next five times
+#[utoipa::path(
+    get,
+    path = "/v1/timers/{id}",
+    operation_id = "getTimer",
+    responses((status = 200, body = TimerView))
+)]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
     TimerPath(id): TimerPath,
@@ -149,11 +189,18 @@ pub(super) async fn show(
     answer(StatusCode::OK, read(&app, id).await?)
 }
 
-/// `GET /v1/timers/{id}/occurrences`
+/// What became of a timer's occurrences, newest first
+#[utoipa::path(
+    get,
+    path = "/v1/timers/{id}/occurrences",
+    operation_id = "listOccurrences",
+    params(PageQuery),
+    responses((status = 200, body = List<OccurrenceView>))
+)]
 pub(super) async fn occurrences(
     State(app): State<Arc<Api>>,
     TimerPath(id): TimerPath,
-    Query(query): Query<PageQuery<i64>>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Response, Problem> {
     let target = read(&app, id).await?.target;
     let begin = Begin {
@@ -174,7 +221,13 @@ pub(super) async fn occurrences(
     respond::page(&app, begin, read, |occurrence| occurrence.n, view).await
 }
 
-/// `DELETE /v1/timers/{id}`
+/// Ends a timer; what it has sent goes on
+#[utoipa::path(
+    delete,
+    path = "/v1/timers/{id}",
+    operation_id = "cancelTimer",
+    responses((status = 200, body = TimerView))
+)]
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
     path: TimerPath,
@@ -184,7 +237,13 @@ pub(super) async fn cancel(
     change(&app, path, TimerChange::Cancel).await
 }
 
-/// `POST /v1/timers/{id}/pause`
+/// Stops a timer for a while
+#[utoipa::path(
+    post,
+    path = "/v1/timers/{id}/pause",
+    operation_id = "pauseTimer",
+    responses((status = 200, body = TimerView))
+)]
 pub(super) async fn pause(
     State(app): State<Arc<Api>>,
     path: TimerPath,
@@ -194,7 +253,13 @@ pub(super) async fn pause(
     change(&app, path, TimerChange::Pause).await
 }
 
-/// `POST /v1/timers/{id}/resume`
+/// Lets a paused or dead timer go on
+#[utoipa::path(
+    post,
+    path = "/v1/timers/{id}/resume",
+    operation_id = "resumeTimer",
+    responses((status = 200, body = TimerView))
+)]
 pub(super) async fn resume(
     State(app): State<Arc<Api>>,
     path: TimerPath,

@@ -14,6 +14,8 @@ use super::respond;
 use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
 use mainspring_scheduler::error::Error;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// What a session cost, as far as its sends are kept.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -69,7 +71,18 @@ impl From<SessionUsage> for SessionUsageView {
     }
 }
 
-/// `GET /v1/sessions/{id}/usage`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(of_session))
+}
+
+/// What its model calls cost, and those of the sessions below it, by model
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/usage",
+    operation_id = "getSessionUsage",
+    responses((status = 200, body = SessionUsageView))
+)]
 pub(super) async fn of_session(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,

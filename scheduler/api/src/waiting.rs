@@ -20,6 +20,8 @@ use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// Sessions of one tree that are looked at.
 const SESSIONS_MAX: usize = 1_000;
@@ -73,7 +75,18 @@ impl From<CallRecord> for WaitingCall {
     }
 }
 
-/// `GET /v1/sessions/{id}/calls`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(list))
+}
+
+/// Calls of the session, and of the sessions below it, that wait for an answer from outside
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/calls",
+    operation_id = "listWaitingCalls",
+    responses((status = 200, body = List<WaitingCall>))
+)]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,

@@ -18,6 +18,8 @@ use super::validate::Checks;
 use crate::extract::{Json, JsonBody, NoQuery, Query, beside, parse};
 use crate::router::Api;
 use mainspring_scheduler::error::{Error, FieldError};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// A spec to check.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -81,7 +83,21 @@ pub(super) fn check_into(spec: &Value, at: &str, checks: &mut Checks) -> Option<
     }
 }
 
-/// `POST /v1/workflows:validate`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(check_spec))
+        .routes(routes!(schema))
+}
+
+/// Checks a spec: 422 with every problem at once
+#[utoipa::path(
+    post,
+    path = "/v1/workflows:validate",
+    operation_id = "validateWorkflow",
+    request_body = ValidateBody,
+    responses((status = 200, body = SpecSummary))
+)]
 pub(super) async fn check_spec(
     State(_app): State<Arc<Api>>,
     _: Query<NoQuery>,
@@ -113,7 +129,13 @@ pub(super) async fn check_spec(
     respond::json(StatusCode::OK, &summary)
 }
 
-/// `GET /v1/workflows/schema`
+/// The JSON Schema of specs
+#[utoipa::path(
+    get,
+    path = "/v1/workflows/schema",
+    operation_id = "getWorkflowSchema",
+    responses((status = 200, body = Value))
+)]
 pub(super) async fn schema(_: Query<NoQuery>) -> Result<Response, Problem> {
     static SCHEMA: LazyLock<Value> = LazyLock::new(mainspring_shared::workflow::schema::schema);
     respond::json(StatusCode::OK, &*SCHEMA)

@@ -51,9 +51,11 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
 pub(crate) struct NoQuery {}
 
 /// How long to wait.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct WaitQuery {
     #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<String>)]
     wait: Option<Span>,
 }
 
@@ -64,14 +66,33 @@ impl WaitQuery {
     }
 }
 
-/// A page of a list.
-#[derive(Debug, Deserialize)]
-#[serde(bound = "C: FromStr")]
-pub(crate) struct PageQuery<C> {
+/// A page of a list whose items are numbered.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageQuery {
     #[serde(default)]
+    #[param(value_type = u32)]
     pub(crate) limit: Limit,
     #[serde(default, deserialize_with = "cursor")]
-    pub(crate) cursor: Option<C>,
+    pub(crate) cursor: Option<i64>,
+}
+
+/// What makes a repeat of a request harmless.
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(crate) struct Key {
+    #[param(rename = "Idempotency-Key")]
+    idempotency_key: Option<String>,
+}
+
+/// Where a reader of a stream goes on.
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "only its description is used")]
+pub(crate) struct LastEventId {
+    #[param(rename = "Last-Event-ID")]
+    last_event_id: Option<String>,
 }
 
 /// Items that a page may have.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::events::EVENT_ID;
 use super::named;
-use super::operations::Operation;
+use super::operation::Operation;
 use super::refine::{DURATION, KEY, POOL, id};
 
 /// What a path's ids are called.
@@ -31,7 +31,7 @@ pub(super) fn in_path(path: &str, name: &str) -> Value {
 /// A parameter of a query or a head.
 pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
-    let path = operation.path;
+    let path = operation.path.as_str();
     let is_list_of_ids = path.matches('/').count() == 2;
     let status = || match prefix(path) {
         Some("ses") => named("SessionStatus"),

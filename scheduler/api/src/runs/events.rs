@@ -17,12 +17,15 @@ use serde_json::{Value, json};
 
 use super::RunPath;
 use crate::events::{EventsQuery, stream_of};
+use crate::extract::LastEventId;
 use crate::extract::Query;
 use crate::gate::Place;
 use crate::problem::Problem;
 use crate::router::Api;
 use mainspring_scheduler::services::runs::read;
 use mainspring_scheduler::services::watch::Watching;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// Advances read at once.
 const STEPS: u32 = 64;
@@ -30,7 +33,19 @@ const STEPS: u32 = 64;
 /// Pause after a failed read.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// `GET /v1/runs/{id}/events`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(of_run))
+}
+
+/// The run's events, up to its final one
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{id}/events",
+    operation_id = "streamRun",
+    params(EventsQuery, LastEventId),
+    responses((status = 200, body = crate::openapi::RunEvent, content_type = "text/event-stream"))
+)]
 pub(crate) async fn of_run(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,

@@ -23,6 +23,7 @@ use super::{RunPath, asked};
 use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query, WaitQuery, cursor};
 use crate::idempotency;
 use crate::problem::Problem;
+use crate::respond::List;
 use crate::respond::{self, Begin};
 use crate::router::Api;
 use crate::validate::Checks;
@@ -30,6 +31,8 @@ use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::again;
 use mainspring_scheduler::services::runs::read;
 use mainspring_scheduler::{App, each};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 /// Nodes read at once for an export.
 const PAGE: u32 = 1_000;
@@ -70,16 +73,36 @@ fn not_found() -> Error {
 }
 
 /// Which nodes, in the order of their paths.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct NodesQuery {
     #[serde(default)]
+    #[param(value_type = u32)]
     limit: Limit,
     #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<String>)]
     cursor: Option<i64>,
     prefix: Option<String>,
 }
 
-/// `GET /v1/runs/{id}/nodes`
+/// Its paths.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(cancel))
+        .routes(routes!(retry))
+        .routes(routes!(steer))
+        .routes(routes!(amend))
+}
+
+/// A run's nodes in the order in which they were reached
+#[utoipa::path(
+    get,
+    path = "/v1/runs/{id}/nodes",
+    operation_id = "listNodes",
+    params(NodesQuery),
+    responses((status = 200, body = List<NodeView>))
+)]
 pub(crate) async fn list(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
@@ -172,7 +195,14 @@ async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Error> {
     }
 }
 
-/// `POST /v1/runs/{id}/nodes/{path}/cancel`
+/// Ends a node, whose path is percent-encoded, and what is below it
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/nodes/{path}/cancel",
+    operation_id = "cancelNode",
+    params(WaitQuery),
+    responses((status = 200, body = mainspring_shared::workflow::view::RunView), (status = 202, body = mainspring_shared::workflow::view::RunView))
+)]
 pub(crate) async fn cancel(
     State(app): State<Arc<Api>>,
     NodePath(key, path): NodePath,
@@ -187,7 +217,14 @@ pub(crate) async fn cancel(
     asked(&app, key, RunAsk::CancelNode { path }, wait).await
 }
 
-/// `POST /v1/runs/{id}/nodes/{path}/retry`
+/// Runs a settled node again, and what depends on it
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/nodes/{path}/retry",
+    operation_id = "retryNode",
+    params(WaitQuery),
+    responses((status = 200, body = mainspring_shared::workflow::view::RunView), (status = 202, body = mainspring_shared::workflow::view::RunView))
+)]
 pub(crate) async fn retry(
     State(app): State<Arc<Api>>,
     NodePath(key, path): NodePath,
@@ -224,7 +261,15 @@ impl JsonBody for AmendBody {
     }
 }
 
-/// `POST /v1/runs/{id}/nodes/{path}/amend`
+/// Gives a node's result by hand; what depends on it runs again
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/nodes/{path}/amend",
+    operation_id = "amendNode",
+    params(WaitQuery),
+    request_body = AmendBody,
+    responses((status = 200, body = mainspring_shared::workflow::view::RunView), (status = 202, body = mainspring_shared::workflow::view::RunView))
+)]
 pub(crate) async fn amend(
     State(app): State<Arc<Api>>,
     NodePath(key, path): NodePath,
@@ -260,7 +305,14 @@ impl JsonBody for SteerBody {
     }
 }
 
-/// `POST /v1/runs/{id}/nodes/{path}/steer`
+/// Tells a leaf something at its next round
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{id}/nodes/{path}/steer",
+    operation_id = "steerNode",
+    request_body = SteerBody,
+    responses((status = 202, body = NodeView))
+)]
 pub(crate) async fn steer(
     State(app): State<Arc<Api>>,
     NodePath(key, path): NodePath,

@@ -1,0 +1,109 @@
+//! The operations of the API, as the annotations of their handlers describe them.
+
+use serde_json::Value;
+
+use super::super::copies::LINES;
+use super::PAGE;
+
+/// What an answer holds.
+pub(super) enum Holds {
+    Nothing,
+    Text,
+    /// Advice for people.
+    Page,
+    /// Events of this schema.
+    Events(String),
+    /// An archive of a session.
+    Lines,
+    Object,
+    One(String),
+    Many(String),
+}
+
+/// One operation.
+pub(super) struct Operation {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) id: String,
+    pub(super) says: String,
+    /// Query parameters and headers, by their names in [`parameter`](super::parameters::parameter).
+    pub(super) takes: Vec<String>,
+    /// The name of a schema, or [`LINES`], and whether there must be a body.
+    pub(super) body: Option<(String, bool)>,
+    pub(super) answers: Vec<String>,
+    pub(super) holds: Holds,
+}
+
+impl Operation {
+    /// All operations of a description.
+    pub(super) fn all(described: &Value) -> Vec<Self> {
+        let paths = described["paths"].as_object().into_iter().flatten();
+        let operations = paths.flat_map(|(path, item)| {
+            let methods = item.as_object().into_iter().flatten();
+            methods.map(|(method, operation)| Self::of(path, method, operation))
+        });
+        operations.collect()
+    }
+
+    fn of(path: &str, method: &str, described: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let parameters = described["parameters"].as_array().into_iter().flatten();
+        let answers = described["responses"].as_object();
+        let content = answers.and_then(|answers| answers.values().next());
+        Self {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            id: text(&described["operationId"]),
+            says: text(&described["summary"]),
+            takes: parameters.map(|one| text(&one["name"])).collect(),
+            body: body(&described["requestBody"]),
+            answers: answers
+                .into_iter()
+                .flatten()
+                .map(|(status, _)| status.clone())
+                .collect(),
+            holds: holds(content.map_or(&Value::Null, |answer| &answer["content"])),
+        }
+    }
+}
+
+fn body(described: &Value) -> Option<(String, bool)> {
+    let (kind, content) = described["content"].as_object()?.iter().next()?;
+    if kind == LINES {
+        return Some((LINES.to_owned(), true));
+    }
+    let schema = &content["schema"];
+    let optional = schema["oneOf"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find_map(name);
+    let required = name(schema).map(|name| (name, true));
+    required.or_else(|| Some((optional?, false)))
+}
+
+fn holds(content: &Value) -> Holds {
+    let Some((kind, content)) = content
+        .as_object()
+        .and_then(|content| content.iter().next())
+    else {
+        return Holds::Nothing;
+    };
+    match (kind.as_str(), name(&content["schema"])) {
+        ("text/event-stream", Some(name)) => Holds::Events(name),
+        ("text/markdown", _) => Holds::Page,
+        (LINES, _) => Holds::Lines,
+        ("text/plain", _) => Holds::Text,
+        (_, None) => Holds::Object,
+        (_, Some(name)) => match name.strip_prefix(PAGE) {
+            Some(item) => Holds::Many(item.to_owned()),
+            None => Holds::One(name),
+        },
+    }
+}
+
+/// The name of the schema that is meant.
+fn name(schema: &Value) -> Option<String> {
+    let name = schema["$ref"].as_str()?.rsplit('/').next()?;
+    Some(name.to_owned())
+}
