@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use mainspring_scheduler::error::Error;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::list::{
@@ -20,7 +21,6 @@ use sha2::{Digest, Sha256};
 
 use super::validate::{Checks, has_nul};
 use crate::extract::parse;
-use mainspring_scheduler::error::Error;
 
 /// What every archive calls itself.
 const FORMAT: &str = "mainspring.session";

@@ -13,24 +13,23 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::store::{IdempotencyKey, KeyOutcome};
 use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::idempotency;
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
-use crate::extract::Key;
-use crate::extract::{NoQuery, Query, Weight, json_body, parse};
+use crate::extract::{Key, NoQuery, Query, Weight, json_body, parse};
 use crate::router::Api;
-use mainspring_scheduler::App;
-use mainspring_scheduler::error::Error;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// What became of an item that was not refused.
 pub(super) enum Made<I, V> {

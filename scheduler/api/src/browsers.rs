@@ -15,10 +15,9 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
-use mainspring_shared::error::Code;
-
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_scheduler::error::Error;
+use mainspring_shared::error::Code;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");

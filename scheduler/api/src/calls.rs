@@ -7,6 +7,8 @@ use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::results;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
@@ -14,6 +16,8 @@ use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, Question, bounded};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::input::{Input, input_schema};
 use super::problem::Problem;
@@ -21,10 +25,6 @@ use super::respond;
 use super::validate::Checks;
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
-use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::results;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// Results of one request.
 const RESULTS_MAX: usize = 1_000;

@@ -15,6 +15,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use mainspring_runtime::Lifecycle;
+use mainspring_scheduler::SchedulerConfig;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::time::Clock;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,8 +26,6 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use crate::problem::Problem;
-use mainspring_scheduler::SchedulerConfig;
-use mainspring_scheduler::error::Error;
 
 /// Connections that are told at once that there is no place for them. Beyond these they are just
 /// closed.

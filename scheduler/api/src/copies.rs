@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream::try_unfold;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionKey, TenantId};
@@ -20,6 +21,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::archive::{self, Lists, Writer};
 use super::gate::Place;
@@ -27,12 +30,10 @@ use super::idempotency;
 use super::problem::Problem;
 use super::sessions::{answer_creation, too_slow};
 use super::validate::{Checks, object};
-use crate::extract::Key;
-use crate::extract::{Chunks, Json, JsonBody, NoQuery, Query, SessionPath, expect_kind, weigh};
+use crate::extract::{
+    Chunks, Json, JsonBody, Key, NoQuery, Query, SessionPath, expect_kind, weigh,
+};
 use crate::router::Api;
-use mainspring_scheduler::error::Error;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// Messages read at once: each may be long.
 const PAGE: u32 = 64;

@@ -4,21 +4,20 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::accept::Submitted;
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::send::{SendRecord, SendView};
 use mainspring_shared::store::ReadInbox;
-use serde::Serialize;
-
-use super::problem::Problem;
-use super::respond::{self, Begin};
-use crate::extract::{FromText, Limit, Query, SessionPath, cursor, text};
-use crate::respond::List;
-use crate::router::Api;
-use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::accept::Submitted;
 use serde::Deserialize;
+use serde::Serialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use super::problem::Problem;
+use super::respond::{self, Begin, List};
+use crate::extract::{FromText, Limit, Query, SessionPath, cursor, text};
+use crate::router::Api;
 
 /// A send as it was accepted, or the one that took the words in.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]

@@ -9,19 +9,18 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
-use mainspring_shared::event::EventId;
-use mainspring_shared::id::TenantId;
-
-use super::gate::Place;
-use super::problem::Problem;
-use crate::extract::LastEventId;
-use crate::extract::{FromText, Query, SendPath, SessionPath, parameter, text};
-use crate::router::Api;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::stream::{Reader, Scope};
+use mainspring_shared::event::EventId;
+use mainspring_shared::id::TenantId;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use super::gate::Place;
+use super::problem::Problem;
+use crate::extract::{FromText, LastEventId, Query, SendPath, SessionPath, parameter, text};
+use crate::router::Api;
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
+use mainspring_scheduler::error::Error;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
@@ -17,7 +18,6 @@ use super::browsers::{self, Visit};
 use super::problem::Problem;
 use crate::metrics::{REQUEST_SECONDS, REQUESTS, WAITERS};
 use crate::router::Api;
-use mainspring_scheduler::error::Error;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

@@ -6,15 +6,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use mainspring_scheduler::error::Error;
 use serde_json::json;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::problem::{self, Problem};
 use super::respond;
 use crate::extract::{NoQuery, Query};
 use crate::router::Api;
-use mainspring_scheduler::error::Error;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// Its paths.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {

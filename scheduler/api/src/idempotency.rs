@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use axum::http::HeaderMap;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::IdempotencyKey;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::extract::{BESIDE, beside_if, parse};
-use mainspring_scheduler::error::Error;
 
 /// Characters that a key may have.
 const KEY_MAX: usize = 255;

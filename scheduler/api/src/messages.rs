@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use mainspring_shared::store::ReadMessages;
-
-use super::problem::Problem;
-use super::respond::{self, Begin};
-use crate::extract::{FromText, Limit, Query, SessionPath, text};
-use crate::respond::List;
-use crate::router::Api;
 use mainspring_scheduler::error::Error;
+use mainspring_shared::store::ReadMessages;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use super::problem::Problem;
+use super::respond::{self, Begin, List};
+use crate::extract::{FromText, Limit, Query, SessionPath, text};
+use crate::router::Api;
 
 /// Which messages, in their order.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

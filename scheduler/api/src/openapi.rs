@@ -11,14 +11,14 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use self::operation::{Holds, Operation};
 use super::copies::LINES;
 use super::problem::Problem;
 use super::{respond, router};
 use crate::router::Api;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// What the names of pages begin with.
 const PAGE: &str = "List_";

@@ -7,20 +7,20 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use mainspring_scheduler::App;
 use mainspring_shared::agent::Priority;
 use mainspring_shared::queue::Lane;
 use mainspring_shared::store::{PoolTools, QueueStats, Role};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{is_pool, preset};
 use serde::Serialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::problem::{self, Problem};
 use super::respond::{self, List};
 use crate::extract::{NoQuery, Query};
 use crate::router::Api;
-use mainspring_scheduler::App;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// A worker that lives.
 #[derive(Debug, Serialize, utoipa::ToSchema)]

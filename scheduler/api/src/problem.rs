@@ -8,15 +8,15 @@ use axum::extract::rejection::PathRejection;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use mainspring_shared::store;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
-
-use crate::router::Api;
-use mainspring_scheduler::error::Error;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use crate::router::Api;
 
 /// A request that was not served, as it is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::store::{ERASED_AT_ONCE, PruneOutcome, PruneSession, PruneTo, prune_all};
 use serde::{Deserialize, Serialize};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond;
 use super::validate::{COUNT_MAX, Checks};
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
-use mainspring_scheduler::error::Error;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// What to remove: one of the first two.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]

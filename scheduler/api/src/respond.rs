@@ -6,12 +6,12 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::send::{SendRecord, SendView};
 use serde::Serialize;
 
 use super::problem::Problem;
-use mainspring_scheduler::App;
-use mainspring_scheduler::error::Error;
 
 /// Says that a request had been served before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

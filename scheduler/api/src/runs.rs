@@ -10,6 +10,9 @@ use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::runs;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunId, RunKey, SessionId, TenantId};
 use mainspring_shared::store::{CreateRunOutcome, ListRuns, NewRun};
@@ -19,21 +22,17 @@ use mainspring_shared::workflow::spec::Spec;
 use mainspring_shared::workflow::view::RunView;
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use super::workflows;
-use crate::extract::Key;
 use crate::extract::{
-    Json, JsonBody, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, session_id, text,
+    Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, session_id, text,
 };
 use crate::router::Api;
-use mainspring_scheduler::App;
-use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::runs;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The run that a path names.
 #[derive(Debug, Clone, Copy)]

@@ -6,31 +6,30 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::send::{SendRecord, SendStatus, SendView};
-use mainspring_shared::store::{AcceptSend, IdempotencyKey, ListSends, Target};
-
-use super::deliver::AcceptedSend;
-use super::problem::Problem;
-use super::respond::{self, Begin, List};
-use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
-use crate::extract::Key;
-use crate::extract::{
-    Json, JsonBody, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
-    session_id, text,
-};
-use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::{new_session, submit};
 use mainspring_scheduler::services::cancel;
 use mainspring_scheduler::services::watch::watched;
 use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
+use mainspring_shared::send::{SendRecord, SendStatus, SendView};
+use mainspring_shared::store::{AcceptSend, IdempotencyKey, ListSends, Target};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use super::deliver::AcceptedSend;
+use super::problem::Problem;
+use super::respond::{self, Begin, List};
+use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
+use crate::extract::{
+    Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
+    session_id, text,
+};
+use crate::router::Api;
 
 /// Its paths.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {

@@ -6,28 +6,26 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use mainspring_shared::error::Code;
-use mainspring_shared::id::{SessionId, SessionKey, TenantId};
-use mainspring_shared::send::SendView;
-use mainspring_shared::session::{SessionRecord, SessionStatus, SessionView};
-use mainspring_shared::store::{CreateOutcome, ListSessions, UpdateOutcome};
-
-use super::problem::Problem;
-use super::respond::{self, Begin};
-use super::sends;
-use super::validate::{NewSessionBody, SessionChangeBody};
-use crate::extract::Key;
-use crate::extract::{Json, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
-use crate::respond::List;
-use crate::router::Api;
 use mainspring_scheduler::App;
 use mainspring_scheduler::deleting;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::new_session;
 use mainspring_scheduler::services::recovery;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SessionId, SessionKey, TenantId};
+use mainspring_shared::send::SendView;
+use mainspring_shared::session::{SessionRecord, SessionStatus, SessionView};
+use mainspring_shared::store::{CreateOutcome, ListSessions, UpdateOutcome};
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use super::problem::Problem;
+use super::respond::{self, Begin, List};
+use super::sends;
+use super::validate::{NewSessionBody, SessionChangeBody};
+use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
+use crate::router::Api;
 
 /// Its paths.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {

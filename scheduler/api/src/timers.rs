@@ -9,25 +9,23 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
 use mainspring_shared::store::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, ListOccurrences, ListTimers, TimerChange,
 };
 use mainspring_shared::timer::{Occurrence, OccurrenceView, TimerRecord, TimerStatus, TimerView};
-
-use super::problem::Problem;
-use super::respond::{self, Begin};
-use super::validate::Checks;
-use crate::extract::Key;
-use crate::extract::{Json, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
-use crate::respond::List;
-use crate::router::Api;
-use mainspring_scheduler::App;
-use mainspring_scheduler::error::Error;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use super::problem::Problem;
+use super::respond::{self, Begin, List};
+use super::validate::Checks;
+use crate::extract::{Json, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
+use crate::router::Api;
 
 pub(super) use batch::{ResultsShape as TimerResultsShape, TimerBatchBody, Timers};
 pub(super) use body::TimerBody;

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::store::{ModelUsage, SessionUsage};
 use mainspring_shared::usage::Usage;
 use serde::Serialize;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond;
 use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
-use mainspring_scheduler::error::Error;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// What a session cost, as far as its sends are kept.
 #[derive(Debug, Serialize, utoipa::ToSchema)]

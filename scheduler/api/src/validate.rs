@@ -5,6 +5,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_shared::agent::{AgentSpec, OnBusy, OutputSpec, Priority, SendOptions};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
@@ -21,7 +22,6 @@ use serde_json::{Map, Value};
 
 use super::input::{Input, input_schema};
 use crate::extract::{JsonBody, beside};
-use mainspring_scheduler::error::{Error, FieldError};
 
 /// Bytes of JSON that a session's metadata may have: labels to filter by, not documents.
 const METADATA_BYTES_MAX: usize = 16 << 10;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::id::{SendId, SessionId, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::ReadMessages;
@@ -13,15 +15,13 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, List};
 use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
-use mainspring_scheduler::App;
-use mainspring_scheduler::error::Error;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// Sessions of one tree that are looked at.
 const SESSIONS_MAX: usize = 1_000;

@@ -6,20 +6,20 @@ use std::sync::{Arc, LazyLock};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_shared::error::Code;
 use mainspring_shared::workflow::spec::Spec;
 use mainspring_shared::workflow::validate::validate;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
 use crate::extract::{Json, JsonBody, NoQuery, Query, beside, parse};
 use crate::router::Api;
-use mainspring_scheduler::error::{Error, FieldError};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// A spec to check.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]

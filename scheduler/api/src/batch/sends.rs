@@ -4,6 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::accept::{accepted_view, many};
+use mainspring_scheduler::services::deliver::{Joined, deliver, delivery};
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendView};
 use mainspring_shared::store::{AcceptOutcome, AcceptSend, DeliverItem, IdempotencyKey};
@@ -15,10 +19,6 @@ use super::{Batch, Held, Made, items};
 use crate::deliver::AcceptedSend;
 use crate::problem::ProblemDocument;
 use crate::validate::{Checks, SendAnywhereBody};
-use mainspring_scheduler::App;
-use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::accept::{accepted_view, many};
-use mainspring_scheduler::services::deliver::{Joined, deliver, delivery};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,10 +1,10 @@
 //! JSON objects as typed values, and where in a document its fault is.
 
+use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{BESIDE, beside_if};
-use mainspring_scheduler::error::Error;
 
 /// Parses a JSON object. What is wrong is named by a pointer that begins with `at`.
 pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Error> {

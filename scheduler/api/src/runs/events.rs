@@ -9,23 +9,22 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
+use mainspring_scheduler::services::runs::read;
+use mainspring_scheduler::services::watch::Watching;
 use mainspring_shared::event::EventId;
 use mainspring_shared::id::RunKey;
 use mainspring_shared::store::{self, RunStep};
 use mainspring_shared::workflow::run::RunStatus;
 use serde_json::{Value, json};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::RunPath;
 use crate::events::{EventsQuery, stream_of};
-use crate::extract::LastEventId;
-use crate::extract::Query;
+use crate::extract::{LastEventId, Query};
 use crate::gate::Place;
 use crate::problem::Problem;
 use crate::router::Api;
-use mainspring_scheduler::services::runs::read;
-use mainspring_scheduler::services::watch::Watching;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// Advances read at once.
 const STEPS: u32 = 64;

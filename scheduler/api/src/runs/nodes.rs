@@ -7,6 +7,10 @@ use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::accept::again;
+use mainspring_scheduler::services::runs::read;
+use mainspring_scheduler::{App, each};
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunKey, SendId, SessionKey};
@@ -18,21 +22,16 @@ use mainspring_shared::workflow::run::{NodeRecord, RunAsk};
 use mainspring_shared::workflow::view::NodeView;
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{RunPath, asked};
 use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query, WaitQuery, cursor};
 use crate::idempotency;
 use crate::problem::Problem;
-use crate::respond::List;
-use crate::respond::{self, Begin};
+use crate::respond::{self, Begin, List};
 use crate::router::Api;
 use crate::validate::Checks;
-use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::accept::again;
-use mainspring_scheduler::services::runs::read;
-use mainspring_scheduler::{App, each};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// Nodes read at once for an export.
 const PAGE: u32 = 1_000;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::{App, each};
 use mainspring_shared::id::{TenantId, TimerId};
 use mainspring_shared::store::{CreateTimerOutcome, IdempotencyKey, NewTimer};
 use mainspring_shared::timer::TimerView;
@@ -14,8 +16,6 @@ use super::super::batch::{Batch, Held, Made, items};
 use super::super::problem::ProblemDocument;
 use super::super::validate::Checks;
 use super::{TimerBody, not_found, tell};
-use mainspring_scheduler::error::Error;
-use mainspring_scheduler::{App, each};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
 use mainspring_shared::store::NewTimer;
@@ -15,8 +17,6 @@ use super::super::input::{Input, input_schema};
 use super::super::runs::RunBody;
 use super::super::validate::{COUNT_MAX, Checks, Options, object};
 use crate::extract::JsonBody;
-use mainspring_scheduler::App;
-use mainspring_scheduler::error::Error;
 
 /// The longest that an occurrence may be put off.
 const JITTER_MAX: Duration = Duration::from_hours(24);
