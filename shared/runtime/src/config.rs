@@ -293,4 +293,6 @@ fn lines(problems: &[Problem]) -> String {
 }
 
 #[cfg(test)]
+mod schema;
+#[cfg(test)]
 mod tests;

@@ -204,7 +204,7 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 /// What `[mcp.NAME]` takes.
-const MCP: &[Key] = &[
+pub(super) const MCP: &[Key] = &[
     Key::new("mcp.command", Kind::Text),
     Key::new("mcp.args", Kind::List),
     Key::new("mcp.url", HTTP),
@@ -317,7 +317,7 @@ impl Kind {
     }
 
     /// Says what it takes. Never repeats what was given: it may be a secret in the wrong place.
-    fn wants(&self) -> String {
+    pub(super) fn wants(&self) -> String {
         match self {
             Self::Text | Self::Secret => "takes a text that is not empty".to_owned(),
             Self::Choice(words) => format!("takes one of: {}", words.join(", ")),
