@@ -149,7 +149,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sends:batch",
     operation_id = "createSends",
     params(Key),
-    request_body = crate::validate::BatchBody,
+    request_body = crate::bodies::BatchBody,
     responses((status = 200, body = sends::ResultsShape))
 )]
 async fn create_sends(

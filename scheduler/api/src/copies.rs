@@ -25,11 +25,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::archive::{self, Lists, Writer};
+use super::bodies::object;
 use super::gate::Place;
 use super::idempotency;
 use super::problem::Problem;
 use super::sessions::{answer_creation, too_slow};
-use super::validate::{Checks, object};
+use super::validate::Checks;
 use crate::extract::{
     Chunks, Json, JsonBody, Key, NoQuery, Query, SessionPath, expect_kind, weigh,
 };

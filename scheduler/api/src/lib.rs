@@ -2,6 +2,7 @@
 
 mod archive;
 mod batch;
+mod bodies;
 mod browsers;
 mod calls;
 mod connections;

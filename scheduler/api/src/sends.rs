@@ -21,10 +21,11 @@ use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::bodies::{NewSessionBody, SendAnywhereBody, SendBody};
 use super::deliver::AcceptedSend;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
-use super::validate::{Checks, NewSessionBody, SendAnywhereBody, SendBody};
+use super::validate::Checks;
 use crate::extract::{
     Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SessionPath, WaitQuery, Whole, cursor,
     session_id, text,

@@ -20,10 +20,10 @@ use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::bodies::{NewSessionBody, SessionChangeBody};
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::sends;
-use super::validate::{NewSessionBody, SessionChangeBody};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
 use crate::router::Api;
 

@@ -16,9 +16,10 @@ use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Batch, Held, Made, items};
+use crate::bodies::SendAnywhereBody;
 use crate::deliver::AcceptedSend;
 use crate::problem::ProblemDocument;
-use crate::validate::{Checks, SendAnywhereBody};
+use crate::validate::Checks;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -13,9 +13,10 @@ use mainspring_shared::timer::{
 };
 use serde::Deserialize;
 
+use super::super::bodies::{Options, object};
 use super::super::input::{Input, input_schema};
 use super::super::runs::RunBody;
-use super::super::validate::{COUNT_MAX, Checks, Options, object};
+use super::super::validate::{COUNT_MAX, Checks};
 use crate::extract::JsonBody;
 
 /// The longest that an occurrence may be put off.

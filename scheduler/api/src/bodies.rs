@@ -1,0 +1,246 @@
+//! What the bodies of sessions and sends may say: their shapes.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use mainspring_shared::agent::{AgentSpec, Priority, SendOptions};
+use mainspring_shared::budget::Budget;
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::store::SessionPatch;
+use mainspring_shared::time::Span;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use super::input::{Input, input_schema};
+use super::validate::Checks;
+use crate::extract::JsonBody;
+
+/// A session to create.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSessionBody {
+    /// Its agent.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) agent: Option<AgentSpec>,
+    /// The creator's data: an object, at most 16 KiB of JSON.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
+}
+
+impl JsonBody for NewSessionBody {
+    type Checked = (AgentSpec, Map<String, Value>);
+
+    // Everything about a session has a default, so nothing at all is a valid body.
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn checked(self, checks: &mut Checks) -> Self::Checked {
+        checks.session("", self)
+    }
+}
+
+/// Where a send goes: the fields of a new session, or the id of one that exists.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendSession {
+    /// The agent of a new session.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) agent: Option<AgentSpec>,
+    /// The data of a new session.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
+    /// A session that exists; excludes the others.
+    pub(super) session_id: Option<String>,
+}
+
+/// Changes of a session; absent members stay as they are.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionChangeBody {
+    /// Replaces the agent.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) agent: Option<AgentSpec>,
+    /// Replaces the metadata.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
+    /// Closes the session for new sends, or opens it again.
+    pub(super) closed: Option<bool>,
+}
+
+impl JsonBody for SessionChangeBody {
+    type Checked = SessionPatch;
+
+    fn checked(self, checks: &mut Checks) -> SessionPatch {
+        if let Some(agent) = &self.agent {
+            checks.agent("/agent", agent);
+        }
+        if let Some(metadata) = &self.metadata {
+            checks.metadata("/metadata", metadata);
+        }
+        SessionPatch {
+            agent: self.agent,
+            metadata: self.metadata,
+            closed: self.closed,
+        }
+    }
+}
+
+/// A send to a session in the path.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendBody {
+    /// The user's words: a text, or text parts.
+    #[schema(schema_with = input_schema)]
+    pub(super) input: Input,
+    /// The sender's decisions.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) options: Option<Options>,
+}
+
+impl JsonBody for SendBody {
+    type Checked = (Vec<ContentPart>, SendOptions);
+
+    fn checked(self, checks: &mut Checks) -> Self::Checked {
+        checks.input(&self.input);
+        (self.input.0, checks.options(self.options))
+    }
+}
+
+/// A send to a session that exists or is created with it.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendAnywhereBody {
+    /// The user's words: a text, or text parts.
+    #[schema(schema_with = input_schema)]
+    pub(super) input: Input,
+    /// The sender's decisions.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) options: Option<Options>,
+    /// The session; a new one with nothing set when neither member names one.
+    #[serde(default, deserialize_with = "object")]
+    pub(super) session: Option<SendSession>,
+    /// A session that exists.
+    pub(super) session_id: Option<String>,
+    /// Makes a repeat of this item harmless. Only in a batch; elsewhere it is a header.
+    pub(super) idempotency_key: Option<String>,
+}
+
+/// Sends to accept in one request.
+#[derive(Debug, utoipa::ToSchema)]
+#[expect(
+    dead_code,
+    reason = "only its schema is used: the items are parsed one by one"
+)]
+pub(super) struct BatchBody {
+    /// At most 1000.
+    sends: Vec<SendAnywhereBody>,
+}
+
+/// A sender's decisions, as they may be written.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SendOptions)]
+pub(super) struct Options {
+    /// Replaces the agent's model.
+    pub(super) model: Option<String>,
+    /// Replaces the agent's system prompt.
+    pub(super) system_prompt: Option<String>,
+    /// Narrows the agent's tools to those with these names.
+    pub(super) tools: Option<Vec<String>>,
+    /// Replaces the agent's bound on rounds.
+    pub(super) max_rounds: Option<u32>,
+    /// What this send may spend, with everything that it causes.
+    pub(super) budget: Option<Budget>,
+    /// The shape of the answer: a JSON Schema, or `{name, schema, strict}`. Replaces the agent's.
+    #[schema(value_type = Option<Object>)]
+    pub(super) output_schema: Option<Value>,
+    /// `high` (the default) or `low`; a number from -100 to 100 is read as `low` below 0.
+    #[schema(value_type = Option<String>)]
+    pub(super) priority: Option<PriorityText>,
+    /// From accept to the end.
+    #[schema(value_type = Option<String>)]
+    pub(super) deadline: Option<Span>,
+    /// From accept to its place in the session.
+    #[schema(value_type = Option<String>)]
+    pub(super) delay: Option<Span>,
+    /// `enqueue` (the default), `coalesce`, `steer`, `interrupt` or `reject`.
+    #[schema(value_type = Option<String>)]
+    pub(super) on_busy: Option<String>,
+}
+
+/// A member that is an object or null. Left alone, serde would also take a list of its members'
+/// values in their order.
+pub(super) fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Members<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<T>, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Option<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(members)).map(Some)
+        }
+    }
+
+    deserializer.deserialize_any(Members(PhantomData))
+}
+
+/// A priority as a word or a number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PriorityText(pub(super) Priority);
+
+impl<'de> Deserialize<'de> for PriorityText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Word;
+
+        impl Word {
+            fn of<E: serde::de::Error>(number: i64) -> Result<PriorityText, E> {
+                match number {
+                    0..=100 => Ok(PriorityText(Priority::High)),
+                    -100..0 => Ok(PriorityText(Priority::Low)),
+                    _ => Err(E::custom("a priority is from -100 to 100")),
+                }
+            }
+        }
+
+        impl Visitor<'_> for Word {
+            type Value = PriorityText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`high`, `low` or a number from -100 to 100")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<PriorityText, E> {
+                match text {
+                    "high" => Ok(PriorityText(Priority::High)),
+                    "low" => Ok(PriorityText(Priority::Low)),
+                    _ => Err(E::custom("a priority is `high` or `low`")),
+                }
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<PriorityText, E> {
+                Self::of(number)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<PriorityText, E> {
+                Self::of(i64::try_from(number).unwrap_or(i64::MAX))
+            }
+        }
+
+        deserializer.deserialize_any(Word)
+    }
+}
