@@ -253,3 +253,6 @@ fn start(hot: &mut HotRow, send: &SendState, now: Timestamp) -> SendState {
 fn min(times: [Option<Timestamp>; 2]) -> Option<Timestamp> {
     times.into_iter().flatten().min()
 }
+
+#[cfg(test)]
+mod tests;
