@@ -118,3 +118,30 @@ fn the_commands_of_the_documentation_do_what_it_says() {
         assert!(seen, "no block begins with {start:?} any more, which {why}");
     }
 }
+
+/// Functions that a page names as `path/to/file.rs::function`.
+fn functions(text: &str) -> Vec<(&str, &str)> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let named = quoted.filter_map(|quoted| quoted.split_once(".rs::"));
+    named.collect()
+}
+
+#[test]
+fn functions_that_the_documentation_names_are_where_it_says() {
+    let mut named = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("the page can be read");
+        for (file, function) in functions(&text) {
+            let path = root().join(format!("{file}.rs"));
+            let code = fs::read_to_string(&path).unwrap_or_default();
+            let is_there = [format!("fn {function}("), format!("fn {function}<")];
+            assert!(
+                is_there.iter().any(|start| code.contains(start)),
+                "{}: {file}.rs has no function {function}",
+                page.display()
+            );
+            named += 1;
+        }
+    }
+    assert!(named >= 12, "{named} functions are named");
+}
