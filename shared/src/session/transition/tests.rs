@@ -93,10 +93,11 @@ impl Scene {
             totals: &totals,
         };
         let head = self.head().expect("a send runs");
-        match park(&self.hot, &head, self.lease(), parking, NOW) {
-            Park::Parked(change) => self.after(&change),
-            other => panic!("not parked: {other:?}"),
-        }
+        let park = park(&self.hot, &head, self.lease(), parking, NOW);
+        let Park::Parked(change) = park else {
+            panic!("not parked: {park:?}")
+        };
+        self.after(&change)
     }
 
     fn lease(&self) -> Lease {

@@ -206,15 +206,9 @@ fn delivered(scene: &Scene, mode: OnBusy, kind: ItemKind) -> Single {
     }
 }
 
-fn answered(scene: &Scene, round_waits: bool) -> Single {
+fn answered(scene: &Scene, round_waits: bool) -> Change {
     let head = scene.head();
-    Ok(answer(
-        &scene.hot,
-        head.as_ref(),
-        send_id(101),
-        round_waits,
-        NOW,
-    ))
+    answer(&scene.hot, head.as_ref(), send_id(101), round_waits, NOW)
 }
 
 fn reported(scene: &Scene, at_rest: AtRest) -> Single {
@@ -285,8 +279,10 @@ fn of_others() -> Vec<Event> {
         ("deliver, coalesce", |s| {
             one(delivered(s, OnBusy::Coalesce, ItemKind::Message))
         }),
-        ("post the last result", |s| one(answered(s, false))),
-        ("post a result, others are open", |s| one(answered(s, true))),
+        ("post the last result", |s| one(Ok(answered(s, false)))),
+        ("post a result, others are open", |s| {
+            one(Ok(answered(s, true)))
+        }),
         ("report a child", |s| one(reported(s, AtRest::Keep))),
         ("report a run that wakes", |s| {
             one(reported(s, AtRest::Send))

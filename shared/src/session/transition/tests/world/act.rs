@@ -56,15 +56,14 @@ pub(super) fn acts(world: &World) -> Vec<Act> {
                 acts.extend(fates.map(|fate| Act::Claim(n, *fate)));
             }
             Belief::Holds(held) => {
-                let writes = match held.repeats {
-                    Some((write, _)) => vec![write],
-                    None => {
-                        acts.push(Act::Release(n));
-                        let mut writes = vec![Write::Complete];
-                        writes.extend((left.rounds > 0).then_some(Write::Append));
-                        writes.extend((left.parks > 0).then_some(Write::Park));
-                        writes
-                    }
+                let writes = if let Some((write, _)) = held.repeats {
+                    vec![write]
+                } else {
+                    acts.push(Act::Release(n));
+                    let mut writes = vec![Write::Complete];
+                    writes.extend((left.rounds > 0).then_some(Write::Append));
+                    writes.extend((left.parks > 0).then_some(Write::Park));
+                    writes
                 };
                 for write in writes {
                     acts.extend(fates.iter().map(|fate| Act::Write(n, write, *fate)));
