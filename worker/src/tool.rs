@@ -71,6 +71,28 @@ pub struct Traits {
     pub grace: Duration,
     /// Characters of its output that the model is shown: head and tail; the rest can be fetched.
     pub output_chars_max: usize,
+    /// What the kernel does for its calls.
+    pub effect: Effect,
+}
+
+/// What the kernel does for a tool's calls. It asks for this and compares no names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing but make the call, or wait for its result.
+    None,
+    /// Before a send's first model call, read the session's notes into the prompt.
+    Recall,
+    /// Give the call's task to another agent, whose result is the call's.
+    Delegate,
+    /// Start a run of a workflow, whose result is the call's.
+    StartRun,
+}
+
+impl Effect {
+    /// Whether other agents work for the call, which the send's budget has to pay for.
+    pub(crate) const fn is_agents_work(self) -> bool {
+        matches!(self, Self::Delegate | Self::StartRun)
+    }
 }
 
 impl Traits {
@@ -83,6 +105,7 @@ impl Traits {
             on_interrupt: OnInterrupt::Finish,
             grace: Duration::from_secs(5),
             output_chars_max: OUTPUT_CHARS_DEFAULT,
+            effect: Effect::None,
         }
     }
 }

@@ -14,7 +14,7 @@ use mainspring_shared::tool::ASK_PERSON;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::json;
 
-use crate::tool::{Offer, ToolSpec};
+use crate::tool::{Effect, Offer, ToolSpec};
 
 pub use catalogue::{BUILT_IN, BuiltIn, PRESETS};
 
@@ -22,29 +22,25 @@ pub use catalogue::{BUILT_IN, BuiltIn, PRESETS};
 pub(crate) const RESERVED: &[&str] = &[ASK_PERSON, SPAWN_AGENT, CREATE_WORKFLOW];
 
 /// Hands a task to another agent.
-pub(crate) const SPAWN_AGENT: &str = "spawn_agent";
+const SPAWN_AGENT: &str = "spawn_agent";
 
 /// Starts a run of a workflow.
-pub(crate) const CREATE_WORKFLOW: &str = "create_workflow";
-
-/// Whether calls of this tool are other agents' work, which a budget has to pay for.
-pub(crate) fn is_agents_work(name: &str) -> bool {
-    [SPAWN_AGENT, CREATE_WORKFLOW].contains(&name)
-}
+const CREATE_WORKFLOW: &str = "create_workflow";
 
 /// A built-in tool that is done outside.
-pub(crate) fn outside(name: &str) -> Option<Offer> {
+pub(crate) fn outside(name: &str) -> Option<&'static Offer> {
     static OFFERS: LazyLock<[Offer; 3]> =
         LazyLock::new(|| [ask_person(), spawn_agent(), create_workflow()]);
     // Most names are none of these, and need not make the offers to know.
     let here = RESERVED.contains(&name);
     here.then(|| OFFERS.iter().find(|offer| offer.spec.name == name))?
-        .cloned()
 }
 
-fn outside_offer(spec: ToolSpec, on: WaitingOn) -> Offer {
+fn outside_offer(spec: ToolSpec, on: WaitingOn, effect: Effect) -> Offer {
     let schema = Schema::compile(&spec.parameters).expect("the schema of a built-in tool is one");
-    crate::tool::outside(spec, schema, on, None, false)
+    let mut offer = crate::tool::outside(spec, schema, on, None, false);
+    offer.traits.effect = effect;
+    offer
 }
 
 fn spawn_agent() -> Offer {
@@ -83,7 +79,7 @@ fn spawn_agent() -> Offer {
             },
         }),
     };
-    outside_offer(spec, WaitingOn::Agent)
+    outside_offer(spec, WaitingOn::Agent, Effect::Delegate)
 }
 
 fn create_workflow() -> Offer {
@@ -106,7 +102,7 @@ fn create_workflow() -> Offer {
             },
         }),
     };
-    outside_offer(spec, WaitingOn::Run)
+    outside_offer(spec, WaitingOn::Run, Effect::StartRun)
 }
 
 fn ask_person() -> Offer {
@@ -142,5 +138,28 @@ fn ask_person() -> Offer {
             },
         }),
     };
-    outside_offer(spec, WaitingOn::Human)
+    outside_offer(spec, WaitingOn::Human, Effect::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::Tools;
+
+    #[test]
+    fn what_the_kernel_does_for_a_call_is_declared_by_its_tool() {
+        let tools = Tools::default();
+        for (name, effect) in [
+            (SPAWN_AGENT, Effect::Delegate),
+            (CREATE_WORKFLOW, Effect::StartRun),
+            (ASK_PERSON, Effect::None),
+            ("unknown", Effect::None),
+        ] {
+            assert_eq!(tools.effect(name), effect, "{name}");
+        }
+        let paid = RESERVED
+            .iter()
+            .filter(|name| tools.effect(name).is_agents_work());
+        assert_eq!(paid.count(), 2);
+    }
 }

@@ -19,7 +19,6 @@ use super::plan;
 use super::vet::Vetted;
 use crate::llm::{Error, Finish, Reply};
 use crate::tool::{Offers, Place};
-use crate::tools::is_agents_work;
 
 /// What an answer asks for; an answer that says nothing is no answer.
 pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
@@ -121,7 +120,7 @@ pub(super) fn round(reply: &Reply, asking: Asking, offers: &Offers, vetted: &[Ve
         let begins = match (vetted.result.clone(), offer) {
             (Some(settled), _) => CallBegin::Settled(settled),
             (None, None) => CallBegin::Settled(unknown_tool(&call.name, offers)),
-            (None, Some(_)) if asking.no_children && is_agents_work(&call.name) => {
+            (None, Some(offer)) if asking.no_children && offer.traits.effect.is_agents_work() => {
                 CallBegin::Settled(too_little_for_a_child())
             }
             (None, Some(offer)) if offer.approval => CallBegin::Waits {

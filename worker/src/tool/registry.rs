@@ -14,7 +14,7 @@ use mainspring_shared::tool::{DeclaredTool, Published, Repeat, ToolEntry, preset
 use serde_json::Value;
 
 use super::offer::{Offer, Offers, Place};
-use super::{Tool, ToolSpec, Traits};
+use super::{Effect, Tool, ToolSpec, Traits};
 use crate::checks::off_thread;
 use crate::tools::builtin::Jail;
 use crate::tools::{self, http, mcp};
@@ -182,6 +182,12 @@ impl Tools {
         }
     }
 
+    /// What the kernel does for calls of this tool; nothing where it is not here.
+    pub(crate) fn effect(&self, name: &str) -> Effect {
+        let offer = tools::outside(name).or_else(|| self.named.get(name));
+        offer.map_or(Effect::None, |offer| offer.traits.effect)
+    }
+
     /// The names that agents may use.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
@@ -267,8 +273,11 @@ impl Tools {
     fn named(&self, offers: &mut Gathered, name: &str, approval: bool) {
         if let Some(offer) = tools::outside(name) {
             // Whoever is asked a question decides by answering.
-            let approval = approval && tools::is_agents_work(name);
-            offers.add(Offer { approval, ..offer });
+            let approval = approval && offer.traits.effect.is_agents_work();
+            offers.add(Offer {
+                approval,
+                ..offer.clone()
+            });
         } else if let Some(offer) = self.named.get(name) {
             let approval = approval || offer.approval;
             offers.add(Offer {

@@ -24,6 +24,7 @@ use crate::tool::{Tools, ToolsError};
 
 use self::desk::Desk;
 
+#[cfg(test)]
 pub(crate) use self::notes::NOTE_TOOLS;
 
 /// Enters the tools, which keep their lists in this store.

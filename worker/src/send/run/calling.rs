@@ -19,8 +19,7 @@ use crate::hook::ToolCall;
 use crate::send::calls::{Begin, Calls, Over};
 use crate::send::children::answered_for_good;
 use crate::send::plan;
-use crate::tool::Place;
-use crate::tools::{SPAWN_AGENT, is_agents_work};
+use crate::tool::{Effect, Place};
 
 /// How long a result waits for those of calls beside it before it is stored by itself.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
@@ -118,7 +117,7 @@ impl Run<'_> {
         }
         moved
             .iter()
-            .any(|place| is_agents_work(&self.records[*place].name))
+            .any(|place| self.effect(&self.records[*place]).is_agents_work())
     }
 
     /// Begins the next calls, or says that all are over.
@@ -329,10 +328,11 @@ impl Run<'_> {
                 if hooked {
                     self.over.extend(seen_by_hooks(&record));
                 }
-                if is_agents_work(&record.name) {
+                let effect = self.effect(&record);
+                if effect.is_agents_work() {
                     self.roll_up(&record);
                 }
-                let child = answered_for_good(&record).filter(|_| record.name == SPAWN_AGENT);
+                let child = answered_for_good(&record).filter(|_| effect == Effect::Delegate);
                 self.answered.extend(child.map(|session| SessionKey {
                     session,
                     ..self.key

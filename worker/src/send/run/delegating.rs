@@ -8,13 +8,13 @@ use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, CancelOutcome, DeleteOutcome, RefuseReason, cancel_below,
 };
-use mainspring_shared::tool::{Approval, CallResult, CallState};
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState};
 use serde_json::json;
 
 use super::Run;
 use super::persist::Outage;
 use crate::send::children::{self, Asking, CHILDREN_MAX};
-use crate::tools::{CREATE_WORKFLOW, SPAWN_AGENT};
+use crate::tool::Effect;
 use crate::{signals, writes};
 
 /// How often children are asked to end whose sessions are locked: for about seven seconds.
@@ -26,6 +26,11 @@ pub(super) type StoreResult<T> = Result<T, mainspring_shared::store::Error>;
 type Granted<T> = Result<T, CallResult>;
 
 impl Run<'_> {
+    /// What is done here for a call, whether its tool is still on offer or not.
+    pub(super) fn effect(&self, call: &CallRecord) -> Effect {
+        self.kernel.parts.tools.effect(&call.name)
+    }
+
     /// Finds the children and the runs that the open round's calls made in an earlier life, by their
     /// ids: the keys that guard against making them again are kept for a time, a round may be open for
     /// longer. False when the database does not say.
@@ -33,11 +38,13 @@ impl Run<'_> {
         let tenant = self.key.tenant;
         let (mut sends, mut runs) = (Vec::new(), Vec::new());
         for record in &self.records {
-            if record.name == SPAWN_AGENT {
-                sends.push((tenant, children::send_id(record)));
-            } else if record.name == CREATE_WORKFLOW {
-                let run = children::run_id(record);
-                runs.push(RunKey { tenant, run });
+            match self.effect(record) {
+                Effect::Delegate => sends.push((tenant, children::send_id(record))),
+                Effect::StartRun => {
+                    let run = children::run_id(record);
+                    runs.push(RunKey { tenant, run });
+                }
+                Effect::None | Effect::Recall => {}
             }
         }
         if sends.is_empty() && runs.is_empty() {
@@ -83,7 +90,8 @@ impl Run<'_> {
         }
         for place in 0..self.records.len() {
             let record = &self.records[place];
-            if record.name != SPAWN_AGENT || record.waits_on == Some(WaitingOn::Human) {
+            if self.effect(record) != Effect::Delegate || record.waits_on == Some(WaitingOn::Human)
+            {
                 continue;
             }
             let background = children::is_background(record);

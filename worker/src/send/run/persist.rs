@@ -20,7 +20,6 @@ use crate::hook::At;
 use crate::llm::Reply;
 use crate::send::unsaid::Unsaid;
 use crate::send::{plan, settle};
-use crate::tools::is_agents_work;
 use crate::writes::SharedError;
 
 impl Run<'_> {
@@ -97,8 +96,10 @@ impl Run<'_> {
     /// The round with its calls; what its children and runs get is set aside, and where that is too
     /// little they are not made.
     fn round(&mut self, reply: &Reply, mut asking: settle::Asking) -> settle::Round {
-        let names = reply.tool_calls.iter().map(|call| call.name.as_str());
-        let children = names.filter(|name| is_agents_work(name)).count();
+        let tools = self.kernel.parts.tools.clone();
+        let is_agents_work = |name: &str| tools.effect(name).is_agents_work();
+        let calls = reply.tool_calls.iter();
+        let children = calls.filter(|call| is_agents_work(&call.name)).count();
         if children == 0 {
             return settle::round(reply, asking, &self.offers, &self.vetted);
         }

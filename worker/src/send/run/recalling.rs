@@ -4,7 +4,7 @@ use mainspring_shared::list::{ListName, notes_shown};
 
 use super::Run;
 use super::persist::Outage;
-use crate::tools::state::NOTE_TOOLS;
+use crate::tool::Effect;
 
 /// Characters of notes that the model is shown; pinned ones always.
 const NOTES_CHARS_MAX: usize = 8_000;
@@ -13,9 +13,8 @@ impl Run<'_> {
     /// Reads the notes of an agent that has the tools for them. False when the database does not
     /// say.
     pub(super) async fn recall(&mut self) -> bool {
-        let offered = self.offers.list().iter();
-        let mut offered = offered.map(|offer| offer.spec.name.as_str());
-        if !offered.any(|name| NOTE_TOOLS.contains(&name)) {
+        let mut offered = self.offers.list().iter();
+        if !offered.any(|offer| offer.traits.effect == Effect::Recall) {
             return true;
         }
         let mut outage = Outage::default();

@@ -14,7 +14,8 @@ use super::Run;
 use super::persist::Outage;
 use crate::checks::off_thread;
 use crate::send::children::{self, DEPTH_MAX, depth_of};
-use crate::tools::{CREATE_WORKFLOW, workflow};
+use crate::tool::Effect;
+use crate::tools::workflow;
 
 impl Run<'_> {
     /// Creates the runs that the open round's calls ask for, where they do not exist yet. An event
@@ -23,7 +24,7 @@ impl Run<'_> {
         for place in 0..self.records.len() {
             let record = &self.records[place];
             let waits = record.state() == CallState::Waits(WaitingOn::Run);
-            if record.name != CREATE_WORKFLOW || !waits {
+            if self.effect(record) != Effect::StartRun || !waits {
                 continue;
             }
             let run = children::run_id(record);

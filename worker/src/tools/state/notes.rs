@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::desk::{Desk, arguments};
-use crate::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+use crate::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// The tools of an agent that is shown its notes.
 pub(crate) const NOTE_TOOLS: [&str; 4] = ["note_add", "note_update", "note_delete", "note_list"];
@@ -124,10 +124,14 @@ impl Tool for Notes {
     }
 
     fn traits(&self) -> Traits {
-        Traits::new(match self.act {
+        let repeat = match self.act {
             Act::List => Repeat::Safe,
             Act::Add | Act::Update | Act::Delete => Repeat::Keyed,
-        })
+        };
+        Traits {
+            effect: Effect::Recall,
+            ..Traits::new(repeat)
+        }
     }
 
     async fn call(&self, mut invocation: Invocation) -> Result<Output, ToolError> {
