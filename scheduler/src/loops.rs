@@ -3,7 +3,6 @@
 
 pub(crate) mod alarms;
 mod below;
-mod orphans;
 pub(crate) mod retention;
 pub(crate) mod runs;
 pub(crate) mod sweep;

@@ -6,8 +6,7 @@ use mainspring_shared::bus::StepNotice;
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store;
 
-use super::below::Below;
-use super::{Health, pause};
+use super::{Health, below, pause};
 use crate::app::App;
 use crate::metrics::ALARMS;
 
@@ -20,9 +19,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Serves alarms until a stop begins.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("alarms");
-    let mut below = Below::default();
     loop {
-        let wait = match serve(app, &mut below).await {
+        let wait = match serve(app).await {
             Ok(wait) => {
                 health.works();
                 wait
@@ -36,7 +34,7 @@ pub(crate) async fn run(app: &App) {
 }
 
 /// Serves what is due and returns how long nothing else is, within the interval.
-async fn serve(app: &App, below: &mut Below) -> Result<Duration, store::Error> {
+async fn serve(app: &App) -> Result<Duration, store::Error> {
     let Some(boot) = app.registration.id() else {
         return Ok(app.config.alarm_interval);
     };
@@ -53,7 +51,7 @@ async fn serve(app: &App, below: &mut Below) -> Result<Duration, store::Error> {
         })
         .collect();
     app.notifier.steps(&notices);
-    below.end(app, boot, swept.begun).await?;
+    below::end(app, boot, swept.begun).await?;
     let reported = report(app).await?;
     if reported >= LIMIT as usize {
         return Ok(PAUSE_MIN);

@@ -1,51 +1,65 @@
-//! Ends of what works for sends that ended without a worker.
+//! Ends of what works for sends that ended.
+//!
+//! Whoever ends a send ends what works for it right after, in transactions of their own. A process that
+//! dies between the two, an outage or a locked session leaves children and runs behind that report to
+//! nobody: the sweep finds them in the database.
 
-use std::collections::BTreeSet;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::store::{self, SweepOrphans, cancel_below};
+use uuid::Uuid;
 
-use mainspring_shared::id::{BootId, SendId, SessionKey};
-use mainspring_shared::store::{self, cancel_below};
-
+use super::causes;
 use crate::app::App;
 
-/// Sends that are come back to; of more, what works below them reports to nobody.
-const WAITING_MAX: usize = 4_096;
+/// Sends and runs that are looked at in one read.
+const PAGE: u32 = 256;
 
-/// Sends of which not all below was asked to end, because a session was locked by someone else or the
-/// database was away: they are come back to.
-#[derive(Debug, Default)]
-pub(super) struct Below(BTreeSet<(SessionKey, SendId)>);
+/// Reads of one pass.
+const PAGES_MAX: u32 = 10;
 
-impl Below {
-    /// Ends what works for these sends, and for those that are to be come back to.
-    pub(super) async fn end(
-        &mut self,
-        app: &App,
-        boot: BootId,
-        sends: impl IntoIterator<Item = (SessionKey, SendId)>,
-    ) -> Result<(), store::Error> {
-        self.0.extend(sends);
-        let asked = self.ask(app, boot).await;
-        while self.0.len() > WAITING_MAX {
-            self.0.pop_last();
-        }
-        asked
-    }
+/// Where the next pass of the sweep goes on, behind the last send or run that was looked at.
+pub(super) type Place = Option<(TenantId, Uuid)>;
 
-    async fn ask(&mut self, app: &App, boot: BootId) -> Result<(), store::Error> {
-        for (key, send) in self.0.clone() {
-            let is_done = match cancel_below(app.store.as_ref(), boot, key, send).await {
-                Ok(outcomes) => app.notifier.ends(outcomes),
-                // The next look would find the same, and the others wait for it.
-                Err(error) if error.is_of_data() => {
-                    tracing::error!(send.id = %send, %error, "what works for a send goes on");
-                    true
-                }
-                Err(error) => return Err(error),
-            };
-            if is_done {
-                self.0.remove(&(key, send));
+/// Cancels what works for these sends. What cannot be cancelled now, the sweep cancels later.
+pub(super) async fn end(
+    app: &App,
+    boot: BootId,
+    sends: impl IntoIterator<Item = (SessionKey, SendId)>,
+) -> Result<(), store::Error> {
+    for (key, send) in sends {
+        match cancel_below(app.store.as_ref(), boot, key, send).await {
+            Ok(outcomes) => {
+                app.notifier.ends(outcomes);
             }
+            // The others are not kept waiting.
+            Err(error) if error.is_of_data() => {
+                let error = causes(&error);
+                tracing::warn!(send.id = %send, error, "what works for a send goes on");
+            }
+            Err(error) => return Err(error),
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// Looks for what works for sends that ended, from `place` on, and cancels it. True when more is to be
+/// looked at.
+pub(super) async fn sweep(app: &App, place: &mut Place) -> Result<bool, store::Error> {
+    let Some(boot) = app.registration.id() else {
+        return Ok(false);
+    };
+    for _ in 0..PAGES_MAX {
+        let query = SweepOrphans {
+            older_than: app.config.sweep_age,
+            after: *place,
+            limit: PAGE,
+        };
+        let found = app.store.sweep_orphans(None, query).await?;
+        end(app, boot, found.of).await?;
+        *place = found.next;
+        if place.is_none() || app.lifecycle.is_stopping() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

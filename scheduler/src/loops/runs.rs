@@ -21,7 +21,7 @@ use mainspring_shared::workflow::run::DSL_VERSION;
 use self::advance::{Prepared, Start};
 use self::memory::Memory;
 use super::Health;
-use super::below::Below;
+use super::below;
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::{ADVANCE_ENDS, ADVANCES, ADVANCES_LOST};
@@ -118,7 +118,6 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         return Ok(PAUSE_MAX);
     };
     memory.belongs_to(boot);
-    memory.below.end(app, boot, []).await?;
     let claim = ClaimRuns {
         boot,
         limit: RUNS,
@@ -152,7 +151,7 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         }
     }
     if !prepared.is_empty() {
-        let locked = cancel(app, boot, &mut memory.below, &prepared).await?;
+        let locked = cancel(app, boot, &prepared).await?;
         // What was remembered of them goes with the advance: they are read again.
         prepared.retain(|one| !locked.contains(&one.item.run.key));
         memory.aside.pause(locked);
@@ -220,7 +219,6 @@ async fn prepare(
 async fn cancel(
     app: &App,
     boot: BootId,
-    below: &mut Below,
     prepared: &[Prepared],
 ) -> Result<BTreeSet<RunKey>, store::Error> {
     let wanted = prepared.iter().flat_map(|one| {
@@ -251,7 +249,7 @@ async fn cancel(
     if !ended.is_empty() {
         // That is news.
         app.notifier.wake_runs();
-        below.end(app, boot, ended).await?;
+        below::end(app, boot, ended).await?;
     }
     Ok(locked)
 }
@@ -332,10 +330,7 @@ async fn refused(
         kept: None,
     };
     let sends = std::slice::from_ref(&broken);
-    if !cancel(app, boot, &mut memory.below, sends)
-        .await?
-        .is_empty()
-    {
+    if !cancel(app, boot, sends).await?.is_empty() {
         // It is refused again, and by then they may be free.
         memory.aside.pause([key]);
         return Ok(());

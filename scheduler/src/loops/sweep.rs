@@ -11,7 +11,7 @@ use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Lane};
 use mainspring_shared::store::{self, ReadySession, Role, SweepReady};
 use mainspring_shared::time::Timestamp;
 
-use super::{Health, jittered, orphans, pause};
+use super::{Health, below, jittered, pause};
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::SWEPT;
@@ -41,7 +41,7 @@ pub(crate) async fn run(app: &App) {
     let mut deleted = None;
     let mut orphaned = Health::new("orphans");
     let mut looked = None;
-    let mut passes = 0_u32;
+    let (mut passes, mut is_due) = (0_u32, false);
     loop {
         let interval = app.config.sweep_interval;
         let mut wait = match sweep(app, &mut cursors).await {
@@ -55,8 +55,10 @@ pub(crate) async fn run(app: &App) {
         let deleted = deleting::sweep(app, &mut deleted).await;
         let mut more = deletions.tells(app, deleted);
         passes = passes.wrapping_add(1);
-        if looked.is_some() || passes.is_multiple_of(ORPHANS_EVERY) {
-            let ended = orphans::sweep(app, &mut looked).await;
+        is_due |= passes.is_multiple_of(ORPHANS_EVERY);
+        if is_due {
+            let ended = below::sweep(app, &mut looked).await;
+            is_due = ended.is_err() || looked.is_some();
             more |= orphaned.tells(app, ended);
         }
         if more {

@@ -9,7 +9,6 @@ use super::advance::{Kept, Start};
 use super::aside::Aside;
 use crate::app::App;
 use crate::engine::Run;
-use crate::loops::below::Below;
 
 /// Runs that are kept; beyond, those that were not used longest are read again when they have news.
 const RUNS_MAX: usize = 64;
@@ -23,7 +22,6 @@ pub(super) struct Memory {
     boot: Option<BootId>,
     runs: BTreeMap<RunKey, (i64, u64, Box<Kept>)>,
     pub(super) aside: Aside,
-    pub(super) below: Below,
     /// Counts uses.
     uses: u64,
 }
