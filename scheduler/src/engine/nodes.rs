@@ -4,7 +4,7 @@
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Failure;
 use mainspring_shared::workflow::nodes::{Body, Fan};
-use mainspring_shared::workflow::path::Step;
+use mainspring_shared::workflow::path::{self, Step};
 use mainspring_shared::workflow::run::{GoesOn, LeafEnd, NodeState};
 use mainspring_shared::workflow::spec::NodeIx;
 use serde_json::{Map, Value};
@@ -47,19 +47,30 @@ pub(super) trait Node {
         false
     }
 
+    /// Its children, where the spec lists them.
+    fn steps(&self) -> &[NodeIx] {
+        &[]
+    }
+
     /// The spec's node for a child.
-    fn child(&self, key: u32) -> Option<NodeIx>;
+    fn child(&self, key: u32) -> Option<NodeIx> {
+        self.steps().get(key as usize).copied()
+    }
 
     /// The segment of a child's path.
-    fn step<'a>(&'a self, key: u32, id: Option<&'a str>) -> Step<'a>;
+    fn step<'a>(&'a self, key: u32, id: Option<&'a str>) -> Step<'a> {
+        Step::At(key, id)
+    }
 
     /// The key of a child, from its path; `is_at` tells whether a key has that path.
-    fn key_of(&self, _path: &str, _is_at: &dyn Fn(u32) -> bool) -> Option<u32> {
-        Some(0)
+    fn key_of(&self, path: &str, _is_at: &dyn Fn(u32) -> bool) -> Option<u32> {
+        path::index(path)
     }
 
     /// How many children it has in the end.
-    fn width(&self, slot: &Slot) -> u32;
+    fn width(&self, _slot: &Slot) -> u32 {
+        self.steps().len() as u32
+    }
 
     /// How its children run, where they run at once.
     fn fan(&self) -> Option<Fan> {
@@ -151,6 +162,10 @@ impl<L: Leaf> Node for L {
 
     fn step<'a>(&'a self, _key: u32, _id: Option<&'a str>) -> Step<'a> {
         Step::Fallback
+    }
+
+    fn key_of(&self, _path: &str, _is_at: &dyn Fn(u32) -> bool) -> Option<u32> {
+        Some(0)
     }
 
     fn width(&self, _slot: &Slot) -> u32 {

@@ -2,14 +2,13 @@
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::workflow::nodes::{Fan, Parallel};
-use mainspring_shared::workflow::path::{self, Step};
 use mainspring_shared::workflow::run::NodeState;
 use mainspring_shared::workflow::spec::NodeIx;
 
 use super::Node;
 use crate::engine::Run;
 use crate::engine::output::Output;
-use crate::engine::tree::{Slot, SlotIx};
+use crate::engine::tree::SlotIx;
 
 impl Node for Parallel {
     fn go_on(&self, run: &mut Run, slot: SlotIx) {
@@ -20,20 +19,8 @@ impl Node for Parallel {
         run.output_of(run.last(slot, |state| state == NodeState::Completed))
     }
 
-    fn child(&self, key: u32) -> Option<NodeIx> {
-        self.branches.get(key as usize).copied()
-    }
-
-    fn step<'a>(&'a self, key: u32, id: Option<&'a str>) -> Step<'a> {
-        Step::At(key, id)
-    }
-
-    fn key_of(&self, path: &str, _is_at: &dyn Fn(u32) -> bool) -> Option<u32> {
-        path::index(path)
-    }
-
-    fn width(&self, _slot: &Slot) -> u32 {
-        self.branches.len() as u32
+    fn steps(&self) -> &[NodeIx] {
+        &self.branches
     }
 
     fn fan(&self) -> Option<Fan> {

@@ -3,16 +3,14 @@
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::nodes::Wait;
-use mainspring_shared::workflow::path::Step;
 use mainspring_shared::workflow::run::NodeState;
-use mainspring_shared::workflow::spec::NodeIx;
 use mainspring_shared::workflow::template::render;
 use serde_json::Value;
 
 use super::Node;
 use crate::engine::Run;
 use crate::engine::output::Output;
-use crate::engine::tree::{Slot, SlotIx};
+use crate::engine::tree::SlotIx;
 
 impl Node for Wait {
     fn enter(&self, run: &mut Run, slot: SlotIx) {
@@ -36,18 +34,6 @@ impl Node for Wait {
 
     fn output(&self, _run: &Run, _slot: SlotIx) -> Output {
         (Some(String::new()), None)
-    }
-
-    fn child(&self, _key: u32) -> Option<NodeIx> {
-        None
-    }
-
-    fn step<'a>(&'a self, _key: u32, id: Option<&'a str>) -> Step<'a> {
-        Step::Only(id)
-    }
-
-    fn width(&self, _slot: &Slot) -> u32 {
-        0
     }
 }
 

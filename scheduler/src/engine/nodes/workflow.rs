@@ -51,6 +51,10 @@ impl Node for Workflow {
         Step::Only(id)
     }
 
+    fn key_of(&self, _path: &str, _is_at: &dyn Fn(u32) -> bool) -> Option<u32> {
+        Some(0)
+    }
+
     fn width(&self, _slot: &Slot) -> u32 {
         1
     }
