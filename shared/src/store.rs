@@ -36,8 +36,8 @@ pub use leases::{
 };
 pub use lists::{DumpList, ListOutcome, Lists, WriteList};
 pub use reads::{
-    AuditOptions, Dump, DumpHot, DumpSession, ListSends, ListSessions, ModelUsage, Page,
-    QueueStats, ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, Dump, DumpSession, ListSends, ListSessions, ModelUsage, Page, QueueStats,
+    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 pub use runs::{
     AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun, EndedLeaf,

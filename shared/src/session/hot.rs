@@ -6,7 +6,7 @@ use crate::id::{BootId, LeaseToken, SendId, SessionKey};
 use crate::lease::Lease;
 use crate::send::{SendRecord, SendStatus, WaitingOn};
 use crate::session::Lifecycle;
-use crate::store::{Counters, DumpHot, ReadySession};
+use crate::store::{Counters, ReadySession};
 use crate::time::Timestamp;
 
 /// A session's hot row: what every step of the session reads and writes.
@@ -97,27 +97,6 @@ impl HotRow {
             priority: self.priority,
             ready_since,
         })
-    }
-}
-
-impl From<HotRow> for DumpHot {
-    fn from(row: HotRow) -> Self {
-        Self {
-            lifecycle: row.lifecycle,
-            owner: row.owner,
-            token: row.token,
-            epoch: row.epoch,
-            writes: row.writes,
-            next_seq: row.next_seq,
-            next_position: row.next_position,
-            next_step: row.next_step,
-            pending: row.pending,
-            signals: row.signals,
-            context_version: row.context_version,
-            spent: row.spent,
-            ready_since: row.ready_since,
-            pool: row.pool,
-        }
     }
 }
 

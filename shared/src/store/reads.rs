@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::BootRecord;
 use super::calls::Parent;
 use super::lists::DumpList;
-use crate::budget::Spent;
-use crate::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
+use crate::id::{SendId, SessionKey, TenantId};
 use crate::inbox::InboxItem;
 use crate::message::Message;
 use crate::send::{SendRecord, SendStatus};
-use crate::session::{Lifecycle, SessionStatus};
+use crate::session::SessionStatus;
+use crate::session::hot::HotRow;
 use crate::step::Step;
 use crate::time::Timestamp;
 use crate::timer::{Occurrence, TimerRecord};
@@ -211,7 +211,7 @@ pub struct DumpSession {
     /// Its key.
     pub key: SessionKey,
     /// Its hot row.
-    pub hot: DumpHot,
+    pub hot: HotRow,
     /// Its agent's version; none on a tombstone.
     pub agent_version: Option<i32>,
     /// Its sends by id.
@@ -236,37 +236,4 @@ pub struct DumpSession {
     pub usage: Vec<(SendId, i32, i32)>,
     /// What each of these rows says that it cost, in their order.
     pub paid: Vec<Usage>,
-}
-
-/// A hot row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DumpHot {
-    /// Whether it takes sends.
-    pub lifecycle: Lifecycle,
-    /// Who holds it.
-    pub owner: Option<BootId>,
-    /// The grant's fence.
-    pub token: Option<LeaseToken>,
-    /// The last grant's number.
-    pub epoch: i64,
-    /// Writes under the last grant.
-    pub writes: i64,
-    /// The `seq` of the next message.
-    pub next_seq: i64,
-    /// The place of the next send.
-    pub next_position: i64,
-    /// The number of the next step.
-    pub next_step: i64,
-    /// Queued sends that have their place.
-    pub pending: i64,
-    /// Raised signals.
-    pub signals: i32,
-    /// Changes of its context other than by messages.
-    pub context_version: i64,
-    /// What it spent, where that was counted.
-    pub spent: Option<Spent>,
-    /// Since when it has had work.
-    pub ready_since: Option<Timestamp>,
-    /// The workers that it is for.
-    pub pool: String,
 }

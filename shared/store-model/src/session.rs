@@ -169,6 +169,7 @@ impl Session {
             send.usage = totals.usage;
             send.held = totals.held;
             send.counted = totals.counted;
+            send.not_failed = totals.not_failed;
         }
     }
 
@@ -223,7 +224,7 @@ impl Session {
     pub(crate) fn dump(&self) -> DumpSession {
         DumpSession {
             key: self.key,
-            hot: self.hot.clone().into(),
+            hot: self.hot.clone(),
             agent_version: self.cold.as_ref().map(|cold| cold.agent_version),
             sends: self.sends.values().cloned().collect(),
             first_seq: self.first_seq,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::id::{SendId, SessionKey};
-use mainspring_shared::store::{Dump, DumpHot, DumpSession, Result};
+use mainspring_shared::session::hot::HotRow;
+use mainspring_shared::store::{Dump, DumpSession, Result};
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
@@ -101,7 +102,8 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
     let context_version = fields.take("context_version")?;
     Ok(DumpSession {
         key: hot.key,
-        hot: DumpHot {
+        hot: HotRow {
+            key: hot.key,
             lifecycle: hot.lifecycle,
             owner: hot.owner,
             token: hot.token,
@@ -116,6 +118,7 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
             spent,
             ready_since: hot.ready_since,
             pool: hot.pool,
+            priority: hot.priority,
         },
         first_seq,
         erasing,

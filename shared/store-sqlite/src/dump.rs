@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::id::{SendId, SessionKey};
-use mainspring_shared::store::{Dump, DumpHot, DumpSession};
+use mainspring_shared::session::hot::HotRow;
+use mainspring_shared::store::{Dump, DumpSession};
 use mainspring_shared::usage::Usage;
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
@@ -91,7 +92,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
         ready_since,
         lifecycle,
         pool,
-        priority: _,
+        priority,
         spent,
         writes,
         context_version,
@@ -99,7 +100,8 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
     let mut cells = cells.of("sessions");
     Ok(DumpSession {
         key,
-        hot: DumpHot {
+        hot: HotRow {
+            key,
             lifecycle,
             owner,
             token,
@@ -114,6 +116,7 @@ fn session(row: &SqliteRow) -> Result<DumpSession> {
             spent,
             ready_since,
             pool,
+            priority,
         },
         first_seq: cells.get("first_seq")?,
         agent_version: cells.get("agent_version")?,

@@ -8,12 +8,13 @@ use mainspring_shared::inbox::{InboxItem, ItemKind};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
+use mainspring_shared::session::hot::HotRow;
 use mainspring_shared::step::{RoundRef, Step};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, AuditOptions, CallAnswer,
     CallBegin, CallChange, CancelOutcome, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
-    CompleteSend, Completed, DeliverItem, DeliverOutcome, DumpHot, NewBoot, NewCall, NewSession,
+    CompleteSend, Completed, DeliverItem, DeliverOutcome, NewBoot, NewCall, NewSession,
     ParkOutcome, ParkSend, ParkUntil, PostOutcome, PostResult, ReadInbox, ReadMessages, SendTotals,
     Target, Then, UsageRow,
 };
@@ -459,7 +460,7 @@ pub(crate) async fn last_step(store: &SqliteStore, session: u128) -> Step {
     steps.expect("answers").pop().expect("steps")
 }
 
-pub(crate) async fn hot(store: &SqliteStore, session: u128) -> DumpHot {
+pub(crate) async fn hot(store: &SqliteStore, session: u128) -> HotRow {
     let dump = store.dump().await.expect("answers");
     let found = dump.sessions.into_iter().find(|s| s.key == key(session));
     found.expect("the session exists").hot
