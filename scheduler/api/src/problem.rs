@@ -145,7 +145,7 @@ pub(crate) struct ProblemDocument {
     code: String,
     /// Whether the same request may work later.
     retryable: bool,
-    /// The members at fault, for `request.invalid`.
+    /// The members at fault, where the code is about members.
     errors: Option<Vec<MemberDocument>>,
 }
 
