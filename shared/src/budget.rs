@@ -195,6 +195,9 @@ pub struct Spending {
     /// Model calls begun in the present round that the sums know of.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub counted: i32,
+    /// Model calls begun in the present round that did not fail and gave no whole answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_failed: i32,
 }
 
 #[expect(

@@ -167,6 +167,8 @@ pub struct SendRecord {
     pub attempts: i32,
     /// Those of them whose cost is in the sums; the others may have been made by workers that died.
     pub counted: i32,
+    /// Those of them that messages interrupted or that gave a part of an answer.
+    pub not_failed: i32,
     /// Takeovers from a dead worker since its last durable step.
     pub crashes: i32,
     /// Whether someone asked to end it.

@@ -174,6 +174,7 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
             rounds: record.rounds,
             attempts,
             counted: record.counted,
+            not_failed: record.not_failed,
         },
         result: SendResult::failed(StopReason::Internal, failure),
         // The next send is for a run whose state is not in doubt.

@@ -277,6 +277,9 @@ pub struct SendTotals {
     pub attempts: i32,
     /// Those of them that the sums know of.
     pub counted: i32,
+    /// Those of them that messages interrupted or that gave a part of an answer: no failures, so that
+    /// they take none of the round's retries.
+    pub not_failed: i32,
 }
 
 impl SendTotals {
@@ -286,6 +289,7 @@ impl SendTotals {
             usage: self.usage,
             held: self.held.clone(),
             counted: self.counted,
+            not_failed: self.not_failed,
         }
     }
 }

@@ -169,6 +169,7 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
         rounds: 0,
         attempts: 0,
         counted: 0,
+        not_failed: 0,
         crashes: 0,
         cancel_requested: false,
         reports_to: item.reports_to,

@@ -156,7 +156,7 @@ impl<'r> Fields<'r> {
         self.key = id.to_string();
         let session = SessionId(self.take("session_id")?);
         let spending: Spending;
-        let counted;
+        let (counted, not_failed);
         Ok(SendRecord {
             id,
             key: SessionKey { tenant, session },
@@ -175,12 +175,13 @@ impl<'r> Fields<'r> {
                 spending.usage
             },
             held: {
-                counted = spending.counted;
+                (counted, not_failed) = (spending.counted, spending.not_failed);
                 spending.held
             },
             rounds: self.take("rounds")?,
             attempts: self.take("attempts")?,
             counted,
+            not_failed,
             crashes: self.take("crashes")?,
             cancel_requested: self.take("cancel_requested")?,
             reports_to: self.take("reports_to")?,

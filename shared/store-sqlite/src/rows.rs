@@ -168,7 +168,7 @@ fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
 
 fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<SendRecord> {
     let spending: Spending;
-    let counted;
+    let (counted, not_failed);
     Ok(SendRecord {
         id,
         key,
@@ -187,12 +187,13 @@ fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<Sen
             spending.usage
         },
         held: {
-            counted = spending.counted;
+            (counted, not_failed) = (spending.counted, spending.not_failed);
             spending.held
         },
         rounds: cells.get("rounds")?,
         attempts: cells.get("attempts")?,
         counted,
+        not_failed,
         crashes: cells.get("crashes")?,
         cancel_requested: cells.get("cancel_requested")?,
         reports_to: cells.get("reports_to")?,

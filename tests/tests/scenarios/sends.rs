@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::agent::{AgentSpec, ContextSpec, Recovery, SendOptions};
+use mainspring_shared::agent::{AgentSpec, ContextSpec, OnBusy, Recovery, SendOptions};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::Role::{Assistant, Tool, User};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
-use mainspring_shared::store::{Dump, PruneOutcome, PruneSession, PruneTo, Store, prune_all};
+use mainspring_shared::store::{
+    DeliverOutcome, Dump, PruneOutcome, PruneSession, PruneTo, Store, prune_all,
+};
 use mainspring_shared::time::Span;
 use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, World};
 use mainspring_worker::WorkerConfig;
@@ -153,6 +155,28 @@ async fn a_long_retry_waits_as_a_row_and_holds_nothing() {
     let records = world.settle(&[id]).await;
     assert_eq!(answer(&records[0]).0, SendStatus::Completed);
     assert_eq!(records[0].attempts, 2, "the failed attempt stays counted");
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn interruptions_take_no_retries_of_a_send_that_was_parked_meanwhile() {
+    let world = World::new().await;
+    let _worker = world.worker("w", world.store.clone());
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "sleep 60000").await;
+    for text in ["sleep 60001", "sleep 60002", "sleep 60003", "fail-late 2"] {
+        world.pass(Duration::from_secs(1)).await;
+        let delivered = world.deliver(key, text, OnBusy::Interrupt).await;
+        assert!(matches!(delivered, DeliverOutcome::Accepted { .. }));
+    }
+    world.pass(Duration::from_secs(5)).await;
+    let record = world.record(id).await;
+    assert_eq!(record.status, SendStatus::Waiting);
+    assert_eq!((record.attempts, record.not_failed), (5, 4));
+    // The sixth call is the second to fail, and five may.
+    let records = world.settle(&[id]).await;
+    assert_eq!(answer(&records[0]).0, SendStatus::Completed);
+    assert_eq!(records[0].attempts, 7);
     world.audit().await;
 }
 

@@ -238,6 +238,7 @@ impl<'a> Run<'a> {
             rounds: record.rounds,
             attempts: record.attempts,
             counted: record.counted,
+            not_failed: record.not_failed,
             session: None,
         };
         let mut unsaid = Unsaid::default();
@@ -272,7 +273,7 @@ impl<'a> Run<'a> {
             back: None,
             sent_back: 0,
             partial: None,
-            interrupted: 0,
+            interrupted: record.not_failed.unsigned_abs(),
             asking: None,
             asked: None,
             wait: None,

@@ -32,6 +32,7 @@ fn ended(status: SendStatus, stop_reason: StopReason) -> SendRecord {
         rounds: 1,
         attempts: 0,
         counted: 0,
+        not_failed: 0,
         crashes: 0,
         cancel_requested: false,
         reports_to: Some("call_1".to_owned()),

@@ -65,6 +65,8 @@ pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Store) {
     let totals = SendTotals {
         usage: cost(30),
         attempts: 3,
+        counted: 3,
+        not_failed: 2,
         ..SendTotals::default()
     };
     let item = ParkSend {
@@ -75,6 +77,7 @@ pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Store) {
     park(store, 20, item).await;
     let record = stored(store, 1).await;
     assert_eq!((record.usage, record.attempts), (cost(30), 3));
+    assert_eq!((record.counted, record.not_failed), (3, 2));
     let usage = dumped(store, 1).await.usage;
     assert_eq!(usage, [(send(1), 0, 1), (send(1), 0, 3)]);
 }

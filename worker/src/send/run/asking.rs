@@ -424,10 +424,8 @@ impl Run<'_> {
         }
     }
 
-    /// Model calls of the open round that gave a part of its answer or were interrupted. Those of an
-    /// earlier life, before the send was parked for a retry, count as failures: the row has one
-    /// number for both.
-    fn not_failed(&self) -> u32 {
+    /// Model calls of the open round that gave a part of its answer or were interrupted.
+    pub(super) fn not_failed(&self) -> u32 {
         self.interrupted + self.partial.as_ref().map_or(0, |partial| partial.parts)
     }
 

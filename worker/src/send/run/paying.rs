@@ -58,12 +58,19 @@ impl Run<'_> {
         self.cannot(Failure::new(Code::BudgetExceeded, short.to_string()))
     }
 
+    /// Of so many calls begun in the open round, those that are no failures.
+    fn stored_not_failed(&self, attempts: i32) -> i32 {
+        let not_failed = i32::try_from(self.not_failed()).unwrap_or(i32::MAX);
+        not_failed.min(attempts)
+    }
+
     /// The sums as the next step stores them.
     pub(super) fn sums(&mut self, rounds: i32, attempts: i32) -> SendTotals {
         let mut totals = SendTotals {
             rounds,
             attempts,
             counted: self.purse.counted(rounds, attempts),
+            not_failed: self.stored_not_failed(attempts),
             ..self.totals.clone()
         };
         totals.session = self.purse.session(&totals);
@@ -77,6 +84,7 @@ impl Run<'_> {
     pub(super) fn sums_so_far(&mut self) -> SendTotals {
         let mut totals = self.totals.clone();
         totals.counted = self.purse.counted(totals.rounds, totals.attempts);
+        totals.not_failed = self.stored_not_failed(totals.attempts);
         match &self.aside {
             Some(aside) => self.purse.restore(aside, &mut totals),
             None => totals.session = self.purse.session(&totals),
