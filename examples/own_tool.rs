@@ -70,7 +70,7 @@ async fn main() -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
     let store: Arc<dyn Store> =
-        Arc::new(SqliteStore::open(SqliteOptions::dir(folder.path())).await?);
+        Arc::new(mainspring_store_sqlite::open(SqliteOptions::dir(folder.path())).await?);
 
     let mut tools = Tools::new(
         http::Caller::default(),

@@ -59,7 +59,7 @@ pub(crate) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn S
                 migrate: policy,
                 ..sqlite(config)?
             };
-            SqliteStore::open(options)
+            mainspring_store_sqlite::open(options)
                 .await
                 .map(|store| Arc::new(store) as _)
         }
@@ -72,7 +72,7 @@ pub(crate) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn S
 pub(crate) async fn store_to_read(config: &Config) -> Result<Arc<dyn Store>, Failure> {
     match config.backend() {
         Backend::Sqlite => {
-            let opened = SqliteStore::open_read_only(sqlite(config)?).await;
+            let opened = mainspring_store_sqlite::open_read_only(sqlite(config)?).await;
             let store = opened.map_err(|error| store_failure(config, &error))?;
             Ok(Arc::new(store))
         }

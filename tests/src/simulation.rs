@@ -119,7 +119,7 @@ impl Sqlite {
         let runtime = runtime.expect("a runtime starts");
         let options = SqliteOptions::dir(folder.path());
         let opened = std::thread::scope(|scope| {
-            let opening = scope.spawn(|| runtime.block_on(SqliteStore::open(options)));
+            let opening = scope.spawn(|| runtime.block_on(mainspring_store_sqlite::open(options)));
             opening.join().expect("it opens or fails")
         });
         let store = opened.expect("a fresh folder");

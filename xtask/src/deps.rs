@@ -11,7 +11,11 @@ use crate::tools;
 const WALLS: &[(&str, &[&str])] = &[
     (
         "sqlx*",
-        &["mainspring-store-postgres", "mainspring-store-sqlite"],
+        &[
+            "mainspring-store-mysql",
+            "mainspring-store-postgres",
+            "mainspring-store-sqlite",
+        ],
     ),
     (
         "apalis*",
@@ -64,6 +68,9 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
             "mainspring-scheduler",
         ]),
         "mainspring-shared" | "xtask" => Some(&[]),
+        "mainspring-store-mysql" | "mainspring-store-sqlite" => {
+            Some(&["mainspring-shared", "mainspring-store-core"])
+        }
         // The runtime, the backends, and whatever joins them.
         _ => Some(&["mainspring-shared"]),
     }

@@ -1,44 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
-mod open;
-mod options;
-mod store;
-
-// Nouns and verbs of the port.
-mod accept;
-mod audit;
-mod boots;
-mod calls;
-mod cancel;
-mod claim;
-mod complete;
-mod deliver;
-mod dump;
-mod erase;
-mod import;
-mod inbox;
-mod leases;
-mod park;
-mod post;
-mod reads;
-mod report;
-mod rounds;
-mod sends;
-mod sessions;
-mod sweep;
-mod timers;
-
-// What they stand on.
+mod db;
 mod fault;
-mod hot;
-mod lists;
 mod lock;
 mod migrate;
-mod rows;
-mod runs;
-mod writer;
+mod open;
+mod options;
 
+/// The store on one SQLite file. The data directory is held until the store is dropped and the
+/// work in flight has ended.
+pub use mainspring_store_core::SqlStore as SqliteStore;
 pub use migrate::{MigratePolicy, ddl};
+pub use open::{open, open_read_only};
 pub use options::SqliteOptions;
-pub use store::SqliteStore;

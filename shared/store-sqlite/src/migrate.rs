@@ -7,7 +7,9 @@ use mainspring_shared::store::Error;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{SqlStr, SqliteConnection};
 
-use crate::fault::{Fault, Result};
+use mainspring_store_core::fault::{Fault, Result};
+
+use crate::fault::fault;
 
 /// What `migrations/embed.rs` found: version, title and text of each file.
 const EMBEDDED: &[(i64, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
@@ -68,13 +70,15 @@ pub(crate) fn needed() -> i64 {
 pub(crate) async fn found(conn: &mut SqliteConnection) -> Result<i64> {
     let tables: i64 = sqlx::query_scalar(include_str!("../sql/transaction/has_schema.sql"))
         .fetch_one(&mut *conn)
-        .await?;
+        .await
+        .map_err(fault)?;
     if tables == 0 {
         return Ok(0);
     }
     let version = sqlx::query_scalar(include_str!("../sql/transaction/schema_version.sql"))
         .fetch_one(conn)
-        .await?;
+        .await
+        .map_err(fault)?;
     Ok(version)
 }
 
@@ -114,7 +118,7 @@ fn refuse_newer(found: i64) -> Result<()> {
 
 fn failed(error: MigrateError) -> Fault {
     match error {
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => error.into(),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => fault(error),
         other => Fault::Schema(Error::Refused {
             source: Box::new(other),
         }),

@@ -3,52 +3,49 @@
 use mainspring_shared::store::{Error, Result};
 use sqlx::ConnectOptions;
 
-use crate::fault::Fault;
+use mainspring_store_core::SqlStore;
+
+use crate::db::SqliteDb;
+use crate::fault::fault;
 use crate::lock::DirLock;
 use crate::migrate;
 use crate::options::SqliteOptions;
-use crate::store::SqliteStore;
-use crate::writer::Writer;
 
-impl SqliteStore {
-    /// Takes the data directory, opens the file and makes sure of its schema.
-    ///
-    /// # Errors
-    ///
-    /// `Locked` when another process has the directory; `SchemaMissing` and `SchemaNewer` when the
-    /// schema does not fit; `Unavailable` when the file cannot be opened.
-    pub async fn open(options: SqliteOptions) -> Result<Self> {
-        if options.migrate == migrate::MigratePolicy::Verify {
-            must_exist(&options)?;
-        }
-        let (dir, name) = (options.data_dir(), options.name.clone());
-        let lock = tokio::task::spawn_blocking(move || DirLock::take(&dir, &name));
-        let lock = lock.await.map_err(|ended| Error::Unavailable {
-            source: Box::new(ended),
-        })??;
-        let mut conn = options.writer().connect().await.map_err(Fault::from)?;
-        migrate::prepare(&mut conn, options.migrate).await?;
-        Ok(Self {
-            writer: Writer::new(conn, Some(lock)),
-            readers: options.pool(),
-        })
-    }
-
-    /// Opens the file for reading only, beside whoever writes to it. Every method that writes
-    /// answers `Refused`.
-    ///
-    /// # Errors
-    ///
-    /// As for `open`, but never `Locked`.
-    pub async fn open_read_only(options: SqliteOptions) -> Result<Self> {
+/// Takes the data directory, opens the file and makes sure of its schema.
+///
+/// # Errors
+///
+/// `Locked` when another process has the directory; `SchemaMissing` and `SchemaNewer` when the
+/// schema does not fit; `Unavailable` when the file cannot be opened.
+pub async fn open(options: SqliteOptions) -> Result<SqlStore> {
+    if options.migrate == migrate::MigratePolicy::Verify {
         must_exist(&options)?;
-        let mut conn = options.reader().connect().await.map_err(Fault::from)?;
-        migrate::verify(&mut conn).await?;
-        Ok(Self {
-            writer: Writer::new(conn, None),
-            readers: options.pool(),
-        })
     }
+    let (dir, name) = (options.data_dir(), options.name.clone());
+    let lock = tokio::task::spawn_blocking(move || DirLock::take(&dir, &name));
+    let lock = lock.await.map_err(|ended| Error::Unavailable {
+        source: Box::new(ended),
+    })??;
+    let mut conn = options.writer().connect().await.map_err(fault)?;
+    migrate::prepare(&mut conn, options.migrate).await?;
+    Ok(SqlStore::new(SqliteDb::new(
+        conn,
+        Some(lock),
+        options.pool(),
+    )))
+}
+
+/// Opens the file for reading only, beside whoever writes to it. Every method that writes
+/// answers `Refused`.
+///
+/// # Errors
+///
+/// As for `open`, but never `Locked`.
+pub async fn open_read_only(options: SqliteOptions) -> Result<SqlStore> {
+    must_exist(&options)?;
+    let mut conn = options.reader().connect().await.map_err(fault)?;
+    migrate::verify(&mut conn).await?;
+    Ok(SqlStore::new(SqliteDb::new(conn, None, options.pool())))
 }
 
 fn must_exist(options: &SqliteOptions) -> Result<()> {

@@ -28,7 +28,7 @@ impl Opened for Sqlite {
 
 async fn open() -> Option<Sqlite> {
     let dir = tempfile::tempdir().expect("a directory");
-    let store = SqliteStore::open(SqliteOptions::dir(dir.path())).await;
+    let store = mainspring_store_sqlite::open(SqliteOptions::dir(dir.path())).await;
     let store = store.expect("the store opens");
     Some(Sqlite { store, dir })
 }

@@ -29,15 +29,19 @@ async fn a_second_process_is_refused_and_told_who_has_the_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut options = SqliteOptions::dir(dir.path());
     options.name = "the first".to_owned();
-    let first = SqliteStore::open(options.clone()).await.expect("opens");
-    let second = SqliteStore::open(options.clone()).await;
+    let first = mainspring_store_sqlite::open(options.clone())
+        .await
+        .expect("opens");
+    let second = mainspring_store_sqlite::open(options.clone()).await;
     let Err(Error::Locked { path, holder }) = second else {
         panic!("locked was expected: {second:?}");
     };
     assert_eq!(Path::new(&path), dir.path());
     assert_eq!(holder, format!("pid {}, the first", std::process::id()));
     drop(first);
-    SqliteStore::open(options).await.expect("opens again");
+    mainspring_store_sqlite::open(options)
+        .await
+        .expect("opens again");
 }
 
 #[tokio::test]
@@ -45,7 +49,9 @@ async fn a_reader_needs_no_lock_and_changes_nothing() {
     let Opened { store, dir } = open().await;
     accept(&store, 0, opening(1, 1)).await;
     let options = SqliteOptions::dir(dir.path());
-    let reader = SqliteStore::open_read_only(options).await.expect("opens");
+    let reader = mainspring_store_sqlite::open_read_only(options)
+        .await
+        .expect("opens");
     assert_eq!(
         reader.dump().await.expect("answers"),
         store.dump().await.expect("answers")
@@ -78,8 +84,8 @@ async fn a_file_that_does_not_exist_is_not_created_where_it_must() {
     let mut options = SqliteOptions::dir(dir.path());
     options.migrate = MigratePolicy::Verify;
     for opened in [
-        SqliteStore::open(options.clone()).await,
-        SqliteStore::open_read_only(options.clone()).await,
+        mainspring_store_sqlite::open(options.clone()).await,
+        mainspring_store_sqlite::open_read_only(options.clone()).await,
     ] {
         let missing = matches!(
             opened,
@@ -99,7 +105,7 @@ async fn an_empty_file_has_no_schema() {
     std::fs::write(dir.path().join("mainspring.db"), []).expect("writes");
     let mut options = SqliteOptions::dir(dir.path());
     options.migrate = MigratePolicy::Verify;
-    let opened = SqliteStore::open(options).await;
+    let opened = mainspring_store_sqlite::open(options).await;
     assert!(
         matches!(opened, Err(Error::SchemaMissing { found: 0, .. })),
         "{opened:?}"
@@ -125,7 +131,7 @@ async fn a_newer_schema_is_refused() {
         }) if known == newest()
     ));
     drop(store);
-    let opened = SqliteStore::open(SqliteOptions::dir(dir.path())).await;
+    let opened = mainspring_store_sqlite::open(SqliteOptions::dir(dir.path())).await;
     assert!(
         matches!(opened, Err(Error::SchemaNewer { found: 9999, .. })),
         "{opened:?}"
@@ -226,6 +232,6 @@ async fn the_printed_ddl_makes_a_schema_that_passes_for_ours() {
     sqlx::raw_sql(ddl).execute(&mut conn).await.expect("runs");
     conn.close().await.expect("closes");
     options.migrate = MigratePolicy::Verify;
-    let store = SqliteStore::open(options).await.expect("opens");
+    let store = mainspring_store_sqlite::open(options).await.expect("opens");
     assert_eq!(store.check().await.expect("is sound").schema, newest());
 }

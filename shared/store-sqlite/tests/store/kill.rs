@@ -19,7 +19,7 @@ async fn accepts_until_it_is_killed() {
     if !std::path::Path::new(CHILD).exists() {
         return;
     }
-    let store = SqliteStore::open(SqliteOptions::dir("."))
+    let store = mainspring_store_sqlite::open(SqliteOptions::dir("."))
         .await
         .expect("opens");
     let mut stdout = std::io::stdout();

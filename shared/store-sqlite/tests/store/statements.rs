@@ -21,10 +21,10 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
 /// Every statement with the file that it is from.
 fn statements() -> Vec<(PathBuf, String)> {
     let mut paths = Vec::new();
-    files(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("sql"),
-        &mut paths,
-    );
+    for dir in ["sql", "../store-core/sql"] {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
+        files(&dir, &mut paths);
+    }
     let mut found = Vec::new();
     for path in paths {
         let text = std::fs::read_to_string(&path).expect("a text");

@@ -45,7 +45,7 @@ pub(crate) async fn open() -> Opened {
 }
 
 pub(crate) async fn open_in(dir: &TempDir) -> SqliteStore {
-    let opened = SqliteStore::open(SqliteOptions::dir(dir.path())).await;
+    let opened = mainspring_store_sqlite::open(SqliteOptions::dir(dir.path())).await;
     opened.expect("opens")
 }
 

@@ -1,0 +1,226 @@
+//! Accepting sends, and creating the sessions that some of them bring along.
+
+use mainspring_shared::agent::{OnBusy, Priority};
+use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, Accepted, IdempotencyKey, KeyOutcome, NewSession, RefuseReason,
+    Target,
+};
+use uuid::Uuid;
+
+use crate::db::sql;
+use crate::fault::Result;
+use crate::hot::{self, Author, Hot, Session, priority_number};
+use crate::query::{query_as, statement};
+use crate::rows::json;
+use crate::store::Tx;
+
+/// What an idempotency key says of a request.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Never,
+    Before(Uuid),
+    OtherBody,
+}
+
+/// Accepts sends in order, so that later ones of a session see the earlier ones.
+pub(crate) async fn all(
+    tx: &mut Tx,
+    boot: BootId,
+    items: Vec<AcceptSend>,
+) -> Result<Vec<AcceptOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.push(one(tx, boot, item).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn one(tx: &mut Tx, boot: BootId, item: AcceptSend) -> Result<AcceptOutcome> {
+    if let Some(key) = &item.idempotency {
+        match seen(tx, key).await? {
+            Seen::Never => {}
+            Seen::Before(send) => return Ok(AcceptOutcome::Replayed(SendId(send))),
+            Seen::OtherBody => return Ok(AcceptOutcome::Mismatch),
+        }
+    }
+    if let Some(parent) = item.parent()
+        && hot::load(tx, parent).await?.is_none()
+    {
+        return Ok(AcceptOutcome::Refused(RefuseReason::SessionNotFound));
+    }
+    let session = match &item.target {
+        Target::New(new) => {
+            create(tx, new).await?;
+            fresh(new)
+        }
+        Target::Existing(key) => match admit(hot::load(tx, *key).await?, &item) {
+            Ok(session) => session,
+            Err(reason) => return Ok(AcceptOutcome::Refused(reason)),
+        },
+    };
+    if let Some(key) = &item.idempotency {
+        remember(tx, key, item.id.0).await?;
+    }
+    insert(tx, boot, session, item)
+        .await
+        .map(AcceptOutcome::Accepted)
+}
+
+/// A session as it is right after its creation.
+fn fresh(new: &NewSession) -> Session {
+    Session {
+        hot: Hot {
+            key: new.key,
+            owner: None,
+            token: None,
+            epoch: 0,
+            next_seq: 1,
+            next_position: 1,
+            next_step: 1,
+            pending: 0,
+            signals: 0,
+            ready_since: None,
+            lifecycle: Lifecycle::Open,
+            pool: new.agent.pool().to_owned(),
+            priority: Priority::High,
+            spent: None,
+            writes: 0,
+            context_version: 0,
+        },
+        owner_lives: false,
+        head: None,
+        busy: false,
+    }
+}
+
+fn admit(
+    session: Option<Session>,
+    item: &AcceptSend,
+) -> std::result::Result<Session, RefuseReason> {
+    let session = session.ok_or(RefuseReason::SessionNotFound)?;
+    if session.hot.lifecycle == Lifecycle::Closed {
+        return Err(RefuseReason::SessionClosed);
+    }
+    if item.options.on_busy == OnBusy::Reject && session.busy {
+        return Err(RefuseReason::Busy);
+    }
+    if session.hot.pending >= item.queued_max {
+        return Err(RefuseReason::QueueFull);
+    }
+    Ok(session)
+}
+
+async fn insert(tx: &mut Tx, boot: BootId, session: Session, item: AcceptSend) -> Result<Accepted> {
+    let now = tx.now;
+    let Session { mut hot, head, .. } = session;
+    let due = item.options.delay.map(|delay| now.after(delay.0));
+    let deadline = item.options.deadline.map(|span| now.after(span.0));
+    let alarm = match (due, deadline) {
+        (Some(due), Some(deadline)) => Some(due.min(deadline)),
+        (due, deadline) => due.or(deadline),
+    };
+    let step = hot.next_step;
+    hot.next_step += 1;
+    let mut ring = None;
+    let position = due.is_none().then_some(hot.next_position);
+    if position.is_some() {
+        hot.next_position += 1;
+        ring = hot.gain_work(now, head, item.options.priority);
+    }
+    let author = Author::ungranted(boot);
+    statement(sql!("sends/accept"))
+        .bind(hot.key.tenant.0)
+        .bind(hot.key.session.0)
+        .bind(item.id.0)
+        .bind(position)
+        .bind(json(&item.input)?)
+        .bind(json(&item.options)?)
+        .bind(deadline.map(|at| at.0))
+        .bind(alarm.map(|at| at.0))
+        .bind(step)
+        .bind(now.0)
+        .bind(author.epoch)
+        .bind(author.boot.0)
+        .bind(hot.next_position)
+        .bind(hot.pending)
+        .bind(hot.ready_since.map(|at| at.0))
+        .bind(priority_number(hot.priority))
+        .bind(item.reports_to)
+        .bind(item.run.as_ref().map(|leaf| leaf.run.0))
+        .bind(item.run.as_ref().map(|leaf| leaf.path.clone()))
+        .bind(item.run.as_ref().map(|leaf| leaf.attempt))
+        .execute(tx.conn())
+        .await?;
+    Ok(Accepted {
+        position,
+        step,
+        created_at: now,
+        ring,
+    })
+}
+
+/// Creates a session with its agent as version 1.
+pub(crate) async fn create(tx: &mut Tx, new: &NewSession) -> Result<()> {
+    let now = tx.now;
+    let SessionKey { tenant, session } = new.key;
+    let parent = new.parent.as_ref();
+    statement(sql!("sessions/create"))
+        .bind(tenant.0)
+        .bind(session.0)
+        .bind(new.agent.name.clone())
+        .bind(json(&new.metadata)?)
+        .bind(now.0)
+        .bind(json(&new.agent)?)
+        .bind(new.agent.pool().to_owned())
+        .bind(parent.map(|parent| parent.session.0))
+        .bind(parent.map(|parent| parent.call_id.clone()))
+        .bind(parent.map(|parent| parent.root.0))
+        .bind(parent.map(|parent| parent.depth))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Looks a request's key up.
+pub(crate) async fn seen(tx: &mut Tx, key: &IdempotencyKey) -> Result<Seen> {
+    let row: Option<(Vec<u8>, Uuid)> = query_as(sql!("idempotency/find"))
+        .bind(key.tenant.0)
+        .bind(key.route.clone())
+        .bind(key.key.clone())
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(match row {
+        None => Seen::Never,
+        Some((hash, resource)) if hash == key.body_hash => Seen::Before(resource),
+        Some(_) => Seen::OtherBody,
+    })
+}
+
+/// Takes a key for a request that makes nothing under it by itself.
+pub(crate) async fn take_key(tx: &mut Tx, key: IdempotencyKey) -> Result<KeyOutcome> {
+    Ok(match seen(tx, &key).await? {
+        Seen::Never => {
+            remember(tx, &key, Uuid::nil()).await?;
+            KeyOutcome::Taken
+        }
+        Seen::Before(_) => KeyOutcome::Known,
+        Seen::OtherBody => KeyOutcome::Mismatch,
+    })
+}
+
+/// Remembers what a request's key led to.
+pub(crate) async fn remember(tx: &mut Tx, key: &IdempotencyKey, resource: Uuid) -> Result<()> {
+    let now = tx.now;
+    statement(sql!("idempotency/insert"))
+        .bind(key.tenant.0)
+        .bind(key.route.clone())
+        .bind(key.key.clone())
+        .bind(key.body_hash.to_vec())
+        .bind(resource)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! Tool calls: their rows from request to result.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
+use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::store;
+use mainspring_shared::store::{
+    CallBegin, CallChange, CallStep, Calls, NewCall, PostOutcome, PostResult, ReadInbox,
+    ReportOutcome,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{
+    Approval, CallRecord, CallResult, answers, calls_of_round, cancelled_call, interrupted_call,
+};
+use serde::Serialize;
+
+use crate::db::{Conn, sql};
+use crate::fault::Result;
+use crate::hot::{Author, Hot};
+use crate::query::{query_scalar, statement};
+use crate::rows::{self, json};
+use crate::store::{SqlStore, Tx};
+use crate::{inbox, post, report};
+
+#[async_trait]
+impl Calls for SqlStore {
+    async fn post_results(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<PostResult>,
+    ) -> store::Result<Vec<PostOutcome>> {
+        self.write(at, items, |tx, items| Box::pin(post::all(tx, items)))
+            .await
+    }
+
+    async fn report_children(
+        &self,
+        at: Option<Timestamp>,
+        sends: Option<Vec<(TenantId, SendId)>>,
+        limit: u32,
+    ) -> store::Result<Vec<ReportOutcome>> {
+        self.write(at, (sends, limit), |tx, (sends, limit)| {
+            Box::pin(report::all(tx, sends, limit))
+        })
+        .await
+    }
+
+    async fn read_round(
+        &self,
+        key: SessionKey,
+        send: SendId,
+        round: i32,
+    ) -> store::Result<Vec<CallRecord>> {
+        self.read(move |conn| Box::pin(of_round(conn, key, send, round)))
+            .await
+    }
+
+    async fn get_calls(
+        &self,
+        ids: Vec<(TenantId, String)>,
+    ) -> store::Result<Vec<Option<CallRecord>>> {
+        self.read(|conn| Box::pin(by_id(conn, ids))).await
+    }
+
+    async fn read_inbox(&self, query: ReadInbox) -> store::Result<Vec<InboxItem>> {
+        self.read(move |conn| Box::pin(inbox::read(conn, query)))
+            .await
+    }
+}
+
+/// A row of `tool_calls` on its way into the statement.
+#[derive(Debug, Serialize)]
+struct CallCells<'c> {
+    call_id: &'c str,
+    round: i32,
+    place: i32,
+    name: &'c str,
+    arguments: String,
+    repeat: &'static str,
+    approval: &'static str,
+    #[serde(flatten)]
+    stands: Stands,
+}
+
+/// Where a call stands after a step.
+#[derive(Debug, Default, Serialize)]
+struct Stands {
+    waits_on: Option<&'static str>,
+    started_epoch: Option<i64>,
+    deadline_at: Option<i64>,
+    result: Option<String>,
+}
+
+impl Stands {
+    fn started(author: Author) -> Self {
+        Self {
+            started_epoch: Some(author.epoch),
+            ..Self::default()
+        }
+    }
+
+    fn settled(result: &CallResult) -> Result<Self> {
+        Ok(Self {
+            result: Some(json(result)?),
+            ..Self::default()
+        })
+    }
+}
+
+/// Stores the calls that a message of a send asks for.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    key: SessionKey,
+    send: SendId,
+    author: Author,
+    calls: &[NewCall],
+) -> Result<()> {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    let now = tx.now;
+    let rows = calls.iter().map(|call| call_cells(call, author, now));
+    let rows = json(&rows.collect::<Result<Vec<_>>>()?)?;
+    statement(sql!("calls/insert"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(send.0)
+        .bind(rows)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+fn call_cells(call: &NewCall, author: Author, now: Timestamp) -> Result<CallCells<'_>> {
+    let mut approval = Approval::None;
+    let stands = match &call.begins {
+        CallBegin::Started => Stands::started(author),
+        CallBegin::Requested => Stands::default(),
+        CallBegin::Waits {
+            on,
+            approval: asked,
+            deadline,
+        } => {
+            if *asked {
+                approval = Approval::Asked;
+            }
+            Stands {
+                waits_on: Some(on.as_str()),
+                deadline_at: deadline.map(|wait| now.after(wait).0),
+                ..Stands::default()
+            }
+        }
+        CallBegin::Settled(result) => Stands::settled(result)?,
+    };
+    Ok(CallCells {
+        call_id: &call.call_id,
+        round: call.round,
+        place: call.place,
+        name: &call.name,
+        arguments: json(&call.arguments)?,
+        repeat: call.repeat.as_str(),
+        approval: approval.as_str(),
+        stands,
+    })
+}
+
+/// A change of a row of `tool_calls` on its way into the statement.
+#[derive(Debug, Serialize)]
+struct ChangeCells<'c> {
+    call_id: &'c str,
+    #[serde(flatten)]
+    stands: Stands,
+}
+
+/// Stores what became of a session's calls, in order.
+pub(crate) async fn change(
+    tx: &mut Tx,
+    key: SessionKey,
+    author: Author,
+    changes: &[CallChange],
+) -> Result<()> {
+    let now = tx.now;
+    for group in groups(changes) {
+        let rows = group.iter().map(|change| change_cells(change, author, now));
+        let rows = json(&rows.collect::<Result<Vec<_>>>()?)?;
+        statement(sql!("calls/change"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(rows)
+            .bind(now.0)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}
+
+/// Splits changes where a call comes a second time: a statement changes a row once.
+fn groups(changes: &[CallChange]) -> Vec<&[CallChange]> {
+    let mut seen = BTreeSet::new();
+    let mut groups = Vec::new();
+    let mut from = 0;
+    for (place, change) in changes.iter().enumerate() {
+        if !seen.insert(&change.call_id) {
+            groups.push(&changes[from..place]);
+            from = place;
+            seen = BTreeSet::from([&change.call_id]);
+        }
+    }
+    if from < changes.len() {
+        groups.push(&changes[from..]);
+    }
+    groups
+}
+
+fn change_cells(change: &CallChange, author: Author, now: Timestamp) -> Result<ChangeCells<'_>> {
+    let stands = match &change.change {
+        CallStep::Started => Stands::started(author),
+        CallStep::Waits { on, deadline } => Stands {
+            waits_on: Some(on.as_str()),
+            deadline_at: deadline.map(|wait| now.after(wait).0),
+            ..Stands::default()
+        },
+        CallStep::Settled(result) => Stands::settled(result)?,
+    };
+    Ok(ChangeCells {
+        call_id: &change.call_id,
+        stands,
+    })
+}
+
+/// A round's calls as a range of ids, the upper end excluded.
+fn range(send: SendId, round: i32) -> (String, String) {
+    let from = calls_of_round(send, round);
+    let mut until = from.clone();
+    // The character behind the underscore that the prefix ends with.
+    until.pop();
+    until.push('`');
+    (from, until)
+}
+
+/// The calls of a round by their places.
+pub(crate) async fn of_round(
+    conn: &mut Conn,
+    key: SessionKey,
+    send: SendId,
+    round: i32,
+) -> Result<Vec<CallRecord>> {
+    let (from, until) = range(send, round);
+    let rows = statement(sql!("calls/round"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(from)
+        .bind(until)
+        .fetch_all(conn)
+        .await?;
+    rows.iter()
+        .map(|row| rows::call(row).map(|(_, call)| call))
+        .collect()
+}
+
+/// Calls by id.
+pub(crate) async fn by_id(
+    conn: &mut Conn,
+    ids: Vec<(TenantId, String)>,
+) -> Result<Vec<Option<CallRecord>>> {
+    let mut found = Vec::with_capacity(ids.len());
+    for (tenant, id) in ids {
+        found.push(get(conn, tenant, &id).await?);
+    }
+    Ok(found)
+}
+
+/// A call by id.
+pub(crate) async fn get(conn: &mut Conn, tenant: TenantId, id: &str) -> Result<Option<CallRecord>> {
+    let row = statement(sql!("calls/get"))
+        .bind(tenant.0)
+        .bind(id.to_owned())
+        .fetch_optional(conn)
+        .await?;
+    let call = row.as_ref().map(rows::call).transpose()?;
+    Ok(call.map(|(_, call)| call))
+}
+
+/// Gives a call its result, unless it has one.
+pub(crate) async fn settle(
+    tx: &mut Tx,
+    tenant: TenantId,
+    id: &str,
+    result: &CallResult,
+) -> Result<()> {
+    let now = tx.now;
+    statement(sql!("calls/settle"))
+        .bind(tenant.0)
+        .bind(id.to_owned())
+        .bind(json(result)?)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Lets a worker run a call that waited for permission.
+pub(crate) async fn approve(tx: &mut Tx, tenant: TenantId, id: &str) -> Result<()> {
+    statement(sql!("calls/approve"))
+        .bind(tenant.0)
+        .bind(id.to_owned())
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Whether a call of a round still waits for someone.
+pub(crate) async fn any_waits(
+    tx: &mut Tx,
+    key: SessionKey,
+    send: SendId,
+    round: i32,
+) -> Result<bool> {
+    let (from, until) = range(send, round);
+    let waits = query_scalar(sql!("calls/any_waits"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(from)
+        .bind(until)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(waits)
+}
+
+/// Settles the calls of a send that wait for someone as interrupted.
+pub(crate) async fn interrupt(tx: &mut Tx, key: SessionKey, send: SendId) -> Result<()> {
+    let now = tx.now;
+    statement(sql!("calls/settle_waiting"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(send.0)
+        .bind(json(&interrupted_call())?)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Ends the calls of a send's open round with their send: that of the session's last message, if it
+/// asks for calls. Returns the messages that answer them, to be written next.
+pub(crate) async fn end_open_round(
+    tx: &mut Tx,
+    hot: &Hot,
+    send: SendId,
+) -> Result<Vec<NewMessage>> {
+    let now = tx.now;
+    let round: Option<i32> = query_scalar(sql!("messages/open_round"))
+        .bind(hot.key.tenant.0)
+        .bind(hot.key.session.0)
+        .bind(hot.next_seq - 1)
+        .bind(send.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    let Some(round) = round else {
+        return Ok(Vec::new());
+    };
+    let (from, until) = range(send, round);
+    statement(sql!("calls/settle_round"))
+        .bind(hot.key.tenant.0)
+        .bind(hot.key.session.0)
+        .bind(from)
+        .bind(until)
+        .bind(json(&cancelled_call())?)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    let calls = of_round(tx.conn(), hot.key, send, round).await?;
+    Ok(answers(&calls).expect("a call without a result was just given one"))
+}

@@ -1,0 +1,155 @@
+//! The port that a database implements: statements by name, rows of plain values, transactions.
+
+use std::fmt::Debug;
+
+use futures::future::BoxFuture;
+use mainspring_shared::time::Timestamp;
+
+use crate::fault::Result;
+use crate::row::Row;
+use crate::value::Value;
+
+/// One statement of a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// The file below `sql/`, without its extension: `sends/accept`. A database whose dialect
+    /// differs has a text of its own under the same name.
+    pub name: &'static str,
+    /// The text, in SQLite's dialect. Parameters are `$1`, `$2`, …; a file may hold several
+    /// statements that share them.
+    pub text: &'static str,
+}
+
+/// What runs as one request: one file, or several that share their parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Statement {
+    /// The files, in the order in which they run.
+    pub parts: &'static [Part],
+    /// All of them as one text.
+    pub text: &'static str,
+}
+
+/// Names the files of a statement: `sql!("sends/finish", "steps/write")`.
+macro_rules! sql {
+    ($($name:literal),+ $(,)?) => {
+        &$crate::db::Statement {
+            parts: &[$($crate::db::Part {
+                name: $name,
+                text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/", $name, ".sql")),
+            }),+],
+            text: concat!($(include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"), "/sql/", $name, ".sql"
+            ))),+),
+        }
+    };
+}
+pub(crate) use sql;
+
+/// What a database says of itself.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Name and version.
+    pub name: String,
+    /// The version of the schema.
+    pub schema: i64,
+}
+
+/// What a statement did.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// The rows that it returned; of several parts, those of all.
+    pub rows: Vec<Row>,
+    /// Rows that its parts changed, together. A row that an update found as it would leave it
+    /// counts.
+    pub affected: u64,
+}
+
+impl Done {
+    /// Rows that were changed.
+    #[must_use]
+    pub fn rows_affected(&self) -> u64 {
+        self.affected
+    }
+}
+
+/// Decides about the next row: false ends a scan.
+pub type Visit<'v> = &'v mut (dyn FnMut(&Row) -> bool + Send);
+
+/// A connection that runs statements, one at a time.
+pub trait Connection: Debug + Send {
+    /// Runs a statement and reads all its rows.
+    fn run<'c>(
+        &'c mut self,
+        statement: &'static Statement,
+        arguments: Vec<Value>,
+    ) -> BoxFuture<'c, Result<Done>>;
+
+    /// Runs a statement and shows its rows to `visit` one after the other, without holding them.
+    fn scan<'c>(
+        &'c mut self,
+        statement: &'static Statement,
+        arguments: Vec<Value>,
+        visit: Visit<'c>,
+    ) -> BoxFuture<'c, Result<()>>;
+
+    /// What answers. Fails unless the schema is the one that this program needs.
+    fn server(&mut self) -> BoxFuture<'_, Result<Server>>;
+
+    /// The database's clock.
+    fn clock(&mut self) -> BoxFuture<'_, Result<Timestamp>>;
+}
+
+/// A connection with an open transaction. Dropped without an end, it is rolled back.
+pub trait Transaction: Connection {
+    /// Makes what was written durable. After an error the outcome is unknown when the connection
+    /// was lost, else nothing was written.
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+
+    /// Undoes what was written.
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, ()>;
+
+    /// Sets a savepoint; one at a time.
+    fn savepoint(&mut self) -> BoxFuture<'_, Result<()>>;
+
+    /// Removes the savepoint; with `undo`, undoes what was written since.
+    fn release_savepoint(&mut self, undo: bool) -> BoxFuture<'_, Result<()>>;
+
+    /// As a connection that runs statements.
+    fn connection(&mut self) -> &mut Conn;
+}
+
+/// A connection whose type is not known.
+pub type Conn = dyn Connection;
+
+/// What a commit promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commit {
+    /// It survives a power cut.
+    Durable,
+    /// It survives this process; a power cut may undo it.
+    Relaxed,
+}
+
+/// A database: where connections come from.
+///
+/// A transaction for writing sees what others committed before each of its statements, and holds
+/// the rows that it locked or changed until it ends. A database with one writer fulfils this by
+/// letting writers wait for their turn.
+pub trait Database: Debug + Send + Sync + 'static {
+    /// Begins a transaction for writing, with the database's time, or `at` in its place.
+    fn begin(
+        &self,
+        commit: Commit,
+        at: Option<Timestamp>,
+    ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>>;
+
+    /// A connection for reading, given back when it is dropped.
+    fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>>;
+
+    /// A transaction for reading that sees one state of the database throughout.
+    fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>>;
+
+    /// How often a transaction is run that loses against another one (deadlock, lock timeout,
+    /// duplicate key).
+    fn attempts(&self) -> u32;
+}

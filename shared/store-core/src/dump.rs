@@ -1,0 +1,143 @@
+//! The whole content in a fixed order.
+
+use std::collections::BTreeMap;
+
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::session::hot::HotRow;
+use mainspring_shared::store::{Dump, DumpSession};
+use mainspring_shared::usage::Usage;
+
+use crate::db::{Conn, Statement, sql};
+use crate::fault::Result;
+use crate::hot::{self, Hot};
+use crate::lists;
+use crate::query::statement;
+use crate::row::Row;
+use crate::rows::{self, Cells};
+use crate::runs;
+use crate::timers;
+
+/// Reads everything. The caller gives a connection that stands on one snapshot.
+pub(crate) async fn all(conn: &mut Conn) -> Result<Dump> {
+    let boots = fetch(conn, sql!("boots/dump")).await?;
+    let boots = boots.iter().map(rows::boot).collect::<Result<_>>()?;
+    let mut sessions = BTreeMap::new();
+    for row in fetch(conn, sql!("sessions/dump")).await? {
+        let session = session(&row)?;
+        sessions.insert(session.key, session);
+    }
+    for row in fetch(conn, sql!("sends/dump")).await? {
+        let send = rows::send(&mut Cells::new(&row, "sends"))?;
+        put(&mut sessions, send.key, |session| session.sends.push(send));
+    }
+    for row in fetch(conn, sql!("messages/dump")).await? {
+        let (key, message) = rows::message(&row)?;
+        put(&mut sessions, key, |session| session.messages.push(message));
+    }
+    for row in fetch(conn, sql!("steps/dump")).await? {
+        let (key, step) = rows::step(&row)?;
+        put(&mut sessions, key, |session| session.steps.push(step));
+    }
+    for row in fetch(conn, sql!("calls/dump")).await? {
+        let (key, call) = rows::call(&row)?;
+        put(&mut sessions, key, |session| session.calls.push(call));
+    }
+    for row in fetch(conn, sql!("inbox/dump")).await? {
+        let (key, item) = rows::item(&row)?;
+        put(&mut sessions, key, |session| session.inbox.push(item));
+    }
+    for row in fetch(conn, sql!("usage/dump")).await? {
+        let (key, row, usage) = usage(&row)?;
+        put(&mut sessions, key, |session| {
+            session.usage.push(row);
+            session.paid.push(usage);
+        });
+    }
+    let runs = runs::dump(conn).await?;
+    Ok(Dump {
+        boots,
+        sessions: sessions.into_values().collect(),
+        lists: lists::dump(conn).await?,
+        runs,
+        timers: timers::dump(conn).await?,
+    })
+}
+
+async fn fetch(conn: &mut Conn, sql: &'static Statement) -> Result<Vec<Row>> {
+    Ok(statement(sql).fetch_all(conn).await?)
+}
+
+/// Adds to a session; rows of sessions without a hot row have no place in a dump.
+fn put(
+    sessions: &mut BTreeMap<SessionKey, DumpSession>,
+    key: SessionKey,
+    add: impl FnOnce(&mut DumpSession),
+) {
+    if let Some(session) = sessions.get_mut(&key) {
+        add(session);
+    }
+}
+
+fn session(row: &Row) -> Result<DumpSession> {
+    let mut cells = Cells::new(row, "session_hot");
+    let Hot {
+        key,
+        owner,
+        token,
+        epoch,
+        next_seq,
+        next_position,
+        next_step,
+        pending,
+        signals,
+        ready_since,
+        lifecycle,
+        pool,
+        priority,
+        spent,
+        writes,
+        context_version,
+    } = hot::read(&mut cells)?;
+    let mut cells = cells.of("sessions");
+    Ok(DumpSession {
+        key,
+        hot: HotRow {
+            key,
+            lifecycle,
+            owner,
+            token,
+            epoch,
+            writes,
+            next_seq,
+            next_position,
+            next_step,
+            pending,
+            signals,
+            context_version,
+            spent,
+            ready_since,
+            pool,
+            priority,
+        },
+        first_seq: cells.get("first_seq")?,
+        agent_version: cells.get("agent_version")?,
+        sends: Vec::new(),
+        messages: Vec::new(),
+        steps: Vec::new(),
+        calls: Vec::new(),
+        inbox: Vec::new(),
+        parent: rows::parent(&mut cells)?,
+        retired_steps: cells.get("steps")?,
+        erasing: cells.get("erasing")?,
+        usage: Vec::new(),
+        paid: Vec::new(),
+    })
+}
+
+fn usage(row: &Row) -> Result<(SessionKey, (SendId, i32, i32), Usage)> {
+    let mut cells = Cells::new(row, "usage_rows");
+    let key = cells.key()?;
+    let send = cells.send_id()?;
+    let row = (send, cells.get("round")?, cells.get("attempt")?);
+    Ok((key, row, cells.json("usage")?))
+}

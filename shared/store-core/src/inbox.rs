@@ -1,0 +1,170 @@
+//! The inbox of a session: what reaches it while a send of it is under way.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
+use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
+use mainspring_shared::store::{Delivery, ReadInbox, ReadySession};
+use serde::Serialize;
+
+use crate::calls;
+use crate::cancel::wake;
+use crate::db::{Conn, sql};
+use crate::fault::Result;
+use crate::hot::Hot;
+use crate::query::{query_scalar, statement};
+use crate::rows::{self, json, mode_word};
+use crate::store::Tx;
+
+/// Who has to hear of a change in a session.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Whom to ring for.
+    pub(crate) ring: Option<ReadySession>,
+    /// The boot that runs its send.
+    pub(crate) owner: Option<BootId>,
+}
+
+/// Stores an item.
+pub(crate) async fn insert(tx: &mut Tx, key: SessionKey, item: &InboxItem) -> Result<()> {
+    statement(sql!("inbox/insert"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(item.id.clone())
+        .bind(item.n)
+        .bind(item.kind.as_str())
+        .bind(mode_word(item.mode))
+        .bind(item.send_id.map(|send| send.0))
+        .bind(json(&item.content)?)
+        .bind(item.fate.as_str())
+        .bind(item.seq)
+        .bind(item.created_at.0)
+        .bind(item.settled_at.map(|at| at.0))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// An item by id.
+pub(crate) async fn find(tx: &mut Tx, key: SessionKey, id: &str) -> Result<Option<InboxItem>> {
+    let row = statement(sql!("inbox/find"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(id.to_owned())
+        .fetch_optional(tx.conn())
+        .await?;
+    let item = row.as_ref().map(rows::item).transpose()?;
+    Ok(item.map(|(_, item)| item))
+}
+
+/// How many items of a session were not delivered.
+pub(crate) async fn count_pending(tx: &mut Tx, key: SessionKey) -> Result<i64> {
+    let count = query_scalar(sql!("inbox/count_pending"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(count)
+}
+
+/// Tells a session of an item that it has now. `head` is its first open send. The hot row is the
+/// caller's to save.
+pub(crate) async fn tell(
+    tx: &mut Tx,
+    hot: &mut Hot,
+    head: Option<&SendRecord>,
+    mode: OnBusy,
+) -> Result<Told> {
+    let interrupts = mode == OnBusy::Interrupt;
+    hot.signals |= SIGNAL_INBOX;
+    if interrupts {
+        hot.signals |= SIGNAL_INTERRUPT;
+    }
+    let mut told = Told::default();
+    let Some(send) = head else { return Ok(told) };
+    if send.status == SendStatus::Running {
+        told.owner = hot.owner;
+    }
+    let goes_on = match send.waiting_on {
+        Some(WaitingOn::Retry | WaitingOn::Timer) => true,
+        Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run)
+            if interrupts =>
+        {
+            calls::interrupt(tx, hot.key, send.id).await?;
+            true
+        }
+        Some(
+            WaitingOn::Tool
+            | WaitingOn::Human
+            | WaitingOn::Agent
+            | WaitingOn::Run
+            | WaitingOn::Recovery,
+        )
+        | None => false,
+    };
+    if goes_on {
+        told.ring = Some(wake(tx, hot, send).await?);
+    }
+    Ok(told)
+}
+
+/// A delivery on its way into the statement.
+#[derive(Debug, Serialize)]
+struct DeliveryCells<'d> {
+    item_id: &'d str,
+    seq: i64,
+}
+
+/// Stores that messages of a send, numbered from `first_seq`, say what items say.
+pub(crate) async fn deliver(
+    tx: &mut Tx,
+    key: SessionKey,
+    send: SendId,
+    deliveries: &[Delivery],
+    first_seq: i64,
+) -> Result<()> {
+    if deliveries.is_empty() {
+        return Ok(());
+    }
+    let now = tx.now;
+    let mut seen = BTreeSet::new();
+    let once = deliveries
+        .iter()
+        .filter(|delivery| seen.insert(&delivery.item_id));
+    let rows = once.map(|delivery| DeliveryCells {
+        item_id: &delivery.item_id,
+        seq: first_seq + i64::from(delivery.message),
+    });
+    let rows = json(&rows.collect::<Vec<_>>())?;
+    statement(sql!("inbox/deliver"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(send.0)
+        .bind(rows)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// A piece of a session's inbox, in order.
+pub(crate) async fn read(conn: &mut Conn, query: ReadInbox) -> Result<Vec<InboxItem>> {
+    let sql = if query.pending {
+        sql!("inbox/read_pending")
+    } else {
+        sql!("inbox/read")
+    };
+    let rows = statement(sql)
+        .bind(query.key.tenant.0)
+        .bind(query.key.session.0)
+        .bind(query.after)
+        .bind(query.limit)
+        .fetch_all(conn)
+        .await?;
+    rows.iter()
+        .map(|row| rows::item(row).map(|(_, item)| item))
+        .collect()
+}

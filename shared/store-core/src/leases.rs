@@ -1,0 +1,78 @@
+//! The steps of a worker that owns a session.
+
+use async_trait::async_trait;
+use mainspring_shared::id::BootId;
+use mainspring_shared::store;
+use mainspring_shared::store::{
+    AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, Leases,
+    ParkOutcome, ParkSend, ReleaseSession,
+};
+use mainspring_shared::time::Timestamp;
+
+use crate::db::Commit;
+use crate::store::SqlStore;
+use crate::{boots, claim, complete, park, rounds};
+
+#[async_trait]
+impl Leases for SqlStore {
+    async fn claim_sessions(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<ClaimSession>,
+    ) -> store::Result<Vec<ClaimOutcome>> {
+        let outcomes = self
+            .transact(Commit::Relaxed, at, (boot, items), |tx, (boot, items)| {
+                Box::pin(claim::all(tx, boot, items))
+            })
+            .await?;
+        // A send that goes on is a step, which readers see: it has to outlast a power cut.
+        let goes_on = outcomes.iter().any(|outcome| match outcome {
+            ClaimOutcome::Claimed(claimed) => claimed.send.resumed.is_some(),
+            ClaimOutcome::Busy | ClaimOutcome::Suspect | ClaimOutcome::Idle => false,
+        });
+        if goes_on {
+            let kept = self.write(at, boot, |tx, boot| Box::pin(boots::touch(tx, boot)));
+            if let Err(error) = kept.await {
+                tracing::warn!(%error, "a claim is not known to outlast a power cut");
+            }
+        }
+        Ok(outcomes)
+    }
+
+    async fn append_rounds(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<AppendRound>,
+    ) -> store::Result<Vec<AppendOutcome>> {
+        self.write(at, items, |tx, items| Box::pin(rounds::all(tx, items)))
+            .await
+    }
+
+    async fn complete_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<CompleteSend>,
+    ) -> store::Result<Vec<CompleteOutcome>> {
+        self.write(at, items, |tx, items| Box::pin(complete::all(tx, items)))
+            .await
+    }
+
+    async fn park_sends(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ParkSend>,
+    ) -> store::Result<Vec<ParkOutcome>> {
+        self.write(at, items, |tx, items| Box::pin(park::all(tx, items)))
+            .await
+    }
+
+    async fn release_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<ReleaseSession>,
+    ) -> store::Result<Vec<bool>> {
+        self.write(at, items, |tx, items| Box::pin(park::release(tx, items)))
+            .await
+    }
+}

@@ -1,0 +1,45 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+
+// The port to a database.
+pub mod db;
+pub mod fault;
+mod query;
+mod row;
+mod value;
+
+mod store;
+
+// Nouns and verbs of the store.
+mod accept;
+mod audit;
+mod boots;
+mod calls;
+mod cancel;
+mod claim;
+mod complete;
+mod deliver;
+mod dump;
+mod erase;
+mod import;
+mod inbox;
+mod leases;
+mod park;
+mod post;
+mod reads;
+mod report;
+mod rounds;
+mod sends;
+mod sessions;
+mod sweep;
+mod timers;
+
+// What they share.
+mod hot;
+mod lists;
+mod rows;
+mod runs;
+
+pub use row::Row;
+pub use store::SqlStore;
+pub use value::Value;

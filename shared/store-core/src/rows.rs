@@ -1,0 +1,389 @@
+//! Rows into the domain's types. Files that select from a table list its columns in one order,
+//! and the readers here follow it.
+
+use std::time::Duration;
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::budget::Spending;
+use mainspring_shared::id::{BootId, LeaseToken, RunId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::message::{Message, Role};
+use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::step::{Step, StepKind};
+use mainspring_shared::store::{self, BootRecord, Parent};
+use mainspring_shared::stored;
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{Approval, CallRecord, Repeat};
+use mainspring_shared::workflow::run::RunLeaf;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use crate::fault::{Fault, Result};
+use crate::row::Row;
+use crate::value::{FromValue, Value};
+
+/// A row, read column by column.
+#[derive(Debug)]
+pub(crate) struct Cells<'r> {
+    row: &'r Row,
+    table: &'static str,
+    next: usize,
+}
+
+impl<'r> Cells<'r> {
+    /// The row from its first column.
+    pub(crate) fn new(row: &'r Row, table: &'static str) -> Self {
+        Self {
+            row,
+            table,
+            next: 0,
+        }
+    }
+
+    /// The rest of the row, which belongs to another table.
+    pub(crate) fn of(mut self, table: &'static str) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// The next column as it is.
+    pub(crate) fn get<T>(&mut self, column: &'static str) -> Result<T>
+    where
+        T: FromValue<'r>,
+    {
+        let value = self.row.at(self.next).ok_or(Fault::NoRow)?;
+        self.next += 1;
+        T::from_value(value).map_err(|why| self.corrupt(column, &why))
+    }
+
+    /// A column by its name, wherever it is.
+    pub(crate) fn named<T>(&self, column: &'static str) -> Result<T>
+    where
+        T: FromValue<'r>,
+    {
+        let value = self.row.named(column).ok_or(Fault::NoRow)?;
+        T::from_value(value).map_err(|why| self.corrupt(column, &why))
+    }
+
+    /// Whether the next column is null; reads nothing.
+    pub(crate) fn at_null(&self) -> Result<bool> {
+        Ok(matches!(self.row.at(self.next), Some(Value::Null)))
+    }
+
+    /// The next column as JSON text.
+    pub(crate) fn json<T: DeserializeOwned>(&mut self, column: &'static str) -> Result<T> {
+        let text: &str = self.get(column)?;
+        stored::read(text).map_err(|error| self.corrupt(column, &error))
+    }
+
+    /// The next column as JSON text, where there is any.
+    pub(crate) fn json_opt<T: DeserializeOwned>(
+        &mut self,
+        column: &'static str,
+    ) -> Result<Option<T>> {
+        let text: Option<&str> = self.get(column)?;
+        let value = text.map(stored::read).transpose();
+        value.map_err(|error| self.corrupt(column, &error))
+    }
+
+    /// The next column as one of a few words.
+    pub(crate) fn word<T>(
+        &mut self,
+        column: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T> {
+        let text: &str = self.get(column)?;
+        parse(text).ok_or_else(|| self.corrupt(column, &format!("{text:?} is not known")))
+    }
+
+    /// The next column as one of a few words, where there is any.
+    pub(crate) fn word_opt<T>(
+        &mut self,
+        column: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>> {
+        if self.at_null()? {
+            self.next += 1;
+            return Ok(None);
+        }
+        self.word(column, parse).map(Some)
+    }
+
+    pub(crate) fn time(&mut self, column: &'static str) -> Result<Timestamp> {
+        self.get(column).map(Timestamp)
+    }
+
+    pub(crate) fn time_opt(&mut self, column: &'static str) -> Result<Option<Timestamp>> {
+        let millis: Option<i64> = self.get(column)?;
+        Ok(millis.map(Timestamp))
+    }
+
+    pub(crate) fn send_id(&mut self) -> Result<SendId> {
+        self.get("send_id").map(SendId)
+    }
+
+    pub(crate) fn boot_opt(&mut self, column: &'static str) -> Result<Option<BootId>> {
+        let id: Option<Uuid> = self.get(column)?;
+        Ok(id.map(BootId))
+    }
+
+    pub(crate) fn token_opt(&mut self, column: &'static str) -> Result<Option<LeaseToken>> {
+        let id: Option<Uuid> = self.get(column)?;
+        Ok(id.map(LeaseToken))
+    }
+
+    /// The next two columns, `tenant, session_id`.
+    pub(crate) fn key(&mut self) -> Result<SessionKey> {
+        Ok(SessionKey {
+            tenant: TenantId(self.get("tenant")?),
+            session: SessionId(self.get("session_id")?),
+        })
+    }
+
+    /// A complaint about a column of this row, which its reader completes with the row's name.
+    pub(crate) fn corrupt(&self, column: &'static str, why: &dyn std::fmt::Display) -> Fault {
+        Fault::Corrupt {
+            table: self.table,
+            column,
+            row: String::new(),
+            detail: why.to_string(),
+        }
+    }
+}
+
+/// `tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
+/// agent_version, output_text, output, error, usage, rounds, attempts, crashes, cancel_requested,
+/// reports_to, run_id, run_path, run_attempt, deadline_at, alarm_at, first_step, created_at, started_at, finished_at`
+pub(crate) fn send(cells: &mut Cells<'_>) -> Result<SendRecord> {
+    let key = cells.key()?;
+    let id = cells.send_id()?;
+    send_fields(cells, key, id).map_err(|fault| fault.of_row(|| id.to_string()))
+}
+
+/// `run_id, run_path, run_attempt`
+fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
+    let run: Option<Uuid> = cells.get("run_id")?;
+    let path: Option<String> = cells.get("run_path")?;
+    let attempt: Option<i32> = cells.get("run_attempt")?;
+    let leaf = run.zip(path).zip(attempt);
+    Ok(leaf.map(|((run, path), attempt)| RunLeaf {
+        run: RunId(run),
+        path,
+        attempt,
+    }))
+}
+
+fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<SendRecord> {
+    let spending: Spending;
+    let (counted, not_failed);
+    Ok(SendRecord {
+        id,
+        key,
+        position: cells.get("position")?,
+        status: cells.word("status", SendStatus::parse)?,
+        waiting_on: cells.word_opt("waiting_on", WaitingOn::parse)?,
+        stop_reason: cells.word_opt("stop_reason", StopReason::parse)?,
+        input: cells.json("input")?,
+        options: cells.json("options")?,
+        agent_version: cells.get("agent_version")?,
+        output_text: cells.get("output_text")?,
+        output: cells.json_opt("output")?,
+        error: cells.json_opt("error")?,
+        usage: {
+            spending = cells.json_opt("usage")?.unwrap_or_default();
+            spending.usage
+        },
+        held: {
+            (counted, not_failed) = (spending.counted, spending.not_failed);
+            spending.held
+        },
+        rounds: cells.get("rounds")?,
+        attempts: cells.get("attempts")?,
+        counted,
+        not_failed,
+        crashes: cells.get("crashes")?,
+        cancel_requested: cells.get("cancel_requested")?,
+        reports_to: cells.get("reports_to")?,
+        run: leaf(cells)?,
+        deadline_at: cells.time_opt("deadline_at")?,
+        alarm_at: cells.time_opt("alarm_at")?,
+        first_step: cells.get("first_step")?,
+        created_at: cells.time("created_at")?,
+        started_at: cells.time_opt("started_at")?,
+        finished_at: cells.time_opt("finished_at")?,
+    })
+}
+
+/// `tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed, round,
+/// asked_at_seq, epoch, created_at`
+pub(crate) fn message(row: &Row) -> Result<(SessionKey, Message)> {
+    let mut cells = Cells::new(row, "messages");
+    let key = cells.key()?;
+    let seq = cells.get("seq")?;
+    let message = message_fields(&mut cells, seq);
+    let message = message.map_err(|fault| fault.of_row(|| format!("{key}#{seq}")))?;
+    Ok((key, message))
+}
+
+fn message_fields(cells: &mut Cells<'_>, seq: i64) -> Result<Message> {
+    let role = |text: &str| {
+        [Role::User, Role::Assistant, Role::Tool]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+    };
+    Ok(Message {
+        seq,
+        send_id: cells.send_id()?,
+        role: cells.word("role", role)?,
+        content: cells.json("content")?,
+        tool_calls: cells.json_opt("tool_calls")?.unwrap_or_default(),
+        tool_call_id: cells.get("tool_call_id")?,
+        name: cells.get("name")?,
+        failed: cells.get("failed")?,
+        round: cells.get("round")?,
+        asked_at_seq: cells.get("asked_at_seq")?,
+        epoch: cells.get("epoch")?,
+        created_at: cells.time("created_at")?,
+    })
+}
+
+/// `tenant, session_id, call_id, send_id, round, place, name, arguments, repeat, waits_on, approval,
+/// started_epoch, attempt, deadline_at, result, requested_at, settled_at`
+pub(crate) fn call(row: &Row) -> Result<(SessionKey, CallRecord)> {
+    let mut cells = Cells::new(row, "tool_calls");
+    let key = cells.key()?;
+    let id: String = cells.get("call_id")?;
+    let call = call_fields(&mut cells, key, id.clone());
+    let call = call.map_err(|fault| fault.of_row(|| id))?;
+    Ok((key, call))
+}
+
+fn call_fields(cells: &mut Cells<'_>, key: SessionKey, call_id: String) -> Result<CallRecord> {
+    Ok(CallRecord {
+        call_id,
+        session: key.session,
+        send_id: cells.send_id()?,
+        round: cells.get("round")?,
+        place: cells.get("place")?,
+        name: cells.get("name")?,
+        arguments: cells.json("arguments")?,
+        repeat: cells.word("repeat", Repeat::parse)?,
+        waits_on: cells.word_opt("waits_on", WaitingOn::parse)?,
+        approval: cells.word("approval", Approval::parse)?,
+        started_epoch: cells.get("started_epoch")?,
+        attempt: cells.get("attempt")?,
+        deadline_at: cells.time_opt("deadline_at")?,
+        result: cells.json_opt("result")?,
+        requested_at: cells.time("requested_at")?,
+        settled_at: cells.time_opt("settled_at")?,
+    })
+}
+
+/// `tenant, session_id, item_id, n, kind, mode, send_id, content, fate, seq, created_at, settled_at`
+pub(crate) fn item(row: &Row) -> Result<(SessionKey, InboxItem)> {
+    let mut cells = Cells::new(row, "inbox");
+    let key = cells.key()?;
+    let id: String = cells.get("item_id")?;
+    let item = item_fields(&mut cells, id.clone());
+    let item = item.map_err(|fault| fault.of_row(|| format!("{key} {id}")))?;
+    Ok((key, item))
+}
+
+fn item_fields(cells: &mut Cells<'_>, id: String) -> Result<InboxItem> {
+    let mode = |text: &str| MODES.into_iter().find(|mode| mode_word(*mode) == text);
+    Ok(InboxItem {
+        id,
+        n: cells.get("n")?,
+        kind: cells.word("kind", ItemKind::parse)?,
+        mode: cells.word("mode", mode)?,
+        send_id: cells.get::<Option<Uuid>>("send_id")?.map(SendId),
+        content: cells.json("content")?,
+        fate: cells.word("fate", Fate::parse)?,
+        seq: cells.get("seq")?,
+        created_at: cells.time("created_at")?,
+        settled_at: cells.time_opt("settled_at")?,
+    })
+}
+
+const MODES: [OnBusy; 5] = [
+    OnBusy::Enqueue,
+    OnBusy::Coalesce,
+    OnBusy::Steer,
+    OnBusy::Interrupt,
+    OnBusy::Reject,
+];
+
+/// The word in the database.
+pub(crate) fn mode_word(mode: OnBusy) -> &'static str {
+    match mode {
+        OnBusy::Enqueue => "enqueue",
+        OnBusy::Coalesce => "coalesce",
+        OnBusy::Steer => "steer",
+        OnBusy::Interrupt => "interrupt",
+        OnBusy::Reject => "reject",
+    }
+}
+
+/// `parent_session, parent_call, root_session, depth`
+pub(crate) fn parent(cells: &mut Cells<'_>) -> Result<Option<Parent>> {
+    if cells.at_null()? {
+        cells.next += 4;
+        return Ok(None);
+    }
+    Ok(Some(Parent {
+        session: SessionId(cells.get("parent_session")?),
+        call_id: cells.get("parent_call")?,
+        root: SessionId(cells.get("root_session")?),
+        depth: cells.get("depth")?,
+    }))
+}
+
+/// `tenant, session_id, n, send_id, kind, epoch, boot, at, refs`
+pub(crate) fn step(row: &Row) -> Result<(SessionKey, Step)> {
+    let mut cells = Cells::new(row, "steps");
+    let key = cells.key()?;
+    let n = cells.get("n")?;
+    let step = step_fields(&mut cells, n);
+    let step = step.map_err(|fault| fault.of_row(|| format!("{key}#{n}")))?;
+    Ok((key, step))
+}
+
+fn step_fields(cells: &mut Cells<'_>, n: i64) -> Result<Step> {
+    Ok(Step {
+        n,
+        send_id: cells.send_id()?,
+        kind: cells.word("kind", StepKind::parse)?,
+        epoch: cells.get("epoch")?,
+        boot: BootId(cells.get("boot")?),
+        at: cells.time("at")?,
+        refs: cells.json("refs")?,
+    })
+}
+
+/// `boot_id, role, name, pool, concurrency, in_flight, started_at, lease_until, dead_at`
+pub(crate) fn boot(row: &Row) -> Result<BootRecord> {
+    let mut cells = Cells::new(row, "boots");
+    let id = BootId(cells.get("boot_id")?);
+    boot_fields(&mut cells, id).map_err(|fault| fault.of_row(|| id.to_string()))
+}
+
+fn boot_fields(cells: &mut Cells<'_>, id: BootId) -> Result<BootRecord> {
+    Ok(BootRecord {
+        id,
+        role: cells.word("role", store::Role::parse)?,
+        name: cells.get("name")?,
+        pool: cells.get("pool")?,
+        concurrency: cells.get("concurrency")?,
+        in_flight: cells.get("in_flight")?,
+        started_at: cells.time("started_at")?,
+        lease_until: cells.time("lease_until")?,
+        ttl: Duration::from_millis(cells.get::<i64>("lease_ms")?.unsigned_abs()),
+        dead_at: cells.time_opt("dead_at")?,
+    })
+}
+
+/// A value as its JSON text.
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+    Ok(serde_json::to_string(value)?)
+}

@@ -1,0 +1,598 @@
+//! Runs: created, asked, claimed and advanced.
+
+use async_trait::async_trait;
+use mainspring_shared::agent::{OnBusy, SendOptions};
+use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::store;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
+    CreateRunOutcome, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, RunNews, RunReport, RunStep,
+    RunWords, Runs, Target, left_to_run, passes_bound,
+};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord, RunStatus};
+use uuid::Uuid;
+
+use crate::accept::{self, Seen};
+use crate::db::{Commit, Conn, Statement, sql};
+use crate::fault::{Result, skipped};
+use crate::inbox::{self, Told};
+use crate::query::{query_as, query_scalar, statement};
+use crate::row::Row;
+use crate::rows::{self, Cells, json};
+use crate::store::{SqlStore, Tx};
+use crate::{calls, hot, post};
+
+#[async_trait]
+impl Runs for SqlStore {
+    async fn create_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<NewRun>,
+    ) -> store::Result<Vec<CreateRunOutcome>> {
+        self.write(at, items, |tx, items| Box::pin(create(tx, items)))
+            .await
+    }
+
+    async fn ask_runs(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(RunKey, RunAsk)>,
+    ) -> store::Result<Vec<bool>> {
+        self.write(at, items, |tx, items| Box::pin(ask(tx, items)))
+            .await
+    }
+
+    async fn claim_runs(
+        &self,
+        at: Option<Timestamp>,
+        query: ClaimRuns,
+    ) -> store::Result<ClaimedRuns> {
+        self.transact(Commit::Relaxed, at, query, |tx, query| {
+            Box::pin(claim(tx, query))
+        })
+        .await
+    }
+
+    async fn advance_runs(
+        &self,
+        at: Option<Timestamp>,
+        boot: BootId,
+        items: Vec<AdvanceRun>,
+    ) -> store::Result<Vec<AdvanceOutcome>> {
+        self.write(at, (boot, items), |tx, (boot, items)| {
+            Box::pin(advance(tx, boot, items))
+        })
+        .await
+    }
+
+    async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> store::Result<()> {
+        self.write(None, (boot, keys), |tx, (boot, keys)| {
+            Box::pin(release(tx, boot, keys))
+        })
+        .await
+    }
+
+    async fn get_runs(&self, keys: Vec<RunKey>) -> store::Result<Vec<Option<RunRecord>>> {
+        self.read(|conn| Box::pin(get(conn, keys))).await
+    }
+
+    async fn read_asks(&self, keys: Vec<RunKey>) -> store::Result<Vec<Vec<RunAsk>>> {
+        self.read(|conn| Box::pin(read_asks(conn, keys))).await
+    }
+
+    async fn list_runs(&self, query: ListRuns) -> store::Result<Page<RunRecord>> {
+        self.read(|conn| Box::pin(list(conn, query))).await
+    }
+
+    async fn read_nodes(&self, query: ReadNodes) -> store::Result<Vec<NodeRecord>> {
+        self.read(|conn| Box::pin(nodes(conn, query))).await
+    }
+
+    async fn forget_runs(&self, keys: Vec<RunKey>) -> store::Result<u64> {
+        self.write(None, keys, |tx, keys| Box::pin(forget(tx, keys)))
+            .await
+    }
+
+    async fn live_leaves(&self, key: RunKey) -> store::Result<Vec<SendId>> {
+        self.read(move |conn| Box::pin(live_leaves(conn, key)))
+            .await
+    }
+
+    async fn read_run_steps(
+        &self,
+        key: RunKey,
+        after: i64,
+        limit: u32,
+    ) -> store::Result<Vec<RunStep>> {
+        self.read(move |conn| Box::pin(steps(conn, key, after, limit)))
+            .await
+    }
+}
+
+mod reads;
+
+pub(crate) use reads::{dump, get, list, live_leaves, nodes, read_asks, steps};
+
+/// Creates runs one after the other.
+pub(crate) async fn create(tx: &mut Tx, items: Vec<NewRun>) -> Result<Vec<CreateRunOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.push(create_one(tx, item).await?);
+    }
+    Ok(outcomes)
+}
+
+pub(crate) async fn create_one(tx: &mut Tx, new: NewRun) -> Result<CreateRunOutcome> {
+    let RunKey { tenant, run } = new.key;
+    if let Some(key) = &new.idempotency {
+        match accept::seen(tx, key).await? {
+            Seen::Never => {}
+            Seen::Before(run) => return Ok(CreateRunOutcome::Replayed(RunId(run))),
+            Seen::OtherBody => return Ok(CreateRunOutcome::Mismatch),
+        }
+    }
+    if let Some(session) = new.session {
+        let lives: bool = query_scalar(sql!("runs/session_lives"))
+            .bind(tenant.0)
+            .bind(session.0)
+            .fetch_one(tx.conn())
+            .await?;
+        if !lives {
+            return Ok(CreateRunOutcome::SessionNotFound);
+        }
+    }
+    if let Some(key) = &new.idempotency {
+        accept::remember(tx, key, run.0).await?;
+    }
+    let record = new.record(tx.now);
+    statement(sql!("runs/create"))
+        .bind(tenant.0)
+        .bind(run.0)
+        .bind(record.name.clone())
+        .bind(record.status.as_str())
+        .bind(json(&record.spec)?)
+        .bind(record.dsl_version)
+        .bind(json(&record.input)?)
+        .bind(json(&record.options)?)
+        .bind(record.session.map(|session| session.0))
+        .bind(record.reports_to.clone())
+        .bind(record.depth)
+        .bind(record.attempt)
+        .bind(json(&record.usage)?)
+        .bind(json(&record.counts)?)
+        .bind(record.alarm_at.map(|at| at.0))
+        .bind(record.created_at.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(CreateRunOutcome::Created(Box::new(record)))
+}
+
+/// Removes runs that are final; returns how many rows went.
+pub(crate) async fn forget(tx: &mut Tx, keys: Vec<RunKey>) -> Result<u64> {
+    let mut rows = 0;
+    for key in keys {
+        let gone = remove(tx, sql!("runs/forget"), key).await?;
+        if gone == 0 {
+            continue;
+        }
+        rows += gone;
+        rows += remove(tx, sql!("runs/forget_nodes"), key).await?;
+        rows += remove(tx, sql!("runs/forget_asks"), key).await?;
+        rows += remove(tx, sql!("runs/forget_steps"), key).await?;
+    }
+    Ok(rows)
+}
+
+async fn remove(tx: &mut Tx, sql: &'static Statement, key: RunKey) -> Result<u64> {
+    let done = statement(sql).bind(key.tenant.0).bind(key.run.0);
+    Ok(done.execute(tx.conn()).await?.rows_affected())
+}
+
+/// Asks something of runs.
+pub(crate) async fn ask(tx: &mut Tx, items: Vec<(RunKey, RunAsk)>) -> Result<Vec<bool>> {
+    let now = tx.now;
+    let mut outcomes = Vec::with_capacity(items.len());
+    for (key, ask) in items {
+        let done = statement(sql!("runs/ask"))
+            .bind(key.tenant.0)
+            .bind(key.run.0)
+            .bind(json(&ask)?)
+            .bind(now.0)
+            .execute(tx.conn())
+            .await?;
+        outcomes.push(done.rows_affected() > 0);
+    }
+    Ok(outcomes)
+}
+
+/// Asks the runs of a session to end that is deleted.
+pub(crate) async fn cancel_of(tx: &mut Tx, key: SessionKey) -> Result<()> {
+    let now = tx.now;
+    statement(sql!("runs/ask_of_session"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(json(&RunAsk::session_deleted())?)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Takes runs that have to be advanced.
+pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> {
+    let now = tx.now;
+    let aside = claim.aside.iter().map(|key| {
+        let run = key.run.0.simple().to_string().to_uppercase();
+        serde_json::json!([key.tenant.0, run])
+    });
+    let found: Vec<(i32, Uuid, i64)> = query_as(sql!("runs/claimable"))
+        .bind(now.0)
+        .bind(claim.boot.0)
+        .bind(claim.limit)
+        .bind(claim.dsl_max)
+        .bind(json(&aside.collect::<Vec<_>>())?)
+        .fetch_all(tx.conn())
+        .await?;
+    let share = claim.share(found.len());
+    let mut runs = Vec::with_capacity(found.len());
+    for (tenant, run, step) in found {
+        let key = RunKey {
+            tenant: TenantId(tenant),
+            run: RunId(run),
+        };
+        runs.push(own(tx, key, step, &claim, share).await?);
+    }
+    let next: Option<i64> = query_scalar(sql!("runs/next_alarm"))
+        .bind(now.0)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(ClaimedRuns {
+        runs,
+        now,
+        next_alarm: next.map(Timestamp),
+    })
+}
+
+/// Takes a run and reads what is new of it.
+async fn own(
+    tx: &mut Tx,
+    key: RunKey,
+    step: i64,
+    claim: &ClaimRuns,
+    share: u32,
+) -> Result<RunNews> {
+    statement(sql!("runs/own"))
+        .bind(key.tenant.0)
+        .bind(key.run.0)
+        .bind(claim.boot.0)
+        .execute(tx.conn())
+        .await?;
+    let mut news = RunNews {
+        key,
+        step,
+        ends: Vec::new(),
+        asks: Vec::new(),
+        unreadable_asks: Vec::new(),
+        unreadable: false,
+        live_max: None,
+    };
+    ended(tx, &mut news, share).await?;
+    asked(tx, &mut news).await?;
+    news.live_max = match claim.leaves_max {
+        Some(max) => {
+            let (all, own) = live(tx, key).await?;
+            Some(left_to_run(max, all, own))
+        }
+        None => None,
+    };
+    Ok(news)
+}
+
+async fn takes_sends(tx: &mut Tx, key: SessionKey) -> Result<bool> {
+    let takes = query_scalar(sql!("runs/takes_sends"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(takes)
+}
+
+/// Leaves under way in all runs of a run's tenant, and its own, as far as advances have noted their
+/// ends.
+async fn live(tx: &mut Tx, key: RunKey) -> Result<(u64, u64)> {
+    let found: (i64, i64) = query_as(sql!("runs/live"))
+        .bind(key.tenant.0)
+        .bind(key.run.0)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok((found.0.unsigned_abs(), found.1.unsigned_abs()))
+}
+
+async fn ended(tx: &mut Tx, news: &mut RunNews, limit: u32) -> Result<()> {
+    let key = news.key;
+    let rows = statement(sql!("runs/ended"))
+        .bind(key.tenant.0)
+        .bind(key.run.0)
+        .bind(limit)
+        .fetch_all(tx.conn())
+        .await?;
+    for row in &rows {
+        match rows::send(&mut Cells::new(row, "sends")) {
+            Ok(send) => news.ends.extend(EndedLeaf::of(send)),
+            Err(fault) => {
+                skipped(&fault);
+                news.unreadable = true;
+                let cells = Cells::new(row, "sends");
+                let send = SendId(cells.named("send_id")?);
+                let (path, attempt) = (cells.named("run_path")?, cells.named("run_attempt")?);
+                news.ends.push(EndedLeaf::unreadable(send, path, attempt));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is asked of a run, in order.
+async fn asked(tx: &mut Tx, news: &mut RunNews) -> Result<()> {
+    let rows = statement(sql!("runs/asks"))
+        .bind(news.key.tenant.0)
+        .bind(news.key.run.0)
+        .fetch_all(tx.conn())
+        .await?;
+    for row in &rows {
+        let mut cells = Cells::new(row, "run_asks");
+        let id: i64 = cells.get("ask_id")?;
+        match cells.json("ask") {
+            Ok(ask) => news.asks.push((id, ask)),
+            Err(fault) => {
+                skipped(&fault);
+                news.unreadable = true;
+                news.unreadable_asks.push(id);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is asked of a run, in order.
+async fn asks(conn: &mut Conn, key: RunKey) -> Result<Vec<(i64, RunAsk)>> {
+    let rows = statement(sql!("runs/asks"))
+        .bind(key.tenant.0)
+        .bind(key.run.0)
+        .fetch_all(conn)
+        .await?;
+    let asks = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "run_asks");
+        Ok((cells.get("ask_id")?, cells.json("ask")?))
+    });
+    asks.collect()
+}
+
+/// Advances runs one after the other.
+pub(crate) async fn advance(
+    tx: &mut Tx,
+    boot: BootId,
+    items: Vec<AdvanceRun>,
+) -> Result<Vec<AdvanceOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.push(advance_one(tx, boot, item).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<AdvanceOutcome> {
+    let now = tx.now;
+    let RunKey { tenant, run } = item.run.key;
+    if item.leaves_max.is_some() && !item.start.is_empty() {
+        let (all, own) = live(tx, item.run.key).await?;
+        if passes_bound(&item, all, own) {
+            return Ok(AdvanceOutcome::NoRoom);
+        }
+    }
+    // Whoever asked has to look again where a leaf is to go on in a session that is gone.
+    for start in &item.start {
+        if let Target::Existing(key) = &start.target
+            && !takes_sends(tx, *key).await?
+        {
+            return Ok(AdvanceOutcome::Lost);
+        }
+    }
+    if !write_run(tx, boot, &item).await? {
+        return Ok(AdvanceOutcome::Lost);
+    }
+    let step = item.step + 1;
+    statement(sql!("runs/write_nodes"))
+        .bind(tenant.0)
+        .bind(run.0)
+        .bind(json(&item.nodes)?)
+        .execute(tx.conn())
+        .await?;
+    for end in &item.ends {
+        statement(sql!("sends/reported"))
+            .bind(tenant.0)
+            .bind(end.0)
+            .bind(now.0)
+            .execute(tx.conn())
+            .await?;
+    }
+    for ask in &item.asks {
+        statement(sql!("runs/drop_ask"))
+            .bind(*ask)
+            .execute(tx.conn())
+            .await?;
+    }
+    statement(sql!("runs/write_step"))
+        .bind(tenant.0)
+        .bind(run.0)
+        .bind(step)
+        .bind(now.0)
+        .bind(boot.0)
+        .bind(json(&item.changes)?)
+        .execute(tx.conn())
+        .await?;
+    let mut rings = Vec::new();
+    for outcome in accept::all(tx, boot, item.start).await? {
+        if let AcceptOutcome::Accepted(accepted) = outcome {
+            rings.extend(accepted.ring);
+        }
+    }
+    let mut told = None;
+    if let Some(report) = item.report {
+        let session = report.session;
+        let Told { ring, owner } = tell(tx, boot, report).await?;
+        rings.extend(ring);
+        told = owner.map(|owner| (session, owner));
+    }
+    Ok(AdvanceOutcome::Advanced { step, rings, told })
+}
+
+/// Writes the run's row; false when the boot does not own it, or someone advanced it meanwhile.
+async fn write_run(tx: &mut Tx, boot: BootId, item: &AdvanceRun) -> Result<bool> {
+    let record = &item.run;
+    let keeps = !item.release && !record.status.is_final();
+    let done = statement(sql!("runs/advance"))
+        .bind(record.key.tenant.0)
+        .bind(record.key.run.0)
+        .bind(boot.0)
+        .bind(item.step)
+        .bind(record.status.as_str())
+        .bind(record.attempt)
+        .bind(json(&record.options)?)
+        .bind(record.result.as_ref().map(json).transpose()?)
+        .bind(record.error.as_ref().map(json).transpose()?)
+        .bind(json(&record.usage)?)
+        .bind(json(&record.counts)?)
+        .bind(record.alarm_at.map(|at| at.0))
+        .bind(record.started_at.map(|at| at.0))
+        .bind(record.finished_at.map(|at| at.0))
+        .bind(keeps.then_some(boot.0))
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Whoever waits for the run hears of its end: an open call by its result, a session that is busy by
+/// an item, one at rest by a send, unless it need not be woken.
+async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
+    let key = report.session;
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(Told::default());
+    };
+    let mut hot = session.hot;
+    if let Some((call_id, result)) = &report.call
+        && let Some(call) = calls::get(tx.conn(), key.tenant, call_id).await?
+        && call.result.is_none()
+    {
+        calls::settle(tx, key.tenant, call_id, result).await?;
+        return post::answered(tx, &mut hot, &call).await;
+    }
+    let Some(RunWords {
+        item_id,
+        send,
+        content,
+        wake,
+        ended_run,
+    }) = report.words
+    else {
+        return Ok(Told::default());
+    };
+    let head = hot::head(tx, key).await?;
+    if head.is_some() || !wake {
+        let item = InboxItem {
+            id: item_id,
+            n: hot.next_position,
+            kind: ItemKind::Child,
+            mode: OnBusy::Steer,
+            send_id: head.as_ref().map(|head| head.id),
+            content,
+            fate: Fate::Pending,
+            seq: None,
+            created_at: tx.now,
+            settled_at: None,
+        };
+        hot.next_position += 1;
+        inbox::insert(tx, key, &item).await?;
+        let told = inbox::tell(tx, &mut hot, head.as_ref(), item.mode).await?;
+        hot.save(tx).await?;
+        return Ok(told);
+    }
+    let send = AcceptSend {
+        id: send,
+        target: Target::Existing(key),
+        input: content,
+        options: SendOptions {
+            ended_run,
+            ..SendOptions::default()
+        },
+        reports_to: None,
+        run: None,
+        idempotency: None,
+        queued_max: i64::MAX,
+    };
+    let outcomes = accept::all(tx, boot, vec![send]).await?;
+    let ring = outcomes.into_iter().find_map(|outcome| match outcome {
+        AcceptOutcome::Accepted(accepted) => accepted.ring,
+        AcceptOutcome::Replayed(_)
+        | AcceptOutcome::Mismatch
+        | AcceptOutcome::Refused(_)
+        | AcceptOutcome::Locked => None,
+    });
+    Ok(Told { ring, owner: None })
+}
+
+/// Gives runs up that the boot owns.
+pub(crate) async fn release(tx: &mut Tx, boot: BootId, keys: Vec<RunKey>) -> Result<()> {
+    for key in keys {
+        statement(sql!("runs/release"))
+            .bind(key.tenant.0)
+            .bind(key.run.0)
+            .bind(boot.0)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}
+
+/// `tenant, run_id, name, status, spec, dsl_version, input, options, session_id, reports_to, depth,
+/// attempt, result, error, usage, counts, alarm_at, created_at, started_at, finished_at`
+pub(crate) fn record(cells: &mut Cells<'_>) -> Result<RunRecord> {
+    let key = RunKey {
+        tenant: TenantId(cells.get("tenant")?),
+        run: RunId(cells.get("run_id")?),
+    };
+    record_fields(cells, key).map_err(|fault| fault.of_row(|| key.to_string()))
+}
+
+fn record_fields(cells: &mut Cells<'_>, key: RunKey) -> Result<RunRecord> {
+    Ok(RunRecord {
+        key,
+        name: cells.get("name")?,
+        status: cells.word("status", RunStatus::parse)?,
+        spec: cells.json("spec")?,
+        dsl_version: cells.get("dsl_version")?,
+        input: cells.json("input")?,
+        options: cells.json("options")?,
+        session: {
+            let session: Option<Uuid> = cells.get("session_id")?;
+            session.map(SessionId)
+        },
+        reports_to: cells.get("reports_to")?,
+        depth: cells.get("depth")?,
+        attempt: cells.get("attempt")?,
+        result: cells.json_opt("result")?,
+        error: cells.json_opt("error")?,
+        usage: cells.json("usage")?,
+        counts: cells.json("counts")?,
+        alarm_at: cells.time_opt("alarm_at")?,
+        created_at: cells.time("created_at")?,
+        started_at: cells.time_opt("started_at")?,
+        finished_at: cells.time_opt("finished_at")?,
+    })
+}
+
+fn node(row: &Row) -> Result<NodeRecord> {
+    Cells::new(row, "run_nodes").json("node")
+}

@@ -1,0 +1,349 @@
+//! Creating, changing and deleting sessions.
+
+use async_trait::async_trait;
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
+use mainspring_shared::send::SendResult;
+use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
+use mainspring_shared::store;
+use mainspring_shared::store::{
+    CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, IdempotencyKey,
+    ImportSession, ListSessions, NewSession, Page, PruneOutcome, PruneSession, SessionPatch,
+    SessionUsage, Sessions, UpdateOutcome,
+};
+use mainspring_shared::time::Timestamp;
+use uuid::Uuid;
+
+use crate::accept::{self, Seen};
+use crate::complete::{End, finish};
+use crate::db::sql;
+use crate::fault::Result;
+use crate::hot::{self, Author, Hot};
+use crate::query::{query_as, query_scalar, statement};
+use crate::rows::json;
+use crate::store::{SqlStore, Tx};
+use crate::{erase, import, lists, reads, runs, timers};
+
+#[async_trait]
+impl Sessions for SqlStore {
+    async fn create_sessions(
+        &self,
+        at: Option<Timestamp>,
+        items: Vec<(NewSession, Option<IdempotencyKey>)>,
+    ) -> store::Result<Vec<CreateOutcome>> {
+        self.write(at, items, |tx, items| Box::pin(create(tx, items)))
+            .await
+    }
+
+    async fn import_session(
+        &self,
+        at: Option<Timestamp>,
+        item: ImportSession,
+    ) -> store::Result<CreateOutcome> {
+        self.write(at, item, |tx, item| Box::pin(import::import(tx, item)))
+            .await
+    }
+
+    async fn update_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        patch: SessionPatch,
+    ) -> store::Result<UpdateOutcome> {
+        self.write(at, (key, patch), |tx, (key, patch)| {
+            Box::pin(update(tx, key, patch))
+        })
+        .await
+    }
+
+    async fn delete_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        boot: BootId,
+    ) -> store::Result<DeleteOutcome> {
+        self.write(at, (key, boot), |tx, (key, boot)| {
+            Box::pin(delete(tx, key, boot))
+        })
+        .await
+    }
+
+    async fn deleted_sessions(
+        &self,
+        at: Option<Timestamp>,
+        after: Option<DeletedSession>,
+        limit: u32,
+    ) -> store::Result<Vec<DeletedSession>> {
+        self.read(move |conn| Box::pin(erase::due(conn, at, after, limit)))
+            .await
+    }
+
+    async fn erase_session(
+        &self,
+        at: Option<Timestamp>,
+        key: SessionKey,
+        limit: u32,
+    ) -> store::Result<Erased> {
+        self.write(at, (key, limit), |tx, (key, limit)| {
+            Box::pin(erase::erase(tx, key, limit))
+        })
+        .await
+    }
+
+    async fn prune_session(
+        &self,
+        at: Option<Timestamp>,
+        item: PruneSession,
+    ) -> store::Result<PruneOutcome> {
+        self.write(at, item, |tx, item| Box::pin(prune(tx, item)))
+            .await
+    }
+
+    async fn get_session(&self, key: SessionKey) -> store::Result<Option<SessionRecord>> {
+        self.read(move |conn| Box::pin(reads::session(conn, key)))
+            .await
+    }
+
+    async fn list_sessions(&self, query: ListSessions) -> store::Result<Page<SessionRecord>> {
+        self.read(|conn| Box::pin(reads::sessions(conn, query)))
+            .await
+    }
+
+    async fn list_children(&self, key: SessionKey) -> store::Result<Vec<SessionKey>> {
+        self.read(move |conn| Box::pin(reads::children(conn, key)))
+            .await
+    }
+
+    async fn session_usage(&self, key: SessionKey) -> store::Result<Option<SessionUsage>> {
+        self.read(move |conn| Box::pin(reads::usage(conn, key)))
+            .await
+    }
+
+    async fn open_children(&self, key: SessionKey) -> store::Result<u64> {
+        self.read(move |conn| Box::pin(reads::open_children(conn, key)))
+            .await
+    }
+}
+
+/// Creates sessions one after the other.
+pub(crate) async fn create(
+    tx: &mut Tx,
+    items: Vec<(NewSession, Option<IdempotencyKey>)>,
+) -> Result<Vec<CreateOutcome>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for (new, key) in items {
+        outcomes.push(create_one(tx, new, key).await?);
+    }
+    Ok(outcomes)
+}
+
+pub(crate) async fn create_one(
+    tx: &mut Tx,
+    new: NewSession,
+    key: Option<IdempotencyKey>,
+) -> Result<CreateOutcome> {
+    if let Some(known) = known(tx, key.as_ref()).await? {
+        return Ok(known);
+    }
+    if let Some(key) = &key {
+        accept::remember(tx, key, new.key.session.0).await?;
+    }
+    accept::create(tx, &new).await?;
+    Ok(CreateOutcome::Created(Box::new(SessionRecord {
+        key: new.key,
+        status: SessionStatus::Idle,
+        agent: new.agent,
+        agent_version: 1,
+        metadata: new.metadata,
+        messages: 0,
+        first_seq: 1,
+        parent: new.parent,
+        created_at: tx.now,
+        updated_at: tx.now,
+    })))
+}
+
+/// What became of the request of this key before.
+pub(crate) async fn known(
+    tx: &mut Tx,
+    key: Option<&IdempotencyKey>,
+) -> Result<Option<CreateOutcome>> {
+    let Some(key) = key else { return Ok(None) };
+    Ok(match accept::seen(tx, key).await? {
+        Seen::Never => None,
+        Seen::Before(session) => Some(CreateOutcome::Replayed(SessionId(session))),
+        Seen::OtherBody => Some(CreateOutcome::Mismatch),
+    })
+}
+
+/// Changes a session.
+pub(crate) async fn update(
+    tx: &mut Tx,
+    key: SessionKey,
+    patch: SessionPatch,
+) -> Result<UpdateOutcome> {
+    let now = tx.now;
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(UpdateOutcome::NotFound);
+    };
+    let mut hot = session.hot;
+    if let Some(agent) = &patch.agent {
+        agent.pool().clone_into(&mut hot.pool);
+        statement(sql!("agents/add"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(json(agent)?)
+            .bind(agent.name.clone())
+            .execute(tx.conn())
+            .await?;
+    }
+    hot.lifecycle = match patch.closed {
+        Some(true) => Lifecycle::Closed,
+        Some(false) => Lifecycle::Open,
+        None => hot.lifecycle,
+    };
+    hot.save(tx).await?;
+    statement(sql!("sessions/update"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(patch.metadata.as_ref().map(json).transpose()?)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(match reads::session_at(tx.conn(), now, key).await? {
+        Some(record) => UpdateOutcome::Updated(Box::new(record)),
+        None => UpdateOutcome::NotFound,
+    })
+}
+
+/// Removes old messages.
+pub(crate) async fn prune(tx: &mut Tx, item: PruneSession) -> Result<PruneOutcome> {
+    let key = item.key;
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(PruneOutcome::NotFound);
+    };
+    let (before, active_from): (i64, Option<i64>) = query_as(sql!("sessions/prune_from"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_one(tx.conn())
+        .await?;
+    let first_kept = item
+        .to
+        .first_kept(before, session.hot.next_seq, active_from);
+    let until = begins(tx, key, first_kept).await?;
+    let page = before.saturating_add(i64::from(item.limit.max(1)));
+    let mut first_seq = until;
+    if page < until && !item.dry_run {
+        first_seq = begins(tx, key, page).await?;
+        if first_seq <= before {
+            // One call has more results than that.
+            let next: Option<i64> = query_scalar(sql!("sessions/prune_next"))
+                .bind(key.tenant.0)
+                .bind(key.session.0)
+                .bind(page)
+                .bind(until)
+                .fetch_optional(tx.conn())
+                .await?;
+            first_seq = next.unwrap_or(until);
+        }
+    }
+    if !item.dry_run && first_seq > before {
+        statement(sql!("sessions/prune"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(first_seq)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(PruneOutcome::Pruned {
+        removed: first_seq - before,
+        first_seq,
+        until,
+    })
+}
+
+/// Where a transcript begins that is to begin here: with the question where this is an answer.
+async fn begins(tx: &mut Tx, key: SessionKey, seq: i64) -> Result<i64> {
+    let asked: Option<Option<i64>> = query_scalar(sql!("messages/asked_at"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(seq)
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(asked.flatten().unwrap_or(seq))
+}
+
+/// Ends a session's open sends under a grant and leaves its tombstone.
+pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result<DeleteOutcome> {
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(DeleteOutcome::NotFound);
+    };
+    let mut hot = session.hot;
+    let mut last: Vec<(Uuid, Option<i64>)> = query_as(sql!("sends/last_open"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(ERASED_AT_ONCE + 1)
+        .fetch_all(tx.conn())
+        .await?;
+    timers::cancel_of_session(tx, key).await?;
+    let end = SendResult::cancelled();
+    if last.len() > ERASED_AT_ONCE as usize {
+        last.truncate(ERASED_AT_ONCE as usize);
+        return end_last(tx, hot, boot, last).await;
+    }
+    let owner = hot.owner.take();
+    hot.token = None;
+    hot.ready_since = None;
+    hot.pending = 0;
+    hot.signals = 0;
+    hot.lifecycle = Lifecycle::Deleted;
+    let author = hot.grant(boot);
+    let cancelled: Vec<SendId> = last.into_iter().rev().map(|(id, _)| SendId(id)).collect();
+    for send in &cancelled {
+        finish(tx, &mut hot, author, End::of(*send, &end)).await?;
+    }
+    hot.save(tx).await?;
+    let now = tx.now;
+    statement(sql!("sessions/mark"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    lists::erase(tx, key.tenant, key.session).await?;
+    runs::cancel_of(tx, key).await?;
+    Ok(DeleteOutcome::Deleted {
+        cancelled,
+        owner,
+        last_step: hot.next_step - 1,
+    })
+}
+
+/// Ends the last of a session's open sends, all of them queued, and closes it: the others end next.
+async fn end_last(
+    tx: &mut Tx,
+    mut hot: Hot,
+    boot: BootId,
+    last: Vec<(Uuid, Option<i64>)>,
+) -> Result<DeleteOutcome> {
+    let author = Author::ungranted(boot);
+    let end = SendResult::cancelled();
+    let mut cancelled = Vec::with_capacity(last.len());
+    for (id, position) in last {
+        finish(tx, &mut hot, author, End::of(SendId(id), &end)).await?;
+        hot.pending -= i64::from(position.is_some());
+        cancelled.push(SendId(id));
+    }
+    hot.lifecycle = Lifecycle::Closed;
+    hot.save(tx).await?;
+    let now = tx.now;
+    statement(sql!("erasures/begin"))
+        .bind(hot.key.tenant.0)
+        .bind(hot.key.session.0)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(DeleteOutcome::Ending {
+        cancelled,
+        last_step: hot.next_step - 1,
+    })
+}

@@ -1,0 +1,164 @@
+//! The store: each method of the port is one function of a noun, as one transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use mainspring_shared::store;
+use mainspring_shared::time::Timestamp;
+
+use crate::db::{Commit, Conn, Database, Transaction};
+use crate::fault::{Result, skipped};
+
+/// The store port over an SQL database.
+#[derive(Debug, Clone)]
+pub struct SqlStore {
+    db: Arc<dyn Database>,
+}
+
+/// An open write transaction.
+#[derive(Debug)]
+pub(crate) struct Tx {
+    inner: Box<dyn Transaction>,
+    /// The database's clock at its begin; one moment for the whole transaction.
+    pub(crate) now: Timestamp,
+}
+
+/// What a transaction does with its input.
+pub(crate) type Work<I, T> = for<'t> fn(&'t mut Tx, I) -> BoxFuture<'t, Result<T>>;
+
+/// The pause before a transaction that lost against another one is run again.
+const RETRY_AFTER: Duration = Duration::from_millis(5);
+
+impl SqlStore {
+    /// A store over this database.
+    pub fn new(db: impl Database) -> Self {
+        Self { db: Arc::new(db) }
+    }
+
+    /// Runs `work` as one durable transaction.
+    pub(crate) async fn write<I, T>(
+        &self,
+        at: Option<Timestamp>,
+        input: I,
+        work: Work<I, T>,
+    ) -> store::Result<T>
+    where
+        I: Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        self.transact(Commit::Durable, at, input, work).await
+    }
+
+    /// Runs `work` as one transaction: all of it is committed, or on an error none. The work has a
+    /// task of its own, so that a caller that goes away, or that is slow to be polled, neither
+    /// leaves a transaction open nor keeps others waiting.
+    pub(crate) async fn transact<I, T>(
+        &self,
+        commit: Commit,
+        at: Option<Timestamp>,
+        input: I,
+        work: Work<I, T>,
+    ) -> store::Result<T>
+    where
+        I: Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        let db = self.db.clone();
+        let task = tokio::spawn(async move {
+            let mut left = db.attempts();
+            loop {
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    return attempt(&*db, commit, at, input, work).await;
+                }
+                match attempt(&*db, commit, at, input.clone(), work).await {
+                    Err(fault) if fault.is_busy() => tokio::time::sleep(RETRY_AFTER).await,
+                    done => return done,
+                }
+            }
+        });
+        match task.await {
+            Ok(result) => Ok(result?),
+            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            Err(ended) => Err(store::Error::Unavailable {
+                source: Box::new(ended),
+            }),
+        }
+    }
+
+    /// Runs `work` on a reader.
+    pub(crate) async fn read<T, W>(&self, work: W) -> store::Result<T>
+    where
+        W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T>> + Send,
+    {
+        let mut conn = self.db.reader().await?;
+        Ok(work(&mut *conn).await?)
+    }
+
+    /// Runs `work` on a reader that sees one state of the database throughout.
+    pub(crate) async fn snapshot<T, W>(&self, work: W) -> store::Result<T>
+    where
+        W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T>> + Send,
+    {
+        let mut tx = self.db.snapshot().await?;
+        let answer = work(tx.connection()).await?;
+        tx.commit().await?;
+        Ok(answer)
+    }
+}
+
+async fn attempt<I, T>(
+    db: &dyn Database,
+    commit: Commit,
+    at: Option<Timestamp>,
+    input: I,
+    work: Work<I, T>,
+) -> Result<T> {
+    let (inner, now) = db.begin(commit, at).await?;
+    let mut tx = Tx { inner, now };
+    match work(&mut tx, input).await {
+        Ok(value) => tx.inner.commit().await.map(|()| value),
+        Err(fault) => {
+            tx.inner.rollback().await;
+            Err(fault)
+        }
+    }
+}
+
+impl Tx {
+    /// The connection, for this transaction's statements.
+    pub(crate) fn conn(&mut self) -> &mut Conn {
+        self.inner.connection()
+    }
+
+    /// Begins one item's part of the transaction.
+    pub(crate) async fn begin_item(&mut self) -> Result<()> {
+        self.inner.savepoint().await
+    }
+
+    /// Ends an item's part. When the item's data is at fault, nothing of it stays and there is no
+    /// outcome; the parts of the others stay.
+    pub(crate) async fn end_item<T>(&mut self, done: Result<T>) -> Result<Option<T>> {
+        match done {
+            Ok(done) => {
+                self.inner.release_savepoint(false).await?;
+                Ok(Some(done))
+            }
+            Err(fault) if fault.is_of_data() => {
+                skipped(&fault);
+                self.inner.release_savepoint(true).await?;
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+/// The database's clock, or what replaces it.
+pub(crate) async fn clock(conn: &mut Conn, at: Option<Timestamp>) -> Result<Timestamp> {
+    match at {
+        Some(at) => Ok(at),
+        None => conn.clock().await,
+    }
+}
