@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use crate::packages::{installed, needed, python_environment, target};
 use crate::process::run;
 use crate::server::{self, Server};
 use crate::tools;
@@ -34,64 +35,10 @@ pub(crate) fn check() -> anyhow::Result<()> {
     check_typescript(&node, &description, &server.url)
 }
 
-/// The folder that cargo builds in.
-pub(crate) fn target() -> anyhow::Result<PathBuf> {
-    let folder = tools::variable("CARGO_TARGET_DIR").unwrap_or_else(|| "target".to_owned());
-    Ok(std::env::current_dir()?.join(folder))
-}
-
-fn needed(program: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
-    if tools::program(program).is_none() {
-        tools::install(packages);
-    }
-    tools::program(program).with_context(|| format!("{program} is missing"))
-}
-
-/// Written as the last thing into a folder that was installed as a whole.
-const COMPLETE: &str = ".complete";
-
-/// The folder with exactly these packages: of other versions it is another one, and what was left in
-/// the middle is made anew.
-fn installed(
-    work: &Path,
-    kind: &str,
-    packages: &[&str],
-    install: impl Fn(&Path) -> anyhow::Result<()>,
-) -> anyhow::Result<PathBuf> {
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '.' {
-            c
-        } else {
-            '-'
-        }
-    };
-    let named: String = packages.join("-").chars().map(plain).collect();
-    let folder = work.join(format!("{kind}-{named}"));
-    let complete = folder.join(COMPLETE);
-    if !complete.is_file() {
-        if folder.exists() {
-            std::fs::remove_dir_all(&folder)?;
-        }
-        install(&folder)?;
-        std::fs::write(complete, "")?;
-    }
-    Ok(folder)
-}
-
 /// The folder of an environment with the generator.
 fn python(work: &Path) -> anyhow::Result<PathBuf> {
     installed(work, "python", &PYTHON, |folder| {
-        let python = needed("python3", &["python3", "python3-venv"])?;
-        let make = || run(Command::new(&python).args(["-m", "venv"]).arg(folder));
-        if make().is_err() {
-            // A Debian has Python without this part of it.
-            tools::install(&["python3-venv"]);
-            make()?;
-        }
-        let install = ["-m", "pip", "install", "--quiet"];
-        run(Command::new(folder.join("bin/python"))
-            .args(install)
-            .args(PYTHON))
+        python_environment(folder, &PYTHON)
     })
 }
 
@@ -206,34 +153,4 @@ fn check_typescript(node: &Path, description: &Path, server: &str) -> anyhow::Re
     run(Command::new("node")
         .current_dir(node)
         .args(["use.js", server]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_installed_is_kept_until_it_is_something_else_and_what_was_begun_is_not() {
-        let work = tempfile::tempdir().expect("a folder");
-        let install = |folder: &Path| {
-            anyhow::ensure!(!folder.exists(), "nothing is left there");
-            std::fs::create_dir_all(folder)?;
-            std::fs::write(folder.join("half"), "")?;
-            Ok(())
-        };
-        let breaks = |folder: &Path| {
-            install(folder)?;
-            bail!("interrupted")
-        };
-        let keeps = |_: &Path| bail!("it is there already");
-        let packages = ["@types/node@20", "made==1.0"];
-        installed(work.path(), "some", &packages, breaks).expect_err("it is not finished");
-        let made = installed(work.path(), "some", &packages, install).expect("made anew");
-        assert!(made.join("half").is_file());
-        assert_eq!(made.parent(), Some(work.path()));
-        let same = installed(work.path(), "some", &packages, keeps).expect("kept");
-        assert_eq!(same, made);
-        let other = installed(work.path(), "some", &["made==1.1"], install).expect("made");
-        assert_ne!(other, made);
-    }
 }

@@ -3,6 +3,7 @@
 mod clients;
 mod deps;
 mod lint;
+mod packages;
 mod postgres;
 mod process;
 mod redis;

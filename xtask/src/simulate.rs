@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{clients, process};
+use crate::{packages, process};
 
 /// Runs simulated worlds; the words are the simulation's own.
 pub(crate) fn run(words: &[&str]) -> anyhow::Result<()> {
@@ -18,7 +18,7 @@ pub(crate) fn run(words: &[&str]) -> anyhow::Result<()> {
 /// Does harm to real processes for hours; the words are the soak's own. Servers are the machine's.
 pub(crate) fn soak(words: &[&str]) -> anyhow::Result<()> {
     process::run(Command::new("cargo").args(["build", "--package", "mainspring-cli"]))?;
-    let binary = clients::target()?.join("debug/mainspring");
+    let binary = packages::target()?.join("debug/mainspring");
     process::run(
         Command::new("cargo")
             .args(["run", "--quiet", "--package", "mainspring-tests"])

