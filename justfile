@@ -8,7 +8,7 @@ dev *ARGS:
 test *ARGS:
     cargo xtask test {{ARGS}}
 
-# Formatting, clippy, documentation, who may know whom.
+# Formatting, clippy, documentation, who may know whom, licences, the oldest Rust.
 lint:
     cargo xtask lint
 

