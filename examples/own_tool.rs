@@ -24,7 +24,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{Repeat, ToolEntry};
-use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
+use mainspring_store_sqlite::SqliteOptions;
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::llm::{Kind, ProviderSettings, Providers};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Tools, Traits};

@@ -16,7 +16,7 @@ use mainspring_shared::queue::Queue;
 use mainspring_shared::store::{self, Denial, Store};
 use mainspring_shared::time::Clock;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, TooManyConnections};
-use mainspring_store_sqlite::{MigratePolicy, SqliteOptions, SqliteStore};
+use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
 
 pub(crate) use self::bounds::{scheduler_config, worker_config};
 pub(crate) use self::models::providers;

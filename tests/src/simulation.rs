@@ -22,7 +22,7 @@ use std::sync::{Arc, Once};
 use mainspring_runtime::set_buggify;
 use mainspring_shared::store::Store;
 use mainspring_store_model::ModelStore;
-use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
+use mainspring_store_sqlite::SqliteOptions;
 
 use crate::history::Reading;
 use clients::{Known, locked};

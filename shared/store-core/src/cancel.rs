@@ -31,16 +31,23 @@ pub(crate) async fn all(
 }
 
 async fn one(tx: &mut Tx, boot: BootId, tenant: TenantId, id: SendId) -> Result<CancelOutcome> {
+    let Some(found) = reads::send(tx.conn(), tenant, id).await? else {
+        return Ok(CancelOutcome::NotFound);
+    };
+    if found.status.is_final() {
+        return Ok(CancelOutcome::AlreadyFinal(Box::new(found)));
+    }
+    let Some(session) = hot::load(tx, found.key).await? else {
+        // A deleted session's sends are all final.
+        return Ok(CancelOutcome::NotFound);
+    };
+    // It may have changed before the session was locked.
     let Some(mut send) = reads::send(tx.conn(), tenant, id).await? else {
         return Ok(CancelOutcome::NotFound);
     };
     if send.status.is_final() {
         return Ok(CancelOutcome::AlreadyFinal(Box::new(send)));
     }
-    let Some(session) = hot::load(tx, send.key).await? else {
-        // A deleted session's sends are all final.
-        return Ok(CancelOutcome::NotFound);
-    };
     let mut hot = session.hot;
     statement(sql!("sends/request_cancel"))
         .bind(tenant.0)

@@ -1,6 +1,6 @@
 //! What can go wrong inside, and what the port says of it.
 
-use mainspring_shared::store::{Error, ROWS_UNREADABLE};
+use mainspring_shared::store::{Denial, Error, ROWS_UNREADABLE};
 
 /// A failure inside the store, before it is put into the port's words.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +44,11 @@ pub enum Class {
     Refused,
     /// Another transaction was in the way: the same one may be run again.
     Busy,
+    /// A key exists already. When another transaction has just entered it, the same one run again
+    /// sees that; else it fails again.
+    Duplicate,
+    /// The program was reached, but may not do this.
+    Denied(Denial),
     /// The connection, the server or its machine are at fault.
     Unavailable,
 }
@@ -106,7 +111,7 @@ impl Fault {
         matches!(
             self,
             Self::Database {
-                class: Class::Busy,
+                class: Class::Busy | Class::Duplicate,
                 ..
             }
         )
@@ -128,7 +133,8 @@ impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Database { source, class } => match class {
-                Class::Refused => Self::Refused { source },
+                Class::Refused | Class::Duplicate => Self::Refused { source },
+                Class::Denied(why) => Self::Denied { why, source },
                 Class::Busy | Class::Unavailable => Self::Unavailable { source },
             },
             Fault::NoRow => Self::Refused {

@@ -38,6 +38,11 @@ pub(crate) async fn write(tx: &mut Tx, item: WriteList) -> Result<ListOutcome> {
         return Ok(ListOutcome::Gone);
     }
     let (tenant, name, now) = (item.session.tenant, item.name.key(), tx.now);
+    statement(sql!("lists/lock"))
+        .bind(tenant.0)
+        .bind(&name)
+        .execute(tx.conn())
+        .await?;
     let list = read(tx.conn(), tenant, &name).await?;
     let before = statement(sql!("lists/written"))
         .bind(tenant.0)

@@ -39,6 +39,10 @@ async fn one(tx: &mut Tx, item: PostResult) -> Result<PostOutcome> {
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(PostOutcome::Unknown);
     };
+    // The call may have been settled before its session was locked.
+    let Some(call) = calls::get(tx.conn(), tenant, &item.call_id).await? else {
+        return Ok(PostOutcome::Unknown);
+    };
     if call.result.is_some() {
         return Ok(PostOutcome::AlreadySettled);
     }

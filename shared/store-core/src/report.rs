@@ -98,13 +98,17 @@ async fn named(tx: &mut Tx, sends: Vec<(TenantId, SendId)>, limit: u32) -> Resul
 async fn one(tx: &mut Tx, send: &SendRecord) -> Result<Option<ReportOutcome>> {
     let now = tx.now;
     let tenant = send.key.tenant;
-    statement(sql!("sends/reported"))
+    let reported = statement(sql!("sends/reported"))
         .bind(tenant.0)
         .bind(send.id.0)
         .bind(now.0)
         .execute(tx.conn())
         .await?;
-    let Some(call_id) = &send.reports_to else {
+    let Some(call_id) = send
+        .reports_to
+        .as_ref()
+        .filter(|_| reported.rows_affected() > 0)
+    else {
         return Ok(None);
     };
     let Some(call) = calls::get(tx.conn(), tenant, call_id).await? else {
@@ -118,6 +122,10 @@ async fn one(tx: &mut Tx, send: &SendRecord) -> Result<Option<ReportOutcome>> {
         return Ok(None);
     };
     let mut hot = session.hot;
+    // The call may have been settled before its session was locked.
+    let Some(call) = calls::get(tx.conn(), tenant, call_id).await? else {
+        return Ok(None);
+    };
     let Told { ring, owner } = if call.result.is_none() {
         calls::settle(tx, tenant, call_id, &child_result(send)).await?;
         post::answered(tx, &mut hot, &call).await?

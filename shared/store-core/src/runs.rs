@@ -242,7 +242,7 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
             tenant: TenantId(tenant),
             run: RunId(run),
         };
-        runs.push(own(tx, key, step, &claim, share).await?);
+        runs.extend(own(tx, key, step, &claim, share).await?);
     }
     let next: Option<i64> = query_scalar(sql!("runs/next_alarm"))
         .bind(now.0)
@@ -255,20 +255,26 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
     })
 }
 
-/// Takes a run and reads what is new of it.
+/// Takes a run and reads what is new of it; none when another scheduler was quicker.
 async fn own(
     tx: &mut Tx,
     key: RunKey,
     step: i64,
     claim: &ClaimRuns,
     share: u32,
-) -> Result<RunNews> {
-    statement(sql!("runs/own"))
+) -> Result<Option<RunNews>> {
+    let now = tx.now;
+    let owned = statement(sql!("runs/own"))
         .bind(key.tenant.0)
         .bind(key.run.0)
         .bind(claim.boot.0)
+        .bind(step)
+        .bind(now.0)
         .execute(tx.conn())
         .await?;
+    if owned.rows_affected() == 0 {
+        return Ok(None);
+    }
     let mut news = RunNews {
         key,
         step,
@@ -287,7 +293,7 @@ async fn own(
         }
         None => None,
     };
-    Ok(news)
+    Ok(Some(news))
 }
 
 async fn takes_sends(tx: &mut Tx, key: SessionKey) -> Result<bool> {

@@ -22,6 +22,7 @@ use crate::db::{Conn, sql};
 use crate::fault::Result;
 use crate::hot::{self, Hot, Session};
 use crate::query::{query_as, query_scalar, statement};
+use crate::reads;
 use crate::row::Row;
 use crate::rows::{self, Cells};
 use crate::store::{SqlStore, Tx, clock};
@@ -170,8 +171,14 @@ pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Alar
 /// Serves the alarm of a send; returns what only that did.
 async fn serve_row(tx: &mut Tx, boot: BootId, row: &Row) -> Result<AlarmSweep> {
     let mut served = AlarmSweep::default();
-    let send = rows::send(&mut Cells::new(row, "sends"))?;
-    if let Some(session) = hot::load(tx, send.key).await? {
+    let found = rows::send(&mut Cells::new(row, "sends"))?;
+    let Some(session) = hot::load(tx, found.key).await? else {
+        return Ok(served);
+    };
+    // Another sweep may have served it before the session was locked.
+    let send = reads::send(tx.conn(), found.key.tenant, found.id).await?;
+    let is_due = |send: &SendRecord| send.alarm_at.is_some_and(|at| at <= tx.now);
+    if let Some(send) = send.filter(is_due) {
         serve(tx, boot, session, &send, &mut served).await?;
     }
     Ok(served)

@@ -181,6 +181,11 @@ pub(crate) async fn change(
 }
 
 async fn change_one(tx: &mut Tx, item: ChangeTimer) -> Result<ChangeTimerOutcome> {
+    statement(sql!("timers/lock"))
+        .bind(item.tenant.0)
+        .bind(item.id.0)
+        .execute(tx.conn())
+        .await?;
     let found = get(tx.conn(), item.tenant, item.id).await?;
     let mine = |timer: &TimerRecord| {
         item.session

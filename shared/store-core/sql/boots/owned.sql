@@ -2,6 +2,6 @@
 -- the boot's, by session_hot_ready.
 SELECT tenant, session_id, ready_since, CASE WHEN owner_boot = $1 THEN token END
 FROM session_hot
-WHERE ready_since IS NOT NULL AND (ready_since, tenant, session_id) > ($2, $3, $4)
+WHERE ready_since >= $2 AND (ready_since, tenant, session_id) > ($2, $3, $4)
 ORDER BY ready_since, tenant, session_id
 LIMIT $5;

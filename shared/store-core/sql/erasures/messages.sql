@@ -4,4 +4,4 @@ SELECT count(*), max(seq) FROM (
     WHERE tenant = $1 AND session_id = $2 AND seq > $3
     ORDER BY seq
     LIMIT $4
-);
+) AS page;

@@ -1,2 +1,8 @@
--- Takes a run.
-UPDATE runs SET owner_boot = $3 WHERE tenant = $1 AND run_id = $2;
+-- Takes a run that stands at step $4 for boot $3, unless another boot that is alive at $5 has it.
+UPDATE runs SET owner_boot = $3
+WHERE tenant = $1 AND run_id = $2 AND step = $4
+  AND (owner_boot IS NULL OR owner_boot = $3
+       OR NOT EXISTS (
+           SELECT 1 FROM boots b
+           WHERE b.boot_id = runs.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $5
+       ));

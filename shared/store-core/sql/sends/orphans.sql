@@ -9,7 +9,7 @@ WITH looked AS (
         WHERE reports_to IS NOT NULL AND finished_at IS NULL AND (tenant, send_id) > ($2, $3)
         ORDER BY tenant, send_id
         LIMIT $4
-    )
+    ) AS s
     UNION ALL
     SELECT * FROM (
         SELECT tenant, run_id AS id, reports_to, NULL AS child, session_id AS parent
@@ -17,7 +17,7 @@ WITH looked AS (
         WHERE reports_to IS NOT NULL AND finished_at IS NULL AND (tenant, run_id) > ($2, $3)
         ORDER BY tenant, run_id
         LIMIT $4
-    )
+    ) AS r
     ORDER BY 1, 2
     LIMIT $4
 )

@@ -5,7 +5,7 @@ SELECT h.tenant, h.session_id, h.pool, h.priority, h.ready_since
 FROM session_hot h
 WHERE h.ready_since IS NOT NULL
   AND (h.ready_since <= $2 OR h.ready_since > $1)
-  AND (h.ready_since, h.tenant, h.session_id) > ($4, $5, $6)
+  AND h.ready_since >= $4 AND (h.ready_since, h.tenant, h.session_id) > ($4, $5, $6)
   AND ($3 IS NULL OR h.pool = $3)
   AND NOT EXISTS (SELECT 1 FROM boots b
                   WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1)

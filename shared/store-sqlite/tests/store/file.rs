@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mainspring_shared::store::Error;
 use mainspring_shared::store::prelude::*;
-use mainspring_store_sqlite::{MigratePolicy, SqliteOptions, SqliteStore};
+use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tempfile::TempDir;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use mainspring_shared::store::prelude::*;
-use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
+use mainspring_store_sqlite::SqliteOptions;
 use tempfile::TempDir;
 
 use crate::steps::*;
