@@ -16,7 +16,7 @@ mod waits;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use crate::stand::Options;
+use crate::cluster::Options;
 
 /// Every workload's name and what it measures.
 pub const WORKLOADS: &[(&str, &str)] = &[

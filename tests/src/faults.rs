@@ -1,20 +1,20 @@
 //! Faults put into real processes on real servers, while clients send and two ledgers are kept
 //! outside: what clients were told, and what the model was asked.
 //!
-//! [`Stand`] starts Postgres, Redis, a model and `mainspring` processes; [`Load`] is the clients;
-//! a test does harm meanwhile, notes it in [`Harm`], and ends with [`settle`], which lets the
+//! [`Cluster`] starts Postgres, Redis, a model and `mainspring` processes; [`Load`] is the clients;
+//! a test injects faults meanwhile, records them in [`FaultLog`], and ends with [`settle`], which lets the
 //! system come to rest, runs `mainspring audit` and compares database, clients and model.
 
 mod alarms;
 mod caller;
-mod deeds;
+mod cluster;
 mod evidence;
 mod fan_out;
-mod harm;
+mod fault_log;
 mod load;
 mod lock;
 mod proxy;
-mod stand;
+mod side_effects;
 pub(crate) mod stream;
 mod verdict;
 
@@ -27,18 +27,18 @@ use mainspring_shared::time::{Clock as _, Timestamp};
 
 pub use alarms::Alarms;
 pub use caller::Caller;
-pub use deeds::{Deed, Deeds};
+pub use cluster::{Cluster, Recipe, alone, beside, binary, skipped};
 pub use evidence::{Ended, Evidence, Told, violations};
 pub use fan_out::FanOut;
-pub use harm::{Effect, Fault, Harm};
+pub use fault_log::{Effect, Fault, FaultLog};
 pub use load::{Load, Shape};
 pub use lock::RowLock;
 pub use proxy::{Cut, Proxy};
-pub use stand::{Recipe, Stand, alone, beside, binary, skipped};
+pub use side_effects::{SideEffect, SideEffects};
 pub use stream::{Event, Events};
 pub use verdict::{Report, settle};
 
-/// How long harm is done in each test: `MAINSPRING_FAULT_SECONDS`, else a few seconds.
+/// How long faults are injected in each test: `MAINSPRING_FAULT_SECONDS`, else a few seconds.
 pub fn dose() -> Duration {
     let seconds = std::env::var_os("MAINSPRING_FAULT_SECONDS")
         .and_then(|text| text.into_string().ok())

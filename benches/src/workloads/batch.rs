@@ -5,8 +5,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::now;
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::measurement;
 
 /// Connections that post batches side by side.
@@ -14,9 +14,9 @@ const CLIENTS: usize = 4;
 const BATCH: usize = 1000;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let stand = Stand::start(options, 0, &[])?;
+    let cluster = Cluster::start(options, 0, &[])?;
     let count = options.size(10_000, 2_000);
-    let ids = sessions(&mut stand.client().await?, count, &json!({})).await?;
+    let ids = sessions(&mut cluster.client().await?, count, &json!({})).await?;
     let batches = options.size(100, 4);
     let mut rates = Vec::new();
     for _ in 0..options.runs {
@@ -24,7 +24,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
         let start = now();
         let mut tasks = Vec::new();
         for mine in bodies.chunks(batches.div_ceil(CLIENTS)) {
-            let (mine, base) = (mine.to_vec(), stand.scheduler.url());
+            let (mine, base) = (mine.to_vec(), cluster.scheduler.url());
             tasks.push(tokio::spawn(async move {
                 let mut client = Client::connect(&base).await?;
                 for body in mine {
@@ -44,12 +44,12 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
         }
         rates.push((batches * BATCH) as f64 / start.elapsed().as_secs_f64());
     }
-    let stored = stand.number("SELECT count(*) FROM sends WHERE status = 'queued'")?;
+    let stored = cluster.number("SELECT count(*) FROM sends WHERE status = 'queued'")?;
     ensure!(
         stored as usize == options.runs * batches * BATCH,
         "{stored} sends are stored"
     );
-    stand.audit()?;
+    cluster.audit()?;
     emit(measurement("batch.accepted", "sends/s", &rates, ">= 20000"));
     Ok(())
 }

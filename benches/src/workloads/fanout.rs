@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::throughput::transactions;
 use crate::client::Client;
+use crate::cluster::{Cluster, Options};
 use crate::load::now;
-use crate::stand::{Options, Stand};
 use crate::stats::{measurement, millis, percentile};
 
 /// Leaves of the smaller run; the larger has ten times as many.
@@ -31,24 +31,24 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     let leaves = options.size(LEAVES, LEAVES / 10);
     for _ in 0..options.runs {
         // Each pair on servers of its own, so that neither finds what earlier ones left.
-        let stand = Stand::start(options, 1, &[])?;
-        let mut client = stand.client().await?;
+        let cluster = Cluster::start(options, 1, &[])?;
+        let mut client = cluster.client().await?;
         // Connections, plans and pages are there after one that does not count.
         fan(&mut client, wide(leaves, 1), leaves).await?;
-        let before = transactions(&stand)?;
+        let before = transactions(&cluster)?;
         let one = fan(&mut client, wide(leaves, 1), leaves).await?;
-        let between = transactions(&stand)?;
-        let resident = stand.scheduler.resident_memory()?;
+        let between = transactions(&cluster)?;
+        let resident = cluster.scheduler.resident_memory()?;
         let all = fan(&mut client, wide(leaves * 10, LISTS), leaves * 10);
-        let (many, peak) = watched(&stand, all).await?;
-        let after = transactions(&stand)?;
+        let (many, peak) = watched(&cluster, all).await?;
+        let after = transactions(&cluster)?;
         small.push(one.as_secs_f64());
         large.push(many.as_secs_f64());
         ratio.push(many.as_secs_f64() / 10.0 / one.as_secs_f64());
         writes.push((between - before) as f64 / leaves as f64);
         large_writes.push((after - between) as f64 / (leaves * 10) as f64);
         memory.push(peak.saturating_sub(resident) as f64 / f64::from(1 << 20));
-        stand.audit()?;
+        cluster.audit()?;
     }
     emit(measurement("fanout.1k", "s", &small, "<= 1.0"));
     emit(measurement("fanout.10k", "s", &large, "reference"));
@@ -111,7 +111,7 @@ async fn fan(client: &mut Client, spec: Value, leaves: usize) -> Result<Duration
 
 /// The scheduler's largest resident memory while something goes on.
 async fn watched(
-    stand: &Stand,
+    cluster: &Cluster,
     work: impl Future<Output = Result<Duration>>,
 ) -> Result<(Duration, u64)> {
     let mut work = std::pin::pin!(work);
@@ -119,7 +119,7 @@ async fn watched(
     loop {
         tokio::select! {
             took = &mut work => return Ok((took?, peak)),
-            () = pause(20) => peak = peak.max(stand.scheduler.resident_memory()?),
+            () = pause(20) => peak = peak.max(cluster.scheduler.resident_memory()?),
         }
     }
 }
@@ -127,8 +127,8 @@ async fn watched(
 /// Leaves that each wait for the one before: from the end of one to the end of the next, which is a
 /// model call and its commit more than to the start of the model call; in whole milliseconds.
 async fn chain(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let stand = Stand::start(options, 1, &[])?;
-    let mut client = stand.client().await?;
+    let cluster = Cluster::start(options, 1, &[])?;
+    let mut client = cluster.client().await?;
     let steps: Vec<Value> = (0..options.size(CHAIN, 10))
         .map(|n| {
             let mut leaf = leaf("go on");
@@ -142,7 +142,7 @@ async fn chain(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let mut p50 = Vec::new();
     for _ in 0..options.runs {
         fan(&mut client, spec.clone(), count).await?;
-        let gaps = stand.postgres.query(
+        let gaps = cluster.postgres.query(
             "mainspring",
             "SELECT finished_at - lag(finished_at) OVER (ORDER BY finished_at)
              FROM (SELECT finished_at FROM sends ORDER BY finished_at DESC LIMIT 100) last",
@@ -151,7 +151,7 @@ async fn chain(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
         let mut samples: Vec<Duration> = gaps.map(Duration::from_millis).collect();
         p50.push(millis(percentile(&mut samples, 50.0)));
     }
-    stand.audit()?;
+    cluster.audit()?;
     emit(measurement("fanout.next_leaf_p50", "ms", &p50, "<= 10"));
     Ok(())
 }

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::client::Client;
+use crate::cluster::Options;
 use crate::load::now;
 use crate::process::Program;
-use crate::stand::Options;
 use crate::stats::{measurement, millis};
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::{now, send_and_wait};
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::{measurement, millis, percentile, round};
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let stand = Stand::start(options, 1, &[])?;
-    let mut client = stand.client().await?;
+    let cluster = Cluster::start(options, 1, &[])?;
+    let mut client = cluster.client().await?;
     let agent = json!({ "context": { "last_messages": 50 } });
     // Several of each, so that the short ones stay short while samples are taken.
     let short = sessions(&mut client, 40, &agent).await?;

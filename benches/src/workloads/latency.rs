@@ -5,16 +5,16 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::send_and_wait;
 use crate::process::Program;
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::{measurement, millis, percentile};
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     {
-        let stand = Stand::start(options, 1, &[])?;
-        measure(options, &stand.scheduler.url(), "latency.postgres", emit).await?;
-        stand.audit()?;
+        let cluster = Cluster::start(options, 1, &[])?;
+        measure(options, &cluster.scheduler.url(), "latency.postgres", emit).await?;
+        cluster.audit()?;
     }
     let dir = tempfile::Builder::new()
         .prefix("mainspring-bench-")

@@ -5,20 +5,20 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::{closed_loop, now};
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::round;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let stand = Stand::start(options, 1, &[])?;
+    let cluster = Cluster::start(options, 1, &[])?;
     let agent = json!({ "context": { "last_messages": 50 } });
-    let ids = sessions(&mut stand.client().await?, 256, &agent).await?;
-    let few = sends(&stand, &ids, 1_000).await?;
-    let after_few = drained(&stand).await?;
-    let many = few + sends(&stand, &ids, options.size(1_000_000, 20_000) as u64).await?;
-    let after_many = drained(&stand).await?;
+    let ids = sessions(&mut cluster.client().await?, 256, &agent).await?;
+    let few = sends(&cluster, &ids, 1_000).await?;
+    let after_few = drained(&cluster).await?;
+    let many = few + sends(&cluster, &ids, options.size(1_000_000, 20_000) as u64).await?;
+    let after_many = drained(&cluster).await?;
     let grown = (after_many as f64 - after_few as f64) / f64::from(1 << 20);
-    stand.audit()?;
+    cluster.audit()?;
     emit(json!({
         "measure": "redis.growth", "unit": "MiB", "median": round(grown), "bar": "within 2 MiB",
         "after": { "sends": [few, many], "used_memory": [after_few, after_many] },
@@ -27,11 +27,11 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
 }
 
 /// At least so many sends to their end.
-async fn sends(stand: &Stand, ids: &[String], count: u64) -> Result<u64> {
+async fn sends(cluster: &Cluster, ids: &[String], count: u64) -> Result<u64> {
     let mut done = 0;
     while done < count {
         let time = if count > 10_000 { 20 } else { 1 };
-        let base = stand.scheduler.url();
+        let base = cluster.scheduler.url();
         done += closed_loop(&base, ids, 64, Duration::from_secs(time))
             .await?
             .sends;
@@ -40,10 +40,10 @@ async fn sends(stand: &Stand, ids: &[String], count: u64) -> Result<u64> {
 }
 
 /// The memory once the janitors have been by: the least of half a minute.
-async fn drained(stand: &Stand) -> Result<u64> {
+async fn drained(cluster: &Cluster) -> Result<u64> {
     let (start, mut least) = (now(), u64::MAX);
     while start.elapsed() < Duration::from_secs(30) {
-        least = least.min(stand.redis.used_memory()?);
+        least = least.min(cluster.redis.used_memory()?);
         pause().await;
     }
     ensure!(least < u64::MAX, "redis tells its memory");

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::now;
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::measurement;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
@@ -29,10 +29,10 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     ];
     let (mut each, mut carried) = (Vec::new(), Vec::new());
     for _ in 0..options.runs {
-        let stand = Stand::start(options, 1, &environment)?;
-        let mut client = stand.client().await?;
+        let cluster = Cluster::start(options, 1, &environment)?;
+        let mut client = cluster.client().await?;
         let ids = sessions(&mut client, count, &json!({})).await?;
-        let before = settled(&stand).await?;
+        let before = settled(&cluster).await?;
         for ids in ids.chunks(1000) {
             let sends: Vec<Value> = ids
                 .iter()
@@ -50,11 +50,11 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
             );
             pause(100).await;
         }
-        let after = settled(&stand).await?;
-        let running = stand.number("SELECT count(*) FROM sends WHERE status = 'running'")?;
+        let after = settled(&cluster).await?;
+        let running = cluster.number("SELECT count(*) FROM sends WHERE status = 'running'")?;
         carried.push(running as f64);
         each.push(after.saturating_sub(before) as f64 / count as f64 / 1024.0);
-        drop(stand);
+        drop(cluster);
         while open.load(Ordering::Relaxed) > 0 {
             pause(100).await;
         }
@@ -65,9 +65,9 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
 }
 
 /// The worker's memory after three quiet seconds.
-async fn settled(stand: &Stand) -> Result<u64> {
+async fn settled(cluster: &Cluster) -> Result<u64> {
     pause(3_000).await;
-    stand.workers[0].resident_memory()
+    cluster.workers[0].resident_memory()
 }
 
 /// A model that says a word every second and never ends.

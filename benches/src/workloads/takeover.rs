@@ -5,32 +5,32 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::now;
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::{measurement, millis, percentile};
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let mut stand = Stand::start(options, 1, &[])?;
+    let mut cluster = Cluster::start(options, 1, &[])?;
     let per_kill = options.size(250, 20);
     let kills = options.size(4, 1);
     let (mut p50, mut p99) = (Vec::new(), Vec::new());
     for run in 0..options.runs {
         let mut samples = Vec::new();
         for kill in 0..kills {
-            samples.extend(one(&mut stand, per_kill, run * kills + kill).await?);
+            samples.extend(one(&mut cluster, per_kill, run * kills + kill).await?);
         }
         p50.push(millis(percentile(&mut samples, 50.0)));
         p99.push(millis(percentile(&mut samples, 99.0)));
     }
-    stand.audit()?;
+    cluster.audit()?;
     emit(measurement("takeover.p50", "ms", &p50, "reference"));
     emit(measurement("takeover.p99", "ms", &p99, "<= 13000"));
     Ok(())
 }
 
 /// Lets the only worker take sends that last a while, kills it, and starts another beside.
-async fn one(stand: &mut Stand, count: usize, round: usize) -> Result<Vec<Duration>> {
-    let mut client = stand.client().await?;
+async fn one(cluster: &mut Cluster, count: usize, round: usize) -> Result<Vec<Duration>> {
+    let mut client = cluster.client().await?;
     let ids = sessions(&mut client, count, &json!({})).await?;
     for id in &ids {
         let body = json!({ "input": "!sleep 60s" });
@@ -42,24 +42,24 @@ async fn one(stand: &mut Stand, count: usize, round: usize) -> Result<Vec<Durati
     let running =
         format!("SELECT count(*) FROM sends WHERE status = 'running' AND session_id IN ('{list}')");
     until(
-        || Ok(stand.number(&running)? == count as i64),
+        || Ok(cluster.number(&running)? == count as i64),
         "sends to run",
     )
     .await?;
-    let heir = stand.program.worker(&format!("heir-{round}"), &[])?;
+    let heir = cluster.program.worker(&format!("heir-{round}"), &[])?;
     let killed_at = wall_millis()?;
-    for worker in &mut stand.workers {
+    for worker in &mut cluster.workers {
         worker.kill();
     }
-    stand.workers = vec![heir];
+    cluster.workers = vec![heir];
     let taken =
         format!("SELECT count(*) FROM steps WHERE kind = 'resumed' AND session_id IN ('{list}')");
     until(
-        || Ok(stand.number(&taken)? == count as i64),
+        || Ok(cluster.number(&taken)? == count as i64),
         "sends to be taken over",
     )
     .await?;
-    let times = stand.postgres.query(
+    let times = cluster.postgres.query(
         "mainspring",
         &format!("SELECT at FROM steps WHERE kind = 'resumed' AND session_id IN ('{list}')"),
     )?;

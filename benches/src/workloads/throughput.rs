@@ -7,32 +7,32 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::closed_loop;
 use crate::process::{cpu_of, cpu_of_tree};
 use crate::servers::find_program;
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::{measurement, median, round};
 
 const CLIENTS: usize = 64;
 const SESSIONS: usize = 256;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let stand = Stand::start(options, 1, &[])?;
-    let ceiling_dir = stand.dir.path().join("ceiling");
-    prepare_ceiling(&stand, &ceiling_dir)?;
+    let cluster = Cluster::start(options, 1, &[])?;
+    let ceiling_dir = cluster.dir.path().join("ceiling");
+    prepare_ceiling(&cluster, &ceiling_dir)?;
     // Bounded, as a long conversation would be: else each run would ask the model more than the
     // one before, and measure its reading.
     let agent = json!({ "context": { "last_messages": 50 } });
-    let ids = sessions(&mut stand.client().await?, SESSIONS, &agent).await?;
-    let base = stand.scheduler.url();
+    let ids = sessions(&mut cluster.client().await?, SESSIONS, &agent).await?;
+    let base = cluster.scheduler.url();
     closed_loop(&base, &ids, CLIENTS, options.seconds(5, 1)).await?;
     let (mut rates, mut ceilings, mut shares, mut writes) = (vec![], vec![], vec![], vec![]);
     let mut cpu = Vec::new();
     for _ in 0..options.runs {
-        let ceiling = ceiling(&stand, &ceiling_dir, "send.sql", options.seconds(30, 2))?;
-        let before = Counters::read(&stand)?;
+        let ceiling = ceiling(&cluster, &ceiling_dir, "send.sql", options.seconds(30, 2))?;
+        let before = Counters::read(&cluster)?;
         let done = closed_loop(&base, &ids, CLIENTS, options.seconds(15, 2)).await?;
-        let after = Counters::read(&stand)?;
+        let after = Counters::read(&cluster)?;
         let sends = done.sends as f64;
         rates.push(done.rate());
         ceilings.push(ceiling);
@@ -41,7 +41,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
         writes.push((after.transactions - before.transactions) as f64 / sends);
         cpu.push(after.cpu_per_send(&before, sends));
     }
-    stand.audit()?;
+    cluster.audit()?;
     emit(measurement(
         "throughput.ceiling",
         "sends/s",
@@ -83,19 +83,19 @@ struct Counters {
 }
 
 impl Counters {
-    fn read(stand: &Stand) -> Result<Self> {
-        let postmaster = stand.postgres.postmaster().context("postgres runs")?;
+    fn read(cluster: &Cluster) -> Result<Self> {
+        let postmaster = cluster.postgres.postmaster().context("postgres runs")?;
         Ok(Self {
-            transactions: transactions(stand)?,
+            transactions: transactions(cluster)?,
             cpu: [
-                stand.scheduler.cpu()?,
-                stand
+                cluster.scheduler.cpu()?,
+                cluster
                     .workers
                     .iter()
                     .map(|w| w.cpu().unwrap_or_default())
                     .sum(),
                 cpu_of_tree(postmaster)?,
-                cpu_of(stand.redis.pid().context("redis runs")?)?,
+                cpu_of(cluster.redis.pid().context("redis runs")?)?,
                 cpu_of(std::process::id())?,
             ],
         })
@@ -108,27 +108,27 @@ impl Counters {
 }
 
 /// Write transactions so far: those that got a transaction id.
-pub(super) fn transactions(stand: &Stand) -> Result<i64> {
-    stand.number("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+pub(super) fn transactions(cluster: &Cluster) -> Result<i64> {
+    cluster.number("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
 }
 
 /// Makes the schema that the ceilings are measured on.
-pub(super) fn prepare_ceiling(stand: &Stand, dir: &Path) -> Result<()> {
+pub(super) fn prepare_ceiling(cluster: &Cluster, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     std::fs::write(dir.join("send.sql"), include_str!("../../ceiling/send.sql"))?;
     let tools = include_str!("../../ceiling/tools.sql");
     std::fs::write(dir.join("tools.sql"), tools)?;
-    stand.postgres.create_database("ceiling")?;
-    stand
+    cluster.postgres.create_database("ceiling")?;
+    cluster
         .postgres
         .query("ceiling", include_str!("../../ceiling/schema.sql"))?;
-    stand.postgres.query("ceiling", "VACUUM ANALYZE")?;
+    cluster.postgres.query("ceiling", "VACUUM ANALYZE")?;
     Ok(())
 }
 
 /// Transactions per second that pgbench reaches with the least that a send could write.
-pub(super) fn ceiling(stand: &Stand, dir: &Path, script: &str, time: Duration) -> Result<f64> {
-    let port = stand.postgres.port().to_string();
+pub(super) fn ceiling(cluster: &Cluster, dir: &Path, script: &str, time: Duration) -> Result<f64> {
+    let port = cluster.postgres.port().to_string();
     let seconds = time.as_secs().to_string();
     let output = Command::new(find_program("pgbench")?)
         .args([

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::now;
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::measurement;
 
 /// Connections that make timers side by side.
@@ -48,23 +48,23 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
 
 /// Timers made per second through the API.
 async fn arming(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let stand = Stand::start(options, 0, &[])?;
-    let ids = sessions(&mut stand.client().await?, SESSIONS, &json!({})).await?;
+    let cluster = Cluster::start(options, 0, &[])?;
+    let ids = sessions(&mut cluster.client().await?, SESSIONS, &json!({})).await?;
     let count = options.size(100_000, 4_000);
     let mut rates = Vec::new();
     for _ in 0..options.runs {
         let start = now();
-        arm(&stand, &ids, count, |_| json!({ "after": "1d" })).await?;
+        arm(&cluster, &ids, count, |_| json!({ "after": "1d" })).await?;
         rates.push(count as f64 / start.elapsed().as_secs_f64());
     }
-    stand.audit()?;
+    cluster.audit()?;
     emit(measurement("timers.armed", "timers/s", &rates, ">= 10000"));
     Ok(())
 }
 
 /// Makes timers over the sessions in turn; `when` says when the n-th is due.
 async fn arm(
-    stand: &Stand,
+    cluster: &Cluster,
     ids: &[String],
     count: usize,
     when: impl Fn(usize) -> Value,
@@ -83,7 +83,7 @@ async fn arm(
     let bodies = bodies.collect::<Result<Vec<_>>>()?;
     let mut tasks = Vec::new();
     for mine in bodies.chunks(bodies.len().div_ceil(CLIENTS)) {
-        let (mine, base) = (mine.to_vec(), stand.scheduler.url());
+        let (mine, base) = (mine.to_vec(), cluster.scheduler.url());
         tasks.push(tokio::spawn(async move {
             let mut client = Client::connect(&base).await?;
             for (count, body) in mine {
@@ -107,74 +107,74 @@ async fn arm(
 /// Seconds from when many timers are due at once until the sends of all are committed, while two
 /// workers run what was sent.
 async fn burst(options: &Options, count: usize) -> Result<f64> {
-    let stand = Stand::start(options, 2, &[])?;
-    let ids = sessions(&mut stand.client().await?, SESSIONS, &json!({})).await?;
-    let due = clock(&stand)? + 4_000 + (count / 4) as i64;
-    arm(&stand, &ids, count, |_| json!({ "at": time(due) })).await?;
-    ensure!(clock(&stand)? < due, "the timers were not made in time");
+    let cluster = Cluster::start(options, 2, &[])?;
+    let ids = sessions(&mut cluster.client().await?, SESSIONS, &json!({})).await?;
+    let due = clock(&cluster)? + 4_000 + (count / 4) as i64;
+    arm(&cluster, &ids, count, |_| json!({ "at": time(due) })).await?;
+    ensure!(clock(&cluster)? < due, "the timers were not made in time");
     let left = format!(
         "SELECT CASE WHEN EXISTS (SELECT FROM timers WHERE fire_at IS NOT NULL) THEN 0 ELSE {NOW} END"
     );
-    pause((due - clock(&stand)?).max(0).unsigned_abs()).await;
+    pause((due - clock(&cluster)?).max(0).unsigned_abs()).await;
     let start = now();
     let ended = loop {
-        let ended = stand.number(&left)?;
+        let ended = cluster.number(&left)?;
         if ended > 0 {
             break ended;
         }
         ensure!(start.elapsed() < Duration::from_mins(2), "timers are left");
         pause(25).await;
     };
-    once(&stand, count)?;
+    once(&cluster, count)?;
     Ok((ended - due) as f64 / 1e3)
 }
 
 /// How late timers are while five hundred are due each second: from when each is due to when the
 /// database's clock says that it is fired, in the transaction that does so.
 async fn steady(options: &Options) -> Result<(f64, f64)> {
-    let stand = Stand::start(options, 2, &[])?;
-    let ids = sessions(&mut stand.client().await?, SESSIONS, &json!({})).await?;
+    let cluster = Cluster::start(options, 2, &[])?;
+    let ids = sessions(&mut cluster.client().await?, SESSIONS, &json!({})).await?;
     let count = STEADY * options.size(20, 2);
-    let first = clock(&stand)? + 5_000;
+    let first = clock(&cluster)? + 5_000;
     let gap = 1_000 / STEADY as i64;
     arm(
-        &stand,
+        &cluster,
         &ids,
         count,
         |n| json!({ "at": time(first + gap * n as i64) }),
     )
     .await?;
-    ensure!(clock(&stand)? < first, "the timers were not made in time");
+    ensure!(clock(&cluster)? < first, "the timers were not made in time");
     let left = "SELECT count(*) FROM timers WHERE fire_at IS NOT NULL";
     pause(5_000 + (gap * count as i64).unsigned_abs()).await;
-    while stand.number(left)? > 0 {
+    while cluster.number(left)? > 0 {
         pause(100).await;
     }
-    once(&stand, count)?;
+    once(&cluster, count)?;
     let late = |percent: f64| {
         let sql = format!(
             "SELECT (percentile_cont({percent}) WITHIN GROUP (ORDER BY fired_at - due_at) * 1000)::bigint
              FROM timer_occurrences"
         );
-        Ok::<_, anyhow::Error>(stand.number(&sql)? as f64 / 1e3)
+        Ok::<_, anyhow::Error>(cluster.number(&sql)? as f64 / 1e3)
     };
     Ok((late(0.5)?, late(0.99)?))
 }
 
 /// Every timer fired once, none early, and the invariants hold.
-fn once(stand: &Stand, count: usize) -> Result<()> {
+fn once(cluster: &Cluster, count: usize) -> Result<()> {
     let sql = "SELECT count(DISTINCT (timer_id, send_id)) FROM timer_occurrences
         WHERE fate = 'fired' AND fired_at >= due_at";
-    let fired = stand.number(sql)?;
+    let fired = cluster.number(sql)?;
     ensure!(fired == count as i64, "{fired} of {count} fired");
-    let sends = stand.number("SELECT count(*) FROM sends")?;
+    let sends = cluster.number("SELECT count(*) FROM sends")?;
     ensure!(sends == count as i64, "{sends} sends of {count} timers");
-    stand.audit()
+    cluster.audit()
 }
 
 /// The database's clock.
-fn clock(stand: &Stand) -> Result<i64> {
-    stand.number(&format!("SELECT {NOW}"))
+fn clock(cluster: &Cluster) -> Result<i64> {
+    cluster.number(&format!("SELECT {NOW}"))
 }
 
 fn time(millis: i64) -> Value {

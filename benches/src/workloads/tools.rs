@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::throughput::{ceiling, prepare_ceiling, transactions};
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::{closed_loop_of, send_and_wait};
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::{measurement, millis, percentile};
 
 const CLIENTS: usize = 64;
@@ -22,15 +22,15 @@ const PARALLEL: usize = 8;
 const TOOL_TIME: Duration = Duration::from_millis(200);
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let stand = Stand::start(
+    let cluster = Cluster::start(
         options,
         1,
         &[("MAINSPRING_TOOLS_ALLOW_PRIVATE", "127.0.0.0/8")],
     )?;
-    throughput(options, &stand, emit).await?;
-    idle(options, &stand, emit).await?;
-    parallel(options, &stand, emit).await?;
-    stand.audit()
+    throughput(options, &cluster, emit).await?;
+    idle(options, &cluster, emit).await?;
+    parallel(options, &cluster, emit).await?;
+    cluster.audit()
 }
 
 /// Three rounds: two that call a `safe` tool, and the answer.
@@ -40,27 +40,31 @@ fn three_rounds() -> Bytes {
     Bytes::from(json!({ "input": input }).to_string())
 }
 
-async fn throughput(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let dir = stand.dir.path().join("ceiling");
-    prepare_ceiling(stand, &dir)?;
+async fn throughput(
+    options: &Options,
+    cluster: &Cluster,
+    emit: &mut dyn FnMut(Value),
+) -> Result<()> {
+    let dir = cluster.dir.path().join("ceiling");
+    prepare_ceiling(cluster, &dir)?;
     let agent = json!({ "context": { "last_messages": 50 }, "tools": ["current_time"] });
-    let ids = sessions(&mut stand.client().await?, SESSIONS, &agent).await?;
-    let base = stand.scheduler.url();
+    let ids = sessions(&mut cluster.client().await?, SESSIONS, &agent).await?;
+    let base = cluster.scheduler.url();
     let body = three_rounds();
     closed_loop_of(&base, &ids, CLIENTS, options.seconds(5, 1), &body).await?;
     let (mut rates, mut ceilings, mut shares, mut writes) = (vec![], vec![], vec![], vec![]);
     for _ in 0..options.runs {
-        let most = ceiling(stand, &dir, "tools.sql", options.seconds(30, 2))?;
-        let before = transactions(stand)?;
+        let most = ceiling(cluster, &dir, "tools.sql", options.seconds(30, 2))?;
+        let before = transactions(cluster)?;
         let done = closed_loop_of(&base, &ids, CLIENTS, options.seconds(15, 2), &body).await?;
-        let after = transactions(stand)?;
+        let after = transactions(cluster)?;
         rates.push(done.rate());
         ceilings.push(most);
         shares.push(done.rate() / most);
         writes.push((after - before) as f64 / done.sends as f64);
     }
-    let calls = stand.number("SELECT count(*) FROM tool_calls WHERE settled_at IS NOT NULL")?;
-    let sends = stand.number("SELECT count(*) FROM sends WHERE status = 'completed'")?;
+    let calls = cluster.number("SELECT count(*) FROM tool_calls WHERE settled_at IS NOT NULL")?;
+    let sends = cluster.number("SELECT count(*) FROM sends WHERE status = 'completed'")?;
     ensure!(calls == 2 * sends, "{calls} calls in {sends} sends");
     emit(measurement(
         "tools.ceiling",
@@ -84,8 +88,8 @@ async fn throughput(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value
     Ok(())
 }
 
-async fn idle(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let mut client = stand.client().await?;
+async fn idle(options: &Options, cluster: &Cluster, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let mut client = cluster.client().await?;
     let agent = json!({ "context": { "last_messages": 50 }, "tools": ["current_time"] });
     let ids = sessions(&mut client, 16, &agent).await?;
     let (mut p50, mut p99) = (Vec::new(), Vec::new());
@@ -104,12 +108,12 @@ async fn idle(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value)) -> 
     Ok(())
 }
 
-async fn parallel(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value)) -> Result<()> {
+async fn parallel(options: &Options, cluster: &Cluster, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/", listener.local_addr()?);
     tokio::spawn(serve(listener));
     let tool = json!({ "type": "http", "name": "slow", "url": url, "repeat": "safe" });
-    let mut client = stand.client().await?;
+    let mut client = cluster.client().await?;
     let ids = sessions(&mut client, 1, &json!({ "tools": [tool] })).await?;
     let input = "!tool slow {} ".repeat(PARALLEL);
     let body = Bytes::from(json!({ "input": input }).to_string());

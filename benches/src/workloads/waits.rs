@@ -8,18 +8,18 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::cluster::{Cluster, Options, sessions};
 use crate::load::now;
-use crate::stand::{Options, Stand, sessions};
 use crate::stats::{measurement, millis, percentile};
 
 const QUESTION: &str = r#"!tool ask_person {"question": "go on?"}"#;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     suspended(options, emit).await?;
-    let stand = Stand::start(options, 1, &[])?;
-    resumed(options, &stand, emit).await?;
-    cancelled(options, &stand, emit).await?;
-    stand.audit()
+    let cluster = Cluster::start(options, 1, &[])?;
+    resumed(options, &cluster, emit).await?;
+    cancelled(options, &cluster, emit).await?;
+    cluster.audit()
 }
 
 /// Ten thousand sends that wait.
@@ -28,21 +28,21 @@ async fn suspended(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()>
     let (mut growth, mut leases, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..options.runs {
         // Nothing is kept between sends: what grows is held by those that wait.
-        let stand = Stand::start(options, 1, &[("MAINSPRING_WORKER_CACHE_BYTES_MAX", "0")])?;
-        let mut client = stand.client().await?;
+        let cluster = Cluster::start(options, 1, &[("MAINSPRING_WORKER_CACHE_BYTES_MAX", "0")])?;
+        let mut client = cluster.client().await?;
         let agent = json!({ "tools": ["ask_person"] });
         // As many as are measured pass before, so that the allocator has what they need.
-        park(&stand, &mut client, count, &agent, 0).await?;
-        let before = settled(&stand).await?;
-        park(&stand, &mut client, count, &agent, count).await?;
-        let after = settled(&stand).await?;
+        park(&cluster, &mut client, count, &agent, 0).await?;
+        let before = settled(&cluster).await?;
+        park(&cluster, &mut client, count, &agent, count).await?;
+        let after = settled(&cluster).await?;
         growth.push(after.saturating_sub(before) as f64 / f64::from(1 << 20));
         let held = "SELECT count(*) FROM session_hot WHERE owner_boot IS NOT NULL";
-        leases.push(stand.number(held)? as f64);
+        leases.push(cluster.number(held)? as f64);
         let workers = client.get("/v1/workers").await?;
         let busy = workers["data"][0]["in_flight"].as_i64();
         slots.push(busy.context("a worker is listed")? as f64);
-        stand.audit()?;
+        cluster.audit()?;
     }
     emit(measurement("suspended.leases", "leases", &leases, "0"));
     emit(measurement("suspended.slots", "slots", &slots, "0"));
@@ -51,7 +51,7 @@ async fn suspended(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()>
 }
 
 async fn park(
-    stand: &Stand,
+    cluster: &Cluster,
     client: &mut Client,
     count: usize,
     agent: &Value,
@@ -69,7 +69,7 @@ async fn park(
     }
     let start = now();
     let wanted = (waiting + count) as i64;
-    while stand.number("SELECT count(*) FROM sends WHERE status = 'waiting'")? < wanted {
+    while cluster.number("SELECT count(*) FROM sends WHERE status = 'waiting'")? < wanted {
         ensure!(
             start.elapsed() < Duration::from_mins(3),
             "only some sends wait"
@@ -80,15 +80,15 @@ async fn park(
 }
 
 /// The worker's memory once it has told the schedulers that it runs nothing.
-async fn settled(stand: &Stand) -> Result<u64> {
+async fn settled(cluster: &Cluster) -> Result<u64> {
     pause(5_000).await;
-    stand.workers[0].resident_memory()
+    cluster.workers[0].resident_memory()
 }
 
 /// From the post of an answer to the end of the send: a model call, a commit and the way back more
 /// than to the start of the model call.
-async fn resumed(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let mut client = stand.client().await?;
+async fn resumed(options: &Options, cluster: &Cluster, emit: &mut dyn FnMut(Value)) -> Result<()> {
+    let mut client = cluster.client().await?;
     let ids = sessions(&mut client, 16, &json!({ "tools": ["ask_person"] })).await?;
     let (mut p50, mut p99) = (Vec::new(), Vec::new());
     for _ in 0..options.runs {
@@ -122,8 +122,12 @@ async fn ask(client: &mut Client, session: &str) -> Result<Duration> {
 }
 
 /// From a cancel to the end of a send whose model streams.
-async fn cancelled(options: &Options, stand: &Stand, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    let mut client = stand.client().await?;
+async fn cancelled(
+    options: &Options,
+    cluster: &Cluster,
+    emit: &mut dyn FnMut(Value),
+) -> Result<()> {
+    let mut client = cluster.client().await?;
     let ids = sessions(&mut client, 16, &json!({})).await?;
     let mut p99 = Vec::new();
     for _ in 0..options.runs {

@@ -1,7 +1,7 @@
 mod asks;
-mod bed;
 mod budgets;
 mod cost;
+mod fixture;
 mod kinds;
 mod model;
 mod random;

@@ -1,4 +1,4 @@
-//! Harm of every kind to real processes for hours: `soak --hours H [--mix KIND,…] [--seed N]
+//! FaultLog of every kind to real processes for hours: `soak --hours H [--mix KIND,…] [--seed N]
 //! [--chapter SECONDS] [--workers N] [--schedulers N] [--report FILE]`. Started by `cargo xtask soak`.
 //!
 //! The time is divided into chapters. Each ends with everything compared, and is a line of the report;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use mainspring_tests::faults::{
-    Cut, Effect, Load, Recipe, Shape, Stand, blocking, monotonic, pause, settle,
+    Cluster, Cut, Effect, Load, Recipe, Shape, blocking, monotonic, pause, settle,
 };
 use mainspring_tests::simulation::Chance;
 use serde_json::{Value, json};
@@ -178,7 +178,7 @@ fn some(chance: &mut Chance, count: usize) -> Vec<usize> {
     all
 }
 
-/// One chapter: a system of its own, load, harm, and the comparison.
+/// One chapter: a cluster of its own, load, faults, and the comparison.
 async fn chapter(options: &Options, number: u64) -> Result<Value> {
     let seed = options.seed.wrapping_add(number);
     let mut chance = Chance::new(seed);
@@ -188,160 +188,169 @@ async fn chapter(options: &Options, number: u64) -> Result<Value> {
         schedulers: options.schedulers,
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         bail!("a server's program is missing");
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let begun = monotonic();
     let mut tally = Tally::default();
     while monotonic() < begun + options.chapter {
         pause(Duration::from_millis(chance.between(200, 2_500))).await;
         let kind = chance.pick(&options.mix);
-        let harmed = harm(kind, &mut stand, &load, &mut chance, &mut tally).await;
-        harmed.with_context(|| format!("{kind}, {:.0?} in", monotonic().saturating_sub(begun)))?;
+        let injected = inject(kind, &mut cluster, &load, &mut chance, &mut tally).await;
+        injected
+            .with_context(|| format!("{kind}, {:.0?} in", monotonic().saturating_sub(begun)))?;
     }
-    let report = settle(&format!("chapter {number}"), &mut stand, load).await?;
-    stand.passed();
+    let report = settle(&format!("chapter {number}"), &mut cluster, load).await?;
+    cluster.passed();
     tally.seconds = monotonic().saturating_sub(begun).as_secs_f64();
     (tally.sends, tally.calls) = (report.sends as u64, report.calls as u64);
     tally.repeated = report.repeated as u64;
     Ok(tally.line(seed))
 }
 
-async fn harm(
+async fn inject(
     kind: &'static str,
-    stand: &mut Stand,
+    cluster: &mut Cluster,
     load: &Load,
     chance: &mut Chance,
     tally: &mut Tally,
 ) -> Result<()> {
     let times = match kind {
-        "kill-worker" => kill_workers(stand, chance, tally).await?,
-        "kill-scheduler" => kill_schedulers(stand, chance)?,
-        "kill-all" => kill_all(stand)?,
-        "stop-worker" | "stop-scheduler" => stop(kind, stand, chance).await?,
+        "kill-worker" => kill_workers(cluster, chance, tally).await?,
+        "kill-scheduler" => kill_schedulers(cluster, chance)?,
+        "kill-all" => kill_all(cluster)?,
+        "stop-worker" | "stop-scheduler" => stop(kind, cluster, chance).await?,
         "redis-flush" => {
-            let flush = || blocking(|| stand.redis.command(&["FLUSHALL"]));
-            stand
-                .harm
+            let flush = || blocking(|| cluster.redis.command(&["FLUSHALL"]));
+            cluster
+                .fault_log
                 .during("redis is emptied", Effect::None, flush)
                 .map(|_| 1)?
         }
         "redis-away" => {
-            let place = stand.harm.begin("redis is away", Effect::None);
-            blocking(|| stand.redis.stop());
+            let place = cluster.fault_log.begin("redis is away", Effect::None);
+            blocking(|| cluster.redis.stop());
             pause(Duration::from_millis(chance.between(100, 6_000))).await;
-            blocking(|| stand.redis.restart())?;
-            stand.harm.end(place);
+            blocking(|| cluster.redis.restart())?;
+            cluster.fault_log.end(place);
             1
         }
         "postgres-crash" => {
-            let place = stand.harm.begin("postgres crashes", Effect::Repeats);
-            blocking(|| stand.postgres.stop());
+            let place = cluster.fault_log.begin("postgres crashes", Effect::Repeats);
+            blocking(|| cluster.postgres.stop());
             pause(Duration::from_millis(chance.pick(&[0, 300, 2_500]))).await;
-            blocking(|| stand.postgres.restart())?;
-            stand.harm.end(place);
-            answers_again(stand, load, tally).await?
+            blocking(|| cluster.postgres.restart())?;
+            cluster.fault_log.end(place);
+            answers_again(cluster, load, tally).await?
         }
         "failover" => {
-            stand.add_standby()?;
-            let place = stand.harm.begin("a standby takes over", Effect::Repeats);
-            stand.fail_over()?;
-            stand.harm.end(place);
-            answers_again(stand, load, tally).await?
+            cluster.add_standby()?;
+            let place = cluster
+                .fault_log
+                .begin("a standby takes over", Effect::Repeats);
+            cluster.fail_over()?;
+            cluster.fault_log.end(place);
+            answers_again(cluster, load, tally).await?
         }
-        "cut" => cut(stand, chance).await,
-        strange => bail!("{strange} is no kind of harm"),
+        "cut" => cut(cluster, chance).await,
+        strange => bail!("{strange} is no kind of fault"),
     };
     tally.did(kind, times);
     Ok(())
 }
 
 /// Kills some workers at once, and waits until others have what they held.
-async fn kill_workers(stand: &mut Stand, chance: &mut Chance, tally: &mut Tally) -> Result<usize> {
-    let victims = some(chance, stand.workers.len());
+async fn kill_workers(
+    cluster: &mut Cluster,
+    chance: &mut Chance,
+    tally: &mut Tally,
+) -> Result<usize> {
+    let victims = some(chance, cluster.workers.len());
     let names: Vec<_> = victims
         .iter()
-        .map(|victim| format!("'{}'", stand.workers[*victim].name))
+        .map(|victim| format!("'{}'", cluster.workers[*victim].name))
         .collect();
     let dead = format!(
         "SELECT coalesce(string_agg(format('%L', boot_id), ','), '') FROM boots \
          WHERE name IN ({}) AND dead_at IS NULL",
         names.join(",")
     );
-    let boots = stand.query(&dead)?;
-    let book = stand.harm.clone();
+    let boots = cluster.query(&dead)?;
+    let book = cluster.fault_log.clone();
     book.during("workers are killed", Effect::Repeats, || {
         for victim in &victims {
-            stand.kill_worker(*victim);
+            cluster.kill_worker(*victim);
         }
     });
     let killed = monotonic();
     for victim in &victims {
-        stand.replace_worker(*victim)?;
+        cluster.replace_worker(*victim)?;
     }
-    stand.all_ready()?;
+    cluster.all_ready()?;
     if !boots.is_empty() {
         let held = format!(
             "SELECT count(*) FROM session_hot WHERE owner_boot IN ({boots}) AND active = 1"
         );
-        if stand.query(&held)? != "0" {
-            let gone = async |stand: &Stand| Ok(stand.query(&held)? == "0");
-            stand.until("a takeover", TAKEOVER, gone).await?;
+        if cluster.query(&held)? != "0" {
+            let gone = async |cluster: &Cluster| Ok(cluster.query(&held)? == "0");
+            cluster.until("a takeover", TAKEOVER, gone).await?;
             tally.takeovers[bucket(monotonic().saturating_sub(killed))] += 1;
         }
     }
     Ok(victims.len())
 }
 
-fn kill_schedulers(stand: &mut Stand, chance: &mut Chance) -> Result<usize> {
-    let victims = some(chance, stand.schedulers.len());
-    let book = stand.harm.clone();
+fn kill_schedulers(cluster: &mut Cluster, chance: &mut Chance) -> Result<usize> {
+    let victims = some(chance, cluster.schedulers.len());
+    let book = cluster.fault_log.clone();
     book.during("schedulers are killed", Effect::None, || {
         for victim in &victims {
-            blocking(|| stand.schedulers[*victim].kill());
+            blocking(|| cluster.schedulers[*victim].kill());
         }
     });
     for victim in &victims {
-        stand.replace_scheduler(*victim)?;
+        cluster.replace_scheduler(*victim)?;
     }
-    stand.all_ready()?;
+    cluster.all_ready()?;
     Ok(victims.len())
 }
 
-fn kill_all(stand: &mut Stand) -> Result<usize> {
-    let place = stand.harm.begin("everything is killed", Effect::Repeats);
+fn kill_all(cluster: &mut Cluster) -> Result<usize> {
+    let place = cluster
+        .fault_log
+        .begin("everything is killed", Effect::Repeats);
     blocking(|| {
-        stand.postgres.stop();
-        stand.redis.stop();
-        for process in stand.workers.iter_mut().chain(&mut stand.schedulers) {
+        cluster.postgres.stop();
+        cluster.redis.stop();
+        for process in cluster.workers.iter_mut().chain(&mut cluster.schedulers) {
             process.kill();
         }
-        stand
+        cluster
             .postgres
             .restart()
-            .and_then(|()| stand.redis.restart())
+            .and_then(|()| cluster.redis.restart())
     })?;
-    for n in 0..stand.workers.len() {
-        stand.replace_worker(n)?;
+    for n in 0..cluster.workers.len() {
+        cluster.replace_worker(n)?;
     }
-    for n in 0..stand.schedulers.len() {
-        stand.replace_scheduler(n)?;
+    for n in 0..cluster.schedulers.len() {
+        cluster.replace_scheduler(n)?;
     }
-    stand.all_ready()?;
-    stand.harm.end(place);
+    cluster.all_ready()?;
+    cluster.fault_log.end(place);
     Ok(1)
 }
 
 /// Stops some workers or schedulers for longer than their lease.
-async fn stop(kind: &str, stand: &mut Stand, chance: &mut Chance) -> Result<usize> {
+async fn stop(kind: &str, cluster: &mut Cluster, chance: &mut Chance) -> Result<usize> {
     let (processes, what, effect) = if kind == "stop-worker" {
-        (&stand.workers, "workers sleep", Effect::Sleeps)
+        (&cluster.workers, "workers sleep", Effect::Sleeps)
     } else {
-        (&stand.schedulers, "schedulers sleep", Effect::None)
+        (&cluster.schedulers, "schedulers sleep", Effect::None)
     };
     let sleepers = some(chance, processes.len());
-    let place = stand.harm.begin(what, effect);
+    let place = cluster.fault_log.begin(what, effect);
     for sleeper in &sleepers {
         processes[*sleeper].pause()?;
     }
@@ -349,21 +358,21 @@ async fn stop(kind: &str, stand: &mut Stand, chance: &mut Chance) -> Result<usiz
     for sleeper in &sleepers {
         processes[*sleeper].resume()?;
     }
-    stand.harm.end(place);
+    cluster.fault_log.end(place);
     Ok(sleepers.len())
 }
 
 /// Waits for the first answer that a client sees from now on.
-async fn answers_again(stand: &Stand, load: &Load, tally: &mut Tally) -> Result<usize> {
+async fn answers_again(cluster: &Cluster, load: &Load, tally: &mut Tally) -> Result<usize> {
     let (back, before) = (monotonic(), load.done());
-    let goes_on = async |_: &Stand| Ok(load.done() > before);
-    stand.until("a new answer", TAKEOVER, goes_on).await?;
+    let goes_on = async |_: &Cluster| Ok(load.done() > before);
+    cluster.until("a new answer", TAKEOVER, goes_on).await?;
     tally.recoveries[bucket(monotonic().saturating_sub(back))] += 1;
     Ok(1)
 }
 
 /// Cuts a few connections, one after the other; returns how many.
-async fn cut(stand: &Stand, chance: &mut Chance) -> usize {
+async fn cut(cluster: &Cluster, chance: &mut Chance) -> usize {
     let kinds = [
         Cut::Inside,
         Cut::Behind,
@@ -372,13 +381,13 @@ async fn cut(stand: &Stand, chance: &mut Chance) -> usize {
     ];
     let mut times = 0;
     for _ in 0..chance.between(1, 20) {
-        let place = stand.harm.begin("a connection is cut", Effect::One);
-        if let Some(proxy) = &stand.proxy
+        let place = cluster.fault_log.begin("a connection is cut", Effect::One);
+        if let Some(proxy) = &cluster.proxy
             && proxy.cut(chance.pick(&kinds), Duration::from_secs(2)).await
         {
             times += 1;
         }
-        stand.harm.end(place);
+        cluster.fault_log.end(place);
     }
     times
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::caller::Caller;
 use super::evidence::{excuses, without_reason};
-use super::harm::Fault;
-use super::{Stand, now};
+use super::fault_log::Fault;
+use super::{Cluster, now};
 use crate::fake_model::Entry;
 
 /// One of so many timers recurs.
@@ -85,11 +85,11 @@ impl Alarms {
     /// their times, once each; how often a send of theirs was asked again.
     pub fn fired(
         &self,
-        stand: &Stand,
+        cluster: &Cluster,
         calls: &[Entry],
         faults: &[Fault],
     ) -> Result<(Vec<String>, usize)> {
-        let rows = stand.query(
+        let rows = cluster.query(
             "SELECT timer_id, n, due_at, fate, fired_at, send_id FROM timer_occurrences \
              ORDER BY timer_id, n",
         )?;

@@ -12,7 +12,7 @@ use super::{dose, monotonic, pause};
 /// What one request may take; longer than any `?wait` here.
 const REQUEST: Duration = Duration::from_secs(20);
 
-/// How long the system may go without one answer beyond the time that harm is done.
+/// How long the system may go without one answer beyond the duration of the faults.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A client of several replicas.

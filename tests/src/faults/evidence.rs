@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mainspring_shared::time::Timestamp;
 use serde_json::Value;
 
-use super::harm::{Effect, Fault};
+use super::fault_log::{Effect, Fault};
 use crate::fake_model::Entry;
 
 /// How far a stamp of this process may lag behind what it stands for, on a machine with few cores:
@@ -77,7 +77,7 @@ pub struct Ended {
 /// Everything that is compared.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// What clients were told while harm was done.
+    /// What clients were told while faults were injected.
     pub told: Vec<Told>,
     /// Each send as it reads in the end.
     pub read_again: BTreeMap<String, Value>,

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::caller::Caller;
 use super::evidence::{excuses, without_reason};
-use super::harm::Fault;
-use super::{Stand, dose, monotonic, pause};
+use super::fault_log::Fault;
+use super::{Cluster, dose, monotonic, pause};
 use crate::fake_model::Entry;
 
-/// How long a run may take once no more harm is done.
+/// How long a run may take once no more faults are injected.
 const END: std::time::Duration = std::time::Duration::from_mins(2);
 
 /// A run that plans, looks at many things at once, and writes one page.
@@ -182,7 +182,7 @@ impl FanOut {
     }
 }
 
-impl Stand {
+impl Cluster {
     /// An error unless every send completed.
     pub fn all_completed(&self) -> Result<()> {
         let rows = self.query("SELECT status, count(*) FROM sends GROUP BY status")?;

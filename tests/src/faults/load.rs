@@ -25,7 +25,7 @@ const REPEATED: usize = 4;
 /// One of so many sends takes two rounds.
 const CALLING: usize = 3;
 
-/// How long an accepted send may take once no more harm is done.
+/// How long an accepted send may take once no more faults are injected.
 const END: Duration = Duration::from_mins(1);
 
 /// How much is sent.

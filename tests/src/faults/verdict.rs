@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use super::caller::Caller;
+use super::cluster::{Cluster, say};
 use super::evidence::{self, Evidence, violations};
 use super::load::{Load, accepted, text};
-use super::stand::{Stand, say};
 use crate::history::{self, History, Op, Reading, Told};
 
 /// Differences that are shown.
@@ -29,9 +29,9 @@ pub struct Report {
 
 /// Lets clients finish, audits the database, compares it with what they were told and with what
 /// the model was asked, and says how much there was of everything. An error on any difference.
-pub async fn settle(name: &str, stand: &mut Stand, mut load: Load) -> Result<Report> {
+pub async fn settle(name: &str, cluster: &mut Cluster, mut load: Load) -> Result<Report> {
     let mut told = load.finish().await.context("a client gave up")?;
-    let mut caller = Caller::new(stand.urls(), 0);
+    let mut caller = Caller::new(cluster.urls(), 0);
     // A key means the same send however late it is used again.
     for one in &mut told {
         let path = format!("/v1/sessions/{}/sends", one.session);
@@ -39,9 +39,9 @@ pub async fn settle(name: &str, stand: &mut Stand, mut load: Load) -> Result<Rep
         let answer = caller.post(&path, &body, &one.key).await?;
         one.ids.push(text(&accepted(&answer)?, "id")?);
     }
-    let steps = steps(stand)?;
+    let steps = steps(cluster)?;
     load.watched(&steps).await?;
-    let evidence = gather(stand, &load, told, steps, &mut caller).await?;
+    let evidence = gather(cluster, &load, told, steps, &mut caller).await?;
     let mut found = violations(&evidence);
     found.extend(history::violations(&heard(&load, &evidence)));
     let report = Report {
@@ -55,8 +55,8 @@ pub async fn settle(name: &str, stand: &mut Stand, mut load: Load) -> Result<Rep
         let shown = &found[..found.len().min(SHOWN)];
         bail!("{} differences:\n{}", found.len(), shown.join("\n"));
     }
-    stand.audit()?;
-    let fallen = stand.fallen();
+    cluster.audit()?;
+    let fallen = cluster.fallen();
     if !fallen.is_empty() {
         bail!("ended by themselves: {}", fallen.join(", "));
     }
@@ -64,7 +64,7 @@ pub async fn settle(name: &str, stand: &mut Stand, mut load: Load) -> Result<Rep
 }
 
 async fn gather(
-    stand: &Stand,
+    cluster: &Cluster,
     load: &Load,
     told: Vec<evidence::Told>,
     steps: BTreeMap<String, i64>,
@@ -72,12 +72,12 @@ async fn gather(
 ) -> Result<Evidence> {
     let mut evidence = Evidence {
         steps,
-        silent: silent(stand)?,
-        sends: stand.query("SELECT count(*) FROM sends")?.parse()?,
-        sessions: lines(&stand.query("SELECT session_id FROM session_hot")?, named),
-        queued: lines(&stand.redis.command(&["EVAL", QUEUED, "0"])?, queued),
-        calls: stand.model.ledger().entries(),
-        faults: stand.harm.faults(),
+        silent: silent(cluster)?,
+        sends: cluster.query("SELECT count(*) FROM sends")?.parse()?,
+        sessions: lines(&cluster.query("SELECT session_id FROM session_hot")?, named),
+        queued: lines(&cluster.redis.command(&["EVAL", QUEUED, "0"])?, queued),
+        calls: cluster.model.ledger().entries(),
+        faults: cluster.fault_log.faults(),
         ..Evidence::default()
     };
     for one in &told {
@@ -137,18 +137,18 @@ const SILENT: &str = "kind IN ('round', 'calls') AND refs::jsonb -> 'messages' I
                       AND refs::jsonb -> 'round' IS NULL";
 
 /// The last step of each session that has events, past the API.
-fn steps(stand: &Stand) -> Result<BTreeMap<String, i64>> {
+fn steps(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {
     let last = format!(
         "SELECT h.session_id, coalesce(max(s.n), 0) FROM session_hot h \
          LEFT JOIN steps s ON s.session_id = h.session_id AND NOT ({SILENT}) GROUP BY 1"
     );
-    Ok(numbered(stand, &last)?.into_iter().collect())
+    Ok(numbered(cluster, &last)?.into_iter().collect())
 }
 
 /// Steps without events, past the API.
-fn silent(stand: &Stand) -> Result<BTreeSet<(String, i64)>> {
+fn silent(cluster: &Cluster) -> Result<BTreeSet<(String, i64)>> {
     let which = format!("SELECT session_id, n FROM steps WHERE {SILENT}");
-    Ok(numbered(stand, &which)?.into_iter().collect())
+    Ok(numbered(cluster, &which)?.into_iter().collect())
 }
 
 /// The sessions that jobs in the queue name: `TENANT.SESSION` each, as `queue-redis` writes them.
@@ -177,8 +177,8 @@ fn queued(entry: &str) -> String {
     named(entry.split_once('.').map_or(entry, |(_, id)| id))
 }
 
-fn numbered(stand: &Stand, question: &str) -> Result<Vec<(String, i64)>> {
-    let rows = stand.query(question)?;
+fn numbered(cluster: &Cluster, question: &str) -> Result<Vec<(String, i64)>> {
+    let rows = cluster.query(question)?;
     let rows = rows.lines().filter_map(|row| row.split_once('|'));
     rows.map(|(id, n)| Ok((named(id), n.parse()?))).collect()
 }

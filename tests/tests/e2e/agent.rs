@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
 use mainspring_benches::servers::free_port;
-use mainspring_tests::faults::{Caller, Recipe, Stand, beside, binary, blocking, monotonic, pause};
+use mainspring_tests::faults::{
+    Caller, Cluster, Recipe, beside, binary, blocking, monotonic, pause,
+};
 use serde_json::{Value, json};
 
 /// What the agent is to do with a project, and what the model does about it.
@@ -259,10 +261,10 @@ async fn it_fixes_a_test_while_its_workers_die() -> Result<()> {
         environment: &environment,
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(stand.urls(), 0);
+    let mut caller = Caller::new(cluster.urls(), 0);
     let send = caller.post("/v1/sends", &script()?, "fix").await?.json()?;
     let (id, session) = (text(&send, "id")?, text(&send, "session_id")?);
     until(&mut caller, &id, "asked", |send| {
@@ -275,10 +277,10 @@ async fn it_fixes_a_test_while_its_workers_die() -> Result<()> {
         let there = |send: &Value| send["status"] == "running" && send["rounds"] == rounds;
         until(&mut caller, &id, "there", there).await?;
         settled(&mut caller, (&id, &session), rounds - 1).await?;
-        let victim = stand.busy_worker().await?;
-        stand.kill_worker(victim);
-        stand.replace_worker(victim)?;
-        stand.all_ready()?;
+        let victim = cluster.busy_worker().await?;
+        cluster.kill_worker(victim);
+        cluster.replace_worker(victim)?;
+        cluster.all_ready()?;
     }
     let ended = until(&mut caller, &id, "final", |send| {
         send["finished_at"].is_string()
@@ -294,8 +296,8 @@ async fn it_fixes_a_test_while_its_workers_die() -> Result<()> {
             .await?,
     )?;
     fixed(&project)?;
-    stand.audit()?;
-    stand.passed();
+    cluster.audit()?;
+    cluster.passed();
     Ok(())
 }
 

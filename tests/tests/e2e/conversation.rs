@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::Program;
 use mainspring_tests::fake_model::{Entry, FakeModel, Options};
-use mainspring_tests::faults::{Caller, Event, Events, Recipe, Stand, beside, binary, blocking};
+use mainspring_tests::faults::{Caller, Cluster, Event, Events, Recipe, beside, binary, blocking};
 use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
@@ -114,31 +114,31 @@ async fn a_conversation_goes_on_while_workers_die_and_leave() -> Result<()> {
         keep_bodies: true,
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let urls = stand.urls();
+    let urls = cluster.urls();
     let mut caller = Caller::new(urls.clone(), 0);
     let session = opened(&mut caller).await?;
     let wait = ["send", "one", "--session", &session, "--wait"];
-    said(&stand.program, &wait, "", "echo: one\n")?;
+    said(&cluster.program, &wait, "", "echo: one\n")?;
 
     let two = "[[send two]] [[stream 20x100ms]] a long answer, told slowly and twice";
-    a_worker_dies(&mut stand, &mut caller, &session, two).await?;
+    a_worker_dies(&mut cluster, &mut caller, &session, two).await?;
     let (three, four) = ("[[send three]] [[stream 10x100ms]] the third", "the fourth");
-    a_worker_leaves(&mut stand, &mut caller, &session, [three, four]).await?;
+    a_worker_leaves(&mut cluster, &mut caller, &session, [three, four]).await?;
 
-    stand
+    cluster
         .program
         .environment
         .push(("MAINSPRING_SERVER".into(), urls[1].clone()));
     said(
-        &stand.program,
+        &cluster.program,
         &["chat", "--session", &session],
         "five\n",
         "echo: five\n",
     )?;
-    let calls = stand.model.ledger().entries();
+    let calls = cluster.model.ledger().entries();
     // The second answer was asked for twice, in the same words.
     ensure!(calls.len() == 6, "{} calls", calls.len());
     ensure!(calls[1].body_sha256 == calls[2].body_sha256, "other words");
@@ -150,20 +150,20 @@ async fn a_conversation_goes_on_while_workers_die_and_leave() -> Result<()> {
         .all(&format!("/v1/sessions/{session}/messages"))
         .await?;
     ensure!(messages.len() == 10, "{messages:?}");
-    audited(&stand.program)?;
-    stand.passed();
+    audited(&cluster.program)?;
+    cluster.passed();
     Ok(())
 }
 
 /// A worker is killed in the middle of an answer, while someone watches, who then goes on watching
 /// at another scheduler.
 async fn a_worker_dies(
-    stand: &mut Stand,
+    cluster: &mut Cluster,
     caller: &mut Caller,
     session: &str,
     words: &str,
 ) -> Result<()> {
-    let urls = stand.urls();
+    let urls = cluster.urls();
     let path = format!("/v1/sessions/{session}/sends");
     let send = caller
         .post(&path, &json!({ "input": words }), "two")
@@ -193,8 +193,8 @@ async fn a_worker_dies(
     };
     ensure!(told.data["offset"] == 0, "{told:?}");
     drop(late);
-    let victim = stand.busy_worker().await?;
-    stand.kill_worker(victim);
+    let victim = cluster.busy_worker().await?;
+    cluster.kill_worker(victim);
     drop(events);
 
     let mut events = Events::open(&urls[1], &path, Some(&last)).await?;
@@ -241,14 +241,14 @@ async fn a_worker_dies(
     let send = caller.get(&format!("/v1/sends/{id}")).await?;
     ensure!(send["usage"]["output_tokens"].as_u64() > Some(0), "{send}");
     ensure!(send["attempts"] == 2, "{send}");
-    stand.replace_worker(victim)?;
-    stand.all_ready()
+    cluster.replace_worker(victim)?;
+    cluster.all_ready()
 }
 
 /// A worker is asked to stop in the middle of an answer: it finishes it, and leaves what comes
 /// behind to others.
 async fn a_worker_leaves(
-    stand: &mut Stand,
+    cluster: &mut Cluster,
     caller: &mut Caller,
     session: &str,
     words: [&str; 2],
@@ -262,13 +262,13 @@ async fn a_worker_leaves(
             .json()?;
         sends.push(send["id"].as_str().context("an id")?.to_owned());
     }
-    stand
-        .until("a call", 5_000 * MS, async |stand| {
-            Ok(stand.model.ledger().stats().in_flight == 1)
+    cluster
+        .until("a call", 5_000 * MS, async |cluster| {
+            Ok(cluster.model.ledger().stats().in_flight == 1)
         })
         .await?;
-    let leaver = stand.busy_worker().await?;
-    let code = blocking(|| stand.workers[leaver].stop(Duration::from_secs(20)))?;
+    let leaver = cluster.busy_worker().await?;
+    let code = blocking(|| cluster.workers[leaver].stop(Duration::from_secs(20)))?;
     ensure!(code == 0, "the worker ended with {code}");
     // Its own answer was stored before it went; there is nothing to take over.
     let third = caller.get(&format!("/v1/sends/{}", sends[0])).await?;
@@ -277,8 +277,8 @@ async fn a_worker_leaves(
         .get(&format!("/v1/sends/{}?wait=10s", sends[1]))
         .await?;
     ensure!(fourth["status"] == "completed", "{fourth}");
-    stand.replace_worker(leaver)?;
-    stand.all_ready()
+    cluster.replace_worker(leaver)?;
+    cluster.all_ready()
 }
 
 /// A session with a system prompt.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Deeds, Recipe, Stand, any_of, between, blocking, monotonic, pause,
+    Caller, Cluster, Recipe, SideEffects, any_of, between, blocking, monotonic, pause,
 };
 use serde_json::{Value, json};
 
@@ -18,14 +18,14 @@ const DAY: u64 = 5;
 const REPORTS: usize = 2;
 
 /// The session of the example, with its receiver in this process.
-fn session(deeds: &Deeds) -> Result<Value> {
+fn session(side_effects: &SideEffects) -> Result<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/daily_report/agent.json");
     let mut session: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     let tools = session["agent"]["tools"].as_array_mut().context("tools")?;
     let deliver = tools
         .iter_mut()
         .find(|tool| tool["name"] == "deliver_report");
-    deliver.context("the tool that delivers")?["url"] = json!(deeds.url("deliver_report"));
+    deliver.context("the tool that delivers")?["url"] = json!(side_effects.url("deliver_report"));
     Ok(session)
 }
 
@@ -47,18 +47,18 @@ async fn ask(caller: &mut Caller, session: &str, words: &str, key: &str) -> Resu
 }
 
 /// Kills one process with signal 9 and starts it again.
-async fn kill_one(stand: &mut Stand) -> Result<()> {
+async fn kill_one(cluster: &mut Cluster) -> Result<()> {
     pause(between(300 * MS, 1_200 * MS)).await;
     if any_of(2) == 0 {
-        let victim = any_of(stand.schedulers.len());
-        blocking(|| stand.schedulers[victim].kill());
-        stand.replace_scheduler(victim)?;
+        let victim = any_of(cluster.schedulers.len());
+        blocking(|| cluster.schedulers[victim].kill());
+        cluster.replace_scheduler(victim)?;
     } else {
-        let victim = any_of(stand.workers.len());
-        stand.kill_worker(victim);
-        stand.replace_worker(victim)?;
+        let victim = any_of(cluster.workers.len());
+        cluster.kill_worker(victim);
+        cluster.replace_worker(victim)?;
     }
-    stand.all_ready()
+    cluster.all_ready()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,12 +68,12 @@ async fn an_agent_schedules_its_daily_report_and_delivers_each_once() -> Result<
         environment: &[("MAINSPRING_TOOLS_ALLOW_PRIVATE", "127.0.0.1")],
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let deeds = Deeds::start()?;
-    let mut caller = Caller::new(stand.urls(), 0);
-    let body = session(&deeds)?;
+    let side_effects = SideEffects::start()?;
+    let mut caller = Caller::new(cluster.urls(), 0);
+    let body = session(&side_effects)?;
     let made = caller.post("/v1/sessions", &body, "session").await?;
     let session = text(&made.json()?, "id")?;
     let report = json!({ "title": "the day", "text": "All is well." });
@@ -91,14 +91,14 @@ async fn an_agent_schedules_its_daily_report_and_delivers_each_once() -> Result<
     let path = format!("/v1/timers/{timer}/occurrences");
     let limit = monotonic() + Duration::from_mins(1);
     loop {
-        kill_one(&mut stand).await?;
-        if deeds.times().len() >= REPORTS && caller.all(&path).await?.len() >= REPORTS {
+        kill_one(&mut cluster).await?;
+        if side_effects.times().len() >= REPORTS && caller.all(&path).await?.len() >= REPORTS {
             break;
         }
         ensure!(
             monotonic() < limit,
             "nothing is delivered: {:?}",
-            deeds.times()
+            side_effects.times()
         );
     }
     let stop = json!({ "timer_id": timer });
@@ -124,15 +124,20 @@ async fn an_agent_schedules_its_daily_report_and_delivers_each_once() -> Result<
     }
     delivered.sort_unstable();
     delivered.dedup();
-    let deeds = deeds.times();
+    let side_effects = side_effects.times();
     ensure!(delivered.len() == fired.len(), "{fired:?}");
-    ensure!(deeds.len() == fired.len(), "{deeds:?} of {fired:?}");
-    let marks = deeds.keys().all(|deed| deed.mark == "the day");
-    ensure!(marks, "{deeds:?}");
-    stand.all_completed()?;
-    stand.audit()?;
-    let fallen = stand.fallen();
+    ensure!(
+        side_effects.len() == fired.len(),
+        "{side_effects:?} of {fired:?}"
+    );
+    let marks = side_effects
+        .keys()
+        .all(|side_effect| side_effect.mark == "the day");
+    ensure!(marks, "{side_effects:?}");
+    cluster.all_completed()?;
+    cluster.audit()?;
+    let fallen = cluster.fallen();
     ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }

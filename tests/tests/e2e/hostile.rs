@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use mainspring_benches::process::Program;
 use mainspring_tests::fake_model::listen;
-use mainspring_tests::faults::{Caller, Recipe, Stand, beside, binary, blocking};
+use mainspring_tests::faults::{Caller, Cluster, Recipe, beside, binary, blocking};
 use serde_json::{Value, json};
 
 /// What the model sends, as the text of one streamed chunk, and whether the send may fail of it.
@@ -244,14 +244,14 @@ async fn hostile_bytes_have_a_typed_end_on_postgres() -> Result<()> {
         environment: &settings(&model),
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    all_end(stand.urls()).await?;
-    let fallen = stand.fallen();
+    all_end(cluster.urls()).await?;
+    let fallen = cluster.fallen();
     ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
-    calm(&stand.program.logs)?;
-    stand.audit()?;
-    stand.passed();
+    calm(&cluster.program.logs)?;
+    cluster.audit()?;
+    cluster.passed();
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
-use mainspring_tests::faults::{Caller, Recipe, Stand, beside, binary, blocking, pause};
+use mainspring_tests::faults::{Caller, Cluster, Recipe, beside, binary, blocking, pause};
 use serde_json::{Value, json};
 
 const MOMENT: Duration = Duration::from_millis(20);
@@ -113,10 +113,10 @@ async fn a_run_across_workers_survives_the_death_of_one() -> Result<()> {
         ],
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(stand.urls(), 0);
+    let mut caller = Caller::new(cluster.urls(), 0);
     let body = json!({ "spec": wide(40) });
     let run = caller.post("/v1/runs", &body, "wide").await?.json()?;
     let path = format!("/v1/runs/{}", text(&run, "id")?);
@@ -124,8 +124,8 @@ async fn a_run_across_workers_survives_the_death_of_one() -> Result<()> {
         run["counts"]["completed"].as_u64().is_some_and(|n| n >= 4)
     })
     .await?;
-    let victim = stand.busy_worker().await?;
-    stand.kill_worker(victim);
+    let victim = cluster.busy_worker().await?;
+    cluster.kill_worker(victim);
     let before = caller.get(&path).await?;
     ensure!(
         before["finished_at"].is_null(),
@@ -144,10 +144,10 @@ async fn a_run_across_workers_survives_the_death_of_one() -> Result<()> {
     ensure!(nodes.len() == 41, "{}", nodes.len());
     // A takeover goes on in the same session: no leaf was begun a second time.
     ensure!(nodes.iter().all(|node| node["attempt"] == 1), "{nodes:?}");
-    stand.replace_worker(victim)?;
-    stand.all_ready()?;
-    stand.audit()?;
-    stand.passed();
+    cluster.replace_worker(victim)?;
+    cluster.all_ready()?;
+    cluster.audit()?;
+    cluster.passed();
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::free_port;
-use mainspring_tests::faults::{Recipe, Stand, blocking, dose, monotonic};
+use mainspring_tests::faults::{Cluster, Recipe, blocking, dose, monotonic};
 
 /// What the model that ships says slowly enough to be killed, and fast enough to come to an end in
 /// the life of a worker, which is five deaths long.
@@ -26,29 +26,29 @@ async fn the_worked_example_is_written_while_processes_die() -> Result<()> {
         environment: &environment,
         ..Recipe::default()
     };
-    let Some(stand) = Stand::start(recipe).await? else {
+    let Some(cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/workflows/storm.sh");
     let end = monotonic() + dose();
     let mut written = 0;
     while monotonic() < end || written == 0 {
-        once(&stand, &script)?;
+        once(&cluster, &script)?;
         written += 1;
     }
-    stand.all_completed()?;
-    stand.passed();
+    cluster.all_completed()?;
+    cluster.passed();
     Ok(())
 }
 
 /// Lets the script run the example once, and reads what it says.
-fn once(stand: &Stand, script: &Path) -> Result<()> {
+fn once(cluster: &Cluster, script: &Path) -> Result<()> {
     let output = blocking(|| {
         anyhow::Ok(
             Command::new("sh")
                 .arg(script)
-                .envs(stand.program.environment.iter().cloned())
-                .env("MAINSPRING", &stand.program.binary)
+                .envs(cluster.program.environment.iter().cloned())
+                .env("MAINSPRING", &cluster.program.binary)
                 .env("PORT", free_port()?.to_string())
                 .env("SECOND_PORT", free_port()?.to_string())
                 .env("INPUT", SLOW)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Effect, Recipe, Stand, any_of, between, blocking, dose, monotonic, pause,
+    Caller, Cluster, Effect, Recipe, any_of, between, blocking, dose, monotonic, pause,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const AGENTS: usize = 6;
 /// Leaves of each run, of which three run at once.
 const LEAVES: usize = 9;
 
-/// How long an agent may wait once no more harm is done.
+/// How long an agent may wait once no more faults are injected.
 const END: Duration = Duration::from_mins(1);
 
 fn text(value: &Value, member: &str) -> Result<String> {
@@ -78,31 +78,31 @@ fn told(said: &[Value]) -> usize {
         .count()
 }
 
-async fn kill_one(stand: &mut Stand) -> Result<()> {
+async fn kill_one(cluster: &mut Cluster) -> Result<()> {
     pause(between(150 * MS, 700 * MS)).await;
-    let harm = stand.harm.clone();
+    let fault_log = cluster.fault_log.clone();
     if any_of(2) == 0 {
-        let victim = any_of(stand.schedulers.len());
-        harm.during("a scheduler is killed", Effect::None, || {
-            blocking(|| stand.schedulers[victim].kill());
+        let victim = any_of(cluster.schedulers.len());
+        fault_log.during("a scheduler is killed", Effect::None, || {
+            blocking(|| cluster.schedulers[victim].kill());
         });
-        stand.replace_scheduler(victim)?;
+        cluster.replace_scheduler(victim)?;
     } else {
-        let victim = stand.busy_worker().await.unwrap_or_default();
-        harm.during("a worker is killed", Effect::Repeats, || {
-            stand.kill_worker(victim);
+        let victim = cluster.busy_worker().await.unwrap_or_default();
+        fault_log.during("a worker is killed", Effect::Repeats, || {
+            cluster.kill_worker(victim);
         });
-        stand.replace_worker(victim)?;
+        cluster.replace_worker(victim)?;
     }
-    stand.all_ready()
+    cluster.all_ready()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agents_are_told_of_the_ends_of_their_runs_once_whatever_dies() -> Result<()> {
-    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+    let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(stand.urls(), 0);
+    let mut caller = Caller::new(cluster.urls(), 0);
     let end = monotonic() + dose();
     let mut sessions = Vec::new();
     while monotonic() < end {
@@ -111,7 +111,7 @@ async fn agents_are_told_of_the_ends_of_their_runs_once_whatever_dies() -> Resul
             sessions.push(begin(&mut caller, &mark).await?);
         }
         for _ in 0..4 {
-            kill_one(&mut stand).await?;
+            kill_one(&mut cluster).await?;
         }
     }
     for (n, session) in sessions.iter().enumerate() {
@@ -137,19 +137,19 @@ async fn agents_are_told_of_the_ends_of_their_runs_once_whatever_dies() -> Resul
         );
     }
     // Nothing comes later either.
-    let quiet = async |stand: &Stand| {
+    let quiet = async |cluster: &Cluster| {
         let open = "SELECT count(*) FROM sends WHERE finished_at IS NULL";
-        Ok(stand.query(open)? == "0")
+        Ok(cluster.query(open)? == "0")
     };
-    stand.until("quiet", END, quiet).await?;
+    cluster.until("quiet", END, quiet).await?;
     for session in &sessions {
         let (_, said) = ended(&mut caller, session).await?;
         ensure!(told(&said) == 1, "{session} was told again: {said:?}");
     }
-    stand.all_completed()?;
-    stand.audit()?;
-    let fallen = stand.fallen();
+    cluster.all_completed()?;
+    cluster.audit()?;
+    let fallen = cluster.fallen();
     ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Effect, Load, Recipe, Shape, Stand, any_of, between, blocking, dose, monotonic, pause,
-    settle,
+    Caller, Cluster, Effect, Load, Recipe, Shape, any_of, between, blocking, dose, monotonic,
+    pause, settle,
 };
 use serde_json::json;
 
@@ -13,39 +13,39 @@ const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_workers_lose_nothing_and_repeat_only_what_was_under_way() -> Result<()> {
-    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+    let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     while monotonic() < end {
         pause(between(200 * MS, 1_000 * MS)).await;
         // Every other one dies in the middle of something, the rest wherever they are: starting,
         // taking over, idle.
         let victim = if any_of(2) == 0 {
-            any_of(stand.workers.len())
+            any_of(cluster.workers.len())
         } else {
-            stand.busy_worker().await?
+            cluster.busy_worker().await?
         };
-        let harm = stand.harm.clone();
-        harm.during("a worker is killed", Effect::Repeats, || {
-            stand.kill_worker(victim);
+        let fault_log = cluster.fault_log.clone();
+        fault_log.during("a worker is killed", Effect::Repeats, || {
+            cluster.kill_worker(victim);
         });
-        stand.replace_worker(victim)?;
-        stand.all_ready()?;
+        cluster.replace_worker(victim)?;
+        cluster.all_ready()?;
     }
-    let report = settle("killed workers", &mut stand, load).await?;
+    let report = settle("killed workers", &mut cluster, load).await?;
     ensure!(report.repeated > 0, "no kill hit anything: {report:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_schedulers_lose_nothing_that_they_answered() -> Result<()> {
-    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+    let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     let mut turn = 0;
     while monotonic() < end {
@@ -53,76 +53,76 @@ async fn killed_schedulers_lose_nothing_that_they_answered() -> Result<()> {
         // One, the other, then both at once.
         let victims = [vec![0], vec![1], vec![0, 1]][turn % 3].clone();
         turn += 1;
-        let harm = stand.harm.clone();
+        let fault_log = cluster.fault_log.clone();
         // A scheduler runs nothing: not one answer of the model may be lost with it.
-        harm.during("schedulers are killed", Effect::None, || {
+        fault_log.during("schedulers are killed", Effect::None, || {
             for victim in &victims {
-                blocking(|| stand.schedulers[*victim].kill());
+                blocking(|| cluster.schedulers[*victim].kill());
             }
         });
         for victim in victims {
-            stand.replace_scheduler(victim)?;
+            cluster.replace_scheduler(victim)?;
         }
-        stand.all_ready()?;
+        cluster.all_ready()?;
     }
-    let report = settle("killed schedulers", &mut stand, load).await?;
+    let report = settle("killed schedulers", &mut cluster, load).await?;
     ensure!(report.repeated == 0, "answers were lost: {report:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_killed_at_once_and_started_again_goes_on() -> Result<()> {
-    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+    let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     let mut times = 0;
     while monotonic() < end || times < 2 {
         times += 1;
         pause(between(800 * MS, 2_500 * MS)).await;
-        let harm = stand.harm.clone();
-        let place = harm.begin("everything is killed", Effect::Repeats);
+        let fault_log = cluster.fault_log.clone();
+        let place = fault_log.begin("everything is killed", Effect::Repeats);
         blocking(|| {
-            stand.postgres.stop();
-            stand.redis.stop();
-            for process in stand.workers.iter_mut().chain(&mut stand.schedulers) {
+            cluster.postgres.stop();
+            cluster.redis.stop();
+            for process in cluster.workers.iter_mut().chain(&mut cluster.schedulers) {
                 process.kill();
             }
         });
-        harm.end(place);
+        fault_log.end(place);
         // Whatever the order in which things come back.
         let servers_first = any_of(2) == 0;
         if servers_first {
             blocking(|| {
-                stand
+                cluster
                     .postgres
                     .restart()
-                    .and_then(|()| stand.redis.restart())
+                    .and_then(|()| cluster.redis.restart())
             })?;
         }
-        start_all(&mut stand)?;
+        start_all(&mut cluster)?;
         if !servers_first {
             blocking(|| {
-                stand
+                cluster
                     .redis
                     .restart()
-                    .and_then(|()| stand.postgres.restart())
+                    .and_then(|()| cluster.postgres.restart())
             })?;
         }
     }
-    settle("everything killed", &mut stand, load).await?;
-    stand.passed();
+    settle("everything killed", &mut cluster, load).await?;
+    cluster.passed();
     Ok(())
 }
 
-fn start_all(stand: &mut Stand) -> Result<()> {
-    for n in 0..stand.workers.len() {
-        stand.replace_worker(n)?;
+fn start_all(cluster: &mut Cluster) -> Result<()> {
+    for n in 0..cluster.workers.len() {
+        cluster.replace_worker(n)?;
     }
-    for n in 0..stand.schedulers.len() {
-        stand.replace_scheduler(n)?;
+    for n in 0..cluster.schedulers.len() {
+        cluster.replace_scheduler(n)?;
     }
     Ok(())
 }
@@ -140,24 +140,24 @@ async fn a_send_of_a_killed_worker_is_taken_over_within_the_lease() -> Result<()
         environment: &environment,
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(stand.urls(), 0);
+    let mut caller = Caller::new(cluster.urls(), 0);
     let body = json!({ "input": "[[send one]] [[stream 20x100ms]] a long answer, told slowly" });
     let send = caller.post("/v1/sends", &body, "one").await?.json()?;
     let id = send["id"].as_str().context("an id")?.to_owned();
-    stand
-        .until("a call", 5_000 * MS, async |stand| {
-            Ok(stand.model.ledger().stats().in_flight == 1)
+    cluster
+        .until("a call", 5_000 * MS, async |cluster| {
+            Ok(cluster.model.ledger().stats().in_flight == 1)
         })
         .await?;
-    let victim = stand.busy_worker().await?;
-    stand.kill_worker(victim);
+    let victim = cluster.busy_worker().await?;
+    cluster.kill_worker(victim);
     let killed = monotonic();
-    stand
-        .until("a takeover", 15_000 * MS, async |stand| {
-            Ok(stand.model.ledger().of_send("one").len() == 2)
+    cluster
+        .until("a takeover", 15_000 * MS, async |cluster| {
+            Ok(cluster.model.ledger().of_send("one").len() == 2)
         })
         .await?;
     let took = monotonic().saturating_sub(killed);
@@ -167,8 +167,8 @@ async fn a_send_of_a_killed_worker_is_taken_over_within_the_lease() -> Result<()
     ensure!(took < 12_000 * MS, "taken over after {took:?}");
     let ended = caller.get(&format!("/v1/sends/{id}?wait=10s")).await?;
     ensure!(ended["status"] == "completed", "{ended}");
-    ensure!(stand.model.ledger().of_send("one").len() == 2);
-    stand.audit()?;
-    stand.passed();
+    ensure!(cluster.model.ledger().of_send("one").len() == 2);
+    cluster.audit()?;
+    cluster.passed();
     Ok(())
 }

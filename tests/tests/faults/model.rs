@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Effect, Load, Recipe, Shape, Stand, between, dose, monotonic, pause, settle,
+    Caller, Cluster, Effect, Load, Recipe, Shape, between, dose, monotonic, pause, settle,
 };
 use serde_json::{Value, json};
 
@@ -91,10 +91,10 @@ async fn misbehaves(protocol: &str) -> Result<()> {
         environment: &environment,
         ..Recipe::default()
     };
-    let Some(stand) = Stand::start(recipe).await? else {
+    let Some(cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(stand.urls(), 0);
+    let mut caller = Caller::new(cluster.urls(), 0);
     let mut sends = Vec::new();
     for case in &CASES {
         let body = json!({ "input": words(case) });
@@ -114,7 +114,7 @@ async fn misbehaves(protocol: &str) -> Result<()> {
     parks(&mut caller, parked).await?;
     for (case, send, after) in &sends {
         let ended = end(&mut caller, send).await?;
-        judge(case, &ended, &stand).with_context(|| format!("{}: {ended}", case.name))?;
+        judge(case, &ended, &cluster).with_context(|| format!("{}: {ended}", case.name))?;
         let after = end(&mut caller, after).await?;
         ensure!(after["status"] == "completed", "{}: {after}", case.name);
         let session = ended["session_id"].as_str().context("a session")?;
@@ -122,8 +122,8 @@ async fn misbehaves(protocol: &str) -> Result<()> {
         let messages = caller.all(&path).await?;
         transcript(case, &messages).with_context(|| format!("{}: {messages:?}", case.name))?;
     }
-    stand.audit()?;
-    stand.passed();
+    cluster.audit()?;
+    cluster.passed();
     Ok(())
 }
 
@@ -151,7 +151,7 @@ async fn end(caller: &mut Caller, send: &Value) -> Result<Value> {
     caller.get(&format!("/v1/sends/{id}?wait=30s")).await
 }
 
-fn judge(case: &Case, ended: &Value, stand: &Stand) -> Result<()> {
+fn judge(case: &Case, ended: &Value, cluster: &Cluster) -> Result<()> {
     match case.code {
         None => {
             ensure!(ended["status"] == "completed", "it did not complete");
@@ -164,7 +164,7 @@ fn judge(case: &Case, ended: &Value, stand: &Stand) -> Result<()> {
             ensure!(ended["error"]["code"] == code, "another code");
         }
     }
-    let calls = stand.model.ledger().of_send(case.name);
+    let calls = cluster.model.ledger().of_send(case.name);
     ensure!(calls.len() == case.calls, "{} calls", calls.len());
     if let [first, second, ..] = &calls[..] {
         let apart = second.at.since(first.at);
@@ -204,10 +204,10 @@ async fn a_model_that_fails_for_a_while_under_load_costs_no_send() -> Result<()>
         environment: &environment,
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     while monotonic() < end {
         for outage in [
@@ -217,15 +217,15 @@ async fn a_model_that_fails_for_a_while_under_load_costs_no_send() -> Result<()>
             "[[garbage]]",
         ] {
             pause(between(200 * MS, 500 * MS)).await;
-            let place = stand.harm.begin("the model fails", Effect::None);
-            stand.model.set_script(outage.parse()?);
+            let place = cluster.fault_log.begin("the model fails", Effect::None);
+            cluster.model.set_script(outage.parse()?);
             pause(between(200 * MS, 1_000 * MS)).await;
-            stand.model.set_script("[[stream 4x40ms]]".parse()?);
-            stand.harm.end(place);
+            cluster.model.set_script("[[stream 4x40ms]]".parse()?);
+            cluster.fault_log.end(place);
         }
     }
-    let report = settle("a failing model", &mut stand, load).await?;
+    let report = settle("a failing model", &mut cluster, load).await?;
     ensure!(report.repeated > 0, "no call failed: {report:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::stats::percentile;
 use mainspring_shared::time::Timestamp;
 use mainspring_tests::faults::{
-    Caller, Effect, Load, Recipe, RowLock, Shape, Stand, dose, monotonic, now, pause, settle,
+    Caller, Cluster, Effect, Load, Recipe, RowLock, Shape, dose, monotonic, now, pause, settle,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -31,68 +31,68 @@ async fn a_worker_that_wakes_up_with_an_answer_changes_nothing() -> Result<()> {
         workers: 1,
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(stand.urls(), 0);
+    let mut caller = Caller::new(cluster.urls(), 0);
     let body = json!({ "input": "[[send one]] [[stream 10x100ms]] a long answer, told slowly" });
     let send = caller.post("/v1/sends", &body, "one").await?.json()?;
     let id = send["id"].as_str().context("an id")?.to_owned();
-    stand
-        .until("a call", 5_000 * MS, async |stand| {
-            Ok(stand.model.ledger().stats().in_flight == 1)
+    cluster
+        .until("a call", 5_000 * MS, async |cluster| {
+            Ok(cluster.model.ledger().stats().in_flight == 1)
         })
         .await?;
     pause(200 * MS).await;
-    stand.workers[0].pause()?;
-    stand.add_worker()?;
+    cluster.workers[0].pause()?;
+    cluster.add_worker()?;
     let ended = caller.get(&format!("/v1/sends/{id}?wait=20s")).await?;
     ensure!(ended["status"] == "completed", "{ended}");
-    ensure!(stand.model.ledger().of_send("one").len() == 2);
-    let before = stand.query(EVERYTHING)?;
+    ensure!(cluster.model.ledger().of_send("one").len() == 2);
+    let before = cluster.query(EVERYTHING)?;
     // The first answer has been waiting in the sleeper's connection, whole: it stores it at once.
-    stand.workers[0].resume()?;
-    stand
-        .until("a new life of the sleeper", 10_000 * MS, async |stand| {
+    cluster.workers[0].resume()?;
+    cluster
+        .until("a new life of the sleeper", 10_000 * MS, async |cluster| {
             let sql = "SELECT count(*), count(dead_at) FROM boots WHERE name = 'worker-0'";
-            Ok(stand.query(sql)? == "2|1")
+            Ok(cluster.query(sql)? == "2|1")
         })
         .await?;
     pause(500 * MS).await;
     ensure!(
-        stand.query(EVERYTHING)? == before,
+        cluster.query(EVERYTHING)? == before,
         "a late write changed something"
     );
     let again = caller.get(&format!("/v1/sends/{id}")).await?;
     ensure!(again == ended, "told {ended}, now {again}");
-    stand.audit()?;
-    stand.passed();
+    cluster.audit()?;
+    cluster.passed();
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_that_sleep_in_turn_are_replaced_meanwhile() -> Result<()> {
-    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+    let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     while monotonic() < end {
         pause(500 * MS).await;
-        let sleeper = stand.busy_worker().await?;
-        let place = stand.harm.begin("a worker sleeps", Effect::Sleeps);
-        stand.workers[sleeper].pause()?;
+        let sleeper = cluster.busy_worker().await?;
+        let place = cluster.fault_log.begin("a worker sleeps", Effect::Sleeps);
+        cluster.workers[sleeper].pause()?;
         // Longer than the lease, so that others have its sessions when it wakes up.
         pause(3_500 * MS).await;
-        stand.workers[sleeper].resume()?;
-        stand.harm.end(place);
+        cluster.workers[sleeper].resume()?;
+        cluster.fault_log.end(place);
     }
-    let report = settle("sleeping workers", &mut stand, load).await?;
+    let report = settle("sleeping workers", &mut cluster, load).await?;
     ensure!(
         report.repeated > 0,
         "nobody slept with anything: {report:?}"
     );
-    stand.passed();
+    cluster.passed();
     Ok(())
 }
 
@@ -140,18 +140,18 @@ async fn neighbour(urls: Vec<String>, number: usize, end: Duration) -> Result<Ve
 }
 
 /// Clients at work for so long, and their measures.
-async fn neighbours(stand: &Stand, length: Duration) -> Result<Waits> {
+async fn neighbours(cluster: &Cluster, length: Duration) -> Result<Waits> {
     let mut clients = JoinSet::new();
     let end = monotonic() + length;
     for number in 0..NEIGHBOURS {
-        let urls = stand.urls();
+        let urls = cluster.urls();
         clients.spawn(async move { (number, neighbour(urls, number, end).await) });
     }
     let mut waits = Waits::default();
     while let Some(client) = clients.join_next().await {
         let (number, seen) = client?;
         for (n, [begun, accepted, told]) in seen?.into_iter().enumerate() {
-            let calls = stand.model.ledger().of_send(&format!("n{number}-{n}"));
+            let calls = cluster.model.ledger().of_send(&format!("n{number}-{n}"));
             ensure!(calls.len() == 1, "{} calls of {number}-{n}", calls.len());
             let ended = calls[0].ended_at.context("a call that goes on")?;
             waits.accepts.push(accepted.since(begun));
@@ -165,10 +165,10 @@ async fn neighbours(stand: &Stand, length: Duration) -> Result<Waits> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
-    let Some(stand) = Stand::start(Recipe::default()).await? else {
+    let Some(cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(stand.urls(), 0);
+    let mut caller = Caller::new(cluster.urls(), 0);
     let agent = json!({ "agent": {} });
     let mut sessions = Vec::new();
     for key in ["locked", "timed"] {
@@ -178,9 +178,9 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
     let path = format!("/v1/sessions/{}/sends", sessions[0]);
     let slowly = json!({ "input": "[[send held]] [[stream 20x100ms]] slowly" });
     let held = created(&mut caller, &path, &slowly, "held").await?;
-    stand
-        .until("a call", 5_000 * MS, async |stand| {
-            Ok(stand.model.ledger().stats().in_flight == 1)
+    cluster
+        .until("a call", 5_000 * MS, async |cluster| {
+            Ok(cluster.model.ledger().stats().in_flight == 1)
         })
         .await?;
     for (n, session) in sessions.iter().enumerate() {
@@ -193,18 +193,18 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
     let row = sessions[0].trim_start_matches("ses_").to_owned();
     let locked = format!("SELECT FROM session_hot WHERE session_id = '{row}' FOR UPDATE");
     let length = dose() + Duration::from_secs(1);
-    let lock = RowLock::hold(&stand.postgres, "mainspring", &locked, length).await?;
+    let lock = RowLock::hold(&cluster.postgres, "mainspring", &locked, length).await?;
     let from = now().0;
-    let mut other = Caller::new(stand.urls(), 1);
+    let mut other = Caller::new(cluster.urls(), 1);
     let words = json!({ "input": "[[send more]] more" });
     let (waits, more) = tokio::join!(
-        neighbours(&stand, dose()),
+        neighbours(&cluster, dose()),
         // Asked again until it is told, as every careful client does.
         created(&mut other, &path, &words, "more"),
     );
     lock.released()?;
     let (mut waits, more) = (waits?, more?);
-    let late = stand.query(&format!(
+    let late = cluster.query(&format!(
         "SELECT coalesce(max(o.fired_at - o.due_at), -1) FROM timer_occurrences o \
          JOIN timers t USING (tenant, timer_id) \
          WHERE t.session_id <> '{row}' AND o.due_at BETWEEN {from} AND {}",
@@ -230,7 +230,7 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
         let ended = caller.get(&format!("/v1/sends/{id}?wait=20s")).await?;
         ensure!(ended["status"] == "completed", "{ended}");
     }
-    stand.audit()?;
-    stand.passed();
+    cluster.audit()?;
+    cluster.passed();
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Alarms, Caller, Effect, FanOut, Recipe, Stand, any_of, between, blocking, dose, monotonic,
+    Alarms, Caller, Cluster, Effect, FanOut, Recipe, any_of, between, blocking, dose, monotonic,
     pause,
 };
 use serde_json::{Value, json};
@@ -59,8 +59,8 @@ async fn sessions(caller: &mut Caller, count: usize) -> Result<Vec<String>> {
 }
 
 /// The end of a run to which nothing happened.
-async fn undisturbed(stand: &Stand, amount: &Amount) -> Result<Value> {
-    let mut caller = Caller::new(stand.urls(), 0);
+async fn undisturbed(cluster: &Cluster, amount: &Amount) -> Result<Value> {
+    let mut caller = Caller::new(cluster.urls(), 0);
     let run = FanOut::start(&mut caller, "r0n00", amount.leaves, amount.at_once).await?;
     let (run, nodes) = run.ended(&mut caller).await?;
     let essence = FanOut::essence(&run, &nodes);
@@ -71,48 +71,48 @@ async fn undisturbed(stand: &Stand, amount: &Amount) -> Result<Value> {
 }
 
 /// Kills one process with signal 9, of a kind or wherever it hurts, and starts it again.
-async fn kill_one(stand: &mut Stand) -> Result<()> {
-    let harm = stand.harm.clone();
+async fn kill_one(cluster: &mut Cluster) -> Result<()> {
+    let fault_log = cluster.fault_log.clone();
     match any_of(5) {
         0 | 1 => {
             let victims = [vec![0], vec![1], vec![0, 1]][any_of(3)].clone();
             // A scheduler runs nothing: not one answer of the model may be lost with it.
-            harm.during("schedulers are killed", Effect::None, || {
+            fault_log.during("schedulers are killed", Effect::None, || {
                 for victim in &victims {
-                    blocking(|| stand.schedulers[*victim].kill());
+                    blocking(|| cluster.schedulers[*victim].kill());
                 }
             });
             for victim in victims {
-                stand.replace_scheduler(victim)?;
+                cluster.replace_scheduler(victim)?;
             }
         }
         kind => {
             let victim = if kind == 2 {
-                any_of(stand.workers.len())
+                any_of(cluster.workers.len())
             } else {
-                stand.busy_worker().await?
+                cluster.busy_worker().await?
             };
-            harm.during("a worker is killed", Effect::Repeats, || {
-                stand.kill_worker(victim);
+            fault_log.during("a worker is killed", Effect::Repeats, || {
+                cluster.kill_worker(victim);
             });
-            stand.replace_worker(victim)?;
+            cluster.replace_worker(victim)?;
         }
     }
-    stand.all_ready()
+    cluster.all_ready()
 }
 
 /// Runs and timers of one round proceed while processes die; then everything is compared. How often
 /// the model was asked again.
 async fn round(
-    stand: &mut Stand,
+    cluster: &mut Cluster,
     number: usize,
     sound: &Value,
     sessions: &[String],
     until: Duration,
 ) -> Result<usize> {
     let amount = amount();
-    let mut caller = Caller::new(stand.urls(), number);
-    let begun = stand.harm.faults().len();
+    let mut caller = Caller::new(cluster.urls(), number);
+    let begun = cluster.fault_log.faults().len();
     let mark = format!("t{number}");
     let alarms = Alarms::arm(&mut caller, &mark, sessions, amount.timers, amount.over).await?;
     let mut runs = Vec::new();
@@ -123,7 +123,7 @@ async fn round(
     let mut over = false;
     while monotonic() < until && !over {
         pause(between(200 * MS, 1_000 * MS)).await;
-        kill_one(stand).await?;
+        kill_one(cluster).await?;
         over = true;
         for run in &runs {
             over = over && run.is_over(&mut caller).await?;
@@ -134,17 +134,17 @@ async fn round(
         ended.push(run.ended(&mut caller).await?);
     }
     let all = alarms.occurrences();
-    let fired = async |stand: &Stand| {
+    let fired = async |cluster: &Cluster| {
         let open = "SELECT count(*) FROM timers WHERE status = 'armed'";
         let left = "SELECT count(*) FROM sends WHERE finished_at IS NULL";
-        Ok(stand.query(open)? == "0" && stand.query(left)? == "0")
+        Ok(cluster.query(open)? == "0" && cluster.query(left)? == "0")
     };
-    stand
+    cluster
         .until("the end of all timers", 120_000 * MS, fired)
         .await?;
-    let calls = stand.model.ledger().entries();
-    let faults = stand.harm.faults().split_off(begun);
-    let (mut found, mut again) = alarms.fired(stand, &calls, &faults)?;
+    let calls = cluster.model.ledger().entries();
+    let faults = cluster.fault_log.faults().split_off(begun);
+    let (mut found, mut again) = alarms.fired(cluster, &calls, &faults)?;
     for (run, (record, nodes)) in runs.iter().zip(&ended) {
         ensure!(
             FanOut::essence(record, nodes) == *sound,
@@ -160,8 +160,8 @@ async fn round(
         found[..found.len().min(20)].join("\n")
     );
     ensure!(faults.len() > 2, "only {} deaths", faults.len());
-    stand.all_completed()?;
-    stand.audit()?;
+    cluster.all_completed()?;
+    cluster.audit()?;
     tell(&format!(
         "{} deaths, {all} occurrences, {again} repeats",
         faults.len()
@@ -184,24 +184,24 @@ async fn runs_and_timers_survive_the_deaths_of_schedulers_and_workers() -> Resul
         environment: if dose() < WHOLE { &[] } else { &longer },
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
     let amount = amount();
-    let sound = undisturbed(&stand, &amount).await?;
-    let mut caller = Caller::new(stand.urls(), 0);
+    let sound = undisturbed(&cluster, &amount).await?;
+    let mut caller = Caller::new(cluster.urls(), 0);
     let sessions = sessions(&mut caller, amount.sessions).await?;
     let end = monotonic() + dose();
     let mut again = 0;
     let mut number = 0;
     while monotonic() < end {
         number += 1;
-        again += round(&mut stand, number, &sound, &sessions, end).await?;
+        again += round(&mut cluster, number, &sound, &sessions, end).await?;
     }
     ensure!(again > 0, "no death hit anything");
-    let fallen = stand.fallen();
+    let fallen = cluster.fallen();
     ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }
 
@@ -210,10 +210,10 @@ const LEAVES: usize = 120;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fan_out_without_its_redis_runs_every_leaf_once() -> Result<()> {
-    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+    let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(stand.urls(), 0);
+    let mut caller = Caller::new(cluster.urls(), 0);
     let end = monotonic() + dose();
     let mut number = 0;
     let mut times = [0; 2];
@@ -223,26 +223,26 @@ async fn a_fan_out_without_its_redis_runs_every_leaf_once() -> Result<()> {
         let run = FanOut::start(&mut caller, &mark, LEAVES, 16).await?;
         while !run.is_over(&mut caller).await? {
             pause(between(20 * MS, 200 * MS)).await;
-            let harm = stand.harm.clone();
-            let place = harm.begin("redis forgets", Effect::None);
+            let fault_log = cluster.fault_log.clone();
+            let place = fault_log.begin("redis forgets", Effect::None);
             if times[0] % 8 == 7 {
-                blocking(|| stand.redis.stop());
+                blocking(|| cluster.redis.stop());
                 pause(between(100 * MS, 1_500 * MS)).await;
-                blocking(|| stand.redis.restart())?;
+                blocking(|| cluster.redis.restart())?;
                 times[1] += 1;
             } else {
-                blocking(|| stand.redis.command(&["FLUSHALL"]))?;
+                blocking(|| cluster.redis.command(&["FLUSHALL"]))?;
             }
             times[0] += 1;
-            harm.end(place);
+            fault_log.end(place);
         }
         let (record, nodes) = run.ended(&mut caller).await?;
         ensure!(record["status"] == "completed", "{record}");
         let items = record["counts"]["completed"].as_u64();
         ensure!(items == Some(LEAVES as u64 + 2), "{record}");
         ensure!(nodes.iter().all(|node| node["attempt"] == 1), "{nodes:?}");
-        let calls = stand.model.ledger().entries();
-        let (found, again) = run.asked(&nodes, &calls, &stand.harm.faults())?;
+        let calls = cluster.model.ledger().entries();
+        let (found, again) = run.asked(&nodes, &calls, &cluster.fault_log.faults())?;
         ensure!(
             found.is_empty() && again == 0,
             "{again} again: {}",
@@ -253,10 +253,10 @@ async fn a_fan_out_without_its_redis_runs_every_leaf_once() -> Result<()> {
         "{number} runs, redis forgot {} times and was away {} times",
         times[0], times[1]
     ));
-    stand.all_completed()?;
-    stand.audit()?;
-    let fallen = stand.fallen();
+    cluster.all_completed()?;
+    cluster.audit()?;
+    let fallen = cluster.fallen();
     ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }

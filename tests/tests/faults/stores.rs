@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use mainspring_tests::faults::{
-    Cut, Effect, Load, Recipe, Shape, Stand, any_of, between, blocking, dose, monotonic, pause,
+    Cluster, Cut, Effect, Load, Recipe, Shape, any_of, between, blocking, dose, monotonic, pause,
     settle,
 };
 
@@ -12,72 +12,72 @@ const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flushed_redis_costs_no_send_and_no_model_call() -> Result<()> {
-    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+    let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     while monotonic() < end {
         pause(between(20 * MS, 200 * MS)).await;
-        let harm = stand.harm.clone();
-        let flush = || blocking(|| stand.redis.command(&["FLUSHALL"]));
-        harm.during("redis is emptied", Effect::None, flush)?;
+        let fault_log = cluster.fault_log.clone();
+        let flush = || blocking(|| cluster.redis.command(&["FLUSHALL"]));
+        fault_log.during("redis is emptied", Effect::None, flush)?;
     }
-    let report = settle("a flushed redis", &mut stand, load).await?;
+    let report = settle("a flushed redis", &mut cluster, load).await?;
     ensure!(report.repeated == 0, "answers were lost: {report:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_redis_sends_are_accepted_and_finished() -> Result<()> {
-    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+    let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     pause(500 * MS).await;
-    let place = stand.harm.begin("redis is away", Effect::None);
-    blocking(|| stand.redis.stop());
+    let place = cluster.fault_log.begin("redis is away", Effect::None);
+    blocking(|| cluster.redis.stop());
     // What was on its way may still have been rung for; what comes later was not.
     pause(1_000 * MS).await;
     let before = load.done();
     pause(dose()).await;
     let without = load.done() - before;
-    blocking(|| stand.redis.restart())?;
-    stand.harm.end(place);
+    blocking(|| cluster.redis.restart())?;
+    cluster.fault_log.end(place);
     let before = load.done();
     pause(3_000 * MS).await;
     let after = load.done() - before;
-    let report = settle("without redis", &mut stand, load).await?;
+    let report = settle("without redis", &mut cluster, load).await?;
     ensure!(report.repeated == 0, "answers were lost: {report:?}");
     // Workers ask the database every 250 ms: each of eight sessions goes on at least every second.
     let expected = dose().as_secs() as usize * 4;
     ensure!(without >= expected, "{without} sends ended without redis");
     ensure!(after >= 12, "{after} sends ended after redis came back");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_crashes_again_and_again_keeps_every_word() -> Result<()> {
-    let Some(mut stand) = Stand::start(Recipe::default()).await? else {
+    let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     while monotonic() < end {
         pause(between(300 * MS, 2_000 * MS)).await;
-        let harm = stand.harm.clone();
-        let place = harm.begin("postgres crashes", Effect::Repeats);
-        blocking(|| stand.postgres.stop());
+        let fault_log = cluster.fault_log.clone();
+        let place = fault_log.begin("postgres crashes", Effect::Repeats);
+        blocking(|| cluster.postgres.stop());
         // Sometimes it is gone for longer than a lease.
         let away = [Duration::ZERO, 300 * MS, 2_500 * MS][any_of(3)];
         pause(away).await;
-        blocking(|| stand.postgres.restart())?;
-        harm.end(place);
+        blocking(|| cluster.postgres.restart())?;
+        fault_log.end(place);
     }
-    settle("a crashing postgres", &mut stand, load).await?;
-    stand.passed();
+    settle("a crashing postgres", &mut cluster, load).await?;
+    cluster.passed();
     Ok(())
 }
 
@@ -87,25 +87,27 @@ async fn a_standby_that_takes_over_keeps_every_word() -> Result<()> {
         proxied: true,
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     let mut times = 0;
     while monotonic() < end || times == 0 {
         times += 1;
-        stand.add_standby()?;
+        cluster.add_standby()?;
         pause(between(300 * MS, 2_000 * MS)).await;
-        let place = stand.harm.begin("a standby takes over", Effect::Repeats);
-        stand.fail_over()?;
-        stand.harm.end(place);
+        let place = cluster
+            .fault_log
+            .begin("a standby takes over", Effect::Repeats);
+        cluster.fail_over()?;
+        cluster.fault_log.end(place);
         let before = load.done();
-        let goes_on = async |_: &Stand| Ok(load.done() > before);
-        stand.until("a new answer", 10_000 * MS, goes_on).await?;
+        let goes_on = async |_: &Cluster| Ok(load.done() > before);
+        cluster.until("a new answer", 10_000 * MS, goes_on).await?;
     }
-    settle("a standby", &mut stand, load).await?;
-    stand.passed();
+    settle("a standby", &mut cluster, load).await?;
+    cluster.passed();
     Ok(())
 }
 
@@ -115,10 +117,10 @@ async fn writes_whose_connection_breaks_happen_once() -> Result<()> {
         proxied: true,
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     let kinds = [
         Cut::Inside,
@@ -130,17 +132,17 @@ async fn writes_whose_connection_breaks_happen_once() -> Result<()> {
     let mut cuts = 0;
     while monotonic() < end {
         pause(between(Duration::ZERO, 120 * MS)).await;
-        let Some(proxy) = &stand.proxy else { break };
-        let place = stand.harm.begin("a connection is cut", Effect::One);
+        let Some(proxy) = &cluster.proxy else { break };
+        let place = cluster.fault_log.begin("a connection is cut", Effect::One);
         if proxy.cut(kinds[any_of(kinds.len())], 2_000 * MS).await {
             cuts += 1;
         }
-        stand.harm.end(place);
+        cluster.fault_log.end(place);
     }
-    let report = settle("cut connections", &mut stand, load).await?;
+    let report = settle("cut connections", &mut cluster, load).await?;
     let expected = dose().as_secs() * 3;
     ensure!(cuts >= expected, "only {cuts} cuts in {report:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }
 
@@ -150,26 +152,28 @@ async fn connections_that_fall_silent_for_good_are_given_up() -> Result<()> {
         proxied: true,
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let load = Load::start(stand.urls(), Shape::default()).await?;
+    let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + dose();
     let mut times = 0;
     while monotonic() < end || times < 2 {
         times += 1;
         pause(1_000 * MS).await;
-        let place = stand.harm.begin("connections fall silent", Effect::Repeats);
-        if let Some(proxy) = &stand.proxy {
+        let place = cluster
+            .fault_log
+            .begin("connections fall silent", Effect::Repeats);
+        if let Some(proxy) = &cluster.proxy {
             proxy.fall_silent();
         }
         // A statement may take 10 s and its answer 5 s: then everyone knows.
         let (before, wanted) = (load.done(), 24);
-        let goes_on = async |_: &Stand| Ok(load.done() >= before + wanted);
-        stand.until("new answers", 30_000 * MS, goes_on).await?;
-        stand.harm.end(place);
+        let goes_on = async |_: &Cluster| Ok(load.done() >= before + wanted);
+        cluster.until("new answers", 30_000 * MS, goes_on).await?;
+        cluster.fault_log.end(place);
     }
-    settle("silent connections", &mut stand, load).await?;
-    stand.passed();
+    settle("silent connections", &mut cluster, load).await?;
+    cluster.passed();
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Deed, Deeds, Recipe, Stand, any_of, between, dose, monotonic, pause,
+    Caller, Cluster, Recipe, SideEffect, SideEffects, any_of, between, dose, monotonic, pause,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -36,10 +36,10 @@ struct Done {
 
 /// One client's way through a send: it is accepted, waits for the person, is told something more,
 /// is answered, and ends.
-async fn one(caller: &mut Caller, deeds: &Deeds, mark: &str) -> Result<Done> {
+async fn one(caller: &mut Caller, side_effects: &SideEffects, mark: &str) -> Result<Done> {
     let mut tools = vec![json!("spawn_agent"), json!("ask_person")];
     tools.extend(TOOLS.map(|(name, repeat)| {
-        json!({ "type": "http", "name": name, "url": deeds.url(name), "repeat": repeat })
+        json!({ "type": "http", "name": name, "url": side_effects.url(name), "repeat": repeat })
     }));
     let called = |whose: &str| {
         let call = |(name, _)| format!("[[tool {name} {}]] ", json!({ "mark": whose }));
@@ -182,11 +182,14 @@ fn outcome(mark: &str, said: &str) -> Result<usize> {
 }
 
 /// Fails unless the outside was treated as each tool declares; repeats of what may be repeated.
-fn outside(done: &[Done], times: &BTreeMap<Deed, usize>) -> Result<usize> {
+fn outside(done: &[Done], times: &BTreeMap<SideEffect, usize>) -> Result<usize> {
     let mut by_call: BTreeMap<(String, String), Vec<(&str, usize)>> = BTreeMap::new();
-    for (deed, times) in times {
-        let call = (deed.tool.clone(), deed.mark.clone());
-        by_call.entry(call).or_default().push((&deed.key, *times));
+    for (side_effect, times) in times {
+        let call = (side_effect.tool.clone(), side_effect.mark.clone());
+        by_call
+            .entry(call)
+            .or_default()
+            .push((&side_effect.key, *times));
     }
     let mut repeats = 0;
     for one in done {
@@ -215,14 +218,14 @@ fn outside(done: &[Done], times: &BTreeMap<Deed, usize>) -> Result<usize> {
 async fn client(
     urls: Vec<String>,
     number: usize,
-    deeds: Arc<Deeds>,
+    side_effects: Arc<SideEffects>,
     stop: CancellationToken,
 ) -> Result<Vec<Done>> {
     let mut caller = Caller::new(urls, number);
     let mut done = Vec::new();
     while !stop.is_cancelled() {
         let mark = format!("c{number}n{}", done.len());
-        done.push(one(&mut caller, &deeds, &mark).await?);
+        done.push(one(&mut caller, &side_effects, &mark).await?);
     }
     Ok(done)
 }
@@ -233,27 +236,32 @@ async fn killed_workers_act_once_and_repeat_only_what_may_be_repeated() -> Resul
         environment: &[("MAINSPRING_TOOLS_ALLOW_PRIVATE", "127.0.0.1")],
         ..Recipe::default()
     };
-    let Some(mut stand) = Stand::start(recipe).await? else {
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let deeds = Arc::new(Deeds::start()?);
+    let side_effects = Arc::new(SideEffects::start()?);
     let stop = CancellationToken::new();
     let mut clients = JoinSet::new();
     for number in 0..CLIENTS {
-        clients.spawn(client(stand.urls(), number, deeds.clone(), stop.clone()));
+        clients.spawn(client(
+            cluster.urls(),
+            number,
+            side_effects.clone(),
+            stop.clone(),
+        ));
     }
     let end = monotonic() + dose();
     let mut kills = 0;
     while monotonic() < end {
         pause(between(200 * MS, 1_000 * MS)).await;
         let victim = if any_of(2) == 0 {
-            any_of(stand.workers.len())
+            any_of(cluster.workers.len())
         } else {
-            stand.busy_worker().await?
+            cluster.busy_worker().await?
         };
-        stand.kill_worker(victim);
-        stand.replace_worker(victim)?;
-        stand.all_ready()?;
+        cluster.kill_worker(victim);
+        cluster.replace_worker(victim)?;
+        cluster.all_ready()?;
         kills += 1;
     }
     stop.cancel();
@@ -265,15 +273,15 @@ async fn killed_workers_act_once_and_repeat_only_what_may_be_repeated() -> Resul
     for one in &done {
         unknown += transcript(one)?;
     }
-    let sessions = stand.query("SELECT count(*) FROM session_hot")?;
+    let sessions = cluster.query("SELECT count(*) FROM session_hot")?;
     ensure!(
         sessions == (2 * done.len()).to_string(),
         "{sessions} of {}",
         2 * done.len()
     );
-    let repeats = outside(&done, &deeds.times())?;
+    let repeats = outside(&done, &side_effects.times())?;
     // Two rounds of each send and of its child.
-    let asked = stand.model.ledger().entries().len();
+    let asked = cluster.model.ledger().entries().len();
     let wanted = 4 * done.len();
     ensure!(asked >= wanted, "{asked} model calls for {wanted} rounds");
     let report = format!(
@@ -284,9 +292,9 @@ async fn killed_workers_act_once_and_repeat_only_what_may_be_repeated() -> Resul
         unknown + repeats + asked - wanted > 0,
         "no kill hit anything: {report}"
     );
-    stand.audit()?;
-    let fallen = stand.fallen();
+    cluster.audit()?;
+    let fallen = cluster.fallen();
     ensure!(fallen.is_empty(), "ended by themselves: {fallen:?}");
-    stand.passed();
+    cluster.passed();
     Ok(())
 }

@@ -4,7 +4,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::workflow::run::{NodeState, RunAsk, RunStatus};
 use serde_json::{Value, json};
 
-use super::bed::{Bed, agent, envelope, fails, said, says};
+use super::fixture::{Fixture, agent, envelope, fails, said, says};
 
 fn fan() -> Value {
     envelope(&json!({"type": "sequence", "steps": [
@@ -15,11 +15,11 @@ fn fan() -> Value {
     ]}))
 }
 
-fn half_way() -> Bed {
-    let mut bed = Bed::new(&fan());
-    bed.answer("/0:plan", says(r#"{"list": ["a", "b", "c", "d"]}"#));
-    bed.answer("/1:f[0]/r", says("A"));
-    bed
+fn half_way() -> Fixture {
+    let mut fixture = Fixture::new(&fan());
+    fixture.answer("/0:plan", says(r#"{"list": ["a", "b", "c", "d"]}"#));
+    fixture.answer("/1:f[0]/r", says("A"));
+    fixture
 }
 
 fn cancel() -> RunAsk {
@@ -33,35 +33,35 @@ fn retry() -> RunAsk {
 #[test]
 fn a_cancelled_run_keeps_what_succeeded_and_a_retry_runs_the_rest() {
     for crashes in [false, true] {
-        let mut bed = half_way();
-        bed.crashes = crashes;
-        bed.ask(cancel());
-        assert!(bed.live.iter().all(|live| live.cancelled) && bed.live.len() == 2);
-        bed.end(0, says("x"));
-        assert!(!bed.status().is_final(), "a leaf has not ended yet");
-        bed.end(0, says("x"));
+        let mut fixture = half_way();
+        fixture.crashes = crashes;
+        fixture.ask(cancel());
+        assert!(fixture.live.iter().all(|live| live.cancelled) && fixture.live.len() == 2);
+        fixture.end(0, says("x"));
+        assert!(!fixture.status().is_final(), "a leaf has not ended yet");
+        fixture.end(0, says("x"));
         assert_eq!(
-            (bed.status(), bed.code()),
+            (fixture.status(), fixture.code()),
             (RunStatus::Cancelled, Some(Code::WorkflowCancelled))
         );
-        assert_eq!(bed.run.record().counts.leaves, 4);
-        let advance = bed.ask(cancel());
+        assert_eq!(fixture.run.record().counts.leaves, 4);
+        let advance = fixture.ask(cancel());
         assert_eq!(advance.refused.len(), 1);
-        bed.ask(retry());
-        assert_eq!(bed.paths(), ["/1:f[1]/r", "/1:f[2]/r"]);
-        assert_eq!(bed.live[0].start.attempt, 2);
-        bed.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
+        fixture.ask(retry());
+        assert_eq!(fixture.paths(), ["/1:f[1]/r", "/1:f[2]/r"]);
+        assert_eq!(fixture.live[0].start.attempt, 2);
+        fixture.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
         assert_eq!(
-            (bed.status(), bed.text()),
+            (fixture.status(), fixture.text()),
             (RunStatus::Completed, "<A\n\n<b>\n\n<c>\n\n<d>>")
         );
-        let counts = bed.run.record().counts;
+        let counts = fixture.run.record().counts;
         assert_eq!(
             (counts.leaves, counts.completed, counts.cancelled),
             (6, 6, 0)
         );
         assert_eq!(
-            bed.ask(retry()).refused.len(),
+            fixture.ask(retry()).refused.len(),
             1,
             "a completed run has nothing to retry"
         );
@@ -70,32 +70,35 @@ fn a_cancelled_run_keeps_what_succeeded_and_a_retry_runs_the_rest() {
 
 #[test]
 fn a_node_that_runs_again_takes_what_depends_on_it_along() {
-    let mut bed = half_way();
-    bed.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
-    let before = bed.started.len();
-    bed.reload();
-    bed.ask(RunAsk::RetryNode {
+    let mut fixture = half_way();
+    fixture.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
+    let before = fixture.started.len();
+    fixture.reload();
+    fixture.ask(RunAsk::RetryNode {
         path: "/1:f[2]/r".to_owned(),
     });
     assert_eq!(
-        (bed.status(), bed.paths()),
+        (fixture.status(), fixture.paths()),
         (RunStatus::Running, vec!["/1:f[2]/r"])
     );
-    bed.reload();
-    bed.answer("/1:f[2]/r", says("new"));
-    assert_eq!(said(&bed.live[0].start), "A\n\n<b>\n\nnew\n\n<d>");
-    bed.answer("/2:end", says("end"));
-    assert_eq!((bed.status(), bed.text()), (RunStatus::Completed, "end"));
-    assert_eq!(bed.started.len(), before + 2);
-    bed.ask(RunAsk::RetryNode {
+    fixture.reload();
+    fixture.answer("/1:f[2]/r", says("new"));
+    assert_eq!(said(&fixture.live[0].start), "A\n\n<b>\n\nnew\n\n<d>");
+    fixture.answer("/2:end", says("end"));
+    assert_eq!(
+        (fixture.status(), fixture.text()),
+        (RunStatus::Completed, "end")
+    );
+    assert_eq!(fixture.started.len(), before + 2);
+    fixture.ask(RunAsk::RetryNode {
         path: "/0:plan".to_owned(),
     });
-    bed.answer("/0:plan", says(r#"{"list": ["z"]}"#));
-    assert_eq!(bed.paths(), ["/1:f[0]/r"]);
-    bed.reload();
-    bed.answer("/1:f[0]/r", says("Z"));
+    fixture.answer("/0:plan", says(r#"{"list": ["z"]}"#));
+    assert_eq!(fixture.paths(), ["/1:f[0]/r"]);
+    fixture.reload();
+    fixture.answer("/1:f[0]/r", says("Z"));
     assert_eq!(
-        said(&bed.live[0].start),
+        said(&fixture.live[0].start),
         "Z",
         "items of the old list are no part of it"
     );
@@ -108,49 +111,52 @@ fn an_amended_node_counts_as_if_it_had_said_that() {
         text: Some("by hand".to_owned()),
         payload: None,
     };
-    let mut bed = half_way();
-    bed.answer("/1:f[1]/r", fails("away"));
-    bed.end(0, says("x"));
-    assert_eq!(bed.status(), RunStatus::Failed);
-    bed.ask(amend("/1:f[1]/r"));
-    assert!(bed.run.node("/1:f[1]/r").expect("the node").amended);
+    let mut fixture = half_way();
+    fixture.answer("/1:f[1]/r", fails("away"));
+    fixture.end(0, says("x"));
+    assert_eq!(fixture.status(), RunStatus::Failed);
+    fixture.ask(amend("/1:f[1]/r"));
+    assert!(fixture.run.node("/1:f[1]/r").expect("the node").amended);
     // The neighbour that its failure had ended is a failure of its own.
-    assert_eq!(bed.status(), RunStatus::Cancelled);
-    bed.ask(retry());
-    bed.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
-    assert_eq!(bed.text(), "<A\n\nby hand\n\n<c>\n\n<d>>");
-    bed.ask(amend("/2:end"));
+    assert_eq!(fixture.status(), RunStatus::Cancelled);
+    fixture.ask(retry());
+    fixture.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
+    assert_eq!(fixture.text(), "<A\n\nby hand\n\n<c>\n\n<d>>");
+    fixture.ask(amend("/2:end"));
     assert_eq!(
-        (bed.status(), bed.text()),
+        (fixture.status(), fixture.text()),
         (RunStatus::Completed, "by hand")
     );
     // While it runs.
-    let mut bed = half_way();
-    bed.ask(amend("/1:f[1]/r"));
-    assert!(bed.live[0].cancelled);
-    bed.end(0, says("too late"));
-    bed.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
-    assert_eq!(bed.text(), "<A\n\nby hand\n\n<c>\n\n<d>>");
+    let mut fixture = half_way();
+    fixture.ask(amend("/1:f[1]/r"));
+    assert!(fixture.live[0].cancelled);
+    fixture.end(0, says("too late"));
+    fixture.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
+    assert_eq!(fixture.text(), "<A\n\nby hand\n\n<c>\n\n<d>>");
 }
 
 #[test]
 fn one_node_is_cancelled_alone() {
     let spec = envelope(&json!({"type": "parallel", "on_error": "continue",
         "branches": [agent("a", &json!({})), agent("b", &json!({}))]}));
-    let mut bed = Bed::new(&spec);
-    bed.ask(RunAsk::CancelNode {
+    let mut fixture = Fixture::new(&spec);
+    fixture.ask(RunAsk::CancelNode {
         path: "/0:a".to_owned(),
     });
-    assert!(bed.live[0].cancelled && !bed.live[1].cancelled);
-    bed.end(0, says("x"));
-    assert_eq!(bed.state("/0:a"), NodeState::Cancelled);
-    bed.end(0, says("b"));
-    assert_eq!((bed.status(), bed.text()), (RunStatus::Completed, "b"));
+    assert!(fixture.live[0].cancelled && !fixture.live[1].cancelled);
+    fixture.end(0, says("x"));
+    assert_eq!(fixture.state("/0:a"), NodeState::Cancelled);
+    fixture.end(0, says("b"));
+    assert_eq!(
+        (fixture.status(), fixture.text()),
+        (RunStatus::Completed, "b")
+    );
 }
 
 #[test]
 fn what_cannot_be_done_is_refused_with_a_reason() {
-    let mut bed = half_way();
+    let mut fixture = half_way();
     for (ask, code) in [
         (retry(), Code::WorkflowNotResumable),
         (
@@ -180,7 +186,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
             Code::WorkflowNotResumable,
         ),
     ] {
-        let advance = bed.ask(ask.clone());
+        let advance = fixture.ask(ask.clone());
         let codes: Vec<_> = advance
             .refused
             .iter()
@@ -196,21 +202,21 @@ fn a_retried_leaf_has_all_its_attempts_again_and_never_a_number_twice() {
         "a",
         &json!({"retry": {"max_attempts": 2, "backoff": 0}, "fallback": agent("f", &json!({}))}),
     );
-    let mut bed = Bed::new(&envelope(&leaf));
-    bed.crashes = true;
+    let mut fixture = Fixture::new(&envelope(&leaf));
+    fixture.crashes = true;
     for _ in 0..2 {
-        bed.answer("/", fails("away"));
-        bed.answer("/", fails("away"));
-        bed.answer("/fallback", fails("away"));
-        assert_eq!(bed.status(), RunStatus::Failed);
-        bed.ask(retry());
+        fixture.answer("/", fails("away"));
+        fixture.answer("/", fails("away"));
+        fixture.answer("/fallback", fails("away"));
+        assert_eq!(fixture.status(), RunStatus::Failed);
+        fixture.ask(retry());
     }
-    bed.answer("/", says("at last"));
+    fixture.answer("/", says("at last"));
     assert_eq!(
-        (bed.status(), bed.text()),
+        (fixture.status(), fixture.text()),
         (RunStatus::Completed, "at last")
     );
-    let started: Vec<_> = bed
+    let started: Vec<_> = fixture
         .started
         .iter()
         .map(|(path, attempt, _)| (path.as_str(), *attempt))
@@ -225,7 +231,7 @@ fn a_retried_leaf_has_all_its_attempts_again_and_never_a_number_twice() {
         ("/", 5),
     ];
     assert_eq!(started, expected);
-    let earlier: Vec<_> = bed
+    let earlier: Vec<_> = fixture
         .run
         .node("/")
         .expect("the leaf")

@@ -9,7 +9,7 @@ use mainspring_shared::workflow::run::{
 };
 use serde_json::{Value, json};
 
-use super::bed::{Bed, agent, envelope, fails, says};
+use super::fixture::{Fixture, agent, envelope, fails, says};
 use super::random::Dice;
 
 fn fan(items: usize, max_tokens: u64) -> Value {
@@ -49,11 +49,11 @@ fn money_and_rounds_are_given_out_in_slices_as_tokens_are() {
         rounds: Some(10),
         ..Budget::default()
     };
-    let mut bed = Bed::with(&fan(40, 1_000_000), json!("x"), set_aside(budget));
-    bed.crashes = true;
+    let mut fixture = Fixture::with(&fan(40, 1_000_000), json!("x"), set_aside(budget));
+    fixture.crashes = true;
     let (mut dollars, mut rounds) = (0.0, 0);
-    while !bed.live.is_empty() {
-        let out = bed
+    while !fixture.live.is_empty() {
+        let out = fixture
             .live
             .iter()
             .map(|live| live.start.options.budget.expect("a budget"));
@@ -66,10 +66,10 @@ fn money_and_rounds_are_given_out_in_slices_as_tokens_are() {
         end.usage.cost_usd = out[0].usd;
         dollars += out[0].usd.expect("dollars");
         rounds += 1;
-        bed.end(0, end);
+        fixture.end(0, end);
     }
-    assert_eq!(bed.code(), Some(Code::BudgetExceeded));
-    let used = bed
+    assert_eq!(fixture.code(), Some(Code::BudgetExceeded));
+    let used = fixture
         .run
         .record()
         .options
@@ -79,7 +79,7 @@ fn money_and_rounds_are_given_out_in_slices_as_tokens_are() {
     let used = used.expect("it has ended");
     assert_eq!(
         (used.kept.rounds, used.usage),
-        (u64::from(rounds), bed.run.record().usage)
+        (u64::from(rounds), fixture.run.record().usage)
     );
     assert!(
         (dollars - 0.01).abs() < 1e-6 || rounds == 10,
@@ -93,22 +93,22 @@ fn what_went_back_is_not_there_for_a_retry() {
         tokens: Some(1_000),
         ..Budget::default()
     };
-    let mut bed = Bed::with(&fan(1, 1_000_000), json!("x"), set_aside(budget));
-    assert_eq!(slice(&bed.live[0].start), 1_000);
-    bed.end(0, fails("no"));
-    assert!(bed.status().is_final());
-    bed.reload();
-    bed.ask(RunAsk::Retry { max_tokens: None });
+    let mut fixture = Fixture::with(&fan(1, 1_000_000), json!("x"), set_aside(budget));
+    assert_eq!(slice(&fixture.live[0].start), 1_000);
+    fixture.end(0, fails("no"));
+    assert!(fixture.status().is_final());
+    fixture.reload();
+    fixture.ask(RunAsk::Retry { max_tokens: None });
     assert_eq!(
-        (bed.live.len(), bed.code()),
+        (fixture.live.len(), fixture.code()),
         (0, Some(Code::BudgetExceeded))
     );
     let max_tokens = Some(5_000);
-    bed.ask(RunAsk::Retry { max_tokens });
-    assert_eq!(slice(&bed.live[0].start), 5_000 - 15);
-    bed.end(0, says("yes"));
-    assert_eq!(bed.status(), RunStatus::Completed);
-    let used = bed
+    fixture.ask(RunAsk::Retry { max_tokens });
+    assert_eq!(slice(&fixture.live[0].start), 5_000 - 15);
+    fixture.end(0, says("yes"));
+    assert_eq!(fixture.status(), RunStatus::Completed);
+    let used = fixture
         .run
         .record()
         .options
@@ -129,13 +129,13 @@ fn a_slice_that_is_still_out_when_its_leaf_ends_is_not_given_out_again() {
         tokens: Some(1_000),
         ..Budget::default()
     };
-    let mut bed = Bed::with(&fan(2, 600), json!("x"), set_aside(budget));
-    let first = slice(&bed.live[0].start);
+    let mut fixture = Fixture::with(&fan(2, 600), json!("x"), set_aside(budget));
+    let first = slice(&fixture.live[0].start);
     let mut end = says("x");
     end.kept.tokens = first - 15;
-    bed.end(0, end);
-    bed.reload();
-    let out: u64 = bed.live.iter().map(|live| slice(&live.start)).sum();
+    fixture.end(0, end);
+    fixture.reload();
+    let out: u64 = fixture.live.iter().map(|live| slice(&live.start)).sum();
     assert!(first + out <= 600, "{first} and {out}");
 }
 
@@ -146,32 +146,32 @@ fn a_run_takes_no_longer_than_its_starter_may() {
         ..Budget::default()
     };
     let spec = envelope(&agent("a", &json!({})));
-    let mut bed = Bed::with(&spec, json!("x"), set_aside(budget));
-    assert_eq!(bed.run.record().alarm_at, Some(Timestamp(61_000)));
-    bed.now = Timestamp(61_000);
-    bed.feed(vec![RunEvent::Looked]);
-    bed.answer("/", says("too late"));
-    assert_eq!(bed.code(), Some(Code::BudgetExceeded));
+    let mut fixture = Fixture::with(&spec, json!("x"), set_aside(budget));
+    assert_eq!(fixture.run.record().alarm_at, Some(Timestamp(61_000)));
+    fixture.now = Timestamp(61_000);
+    fixture.feed(vec![RunEvent::Looked]);
+    fixture.answer("/", says("too late"));
+    assert_eq!(fixture.code(), Some(Code::BudgetExceeded));
 }
 
 /// Ends leaves with whatever part of their slice they used, checking the limit at each step.
-fn run_through(bed: &mut Bed, limit: u64, dice: &mut Dice) {
+fn run_through(fixture: &mut Fixture, limit: u64, dice: &mut Dice) {
     for _ in 0..10_000 {
-        let spent = bed.run.record().usage;
+        let spent = fixture.run.record().usage;
         let spent = spent.input_tokens + spent.output_tokens;
-        let out: u64 = bed.live.iter().map(|live| slice(&live.start)).sum();
+        let out: u64 = fixture.live.iter().map(|live| slice(&live.start)).sum();
         assert!(
             spent + out <= limit,
             "{spent} spent and {out} given out of {limit}"
         );
-        if bed.live.is_empty() {
+        if fixture.live.is_empty() {
             return;
         }
-        let place = dice.below(bed.live.len() as u64) as usize;
+        let place = dice.below(fixture.live.len() as u64) as usize;
         let mut end = says("x");
-        end.usage.input_tokens = dice.below(slice(&bed.live[place].start) / 2 + 1);
-        end.usage.output_tokens = 5.min(slice(&bed.live[place].start) - end.usage.input_tokens);
-        bed.end(place, end);
+        end.usage.input_tokens = dice.below(slice(&fixture.live[place].start) / 2 + 1);
+        end.usage.output_tokens = 5.min(slice(&fixture.live[place].start) - end.usage.input_tokens);
+        fixture.end(place, end);
     }
 }
 
@@ -180,12 +180,12 @@ fn a_fan_out_never_overspends() {
     for seed in 0..200 {
         let mut dice = Dice(seed);
         let limit = 100 + dice.below(5_000);
-        let mut bed = Bed::new(&fan(40, limit));
-        bed.crashes = seed % 2 == 0;
-        run_through(&mut bed, limit, &mut dice);
-        assert!(bed.status().is_final());
-        match bed.status() {
-            RunStatus::Failed => assert_eq!(bed.code(), Some(Code::BudgetExceeded)),
+        let mut fixture = Fixture::new(&fan(40, limit));
+        fixture.crashes = seed % 2 == 0;
+        run_through(&mut fixture, limit, &mut dice);
+        assert!(fixture.status().is_final());
+        match fixture.status() {
+            RunStatus::Failed => assert_eq!(fixture.code(), Some(Code::BudgetExceeded)),
             status => assert_eq!(status, RunStatus::Completed),
         }
     }
@@ -193,25 +193,28 @@ fn a_fan_out_never_overspends() {
 
 #[test]
 fn a_raised_budget_goes_on_where_the_old_one_ended() {
-    let mut bed = Bed::new(&fan(4, 150));
-    assert_eq!(bed.live.len(), 1, "there is enough for one call");
-    bed.end(0, {
+    let mut fixture = Fixture::new(&fan(4, 150));
+    assert_eq!(fixture.live.len(), 1, "there is enough for one call");
+    fixture.end(0, {
         let mut end = says("one");
         end.usage.input_tokens = 95;
         end
     });
     assert_eq!(
-        (bed.status(), bed.code()),
+        (fixture.status(), fixture.code()),
         (RunStatus::Failed, Some(Code::BudgetExceeded))
     );
-    bed.reload();
-    bed.ask(RunAsk::Retry {
+    fixture.reload();
+    fixture.ask(RunAsk::Retry {
         max_tokens: Some(10_000),
     });
-    bed.reload();
-    assert_eq!(bed.live.len(), 3);
-    bed.finish(&|_| says("more"), |_| 0);
-    assert_eq!((bed.status(), bed.started.len()), (RunStatus::Completed, 4));
+    fixture.reload();
+    assert_eq!(fixture.live.len(), 3);
+    fixture.finish(&|_| says("more"), |_| 0);
+    assert_eq!(
+        (fixture.status(), fixture.started.len()),
+        (RunStatus::Completed, 4)
+    );
 }
 
 #[test]
@@ -223,7 +226,7 @@ fn the_smaller_limit_counts_and_a_part_is_kept_back() {
     let one = |pct: u64| {
         let mut spec = fan(1, 5_000);
         spec["budget"]["stop_at_remaining_pct"] = json!(pct);
-        Bed::with(&spec, json!("x"), options.clone())
+        Fixture::with(&spec, json!("x"), options.clone())
     };
     assert_eq!(slice(&one(0).live[0].start), 1_000);
     assert_eq!(slice(&one(40).live[0].start), 600);
@@ -234,19 +237,19 @@ fn the_smaller_limit_counts_and_a_part_is_kept_back() {
 fn a_declared_budget_and_a_nested_limit_bound_the_slice() {
     let mut leaf = agent("a", &json!({}));
     leaf["spec"]["budget"] = json!({"tokens": 70});
-    let bed = Bed::new(&envelope(&leaf));
-    assert_eq!(slice(&bed.live[0].start), 70);
+    let fixture = Fixture::new(&envelope(&leaf));
+    assert_eq!(slice(&fixture.live[0].start), 70);
     let mut wide = agent("b", &json!({}));
     wide["spec"]["max_tokens"] = json!(10);
     let inner = json!({"name": "inner", "budget": {"max_tokens": 50},
         "root": {"type": "sequence", "steps": [wide, agent("c", &json!({}))]}});
-    let mut bed = Bed::new(&envelope(
+    let mut fixture = Fixture::new(&envelope(
         &json!({"type": "workflow", "id": "w", "spec": inner}),
     ));
-    assert_eq!(slice(&bed.live[0].start), 50);
-    bed.end(0, says("b"));
+    assert_eq!(slice(&fixture.live[0].start), 50);
+    fixture.end(0, says("b"));
     assert_eq!(
-        (bed.status(), bed.code()),
+        (fixture.status(), fixture.code()),
         (RunStatus::Failed, Some(Code::BudgetExceeded))
     );
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::bed::{Bed, agent, envelope, says};
+use super::fixture::{Fixture, agent, envelope, says};
 use mainspring_shared::workflow::run::{RunEvent, RunOptions, RunStatus};
 
 /// Nodes looked at per leaf in a run of so many leaves, 64 at a time.
@@ -15,18 +15,18 @@ fn looks_per_leaf(leaves: usize) -> f64 {
         &json!({"type": "foreach", "as": "x", "id": "f", "items": outer,
         "max_concurrency": 10, "body": fan}),
     );
-    let mut bed = Bed::lean(&spec, json!("in"), RunOptions::default());
-    assert_eq!(bed.run.record().counts.leaves as usize, leaves);
-    while !bed.run.record().status.is_final() {
-        assert!(bed.live.len() <= 64);
-        let events: Vec<RunEvent> = (0..bed.live.len().min(32))
-            .map(|_| bed.take(0, says("done")))
+    let mut fixture = Fixture::lean(&spec, json!("in"), RunOptions::default());
+    assert_eq!(fixture.run.record().counts.leaves as usize, leaves);
+    while !fixture.run.record().status.is_final() {
+        assert!(fixture.live.len() <= 64);
+        let events: Vec<RunEvent> = (0..fixture.live.len().min(32))
+            .map(|_| fixture.take(0, says("done")))
             .collect();
-        bed.feed(events);
+        fixture.feed(events);
     }
-    assert_eq!(bed.status(), RunStatus::Completed);
-    assert_eq!(bed.run.record().counts.completed as usize, leaves);
-    bed.run.looks() as f64 / leaves as f64
+    assert_eq!(fixture.status(), RunStatus::Completed);
+    assert_eq!(fixture.run.record().counts.completed as usize, leaves);
+    fixture.run.looks() as f64 / leaves as f64
 }
 
 #[test]

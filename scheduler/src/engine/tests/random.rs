@@ -10,7 +10,7 @@ use mainspring_shared::workflow::validate::validate;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::bed::{Bed, agent, envelope, fails, said, says};
+use super::fixture::{Fixture, agent, envelope, fails, said, says};
 use super::model::{End, Model};
 use crate::engine::tests::is_leaf;
 
@@ -210,29 +210,33 @@ fn end_of(seed: u64, bed_id: &str, start: &LeafStart) -> LeafEnd {
     }
 }
 
-fn finished(spec: &Value, seed: u64, order: u64, crashes: bool) -> Bed {
+fn finished(spec: &Value, seed: u64, order: u64, crashes: bool) -> Fixture {
     let options = RunOptions {
         max_concurrency: Some(1 + (seed % 5) as u32),
         ..RunOptions::default()
     };
-    let mut bed = Bed::with(spec, json!("in"), options);
-    bed.crashes = crashes;
+    let mut fixture = Fixture::with(spec, json!("in"), options);
+    fixture.crashes = crashes;
     let mut dice = Dice(order);
     let script = move |start: &LeafStart| {
         let id = start.agent.name.clone().unwrap_or_default();
         end_of(seed, &id, start)
     };
-    bed.finish(&script, |width| dice.below(width as u64) as usize);
+    fixture.finish(&script, |width| dice.below(width as u64) as usize);
     assert!(
-        bed.live_most <= 1 + (seed % 5) as usize,
+        fixture.live_most <= 1 + (seed % 5) as usize,
         "the gate of the run holds"
     );
-    bed
+    fixture
 }
 
-fn check_end(bed: &Bed) {
-    let record = bed.run.record();
-    let leaves = bed.run.nodes().filter(|node| is_leaf(node.kind)).count() as u32;
+fn check_end(fixture: &Fixture) {
+    let record = fixture.run.record();
+    let leaves = fixture
+        .run
+        .nodes()
+        .filter(|node| is_leaf(node.kind))
+        .count() as u32;
     let counts = record.counts;
     assert_eq!(counts.live, 0);
     assert_eq!(counts.leaves, leaves);
@@ -240,7 +244,7 @@ fn check_end(bed: &Bed) {
         counts.completed + counts.failed + counts.cancelled + counts.skipped,
         leaves
     );
-    for node in bed.run.nodes() {
+    for node in fixture.run.nodes() {
         assert!(node.state.is_settled(), "{} is {:?}", node.path, node.state);
         assert!(node.reserved.is_nothing());
         let bad = matches!(node.state, NodeState::Failed | NodeState::Cancelled);
@@ -248,7 +252,7 @@ fn check_end(bed: &Bed) {
             let mut place = Some(node.path.as_str());
             let mut tolerated = false;
             while let Some(path) = place {
-                tolerated |= bed.run.node(path).is_some_and(|node| {
+                tolerated |= fixture.run.node(path).is_some_and(|node| {
                     // A leaf whose fallback failed tolerates that, or whose fallback took over.
                     node.tolerated || (node.state == NodeState::Completed && is_leaf(node.kind))
                 });
@@ -277,9 +281,9 @@ proptest! {
         prop_assert_eq!(&validate(&spec.to_value()).expect("the canonical form is valid"), &spec);
         let outcome = |key: &str, attempt: i32, input: &str| leaf(seed, key, attempt, input);
         let expected = Model { spec: &spec, leaf: &outcome }.run("in");
-        let bed = finished(&value, seed, order, false);
-        check_end(&bed);
-        let record = bed.run.record();
+        let fixture = finished(&value, seed, order, false);
+        check_end(&fixture);
+        let record = fixture.run.record();
         match expected {
             End::Good(text, payload) => {
                 prop_assert_eq!(record.status, RunStatus::Completed, "{:#}", value);
@@ -290,7 +294,7 @@ proptest! {
         }
         let again = finished(&value, seed, order, true);
         prop_assert_eq!(again.run.record(), record, "a crash after each step changes nothing");
-        let (a, b): (Vec<_>, Vec<_>) = (again.run.nodes().collect(), bed.run.nodes().collect());
+        let (a, b): (Vec<_>, Vec<_>) = (again.run.nodes().collect(), fixture.run.nodes().collect());
         prop_assert_eq!(a, b);
         let other = finished(&value, seed, order.wrapping_add(1), true);
         prop_assert_eq!(other.run.record().status, record.status);
@@ -306,13 +310,13 @@ proptest! {
         let value = made(seed);
         let calm = finished(&value, seed, order, false);
         prop_assert_eq!(calm.status(), RunStatus::Completed);
-        let mut bed = Bed::with(&value, json!("in"), RunOptions::default());
-        bed.crashes = crashes;
-        interrupt(&mut bed, seed, order, batches);
-        check_end(&bed);
-        prop_assert_eq!(bed.status(), RunStatus::Completed, "{:#}", value);
-        prop_assert_eq!(&bed.run.record().result, &calm.run.record().result, "{:#}", value);
-        let mut done: Vec<_> = bed.started.iter().map(|(path, _, input)| (path, input)).collect();
+        let mut fixture = Fixture::with(&value, json!("in"), RunOptions::default());
+        fixture.crashes = crashes;
+        interrupt(&mut fixture, seed, order, batches);
+        check_end(&fixture);
+        prop_assert_eq!(fixture.status(), RunStatus::Completed, "{:#}", value);
+        prop_assert_eq!(&fixture.run.record().result, &calm.run.record().result, "{:#}", value);
+        let mut done: Vec<_> = fixture.started.iter().map(|(path, _, input)| (path, input)).collect();
         let mut expected: Vec<_> = calm.started.iter().map(|(path, _, input)| (path, input)).collect();
         done.sort();
         done.dedup();
@@ -322,73 +326,77 @@ proptest! {
 }
 
 /// Cancels the run and some of its nodes at random, and retries it each time.
-fn interrupt(bed: &mut Bed, seed: u64, order: u64, batches: bool) {
+fn interrupt(fixture: &mut Fixture, seed: u64, order: u64, batches: bool) {
     let mut dice = Dice(order);
     let mut patience = 6;
     let mut settled_before: Vec<String> = Vec::new();
     for _ in 0..10_000 {
         for path in &settled_before {
-            let node = bed.run.node(path).expect("a node stays");
+            let node = fixture.run.node(path).expect("a node stays");
             assert_eq!(node.state, NodeState::Completed, "{path} ran again");
         }
-        if bed.status().is_final() {
-            if bed.status() == RunStatus::Completed {
+        if fixture.status().is_final() {
+            if fixture.status() == RunStatus::Completed {
                 return;
             }
-            check_end(bed);
-            settled_before = bed
+            check_end(fixture);
+            settled_before = fixture
                 .run
                 .nodes()
                 .filter(|node| is_leaf(node.kind) && node.state == NodeState::Completed)
                 .map(|node| node.path.clone())
                 .collect();
-            let advance = bed.ask(RunAsk::Retry { max_tokens: None });
+            let advance = fixture.ask(RunAsk::Retry { max_tokens: None });
             assert!(advance.refused.is_empty());
             continue;
         }
         if patience > 0 && dice.below(8) == 0 {
             patience -= 1;
-            bed.ask(RunAsk::Cancel { reason: None });
+            fixture.ask(RunAsk::Cancel { reason: None });
             continue;
         }
-        if patience > 0 && !bed.live.is_empty() && dice.below(8) == 0 {
+        if patience > 0 && !fixture.live.is_empty() && dice.below(8) == 0 {
             // Only where the failure reaches the run: a tolerant node would keep it.
-            let path = bed.live[0].start.path.clone();
-            if !bed.live[0].cancelled && !is_tolerated_above(bed, &path) {
+            let path = fixture.live[0].start.path.clone();
+            if !fixture.live[0].cancelled && !is_tolerated_above(fixture, &path) {
                 patience -= 1;
-                bed.ask(RunAsk::CancelNode { path });
+                fixture.ask(RunAsk::CancelNode { path });
                 continue;
             }
         }
-        if bed.live.is_empty() {
-            bed.now = bed.run.record().alarm_at.expect("something to wait for");
-            bed.feed(vec![RunEvent::Looked]);
+        if fixture.live.is_empty() {
+            fixture.now = fixture
+                .run
+                .record()
+                .alarm_at
+                .expect("something to wait for");
+            fixture.feed(vec![RunEvent::Looked]);
             continue;
         }
         let width = if batches {
-            1 + dice.below(bed.live.len() as u64)
+            1 + dice.below(fixture.live.len() as u64)
         } else {
             1
         };
         let mut events = Vec::new();
         for _ in 0..width {
-            let place = dice.below(bed.live.len() as u64) as usize;
+            let place = dice.below(fixture.live.len() as u64) as usize;
             // A leaf that runs again says the same.
-            let mut start = bed.live[place].start.clone();
+            let mut start = fixture.live[place].start.clone();
             start.attempt = 1;
             let id = start.agent.name.clone().unwrap_or_default();
-            events.push(bed.take(place, end_of(seed, &id, &start)));
+            events.push(fixture.take(place, end_of(seed, &id, &start)));
         }
-        bed.feed(events);
+        fixture.feed(events);
     }
-    panic!("the run does not end: {:#?}", bed.run);
+    panic!("the run does not end: {:#?}", fixture.run);
 }
 
-fn is_tolerated_above(bed: &Bed, path: &str) -> bool {
+fn is_tolerated_above(fixture: &Fixture, path: &str) -> bool {
     let above = std::iter::successors(Some(path), |path| {
         mainspring_shared::workflow::path::parent(path)
     });
-    above.skip(1).any(|path| match bed.run.body_at(path) {
+    above.skip(1).any(|path| match fixture.run.body_at(path) {
         Some(Body::Parallel(node)) => !node.fan.halt,
         Some(Body::Foreach(node)) => !node.fan.halt,
         _ => false,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use mainspring_shared::workflow::run::RunEvent;
 
-use super::bed::{Bed, agent, envelope, says};
+use super::fixture::{Fixture, agent, envelope, says};
 
 #[test]
 fn a_run_starts_what_others_leave_and_looks_again_for_the_rest() {
@@ -13,37 +13,37 @@ fn a_run_starts_what_others_leave_and_looks_again_for_the_rest() {
         "type": "foreach", "id": "all", "as": "n", "items": items, "max_concurrency": 6,
         "body": agent("leaf", &json!({})),
     }));
-    let mut bed = Bed::crowded(&spec, 2);
-    assert_eq!(bed.live.len(), 2);
-    let look = bed.run.record().alarm_at.expect("it looks again");
-    assert_eq!(look.since(bed.now).as_millis(), 250);
+    let mut fixture = Fixture::crowded(&spec, 2);
+    assert_eq!(fixture.live.len(), 2);
+    let look = fixture.run.record().alarm_at.expect("it looks again");
+    assert_eq!(look.since(fixture.now).as_millis(), 250);
     // Looks in vain become seldom.
     let mut pauses = Vec::new();
     for _ in 0..6 {
-        bed.feed(vec![RunEvent::Looked]);
-        let look = bed.run.record().alarm_at.expect("it looks again");
-        pauses.push(look.since(bed.now).as_millis());
+        fixture.feed(vec![RunEvent::Looked]);
+        let look = fixture.run.record().alarm_at.expect("it looks again");
+        pauses.push(look.since(fixture.now).as_millis());
     }
     assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 4_000, 4_000]);
     // Each that ends makes room for one more of its own.
-    bed.end(0, says("done"));
-    assert_eq!(bed.live.len(), 2);
-    let look = bed.run.record().alarm_at.expect("it looks again");
-    assert_eq!(look.since(bed.now).as_millis(), 250);
+    fixture.end(0, says("done"));
+    assert_eq!(fixture.live.len(), 2);
+    let look = fixture.run.record().alarm_at.expect("it looks again");
+    assert_eq!(look.since(fixture.now).as_millis(), 250);
     // Others left more in the meantime.
-    bed.run.leave_room(Some(4));
-    bed.feed(vec![RunEvent::Looked]);
-    assert_eq!(bed.live.len(), 4);
+    fixture.run.leave_room(Some(4));
+    fixture.feed(vec![RunEvent::Looked]);
+    assert_eq!(fixture.live.len(), 4);
     // They took it back: what runs goes on, and nothing more begins.
-    bed.run.leave_room(Some(0));
-    bed.end(0, says("done"));
-    assert_eq!(bed.live.len(), 3);
-    bed.run.leave_room(None);
-    bed.feed(vec![RunEvent::Looked]);
-    assert_eq!(bed.live.len(), 4);
-    assert_eq!(bed.run.record().alarm_at, None);
-    while !bed.live.is_empty() {
-        bed.end(0, says("done"));
+    fixture.run.leave_room(Some(0));
+    fixture.end(0, says("done"));
+    assert_eq!(fixture.live.len(), 3);
+    fixture.run.leave_room(None);
+    fixture.feed(vec![RunEvent::Looked]);
+    assert_eq!(fixture.live.len(), 4);
+    assert_eq!(fixture.run.record().alarm_at, None);
+    while !fixture.live.is_empty() {
+        fixture.end(0, says("done"));
     }
-    assert_eq!(bed.run.record().counts.completed, 6);
+    assert_eq!(fixture.run.record().counts.completed, 6);
 }

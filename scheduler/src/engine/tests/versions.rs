@@ -6,7 +6,7 @@ use mainspring_shared::workflow::validate::validate;
 use serde_json::{Value, json};
 
 use super::super::{LoadError, Run};
-use super::bed::{Bed, agent, cut, envelope, fails, record, says};
+use super::fixture::{Fixture, agent, cut, envelope, fails, record, says};
 
 fn with_lifecycle(id: &str, lifecycle: &str) -> Value {
     let mut leaf = agent(id, &json!({}));
@@ -35,16 +35,16 @@ fn a_run_goes_on_in_the_version_that_it_was_accepted_in() {
     let today = Run::load(old.clone(), Vec::new());
     assert!(matches!(today, Err(LoadError::Spec(_))), "{today:?}");
     old.dsl_version = 1;
-    let mut bed = Bed::of(old);
-    bed.answer("/", cut(true));
-    bed.reload();
-    let forgotten = bed.answer("/", says("done")).forget;
+    let mut fixture = Fixture::of(old);
+    fixture.answer("/", cut(true));
+    fixture.reload();
+    let forgotten = fixture.answer("/", says("done")).forget;
     assert!(
-        bed.status().is_final() && bed.code().is_none(),
+        fixture.status().is_final() && fixture.code().is_none(),
         "{:?}",
-        bed.code()
+        fixture.code()
     );
-    assert_eq!(bed.run.record().dsl_version, 1);
+    assert_eq!(fixture.run.record().dsl_version, 1);
     assert_eq!(forgotten, [], "in version 1 no session went");
 }
 
@@ -66,20 +66,20 @@ fn an_ephemeral_session_goes_once_its_leaf_succeeded() {
         with_lifecycle("b", "linked"),
         agent("c", &json!({})),
     ];
-    let mut bed = Bed::new(&envelope(&json!({"type": "sequence", "steps": steps})));
+    let mut fixture = Fixture::new(&envelope(&json!({"type": "sequence", "steps": steps})));
     assert_eq!(
-        bed.answer("/0:a", fails("no")).forget,
+        fixture.answer("/0:a", fails("no")).forget,
         [],
         "it is kept to be looked at"
     );
-    let session = bed.run.node("/0:a").expect("is there").session;
+    let session = fixture.run.node("/0:a").expect("is there").session;
     assert_eq!(
-        bed.answer("/0:a", says("yes")).forget,
+        fixture.answer("/0:a", says("yes")).forget,
         session.into_iter().collect::<Vec<_>>()
     );
-    assert_eq!(bed.answer("/1:b", says("yes")).forget, []);
-    assert_eq!(bed.answer("/2:c", says("yes")).forget, []);
-    assert!(bed.status().is_final());
+    assert_eq!(fixture.answer("/1:b", says("yes")).forget, []);
+    assert_eq!(fixture.answer("/2:c", says("yes")).forget, []);
+    assert!(fixture.status().is_final());
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn sessions_carry_the_metadata_of_their_specs() {
     let tool = json!({"type": "tool", "id": "t", "tool": "look"});
     let mut spec = envelope(&json!({"type": "parallel", "branches": [nested, tool]}));
     spec["metadata"] = json!({"team": "outer", "outer": 3});
-    let bed = Bed::new(&spec);
+    let fixture = Fixture::new(&spec);
     let start = |id: &str| {
-        let mut live = bed.live.iter();
+        let mut live = fixture.live.iter();
         let found = live.find(|live| live.start.path.ends_with(id));
         found.expect("it started").start.clone()
     };

@@ -3,7 +3,7 @@
 use mainspring_shared::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::harm::{Effect, Fault};
+use super::super::fault_log::{Effect, Fault};
 use super::{Ended, Evidence, Told, violations};
 use crate::fake_model::{Entry, Protocol};
 

@@ -1,4 +1,4 @@
-//! What was done to the system, and what that excuses.
+//! The log of injected faults, and which model requests each fault excuses.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,42 +34,42 @@ pub struct Fault {
     pub to: Option<Timestamp>,
 }
 
-/// A book of faults. Clones write into the same book.
+/// A log of faults. Clones share the same log.
 #[derive(Debug, Clone, Default)]
-pub struct Harm(Arc<Mutex<Vec<Fault>>>);
+pub struct FaultLog(Arc<Mutex<Vec<Fault>>>);
 
-impl Harm {
-    /// Notes a fault while `work` does it.
+impl FaultLog {
+    /// Records a fault that lasts as long as `work` runs.
     pub fn during<T>(&self, what: &'static str, effect: Effect, work: impl FnOnce() -> T) -> T {
-        let place = self.begin(what, effect);
+        let index = self.begin(what, effect);
         let done = work();
-        self.end(place);
+        self.end(index);
         done
     }
 
-    /// Notes that a fault begins.
+    /// Records the start of a fault, and returns its index for [`FaultLog::end`].
     pub fn begin(&self, what: &'static str, effect: Effect) -> usize {
-        let mut book = self.book();
-        book.push(Fault {
+        let mut log = self.log();
+        log.push(Fault {
             what,
             effect,
             from: now(),
             to: None,
         });
-        book.len() - 1
+        log.len() - 1
     }
 
-    /// Notes that it is over.
-    pub fn end(&self, place: usize) {
-        self.book()[place].to = Some(now());
+    /// Records the end of a fault.
+    pub fn end(&self, index: usize) {
+        self.log()[index].to = Some(now());
     }
 
     /// All of them.
     pub fn faults(&self) -> Vec<Fault> {
-        self.book().clone()
+        self.log().clone()
     }
 
-    fn book(&self) -> MutexGuard<'_, Vec<Fault>> {
+    fn log(&self) -> MutexGuard<'_, Vec<Fault>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

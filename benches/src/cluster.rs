@@ -1,4 +1,4 @@
-//! What a workload runs on: servers, a scheduler, workers.
+//! The cluster under a workload: servers, a scheduler, workers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Options {
 
 /// Postgres, Redis, a scheduler and workers. Fields drop in order: processes before servers.
 #[derive(Debug)]
-pub struct Stand {
+pub struct Cluster {
     /// The workers.
     pub workers: Vec<Process>,
     /// The scheduler.
@@ -50,7 +50,7 @@ pub struct Stand {
     pub dir: tempfile::TempDir,
 }
 
-impl Stand {
+impl Cluster {
     /// Starts everything with an instant model inside the workers.
     pub fn start(options: &Options, workers: usize, environment: &[(&str, &str)]) -> Result<Self> {
         let dir = tempfile::Builder::new()

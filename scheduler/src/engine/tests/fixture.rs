@@ -1,4 +1,4 @@
-//! A world of one run: leaves end as a script says, in an order that a test chooses.
+//! A fixture with one run: leaves end as a script says, in an order that the test chooses.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(super) struct Live {
     pub(super) cancelled: bool,
 }
 
-pub(super) struct Bed {
+pub(super) struct Fixture {
     pub(super) run: Run,
     pub(super) live: Vec<Live>,
     pub(super) now: Timestamp,
@@ -140,7 +140,7 @@ pub(super) fn said(start: &LeafStart) -> String {
     plain_text(&start.input)
 }
 
-impl Bed {
+impl Fixture {
     pub(super) fn new(spec: &Value) -> Self {
         Self::with(spec, json!("in"), RunOptions::default())
     }
@@ -177,7 +177,7 @@ impl Bed {
     fn begin(record: RunRecord, checks: bool, live_max: Option<u32>) -> Self {
         let mut run = Run::load(record, Vec::new()).expect("loads");
         run.leave_room(live_max);
-        let mut bed = Self {
+        let mut fixture = Self {
             run,
             live: Vec::new(),
             now: Timestamp(1_000),
@@ -188,8 +188,8 @@ impl Bed {
             ids: 100,
             nodes: BTreeMap::new(),
         };
-        bed.feed(vec![RunEvent::Looked]);
-        bed
+        fixture.feed(vec![RunEvent::Looked]);
+        fixture
     }
 
     /// Advances the run as a store would.

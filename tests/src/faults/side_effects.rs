@@ -1,4 +1,4 @@
-//! Tools behind a URL, in this process: a ledger of what was done outside, past the system's word.
+//! A server for HTTP tools, in this process: a ledger of side effects, independent of what the system reports.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,44 +17,44 @@ use tokio::task::JoinHandle;
 use super::{between, pause};
 use crate::fake_model::listen;
 
-/// Nobody but the loopback is called.
+/// A free port of the loopback interface.
 const ANY_PORT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// What a tool did, once for each time that it was asked.
+/// One execution of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Deed {
+pub struct SideEffect {
     /// The tool.
     pub tool: String,
     /// The `Idempotency-Key` of the request.
     pub key: String,
-    /// The mark, or the title, in its arguments, by which the caller knows it.
+    /// The `mark` or `title` argument, by which the caller identifies the call.
     pub mark: String,
 }
 
-type Book = Arc<Mutex<Vec<Deed>>>;
+type Ledger = Arc<Mutex<Vec<SideEffect>>>;
 
 /// The server. It takes `POST /TOOL`, works for up to 150 ms and answers `TOOL did MARK`.
 #[derive(Debug)]
-pub struct Deeds {
+pub struct SideEffects {
     address: SocketAddr,
-    book: Book,
+    ledger: Ledger,
     task: JoinHandle<io::Result<()>>,
 }
 
-impl Deeds {
+impl SideEffects {
     /// Starts it on a free port of the present runtime.
     pub fn start() -> io::Result<Self> {
         let listener = listen(ANY_PORT)?;
         let address = listener.local_addr()?;
-        let book = Book::default();
+        let ledger = Ledger::default();
         let router = Router::new()
             .route("/{tool}", post(act))
-            .with_state(book.clone());
+            .with_state(ledger.clone());
         let serve = async move { axum::serve(listener, router).await };
         Ok(Self {
             address,
-            book,
+            ledger,
             task: tokio::spawn(serve),
         })
     }
@@ -64,28 +64,28 @@ impl Deeds {
         format!("http://{}/{tool}", self.address)
     }
 
-    /// How often each was done.
-    pub fn times(&self) -> BTreeMap<Deed, usize> {
+    /// How often each side effect happened.
+    pub fn times(&self) -> BTreeMap<SideEffect, usize> {
         let mut times = BTreeMap::new();
-        for deed in locked(&self.book).iter() {
-            *times.entry(deed.clone()).or_default() += 1;
+        for side_effect in locked(&self.ledger).iter() {
+            *times.entry(side_effect.clone()).or_default() += 1;
         }
         times
     }
 }
 
-impl Drop for Deeds {
+impl Drop for SideEffects {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-fn locked(book: &Book) -> MutexGuard<'_, Vec<Deed>> {
-    book.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(ledger: &Ledger) -> MutexGuard<'_, Vec<SideEffect>> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn act(
-    State(book): State<Book>,
+    State(ledger): State<Ledger>,
     Path(tool): Path<String>,
     headers: HeaderMap,
     Json(body): Json<Value>,
@@ -96,8 +96,8 @@ async fn act(
     let (Some(key), Some(mark)) = (key, mark) else {
         return (StatusCode::BAD_REQUEST, "a key and a mark are missing").into_response();
     };
-    // Noted when it begins: what was begun may have done its harm.
-    locked(&book).push(Deed {
+    // Recorded at the start: an execution that was cut off may have had its effect.
+    locked(&ledger).push(SideEffect {
         tool: tool.clone(),
         key: key.to_owned(),
         mark: mark.to_owned(),

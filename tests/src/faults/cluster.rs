@@ -1,4 +1,4 @@
-//! What a fault test runs on: servers of its own, a model with a ledger, `mainspring` processes.
+//! The cluster under a fault test: its own servers, a model with a ledger, `mainspring` processes.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
 use mainspring_benches::servers::{Postgres, Redis, find_program};
 
-use super::harm::Harm;
+use super::fault_log::FaultLog;
 use super::proxy::Proxy;
 use super::{blocking, pause};
 use crate::fake_model::{FakeModel, Options};
 
-/// Programs that a stand needs.
+/// Programs that a cluster needs.
 const PROGRAMS: [&str; 7] = [
     "initdb",
     "pg_basebackup",
@@ -36,7 +36,7 @@ const REMAINS: [(&str, &str); 3] = [
     ("steps", "SELECT * FROM steps ORDER BY session_id, n"),
 ];
 
-/// What a stand is made of.
+/// What a cluster is made of.
 #[derive(Debug, Clone)]
 pub struct Recipe<'a> {
     /// Schedulers, each on a port of its own.
@@ -69,7 +69,7 @@ impl Default for Recipe<'_> {
 
 /// Everything that runs. Fields drop in order: processes before servers.
 #[derive(Debug)]
-pub struct Stand {
+pub struct Cluster {
     /// The workers.
     pub workers: Vec<Process>,
     /// The schedulers.
@@ -87,13 +87,13 @@ pub struct Stand {
     /// What takes its place when it is gone.
     pub standby: Option<Postgres>,
     /// What is done to all of that.
-    pub harm: Harm,
+    pub fault_log: FaultLog,
     dir: Option<tempfile::TempDir>,
     _turn: File,
 }
 
-impl Stand {
-    /// Starts everything, once no other stand runs on this machine: cores are few, and what starves
+impl Cluster {
+    /// Starts everything, once no other cluster runs on this machine: cores are few, and what starves
     /// is not what these tests are about. `None`, and a word about it, where a server's program is
     /// missing.
     pub async fn start(recipe: Recipe<'_>) -> Result<Option<Self>> {
@@ -123,7 +123,7 @@ impl Stand {
             logs: dir.path().join("logs"),
             environment: environment(&url, &redis, &model, recipe.environment),
         };
-        let mut stand = Self {
+        let mut cluster = Self {
             workers: Vec::new(),
             schedulers: Vec::new(),
             program,
@@ -132,24 +132,24 @@ impl Stand {
             redis,
             postgres,
             standby: None,
-            harm: Harm::default(),
+            fault_log: FaultLog::default(),
             dir: Some(dir),
             _turn: turn,
         };
         for n in 0..recipe.schedulers {
-            let scheduler = blocking(|| stand.program.scheduler(&format!("scheduler-{n}")))?;
-            stand.schedulers.push(scheduler);
+            let scheduler = blocking(|| cluster.program.scheduler(&format!("scheduler-{n}")))?;
+            cluster.schedulers.push(scheduler);
         }
         for n in 0..recipe.workers {
-            let worker = stand.worker(&format!("worker-{n}"))?;
-            stand.workers.push(worker);
+            let worker = cluster.worker(&format!("worker-{n}"))?;
+            cluster.workers.push(worker);
         }
-        stand.all_ready()?;
-        if let Some(first) = stand.schedulers.first() {
+        cluster.all_ready()?;
+        if let Some(first) = cluster.schedulers.first() {
             let server = ("MAINSPRING_SERVER".to_owned(), first.url());
-            stand.program.environment.push(server);
+            cluster.program.environment.push(server);
         }
-        Ok(Some(stand))
+        Ok(Some(cluster))
     }
 
     /// Starts one more worker.
@@ -273,7 +273,7 @@ impl Stand {
     }
 }
 
-impl Drop for Stand {
+impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(dir) = self.dir.take() {
             let kept = dir.keep();
@@ -329,7 +329,7 @@ pub(super) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Waits until no stand runs on this machine, and keeps any from starting as long as the file is held.
+/// Waits until no cluster runs on this machine, and keeps any from starting as long as the file is held.
 /// Tests that do so run beside each other.
 ///
 /// # Errors
@@ -340,7 +340,7 @@ pub fn beside() -> Result<File> {
     Ok(file)
 }
 
-/// Waits until no stand runs on this machine, nor a test beside others, and keeps them from starting as
+/// Waits until no cluster runs on this machine, nor a test beside others, and keeps them from starting as
 /// long as the file is held.
 ///
 /// # Errors
