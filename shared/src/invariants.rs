@@ -1,7 +1,7 @@
-//! What must always hold, by name. Each store runs these as queries (`mainspring audit`); tests
-//! plant a violation of each.
+//! The invariants of the database, by name. Each store checks them with queries (`mainspring audit`);
+//! tests plant a violation of each.
 
-/// The one invariant that no query can check.
+/// The only invariant that is not checked by a query.
 pub const READABLE: &str = "row.readable";
 
 /// The name and meaning of every invariant.
@@ -24,11 +24,11 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "session.positions_unique",
-        "places in a session are unique and below next_position",
+        "positions in a session are unique and below next_position",
     ),
     (
         "session.pending_matches",
-        "the hot row's pending is the number of queued sends with a place",
+        "the hot row's pending is the number of queued sends with a position",
     ),
     (
         "session.ready_iff_work",
@@ -36,8 +36,8 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "session.erased",
-        "a deleted session has left nothing behind and nothing below it is alive, unless it is still \
-         to be looked at",
+        "a deleted session has no rows left and nothing below it is active, unless its \
+         deletion is still due",
     ),
     (
         "session.one_active_send",
@@ -49,12 +49,12 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "epoch.one_boot",
-        "the steps of one epoch come from one boot, those of the present one from the owner",
+        "all steps of one epoch come from one boot, those of the current epoch from the owner",
     ),
     (
         "epoch.granted",
-        "nothing was written or begun under an epoch that was never granted, and a send goes on under \
-         another epoch only with the step that says so",
+        "nothing was written or started under an epoch that was never granted, and a send \
+         only continues under another epoch after a step that records it",
     ),
     (
         "call.one_result",
@@ -64,28 +64,28 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "call.settled_shape",
-        "a call has its result exactly when it has its time of settling, waits for nobody then, \
-         and has a grant exactly when it was begun",
+        "a call has a result exactly when it has a settlement time; it then waits for nobody, \
+         and it has a grant exactly when it was started",
     ),
     (
         "inbox.one_fate",
-        "an item has its time of settling exactly when it has its fate; one that was delivered to \
-         a send under way names its message, and no other item names any",
+        "an item has a settlement time exactly when it has an outcome; one that was delivered \
+         to a running send names its message, and no other item names one",
     ),
     (
         "child.reported",
-        "a final send that a parent waits for is reported within a minute, unless the parent is \
-         gone",
+        "a final send that a parent waits for is reported within a minute, unless the parent \
+         no longer exists",
     ),
     (
         "send.running_has_lease",
-        "a running send's session has a live owner, or is ready for whoever takes it; within the \
-         takeover bound, while a worker of its pool has nothing to do",
+        "a running send's session has a live owner, or is ready to be claimed; within the \
+         takeover bound, if a worker of its pool is idle",
     ),
     (
         "usage.matches_rounds",
-        "each stored assistant message has the usage row of its round, and each usage row belongs to \
-         a send that got as far as its round",
+        "each stored assistant message has the usage row of its round, and each usage row \
+         belongs to a send that reached its round",
     ),
     ("send.shape", "a send's fields fit its status"),
     (
@@ -94,8 +94,8 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "run.final_is_quiet",
-        "a final run has no send under way, no node, nothing counted as live and no alarm; the sends of \
-         one that could not be advanced were asked to end",
+        "a final run has no active send, no active node, nothing counted as live and no \
+         alarm; the sends of one that could not be advanced were cancelled",
     ),
     (
         "run.steps_gap_free",
@@ -103,55 +103,56 @@ pub const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "timer.fired_once",
-        "a timer's occurrences are numbered without gaps up to its own count; each that fired names a \
-         send that no other one fired",
+        "a timer's occurrences are numbered without gaps up to its own count; each that fired \
+         names a send that no other one names",
     ),
     (
         "timer.never_early",
-        "no occurrence has its fate before it is due, and each is due at an instant of its timer's \
-         schedule, computed anew, that lies behind the one before",
+        "no occurrence has an outcome before it is due, and each is due at an instant of its \
+         timer's schedule, recomputed, later than the previous one",
     ),
     ("timer.shape", "a timer's times fit its status"),
     (
         "call.asked",
-        "each call stands in a message of its send that asks for it",
+        "each call is requested in a message of its send",
     ),
     (
         "message.has_step",
-        "each message was written by a step of its send and epoch, and what a step wrote is there \
-         unless it was pruned",
+        "each message was written by a step of its send and epoch, and what a step wrote \
+         exists unless it was pruned",
     ),
     (
         "send.unstarted_is_silent",
-        "a send that never began has no message",
+        "a send that never started has no message",
     ),
     (
         "usage.sums",
-        "what a send used is what its usage rows say, and what its children and runs used; a sum that \
-         holds an estimate may be more",
+        "the usage of a send is the sum of its usage rows and of the usage of its children \
+         and runs; a sum that includes an estimate may be higher",
     ),
     (
         "budget.kept",
-        "the rounds that a send took, what it used before its last answer and what it has set aside \
-         keep to its budget; one that completed has nothing set aside for a child that reported to it \
-         and below which nothing works on",
+        "a send's rounds, its usage before its last response and the amounts it has set aside \
+         are within its budget; a completed send has nothing set aside for a child that \
+         reported to it and below which nothing is active",
     ),
     (
         "boot.in_flight",
-        "a worker that renewed its lease was at work for each session that it had owned for longer than \
-         the takeover bound",
+        "a worker that renewed its lease was working on each session that it had owned for \
+         longer than the takeover bound",
     ),
     (
         "tenant.own_rows",
-        "no row names a session, a send or a run that only another tenant has",
+        "no row refers to a session, a send or a run that only exists in another tenant",
     ),
     (
         "send.rounds_in_order",
-        "the steps of a send close its rounds from the first on, each once, as many as it counts",
+        "the steps of a send end its rounds in order from the first one, each once, as many \
+         as the send counts",
     ),
     (
         READABLE,
-        "every row can be read as what it should be: this release passes over those that cannot",
+        "every row can be parsed; this release skips those that cannot",
     ),
 ];
 
