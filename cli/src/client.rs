@@ -4,7 +4,8 @@ mod events;
 
 use std::time::Duration;
 
-use mainspring_runtime::{Config, OsEntropy, SystemClock};
+use crate::config::Config;
+use mainspring_runtime::{OsEntropy, SystemClock};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::Code;
 use mainspring_shared::retry::Policy;

@@ -29,7 +29,7 @@ mod wrap;
 
 use std::future::Future;
 
-use mainspring_runtime::Config;
+use crate::config::Config;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::{Command, ConfigCommand, Format};

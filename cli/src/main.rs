@@ -3,6 +3,7 @@
 mod args;
 mod client;
 mod commands;
+mod config;
 mod failure;
 mod ops;
 mod output;
@@ -38,7 +39,8 @@ fn run(cli: &args::Cli) -> Result<(), failure::Failure> {
         return settings::print(cli, &config);
     };
     settings::quieten(cli, &mut config);
-    let telemetry = Telemetry::install(&config, command.role()).map_err(failure::usage)?;
+    let telemetry =
+        Telemetry::install(&config.telemetry, command.role()).map_err(failure::usage)?;
     let names_server = settings::names_server(cli, &environment, &config);
     let result = commands::run(command, cli.output, &config, names_server);
     telemetry.shut_down();

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use mainspring_runtime::{Config, Environment, Problem, Purpose, Sources};
+use crate::config::{Config, Purpose};
+use mainspring_runtime::{Environment, Problem, Sources};
 
 use crate::args::{Cli, Command, ProcessArgs, QueueArgs, RunsArgs, StoreArgs};
 use crate::failure::{self, Failure};
@@ -77,8 +78,8 @@ pub(crate) fn names_server(cli: &Cli, environment: &Environment, config: &Config
 
 /// Where the whole system runs only for one command, its log lines would hide what it says.
 pub(crate) fn quieten(cli: &Cli, config: &mut Config) {
-    if matches!(cli.command, Some(Command::Run(_))) && config.log == LOG_DEFAULT {
-        "error".clone_into(&mut config.log);
+    if matches!(cli.command, Some(Command::Run(_))) && config.telemetry.log == LOG_DEFAULT {
+        "error".clone_into(&mut config.telemetry.log);
     }
 }
 

@@ -6,9 +6,10 @@ mod tools;
 
 use std::sync::Arc;
 
+use crate::config::{Backend, Config, Migrate};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_queue_redis::{Address, RedisBus, RedisQueue};
-use mainspring_runtime::{Backend, Config, Migrate, OsEntropy, SystemClock};
+use mainspring_runtime::{OsEntropy, SystemClock};
 use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::{Code, Coded};
@@ -240,7 +241,8 @@ pub(crate) fn label(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mainspring_runtime::{Environment, Lifecycle, ShellKind, Sources};
+    use crate::config::ShellKind;
+    use mainspring_runtime::{Environment, Lifecycle, Sources};
     use mainspring_scheduler::SchedulerConfig;
     use mainspring_worker::WorkerConfig;
     use mainspring_worker::llm::{Kind, ProviderSettings};

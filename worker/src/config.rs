@@ -2,63 +2,81 @@
 
 use std::time::Duration;
 
+use mainspring_runtime::{Key, settings};
 use mainspring_shared::agent::DEFAULT_POOL;
-use mainspring_shared::retry;
+use mainspring_shared::retry::Policy;
 
-/// A worker's bounds. Each has a default that the whole system is tested with.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WorkerConfig {
-    /// A label for people; the identity is drawn at each boot.
-    pub name: String,
-    /// The pool whose sends it runs.
-    pub pool: String,
-    /// Sends in flight at once.
-    pub concurrency: u32,
-    /// How long its lease runs without a renewal. Renewed every third of it.
-    pub lease_ttl: Duration,
-    /// How long a stop waits for answers that are under way.
-    pub drain_timeout: Duration,
-    /// How often the database is asked for work while the queue is away.
-    pub poll_interval: Duration,
-    /// When a failed model call is tried again.
-    pub retry: retry::Policy,
-    /// Waits longer than this park the send as a row.
-    pub hold_max: Duration,
-    /// Deaths of workers under one send, without a durable step between, that end it.
-    pub crashes_max: u32,
-    /// Model calls that may be begun in one round before an interruption ends its send.
-    pub attempts_max: u32,
-    /// Sends of one session in a row before others get their turn.
-    pub sends_in_a_row_max: u32,
-    /// Bytes of messages that share one transaction; a larger step has its own.
-    pub group_bytes_max: usize,
-    /// How long a question or a permission waits for a person, unless the question says so; for ever
-    /// when absent.
-    pub answer_within: Option<Duration>,
-    /// How long one hook may take at one point.
-    pub hook_timeout: Duration,
-    /// Bytes of windows that are kept for sessions between their sends.
-    pub cache_bytes_max: usize,
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+const YEAR: Duration = Duration::from_hours(24 * 365);
+
+settings! {
+    /// A worker's bounds. Each has a default that the whole system is tested with.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct WorkerConfig {
+        /// A label for people; the identity is drawn at each boot.
+        name: String = "worker".into();
+        /// The pool whose sends it runs.
+        pool: String = DEFAULT_POOL.into() => Key::text("worker.pool");
+        /// Sends in flight at once.
+        concurrency: u32 = 256 => Key::integer("worker.concurrency", 1, 100_000);
+        /// How long its lease runs without a renewal. Renewed every third of it.
+        lease_ttl: Duration = Duration::from_secs(10);
+        /// How long a stop waits for answers that are under way.
+        drain_timeout: Duration = Duration::from_secs(25)
+            => Key::span("worker.drain_timeout", Duration::ZERO, HOUR);
+        /// How often the database is asked for work while the queue is away.
+        poll_interval: Duration = Duration::from_millis(250)
+            => Key::span("worker.poll_interval", Duration::from_millis(10), HOUR);
+        /// When a failed model call is tried again.
+        retry: Policy = Policy::default();
+        /// Waits longer than this park the send as a row.
+        hold_max: Duration = Duration::from_secs(5)
+            => Key::span("worker.hold_max", Duration::ZERO, HOUR);
+        /// Deaths of workers under one send, without a durable step between, that end it.
+        crashes_max: u32 = 5 => Key::integer("worker.crashes_max", 1, 1_000);
+        /// Model calls that may be begun in one round before an interruption ends its send.
+        attempts_max: u32 = 100 => Key::integer("worker.attempts_max", 1, 1_000_000);
+        /// Sends of one session in a row before others get their turn.
+        sends_in_a_row_max: u32 = 16 => Key::integer("worker.sends_in_a_row_max", 1, 1_000_000);
+        /// Bytes of messages that share one transaction; a larger step has its own.
+        group_bytes_max: usize = 8 << 20 => Key::integer("worker.group_bytes_max", 1_024, 1 << 30);
+        /// How long a question or a permission waits for a person, unless the question says so; for
+        /// ever when absent.
+        answer_within: Option<Duration> => Key::span("tools.answer_within", MS, YEAR);
+        /// How long one hook may take at one point.
+        hook_timeout: Duration = Duration::from_secs(20) => Key::span("hooks.limit", MS, DAY);
+        /// Bytes of windows that are kept for sessions between their sends.
+        cache_bytes_max: usize = 64 << 20 => Key::integer("worker.cache_bytes_max", 0, 1 << 40);
+    }
 }
 
-impl Default for WorkerConfig {
-    fn default() -> Self {
-        Self {
-            name: "worker".into(),
-            pool: DEFAULT_POOL.into(),
-            concurrency: 256,
-            lease_ttl: Duration::from_secs(10),
-            drain_timeout: Duration::from_secs(25),
-            poll_interval: Duration::from_millis(250),
-            retry: retry::Policy::default(),
-            hold_max: Duration::from_secs(5),
-            crashes_max: 5,
-            attempts_max: 100,
-            sends_in_a_row_max: 16,
-            group_bytes_max: 8 << 20,
-            answer_within: None,
-            hook_timeout: Duration::from_secs(20),
-            cache_bytes_max: 64 << 20,
+settings! {
+    /// How a failed model call is tried again.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RetrySettings {
+        /// Calls in all, the first included.
+        attempts_max: u32 = Policy::default().attempts_max
+            => Key::integer("retry.attempts_max", 1, 100);
+        /// The upper bound of the first wait; it doubles with each failure.
+        base: Duration = Policy::default().base => Key::span("retry.base", MS, HOUR);
+        /// No drawn wait is longer.
+        cap: Duration = Policy::default().cap => Key::span("retry.cap", MS, HOUR);
+        /// No wait that a provider asks for is longer.
+        after_max: Duration = Policy::default().retry_after_max
+            => Key::span("retry.after_max", MS, DAY);
+    }
+}
+
+impl RetrySettings {
+    /// The same as the rule that applies it.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            attempts_max: self.attempts_max,
+            base: self.base,
+            cap: self.cap,
+            retry_after_max: self.after_max,
         }
     }
 }

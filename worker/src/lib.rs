@@ -20,7 +20,7 @@ pub mod tools;
 mod worker;
 mod writes;
 
-pub use config::WorkerConfig;
+pub use config::{RetrySettings, WorkerConfig};
 pub use worker::{Parts, run};
 
 pub(crate) use worker::Kernel;

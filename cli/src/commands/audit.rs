@@ -1,6 +1,6 @@
 //! `mainspring audit`
 
-use mainspring_runtime::Config;
+use crate::config::Config;
 use mainspring_shared::invariants::INVARIANTS;
 use mainspring_shared::store::{AuditOptions, Violation};
 use serde_json::json;

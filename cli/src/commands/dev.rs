@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use mainspring_runtime::{Backend, Config, Migrate};
+use crate::config::{Backend, Config, Migrate};
+use mainspring_runtime::Choice as _;
 
 use super::serve::{Base, bind};
 use crate::failure::Failure;
@@ -23,7 +24,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let scheduler = base.scheduler(config, store, &wires, listener, welcome);
     base.run(
         vec![scheduler, worker],
-        config.worker.drain_timeout.0 + MARGIN,
+        config.worker.drain_timeout + MARGIN,
     )
     .await
 }
@@ -55,7 +56,7 @@ pub(super) fn served_at(config: &Config) -> Option<String> {
 
 fn welcome(config: &Config) -> impl FnOnce(SocketAddr) + Send + 'static {
     let folder = wiring::database(config);
-    let provider = config.llm.provider.as_str();
+    let provider = config.llm.kind.as_str();
     let model = match &config.llm.model {
         Some(model) if model == provider => String::new(),
         Some(model) => format!("/{model}"),

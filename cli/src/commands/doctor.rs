@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_runtime::{Backend, Config, Provider, ProviderKind, Purpose};
+use crate::config::{Backend, Config, Provider, ProviderKind, Purpose};
+use mainspring_runtime::Choice as _;
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::error::Coded;
 use mainspring_shared::id::SendId;
@@ -311,8 +312,8 @@ async fn provider_finding(
     probe: bool,
 ) -> Finding {
     let shown = match name.strip_suffix('/') {
-        Some(name) => format!("{} ({name})", provider.provider.as_str()),
-        None => provider.provider.as_str().to_owned(),
+        Some(name) => format!("{} ({name})", provider.kind.as_str()),
+        None => provider.kind.as_str().to_owned(),
     };
     // A vendor's own endpoint takes nobody without a key.
     if provider.needs_key() {
@@ -328,7 +329,7 @@ async fn provider_finding(
         let detail = format!("{shown}: agents that name no model will fail");
         return Finding::bad("provider", detail, next);
     };
-    if !probe || provider.provider == ProviderKind::Demo {
+    if !probe || provider.kind == ProviderKind::Demo {
         let how = if probe {
             "needs no network"
         } else {

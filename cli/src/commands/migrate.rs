@@ -1,6 +1,6 @@
 //! `mainspring migrate`
 
-use mainspring_runtime::{Config, Migrate};
+use crate::config::{Config, Migrate};
 
 use crate::args::MigrateArgs;
 use crate::failure::Failure;

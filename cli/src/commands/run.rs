@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainspring_runtime::{Config, Migrate};
+use crate::config::{Config, Migrate};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -1,7 +1,7 @@
 //! `mainspring scheduler`
 
+use crate::config::Config;
 use futures::FutureExt;
-use mainspring_runtime::Config;
 
 use super::serve::{Base, bind};
 use crate::failure::Failure;
@@ -21,5 +21,5 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
         let janitor = async move { queue.janitor(stopping.boxed()).await };
         roles.push(janitor.map(Ok).boxed());
     }
-    base.run(roles, config.scheduler.drain_timeout.0).await
+    base.run(roles, config.scheduler.drain_timeout).await
 }

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::Config;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use mainspring_runtime::{Config, Lifecycle, Metrics};
+use mainspring_runtime::{Lifecycle, Metrics};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;

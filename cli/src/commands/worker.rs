@@ -1,7 +1,8 @@
 //! `mainspring worker`
 
+use crate::config::{Config, Migrate};
 use futures::FutureExt;
-use mainspring_runtime::{Config, Migrate};
+use mainspring_runtime::Choice as _;
 
 use super::serve::{Base, bind};
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
         .await?;
     let wires = wiring::redis(config, &base.clock, &base.entropy)?;
     if config.llm.model.is_none() {
-        let provider = config.llm.provider.as_str();
+        let provider = config.llm.kind.as_str();
         tracing::warn!(
             provider,
             "no default model: sends of agents that name none fail; MAINSPRING_LLM_MODEL names one"
@@ -38,9 +39,6 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
         }
         .boxed();
     }
-    base.run(
-        vec![role],
-        config.worker.drain_timeout.0 + config.lease_ttl.0,
-    )
-    .await
+    base.run(vec![role], config.worker.drain_timeout + config.lease_ttl)
+        .await
 }

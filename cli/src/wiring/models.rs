@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use mainspring_runtime::{Config, Provider, ProviderKind};
+use crate::config::{Config, Provider, ProviderKind};
+use mainspring_runtime::Choice as _;
 use mainspring_shared::budget::Price;
 use mainspring_shared::time::Clock;
 use mainspring_worker::llm::{Kind, ProviderSettings, Providers, Secret};
@@ -11,7 +12,7 @@ use crate::failure::{Failure, usage};
 
 /// Every configured provider; the default one is called by its kind.
 pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Providers, Failure> {
-    let default = config.llm.provider.as_str();
+    let default = config.llm.kind.as_str();
     let mut settings: Vec<ProviderSettings> = config
         .providers
         .iter()
@@ -34,7 +35,7 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
 }
 
 pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
-    let kind = match provider.provider {
+    let kind = match provider.kind {
         ProviderKind::Openai => Kind::OpenAi,
         ProviderKind::Anthropic => Kind::Anthropic,
         ProviderKind::Demo => Kind::Demo,
@@ -47,10 +48,10 @@ pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
         model: provider.model.clone().unwrap_or_default(),
         stream: provider.stream,
         native_schema: provider.native_schema.unwrap_or(base.native_schema),
-        connect_timeout: provider.connect_timeout.0,
-        first_byte_timeout: provider.first_byte_timeout.0,
-        idle_timeout: provider.idle_timeout.0,
-        attempt_timeout: provider.attempt_timeout.0,
+        connect_timeout: provider.connect_timeout,
+        first_byte_timeout: provider.first_byte_timeout,
+        idle_timeout: provider.idle_timeout,
+        attempt_timeout: provider.attempt_timeout,
         headers: provider
             .headers
             .iter()

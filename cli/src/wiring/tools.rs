@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_runtime::{Config, Environment, Lifecycle, ShellKind};
+use crate::config::{Config, ShellKind};
+use mainspring_runtime::{Environment, Lifecycle};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::time::Clock;
 use mainspring_worker::hook::{Hooks, HttpPolicy};
@@ -42,7 +43,7 @@ pub(crate) fn hooks(
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Hooks, Failure> {
-    let caller = caller(config, (config.hooks.timeout.0, &[]), clock, entropy)?;
+    let caller = caller(config, (config.hooks.timeout, &[]), clock, entropy)?;
     let mut hooks = Hooks::default();
     for (place, url) in config.hooks.before_model.iter().enumerate() {
         let policy = HttpPolicy::before_model(format!("before_model[{place}]"), url, &caller);
@@ -85,10 +86,8 @@ pub(crate) fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Poo
         };
         let base = ServerSettings::new(transport);
         let server = ServerSettings {
-            timeout: server.timeout.map_or(base.timeout, |span| span.0),
-            start_timeout: server
-                .start_timeout
-                .map_or(base.start_timeout, |span| span.0),
+            timeout: server.timeout.unwrap_or(base.timeout),
+            start_timeout: server.start_timeout.unwrap_or(base.start_timeout),
             ..base
         };
         servers.insert(name.clone(), server);
@@ -105,7 +104,7 @@ pub(crate) fn tools(
 ) -> Result<Tools, Failure> {
     let caller = caller(
         config,
-        (config.tools.timeout.0, &config.tools.signing_hosts),
+        (config.tools.timeout, &config.tools.signing_hosts),
         clock,
         entropy,
     )?;

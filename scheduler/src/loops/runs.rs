@@ -9,6 +9,7 @@ mod aside;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -122,7 +123,7 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         boot,
         limit: RUNS,
         ends_max: ENDS,
-        leaves_max: app.config.leaves_max,
+        leaves_max: app.config.leaves_max.map(NonZeroU32::get),
         dsl_max: DSL_VERSION,
         aside: memory.aside.keys(),
     };

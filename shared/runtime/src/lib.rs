@@ -12,11 +12,11 @@ mod telemetry;
 pub use buggify::{buggify, set_buggify};
 pub use clock::SystemClock;
 pub use config::{
-    Backend, Config, Environment, HooksConfig, LogFormat, McpServer, Migrate, Problem, Problems,
-    Provider, ProviderKind, Purpose, Secret, ShellKind, Sources, ToolsConfig,
+    Choice, DEFAULTS, Environment, Key, Keys, Kind, Layers, Problem, Problems, Secret, Setting,
+    Settings, Sources, Values,
 };
 pub use entropy::OsEntropy;
 pub use group::{GROUP_MAX, Group, GroupEnded, Weight};
 pub use lifecycle::Lifecycle;
 pub use metrics::Metrics;
-pub use telemetry::Telemetry;
+pub use telemetry::{LogFormat, Telemetry, TelemetrySettings};

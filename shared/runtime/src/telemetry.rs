@@ -12,10 +12,34 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-use crate::{Config, LogFormat};
+use crate::{Choice as _, Key, choice, settings};
 
 /// How long a stop waits for the last spans.
 const FLUSH: Duration = Duration::from_secs(3);
+
+settings! {
+    /// What people can see of a process.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TelemetrySettings {
+        /// Which log lines appear: `info`, or `warn,mainspring_worker=debug`, …
+        log: String = "info,apalis_core=off,rmcp=warn,sqlx=warn".to_owned() => Key::text("log");
+        /// How log lines look.
+        log_format: LogFormat = LogFormat::Pretty => Key::choice("log_format", LogFormat::WORDS);
+        /// Where traces go over OTLP/HTTP; nowhere when none.
+        otlp_endpoint: Option<String> => Key::url("otlp_endpoint", &["http", "https"])
+            .or(&["OTEL_EXPORTER_OTLP_ENDPOINT"]);
+    }
+}
+
+choice! {
+    /// How log lines look.
+    pub enum LogFormat {
+        /// For people.
+        Pretty = "pretty",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
 
 /// Logs and traces of this process, until it is dropped.
 #[derive(Debug)]
@@ -46,15 +70,19 @@ pub enum TelemetryError {
 impl Telemetry {
     /// Begins to log and trace for the whole process. Once per process, and outside of any
     /// runtime: the exporter brings its own blocking client.
-    pub fn install(config: &Config, role: &str) -> Result<Self, TelemetryError> {
-        Self::install_to(config, role, io::stderr)
+    pub fn install(settings: &TelemetrySettings, role: &str) -> Result<Self, TelemetryError> {
+        Self::install_to(settings, role, io::stderr)
     }
 
-    fn install_to<W>(config: &Config, role: &str, writer: W) -> Result<Self, TelemetryError>
+    fn install_to<W>(
+        settings: &TelemetrySettings,
+        role: &str,
+        writer: W,
+    ) -> Result<Self, TelemetryError>
     where
         W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     {
-        let provider = config.otlp_endpoint.as_deref();
+        let provider = settings.otlp_endpoint.as_deref();
         let provider = provider
             .map(|endpoint| exporter(endpoint, role))
             .transpose()?;
@@ -63,7 +91,7 @@ impl Telemetry {
             // Only our own spans: the clients' would trace the export itself.
             layer.with_filter(EnvFilter::new("off,mainspring=info"))
         });
-        let logs = logs(config, writer)?;
+        let logs = logs(settings, writer)?;
         let subscriber = tracing_subscriber::registry().with(logs).with(traces);
         subscriber.try_init().map_err(TelemetryError::Installed)?;
         Ok(Self { provider })
@@ -82,18 +110,18 @@ impl Telemetry {
 }
 
 fn logs<W>(
-    config: &Config,
+    settings: &TelemetrySettings,
     writer: W,
 ) -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::try_new(&config.log).map_err(|source| TelemetryError::Filter {
-        filter: config.log.clone(),
+    let filter = EnvFilter::try_new(&settings.log).map_err(|source| TelemetryError::Filter {
+        filter: settings.log.clone(),
         source,
     })?;
     let layer = fmt::layer().with_writer(writer);
-    Ok(match config.log_format {
+    Ok(match settings.log_format {
         LogFormat::Json => layer.json().flatten_event(true).with_filter(filter).boxed(),
         LogFormat::Pretty => {
             use std::io::IsTerminal;
@@ -126,7 +154,6 @@ mod tests {
     use std::sync::{Arc, Mutex, PoisonError};
 
     use super::*;
-    use crate::{Environment, Sources};
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -144,24 +171,14 @@ mod tests {
         }
     }
 
-    fn config(pairs: &[(&str, &str)]) -> Config {
-        let pairs = pairs
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Config::load(&Sources {
-            defaults: include_str!("../../../cli/config.default.toml"),
-            file: None,
-            environment: &Environment::from_pairs(pairs),
-            flags: &[],
-        })
-        .expect("a good configuration")
-    }
-
     #[test]
     fn a_filter_that_makes_no_sense_is_refused() {
-        let config = config(&[("MAINSPRING_LOG", "mainspring=loud")]);
+        let settings = TelemetrySettings {
+            log: "mainspring=loud".to_owned(),
+            ..TelemetrySettings::default()
+        };
         assert!(matches!(
-            logs(&config, io::sink),
+            logs(&settings, io::sink),
             Err(TelemetryError::Filter { .. })
         ));
     }
@@ -183,11 +200,12 @@ mod tests {
         });
         let lines = Lines::default();
         let writer = lines.clone();
-        let config = config(&[
-            ("MAINSPRING_LOG_FORMAT", "json"),
-            ("MAINSPRING_OTLP_ENDPOINT", &format!("http://{address}/")),
-        ]);
-        let telemetry = Telemetry::install_to(&config, "worker", move || writer.clone());
+        let settings = TelemetrySettings {
+            log_format: LogFormat::Json,
+            otlp_endpoint: Some(format!("http://{address}/")),
+            ..TelemetrySettings::default()
+        };
+        let telemetry = Telemetry::install_to(&settings, "worker", move || writer.clone());
         let telemetry = telemetry.expect("the first subscriber");
         tracing::info_span!("round").in_scope(|| tracing::info!(round.index = 3, "done"));
         telemetry.shut_down();

@@ -547,7 +547,7 @@ async fn what_is_not_there_says_so() {
 #[tokio::test]
 async fn a_bound_over_all_runs_holds_across_schedulers() {
     let world = World::new().await;
-    let bound = |config: &mut SchedulerConfig| config.leaves_max = Some(2);
+    let bound = |config: &mut SchedulerConfig| config.leaves_max = std::num::NonZeroU32::new(2);
     let api = world.scheduler_with(bound).await;
     let other = world.scheduler_with(bound).await;
     api.until_ready().await;

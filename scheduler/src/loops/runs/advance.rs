@@ -1,6 +1,7 @@
 //! One run's advance: from its news to what is written.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use mainspring_shared::budget::{Spent, Used};
 use mainspring_shared::error::{Code, Failure};
@@ -134,7 +135,7 @@ pub(super) async fn prepare(
         ends,
         asks,
         release: false,
-        leaves_max: app.config.leaves_max,
+        leaves_max: app.config.leaves_max.map(NonZeroU32::get),
     };
     Ok(Prepared {
         grown: i64::from(item.run.counts.live) - live,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::keys::Keys;
+
 /// What every variable of ours begins with.
 pub(super) const PREFIX: &str = "MAINSPRING_";
 
@@ -49,7 +51,7 @@ impl Environment {
 
     /// Variables that look like ours but are none. Those that a cluster sets by itself for a
     /// service called `mainspring` are not among them.
-    pub(super) fn unknown(&self) -> Vec<&str> {
+    pub(super) fn unknown(&self, keys: &Keys) -> Vec<&str> {
         let ours = self
             .0
             .keys()
@@ -57,7 +59,7 @@ impl Environment {
             .filter(|name| name.starts_with(PREFIX));
         let strange = ours.filter(|name| {
             !NOT_KEYS.iter().any(|known| name.starts_with(known))
-                && !super::keys::KEYS.iter().any(|key| key.variable() == *name)
+                && !keys.single().any(|key| key.variable() == *name)
                 && !is_service_link(name)
         });
         strange.collect()
@@ -73,5 +75,27 @@ impl std::fmt::Debug for Environment {
     /// Names only: values may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Key;
+    use super::*;
+
+    #[test]
+    fn strange_variables_of_ours_are_found_but_not_those_of_a_cluster() {
+        let pairs = [
+            ("MAINSPRING_LISTN", "x"),
+            ("MAINSPRING_LISTEN", "x:1"),
+            ("MAINSPRING_TEST_POSTGRES_URL", "x"),
+            ("MAINSPRING_SERVICE_HOST", "10.0.0.1"),
+            ("MAINSPRING_PORT_7464_TCP", "tcp://10.0.0.1:7464"),
+            ("OTHER", "x"),
+        ];
+        let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let env = Environment::from_pairs(pairs);
+        let keys = Keys::new(vec![Key::address("listen")], &[]);
+        assert_eq!(env.unknown(&keys), ["MAINSPRING_LISTN"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The table of keys: what each takes and between which bounds.
+//! Keys: what each takes and between which bounds.
 
 use std::time::Duration;
 
@@ -10,8 +10,10 @@ use super::environment::PREFIX;
 
 /// What a key takes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// A text that is not empty.
     Text,
+    /// A text that is never shown.
     Secret,
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -21,30 +23,38 @@ pub(super) enum Kind {
     Address,
     /// A list of texts; spelled with commas between them.
     List,
+    /// True or false.
     Switch,
+    /// A whole number, both bounds included.
     Integer {
+        /// The smallest.
         min: i64,
+        /// The largest.
         max: i64,
     },
+    /// A duration, both bounds included.
     Span {
+        /// The shortest.
         min: Duration,
+        /// The longest.
         max: Duration,
     },
 }
 
-/// A key.
+/// A key of the configuration.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Key {
-    /// Its place in the file, dotted.
-    pub(super) path: &'static str,
+pub struct Key {
+    /// Its place in the file, dotted. A `*` stands for any name; at the end also for one with dots.
+    pub path: &'static str,
     /// What it takes.
-    pub(super) kind: Kind,
+    pub kind: Kind,
     /// Variables that count when ours is not set.
-    pub(super) fallback: &'static [&'static str],
+    pub fallback: &'static [&'static str],
 }
 
 impl Key {
-    const fn new(path: &'static str, kind: Kind) -> Self {
+    /// A key that takes this.
+    pub const fn new(path: &'static str, kind: Kind) -> Self {
         Self {
             path,
             kind,
@@ -52,220 +62,136 @@ impl Key {
         }
     }
 
-    const fn or(path: &'static str, kind: Kind, fallback: &'static [&'static str]) -> Self {
-        Self {
-            path,
-            kind,
-            fallback,
-        }
+    /// A text that is not empty.
+    pub const fn text(path: &'static str) -> Self {
+        Self::new(path, Kind::Text)
+    }
+
+    /// A text that is never shown.
+    pub const fn secret(path: &'static str) -> Self {
+        Self::new(path, Kind::Secret)
+    }
+
+    /// One of these words.
+    pub const fn choice(path: &'static str, words: &'static [&'static str]) -> Self {
+        Self::new(path, Kind::Choice(words))
+    }
+
+    /// A URL with one of these schemes.
+    pub const fn url(path: &'static str, schemes: &'static [&'static str]) -> Self {
+        Self::new(path, Kind::Url(schemes))
+    }
+
+    /// `HOST:PORT`.
+    pub const fn address(path: &'static str) -> Self {
+        Self::new(path, Kind::Address)
+    }
+
+    /// A list of texts.
+    pub const fn list(path: &'static str) -> Self {
+        Self::new(path, Kind::List)
+    }
+
+    /// True or false.
+    pub const fn switch(path: &'static str) -> Self {
+        Self::new(path, Kind::Switch)
+    }
+
+    /// A whole number, both bounds included.
+    pub const fn integer(path: &'static str, min: i64, max: i64) -> Self {
+        Self::new(path, Kind::Integer { min, max })
+    }
+
+    /// A duration, both bounds included.
+    pub const fn span(path: &'static str, min: Duration, max: Duration) -> Self {
+        Self::new(path, Kind::Span { min, max })
+    }
+
+    /// The same, also read from variables that other programs use.
+    #[must_use]
+    pub const fn or(self, fallback: &'static [&'static str]) -> Self {
+        Self { fallback, ..self }
     }
 
     /// Its environment variable.
     pub(super) fn variable(&self) -> String {
         format!("{PREFIX}{}", self.path.replace('.', "_").to_uppercase())
     }
-}
 
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_hours(1);
-
-const fn span(min: Duration, max: Duration) -> Kind {
-    Kind::Span { min, max }
-}
-
-const fn integer(min: i64, max: i64) -> Kind {
-    Kind::Integer { min, max }
-}
-
-const HTTP: Kind = Kind::Url(&["http", "https"]);
-
-/// Every key but those of `[providers.NAME]` and `[mcp.NAME]`.
-pub(super) const KEYS: &[Key] = &[
-    Key::new("server", HTTP),
-    Key::or("database_url", DATABASE, &["DATABASE_URL"]),
-    Key::new("database_writers", integer(1, 1_000)),
-    Key::new("database_claimers", integer(1, 1_000)),
-    Key::new("database_streamers", integer(1, 1_000)),
-    Key::new("database_readers", integer(1, 1_000)),
-    Key::or("redis_url", Kind::Url(&["redis", "rediss"]), &["REDIS_URL"]),
-    Key::new("redis_ca_file", Kind::Text),
-    Key::new("data_dir", Kind::Text),
-    Key::new("listen", Kind::Address),
-    Key::new("ops_listen", Kind::Address),
-    Key::new("name", Kind::Text),
-    Key::new("migrate", Kind::Choice(&["create", "verify"])),
-    Key::new("lease_ttl", span(SECOND, HOUR)),
-    Key::new("sweep_interval", span(Duration::from_millis(10), HOUR)),
-    Key::new("log", Kind::Text),
-    Key::new("log_format", Kind::Choice(&["pretty", "json"])),
-    Key::or("otlp_endpoint", HTTP, &["OTEL_EXPORTER_OTLP_ENDPOINT"]),
-    Key::new("scheduler.sweep_age", span(Duration::ZERO, HOUR)),
-    Key::new("scheduler.sweep_depth_low", integer(0, 2_000)),
-    Key::new("scheduler.sweep_depth_high", integer(1, 2_000)),
-    Key::new(
-        "scheduler.alarm_interval",
-        span(Duration::from_millis(10), HOUR),
-    ),
-    Key::new(
-        "scheduler.timer_interval",
-        span(Duration::from_millis(10), HOUR),
-    ),
-    Key::new(
-        "scheduler.timer_keep",
-        span(HOUR, Duration::from_hours(87_600)),
-    ),
-    Key::new(
-        "scheduler.retention_interval",
-        span(SECOND, Duration::from_hours(24)),
-    ),
-    Key::new(
-        "scheduler.idempotency_keep",
-        span(Duration::from_hours(24), Duration::from_hours(8_760)),
-    ),
-    Key::new(
-        "scheduler.send_keep",
-        span(Duration::from_hours(24), Duration::from_hours(87_600)),
-    ),
-    Key::new(
-        "scheduler.run_keep",
-        span(Duration::from_hours(24), Duration::from_hours(87_600)),
-    ),
-    Key::new("scheduler.allowed_hosts", Kind::List),
-    Key::new("scheduler.allowed_origins", Kind::List),
-    Key::new("scheduler.connections_max", integer(1, 10_000_000)),
-    Key::new("scheduler.head_timeout", span(SECOND, HOUR)),
-    Key::new("scheduler.head_bytes_max", integer(8_192, 1 << 20)),
-    Key::new("scheduler.write_timeout", span(SECOND, HOUR)),
-    Key::new("scheduler.bodies_bytes_max", integer(1_024, 1 << 31)),
-    Key::new("scheduler.body_bytes_max", integer(1_024, 1 << 30)),
-    Key::new("scheduler.batch_bytes_max", integer(1_024, 1 << 30)),
-    Key::new("scheduler.body_timeout", span(SECOND, HOUR)),
-    Key::new("scheduler.page_bytes_max", integer(1_024, 1 << 30)),
-    Key::new("scheduler.batch_sends_max", integer(1, 1_000)),
-    Key::new("scheduler.batch_group_max", integer(1, 1_000)),
-    Key::new("scheduler.group_bytes_max", integer(1_024, 1 << 30)),
-    Key::new("scheduler.wait_max", span(SECOND, HOUR)),
-    Key::new("scheduler.requests_max", integer(1, 1_000_000)),
-    Key::new("scheduler.waiters_max", integer(1, 1_000_000)),
-    Key::new("scheduler.accepting_max", integer(1, 1_000_000)),
-    Key::new("scheduler.queued_max", integer(1, 1_000_000_000)),
-    Key::new("scheduler.leaves_max", integer(0, 1_000_000)),
-    Key::new("scheduler.heartbeat", span(SECOND, HOUR)),
-    Key::new("scheduler.drain_timeout", span(Duration::ZERO, HOUR)),
-    Key::new("worker.concurrency", integer(1, 100_000)),
-    Key::new("worker.pool", Kind::Text),
-    Key::new("worker.drain_timeout", span(Duration::ZERO, HOUR)),
-    Key::new(
-        "worker.poll_interval",
-        span(Duration::from_millis(10), HOUR),
-    ),
-    Key::new("worker.hold_max", span(Duration::ZERO, HOUR)),
-    Key::new("worker.crashes_max", integer(1, 1_000)),
-    Key::new("worker.attempts_max", integer(1, 1_000_000)),
-    Key::new("worker.sends_in_a_row_max", integer(1, 1_000_000)),
-    Key::new("worker.group_bytes_max", integer(1_024, 1 << 30)),
-    Key::new("worker.cache_bytes_max", integer(0, 1 << 40)),
-    Key::new("retry.attempts_max", integer(1, 100)),
-    Key::new("retry.base", span(MS, HOUR)),
-    Key::new("retry.cap", span(MS, HOUR)),
-    Key::new("retry.after_max", span(MS, Duration::from_hours(24))),
-    Key::new("llm.provider", PROVIDER),
-    Key::new("llm.base_url", HTTP),
-    Key::new("llm.api_key", Kind::Secret),
-    Key::new("llm.api_key_env", Kind::Text),
-    Key::new("llm.model", Kind::Text),
-    Key::new("llm.stream", Kind::Switch),
-    Key::new("llm.native_schema", Kind::Switch),
-    Key::new("llm.connect_timeout", TIMEOUT),
-    Key::new("llm.first_byte_timeout", TIMEOUT),
-    Key::new("llm.idle_timeout", TIMEOUT),
-    Key::new("llm.attempt_timeout", TIMEOUT),
-    Key::new("tools.workspace", Kind::Text),
-    Key::new("tools.workspace_shared", Kind::Switch),
-    Key::new("tools.shell", Kind::Choice(&["off", "local", "template"])),
-    Key::new("tools.shell_template", Kind::List),
-    Key::new("tools.shell_cleanup", Kind::List),
-    Key::new("prices", Kind::List),
-    Key::new("hooks.before_model", Kind::List),
-    Key::new("hooks.before_tool", Kind::List),
-    Key::new("hooks.timeout", TIMEOUT),
-    Key::new("hooks.limit", TIMEOUT),
-    Key::new("tools.shell_environment", Kind::List),
-    Key::new("tools.launcher", Kind::List),
-    Key::new("tools.allow_private", Kind::List),
-    Key::new("tools.signing_secret", Kind::Secret),
-    Key::new("tools.signing_hosts", Kind::List),
-    Key::new(
-        "tools.answer_within",
-        span(MS, Duration::from_hours(24 * 365)),
-    ),
-    Key::new("tools.timeout", TIMEOUT),
-];
-
-/// What `[mcp.NAME]` takes.
-pub(super) const MCP: &[Key] = &[
-    Key::new("mcp.command", Kind::Text),
-    Key::new("mcp.args", Kind::List),
-    Key::new("mcp.url", HTTP),
-    Key::new("mcp.timeout", TIMEOUT),
-    Key::new("mcp.start_timeout", TIMEOUT),
-];
-
-/// Variables and headers of an MCP server: any name, and values that may be secrets.
-const MCP_VALUE: Key = Key::new("mcp.env", Kind::Secret);
-
-const DATABASE: Kind = Kind::Url(&["postgres", "postgresql", "sqlite", "mysql"]);
-const PROVIDER: Kind = Kind::Choice(&["openai", "anthropic", "demo"]);
-const TIMEOUT: Kind = span(MS, Duration::from_hours(24));
-
-/// Headers of a provider: any name, and values that may be secrets.
-const HEADER: Key = Key::new("llm.headers", Kind::Secret);
-
-/// The key at this path of `[mcp.NAME]`.
-fn find_mcp(rest: &str) -> Option<Key> {
-    let (_, field) = rest.split_once('.')?;
-    if let Some((table, name)) = field.split_once('.') {
-        return (matches!(table, "env" | "headers") && !name.is_empty()).then_some(MCP_VALUE);
+    /// Whether it is one key, not one for every name.
+    fn is_single(&self) -> bool {
+        !self.path.contains('*')
     }
-    let wanted = format!("mcp.{field}");
-    MCP.iter().copied().find(|key| key.path == wanted)
-}
 
-/// The key at this path: one of the table, or a field of `[providers.NAME]`, which takes what the
-/// same field of `[llm]` takes.
-pub(super) fn find(path: &str) -> Option<Key> {
-    if let Some(rest) = path.strip_prefix("mcp.") {
-        return find_mcp(rest);
+    fn is_at(&self, path: &str) -> bool {
+        let (mut names, mut rest) = (self.path.split('.').peekable(), path);
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                return name == rest || (name == "*" && !rest.is_empty());
+            }
+            match rest.split_once('.') {
+                Some((first, behind)) if name == first || name == "*" => rest = behind,
+                _ => return false,
+            }
+        }
+        false
     }
-    let wanted = match path.strip_prefix("providers.") {
-        Some(rest) => format!("llm.{}", rest.split_once('.')?.1),
-        None => path.to_owned(),
-    };
-    if wanted
-        .strip_prefix(HEADER.path)
-        .is_some_and(|rest| rest.len() > 1 && rest.starts_with('.'))
-    {
-        return Some(HEADER);
+}
+
+/// All keys of a program.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    keys: Vec<Key>,
+    like: &'static [(&'static str, &'static str)],
+}
+
+impl Keys {
+    /// These keys; and each table below the first of a pair takes what the second takes.
+    pub fn new(keys: Vec<Key>, like: &'static [(&'static str, &'static str)]) -> Self {
+        Self { keys, like }
     }
-    KEYS.iter().copied().find(|key| key.path == wanted)
-}
 
-/// The known path that looks most like this one, when one does.
-pub(super) fn nearest(path: &str) -> Option<&'static str> {
-    let scored = KEYS.iter().map(|key| (distance(path, key.path), key.path));
-    let (distance, nearest) = scored.min()?;
-    (distance <= 3).then_some(nearest)
-}
+    /// All of them, but those that are like others.
+    pub fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter()
+    }
 
-/// The known variable that looks most like this one, when one does.
-pub(super) fn nearest_variable(name: &str) -> Option<String> {
-    let scored = KEYS.iter().map(|key| {
-        let variable = key.variable();
-        (distance(name, &variable), variable)
-    });
-    let (distance, nearest) = scored.min()?;
-    (distance <= 3).then_some(nearest)
+    /// The key that decides on this path.
+    pub(super) fn find(&self, path: &str) -> Option<Key> {
+        let same = self.like.iter().find_map(|(tables, table)| {
+            let (_, field) = path
+                .strip_prefix(tables)?
+                .strip_prefix('.')?
+                .split_once('.')?;
+            Some(format!("{table}.{field}"))
+        });
+        let path = same.as_deref().unwrap_or(path);
+        self.keys.iter().copied().find(|key| key.is_at(path))
+    }
+
+    /// Those that have a variable.
+    pub(super) fn single(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter().filter(|key| key.is_single())
+    }
+
+    /// The known path that looks most like this one, when one does.
+    pub(super) fn nearest(&self, path: &str) -> Option<&'static str> {
+        let scored = self
+            .single()
+            .map(|key| (distance(path, key.path), key.path));
+        let (distance, nearest) = scored.min()?;
+        (distance <= 3).then_some(nearest)
+    }
+
+    /// The known variable that looks most like this one, when one does.
+    pub(super) fn nearest_variable(&self, name: &str) -> Option<String> {
+        let scored = self.single().map(|key| {
+            let variable = key.variable();
+            (distance(name, &variable), variable)
+        });
+        let (distance, nearest) = scored.min()?;
+        (distance <= 3).then_some(nearest)
+    }
 }
 
 impl Kind {
@@ -317,7 +243,7 @@ impl Kind {
     }
 
     /// Says what it takes. Never repeats what was given: it may be a secret in the wrong place.
-    pub(super) fn wants(&self) -> String {
+    pub fn wants(&self) -> String {
         match self {
             Self::Text | Self::Secret => "takes a text that is not empty".to_owned(),
             Self::Choice(words) => format!("takes one of: {}", words.join(", ")),
@@ -335,5 +261,21 @@ impl Kind {
                 Span(*max)
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_one_name_but_at_the_end_any() {
+        let at = |pattern, path| Key::text(pattern).is_at(path);
+        assert!(at("listen", "listen") && at("worker.pool", "worker.pool"));
+        assert!(!at("worker.pool", "worker") && !at("worker", "worker.pool"));
+        assert!(at("providers.*.model", "providers.local.model"));
+        assert!(!at("providers.*.model", "providers.a.b.model"));
+        assert!(at("llm.headers.*", "llm.headers.x.y") && !at("llm.headers.*", "llm.headers."));
+        assert!(!at("llm.headers.*", "llm.headers"));
     }
 }

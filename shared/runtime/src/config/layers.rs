@@ -1,14 +1,15 @@
 //! Puts the layers on top of each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::{Config, Environment, Problem, Problems, keys, print, provider};
+use super::keys::Keys;
+use super::{Environment, Key, Problem, Problems, Settings, Values, print};
 
 /// What values are said to come from that nobody set.
-pub(super) const DEFAULTS: &str = "the defaults";
+pub const DEFAULTS: &str = "the defaults";
 
 /// Where values come from, lowest first.
 #[derive(Debug, Clone, Copy)]
@@ -24,17 +25,23 @@ pub struct Sources<'a> {
 }
 
 /// Checked values by path, each with where it came from.
-#[derive(Debug, Default)]
-pub(super) struct Layers {
-    pub(super) values: BTreeMap<String, (Value, String)>,
-    pub(super) problems: Vec<Problem>,
+#[derive(Debug)]
+pub struct Layers {
+    keys: Keys,
+    values: BTreeMap<String, (Value, String)>,
+    problems: Vec<Problem>,
+    missing: Vec<Problem>,
 }
 
-impl Config {
-    /// Reads all layers. Either everything is well-formed, or every problem is returned at once.
-    /// Whether the values make sense together depends on the command: see [`Config::validate`].
-    pub fn load(sources: &Sources<'_>) -> Result<Self, Problems> {
-        let mut layers = Layers::default();
+impl Layers {
+    /// Reads all layers, and checks each value against the key that it is for.
+    pub fn read(keys: Keys, sources: &Sources<'_>) -> Self {
+        let mut layers = Self {
+            keys,
+            values: BTreeMap::new(),
+            problems: Vec::new(),
+            missing: Vec::new(),
+        };
         layers.text(DEFAULTS, sources.defaults);
         if let Some(path) = sources.file {
             let origin = path.display().to_string();
@@ -48,13 +55,44 @@ impl Config {
             let origin = format!("--{}", path.replace(['.', '_'], "-"));
             layers.spelled(path, text, &origin);
         }
-        provider::resolve(&mut layers, sources.environment);
-        layers.finish()
+        layers
     }
-}
 
-impl Layers {
-    pub(super) fn problem(&mut self, code: &'static str, origin: &str, detail: String) {
+    /// The value at a path, with where it came from.
+    pub fn get(&self, path: &str) -> Option<&(Value, String)> {
+        self.values.get(path)
+    }
+
+    /// The text at a path.
+    pub fn text_at(&self, path: &str) -> Option<&str> {
+        self.values.get(path)?.0.as_str()
+    }
+
+    /// Takes the value at a path away.
+    pub fn take(&mut self, path: &str) -> Option<(Value, String)> {
+        self.values.remove(path)
+    }
+
+    /// Gives a path the value of another where it has none, with where that came from.
+    pub fn inherit(&mut self, path: &str, from: &str) {
+        if let (None, Some(value)) = (self.values.get(path), self.values.get(from)) {
+            self.values.insert(path.to_owned(), value.clone());
+        }
+    }
+
+    /// What follows this prefix in the paths that have values, with these, in order.
+    pub fn below(&self, prefix: &str) -> impl Iterator<Item = (&str, &Value)> {
+        let paths = self.values.range(prefix.to_owned()..);
+        paths.map_while(move |(path, (value, _))| Some((path.strip_prefix(prefix)?, value)))
+    }
+
+    /// All values as a file would hold them, each with where it came from, without what is secret.
+    pub fn print(&self) -> String {
+        print::render(&self.keys, &self.values)
+    }
+
+    /// Notes something that is wrong.
+    pub fn problem(&mut self, code: &'static str, origin: &str, detail: String) {
         self.problems.push(Problem {
             code,
             origin: origin.to_owned(),
@@ -84,10 +122,12 @@ impl Layers {
             } else {
                 format!("{prefix}.{name}")
             };
-            match (keys::find(&path), value) {
+            match (self.keys.find(&path), value) {
                 (None, Value::Table(inner)) => self.table(origin, &path, inner),
                 (None, _) => {
-                    let hint = keys::nearest(&path)
+                    let hint = self
+                        .keys
+                        .nearest(&path)
                         .map_or(String::new(), |near| format!("; did you mean {near}?"));
                     let detail = format!("{path} is not a key{hint}");
                     self.problem("config.unknown_key", origin, detail);
@@ -102,7 +142,8 @@ impl Layers {
     }
 
     fn environment(&mut self, environment: &Environment) {
-        for key in keys::KEYS {
+        let single: Vec<Key> = self.keys.single().copied().collect();
+        for key in single {
             let names = std::iter::once(key.variable());
             let mut names = names.chain(key.fallback.iter().map(|name| (*name).to_owned()));
             let found = names.find_map(|name| Some((environment.get(&name)?, name)));
@@ -117,20 +158,23 @@ impl Layers {
             })
         };
         let strange: Vec<&str> = environment
-            .unknown()
+            .unknown(&self.keys)
             .into_iter()
             .filter(|name| !mentioned(name))
             .collect();
         for name in strange {
-            let hint = keys::nearest_variable(name)
+            let hint = self
+                .keys
+                .nearest_variable(name)
                 .map_or(String::new(), |near| format!("; did you mean {near}?"));
             let detail = format!("is not a variable of Mainspring{hint}");
             self.problem("config.unknown_key", name, detail);
         }
     }
 
-    pub(super) fn spelled(&mut self, path: &str, text: &str, origin: &str) {
-        if let Some(key) = keys::find(path) {
+    /// Puts a value at a path, as a flag or a variable spells it.
+    pub fn spelled(&mut self, path: &str, text: &str, origin: &str) {
+        if let Some(key) = self.keys.find(path) {
             self.put(path, key.kind.parse(text), origin);
         }
     }
@@ -147,41 +191,55 @@ impl Layers {
         }
     }
 
-    fn finish(mut self) -> Result<Config, Problems> {
-        let printed = print::render(&self.values);
-        let provider = self.values.get("llm.provider");
-        let provider_by_default = provider.is_none_or(|(_, origin)| origin == DEFAULTS);
-        let mut root = Table::new();
-        for (path, (value, _)) in std::mem::take(&mut self.values) {
-            let mut table = &mut root;
-            let mut names = path.split('.').peekable();
-            while let Some(name) = names.next() {
-                if names.peek().is_none() {
-                    table.insert(name.to_owned(), value);
-                    break;
-                }
-                let inner = table
-                    .entry(name)
-                    .or_insert_with(|| Value::Table(Table::new()));
-                let Value::Table(inner) = inner else { break };
-                table = inner;
-            }
+    /// What the keys of some settings say.
+    pub fn settings<T: Settings>(&mut self) -> T {
+        T::read(&mut Values {
+            layers: self,
+            moved: None,
+        })
+    }
+
+    /// The same for each table below one, by name: `declared` is where the keys say that they are.
+    pub fn named<T: Settings>(&mut self, below: &str, declared: &str) -> BTreeMap<String, T> {
+        let mut all = BTreeMap::new();
+        for name in self.names(below) {
+            let path = format!("{below}.{name}");
+            let settings = T::read(&mut Values {
+                layers: self,
+                moved: Some((declared, &path)),
+            });
+            all.insert(name, settings);
         }
-        match root.try_into::<Config>() {
-            _ if !self.problems.is_empty() => Err(Problems(self.problems)),
-            Ok(config) => Ok(Config {
-                printed,
-                provider_by_default,
-                ..config
-            }),
-            Err(error) => {
-                self.problem(
-                    "config.missing",
-                    "the configuration",
-                    error.message().to_owned(),
-                );
-                Err(Problems(self.problems))
-            }
+        all
+    }
+
+    /// The tables below one that have a value.
+    pub fn names(&self, below: &str) -> BTreeSet<String> {
+        let prefix = format!("{below}.");
+        let paths = self.below(&prefix).map(|(path, _)| path);
+        let names = paths.filter_map(|path| path.split_once('.'));
+        names.map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Notes that a key has no value that needs one.
+    pub(super) fn missing(&mut self, path: &str) {
+        let name = path.rsplit('.').next().unwrap_or_default();
+        self.missing.push(Problem {
+            code: "config.missing",
+            origin: "the configuration".to_owned(),
+            detail: format!("missing field `{name}`"),
+        });
+    }
+
+    /// What was made of the values, unless there were problems.
+    pub fn finish<T>(self, made: T) -> Result<T, Problems> {
+        // Something that is wrong may be all that is missing.
+        if !self.problems.is_empty() {
+            return Err(Problems(self.problems));
         }
+        if !self.missing.is_empty() {
+            return Err(Problems(self.missing));
+        }
+        Ok(made)
     }
 }

@@ -6,16 +6,16 @@ use std::fmt::Write as _;
 
 use toml::Value;
 
-use super::keys::{self, Kind};
+use super::keys::{Keys, Kind};
 use super::secret::Secret;
 
 /// Renders checked values; those without a table first.
-pub(super) fn render(values: &BTreeMap<String, (Value, String)>) -> String {
+pub(super) fn render(keys: &Keys, values: &BTreeMap<String, (Value, String)>) -> String {
     let mut tables: BTreeMap<&str, String> = BTreeMap::new();
     for (path, (value, origin)) in values {
         let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
         let text = tables.entry(table).or_default();
-        let shown = shown(path, value);
+        let shown = shown(keys, path, value);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name} = {shown}  # {origin}");
     }
@@ -29,8 +29,8 @@ pub(super) fn render(values: &BTreeMap<String, (Value, String)>) -> String {
     out
 }
 
-fn shown(path: &str, value: &Value) -> Value {
-    match (keys::find(path).map(|key| key.kind), value) {
+fn shown(keys: &Keys, path: &str, value: &Value) -> Value {
+    match (keys.find(path).map(|key| key.kind), value) {
         (Some(Kind::Secret) | None, _) => Value::String(Secret::new("").to_string()),
         (Some(Kind::Url(_)), Value::String(url)) => {
             Value::String(Secret::new(url.clone()).redacted_url())

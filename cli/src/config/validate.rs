@@ -1,12 +1,13 @@
 //! Whether the values make sense together, for what a command wants to do with them.
 
+use mainspring_runtime::Problem;
 use mainspring_shared::budget::Price;
 
-use super::{Config, Problem};
+use super::Config;
 
 /// What a configuration is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// Both roles in one process on an embedded database.
     Dev,
     /// The API and the background loops.
@@ -19,7 +20,7 @@ pub enum Purpose {
 
 /// The databases that a URL may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backend {
+pub(crate) enum Backend {
     /// PostgreSQL.
     Postgres,
     /// SQLite, embedded.
@@ -30,7 +31,7 @@ pub enum Backend {
 
 impl Config {
     /// The database's kind: what the URL's scheme says, SQLite when there is no URL.
-    pub fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> Backend {
         let url = self
             .database_url
             .as_ref()
@@ -43,7 +44,7 @@ impl Config {
     }
 
     /// Everything that stands in the way of `purpose`; nothing when it can begin.
-    pub fn validate(&self, purpose: Purpose) -> Vec<Problem> {
+    pub(crate) fn validate(&self, purpose: Purpose) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut add = |code, origin: &str, detail: &str| {
             let (origin, detail) = (origin.to_owned(), detail.to_owned());
@@ -90,7 +91,7 @@ impl Config {
                 add("config.invalid_value", "prices", detail);
             }
         }
-        if self.sweep_interval > self.lease_ttl {
+        if self.scheduler.sweep_interval > self.lease_ttl {
             let detail = "must not be longer than lease_ttl";
             add("config.invalid_value", "sweep_interval", detail);
         }
@@ -113,7 +114,7 @@ impl Config {
                     } else {
                         &format!("providers.{name}")
                     };
-                    let usual = provider.provider.key_variable().unwrap_or_default();
+                    let usual = provider.kind.key_variable().unwrap_or_default();
                     let detail = if name == "llm" {
                         format!(
                             "a key is needed: set {usual} or MAINSPRING_LLM_API_KEY (or base_url, \

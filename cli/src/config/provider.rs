@@ -1,79 +1,74 @@
 //! Providers of models: the default one, whose settings may come from names that other programs
 //! use, and named ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use mainspring_shared::time::Span;
-use serde::{Deserialize, Serialize};
-use toml::Value;
+use mainspring_runtime::{
+    Choice as _, DEFAULTS, Environment, Key, Layers, Secret, choice, settings,
+};
 
-use super::layers::{DEFAULTS, Layers};
-use super::{Environment, Secret};
+use super::{DAY, HTTP, MS};
 
-/// How a model is asked.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Provider {
-    /// The protocol it speaks.
-    pub provider: ProviderKind,
-    /// Where it is, version segment included; the vendor's own address when none.
-    #[serde(default)]
-    pub base_url: Option<String>,
-    /// Its key.
-    #[serde(default)]
-    pub api_key: Option<Secret>,
-    /// The model for agents that name none.
-    #[serde(default)]
-    pub model: Option<String>,
-    /// Whether answers are streamed.
-    pub stream: bool,
-    /// Whether the provider holds answers to a JSON Schema by itself; by its protocol when not set.
-    #[serde(default)]
-    pub native_schema: Option<bool>,
-    /// How long a connection may take to be made.
-    pub connect_timeout: Span,
-    /// How long a streamed answer may take to begin.
-    pub first_byte_timeout: Span,
-    /// How long it may pause.
-    pub idle_timeout: Span,
-    /// How long one attempt may take in all.
-    pub attempt_timeout: Span,
-    /// More headers for every request.
-    #[serde(default)]
-    pub headers: BTreeMap<String, Secret>,
+settings! {
+    /// How a model is asked.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Provider {
+        /// The protocol it speaks.
+        kind: ProviderKind = ProviderKind::Demo => Key::choice("llm.provider", ProviderKind::WORDS);
+        /// Where it is, version segment included; the vendor's own address when none.
+        base_url: Option<String> => Key::url("llm.base_url", HTTP);
+        /// Its key.
+        api_key: Option<Secret> => Key::secret("llm.api_key");
+        /// The model for agents that name none.
+        model: Option<String> => Key::text("llm.model");
+        /// Whether answers are streamed.
+        stream: bool = true => Key::switch("llm.stream");
+        /// Whether the provider holds answers to a JSON Schema by itself; by its protocol when not
+        /// set.
+        native_schema: Option<bool> => Key::switch("llm.native_schema");
+        /// How long a connection may take to be made.
+        connect_timeout: Duration = Duration::from_secs(10)
+            => Key::span("llm.connect_timeout", MS, DAY);
+        /// How long a streamed answer may take to begin.
+        first_byte_timeout: Duration = Duration::from_mins(2)
+            => Key::span("llm.first_byte_timeout", MS, DAY);
+        /// How long it may pause.
+        idle_timeout: Duration = Duration::from_mins(1)
+            => Key::span("llm.idle_timeout", MS, DAY);
+        /// How long one attempt may take in all.
+        attempt_timeout: Duration = Duration::from_mins(10)
+            => Key::span("llm.attempt_timeout", MS, DAY);
+        /// More headers for every request: any name, and values that may be secrets.
+        headers: BTreeMap<String, Secret> => Key::secret("llm.headers.*");
+    }
 }
+
+/// The variable that holds a provider's key, instead of the key itself.
+pub(super) const KEY_VARIABLE: Key = Key::text("llm.api_key_env");
 
 impl Provider {
     /// Whether it lacks a key without which it cannot work: a vendor's own endpoint takes nobody
     /// without one, others may.
-    pub fn needs_key(&self) -> bool {
-        let vendor = self.provider != ProviderKind::Demo && self.base_url.is_none();
+    pub(crate) fn needs_key(&self) -> bool {
+        let vendor = self.kind != ProviderKind::Demo && self.base_url.is_none();
         vendor && self.api_key.is_none()
     }
 }
 
-/// A provider's protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProviderKind {
-    /// Chat completions of OpenAI and of everything compatible.
-    Openai,
-    /// Messages of Anthropic.
-    Anthropic,
-    /// The built-in model that needs no network.
-    Demo,
+choice! {
+    /// A provider's protocol.
+    pub(crate) enum ProviderKind {
+        /// Chat completions of OpenAI and of everything compatible.
+        Openai = "openai",
+        /// Messages of Anthropic.
+        Anthropic = "anthropic",
+        /// The built-in model that needs no network.
+        Demo = "demo",
+    }
 }
 
 impl ProviderKind {
-    /// The name in the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Openai => "openai",
-            Self::Anthropic => "anthropic",
-            Self::Demo => "demo",
-        }
-    }
-
     /// The variable in which its users keep their key.
     pub(super) const fn key_variable(self) -> Option<&'static str> {
         match self {
@@ -91,11 +86,6 @@ impl ProviderKind {
             Self::Anthropic => "claude-sonnet-4-5",
             Self::Demo => "demo",
         }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let all = [Self::Openai, Self::Anthropic, Self::Demo];
-        all.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -124,20 +114,14 @@ const FOREIGN: &str = "POWER_LOOP_";
 /// ones.
 pub(super) fn resolve(layers: &mut Layers, environment: &Environment) {
     resolve_default(layers, environment);
-    let names: BTreeSet<String> = layers
-        .values
-        .keys()
-        .filter_map(|path| path.strip_prefix("providers.")?.split_once('.'))
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    for name in names {
+    for name in layers.names("providers") {
         resolve_named(layers, environment, &name);
     }
 }
 
 fn resolve_default(layers: &mut Layers, environment: &Environment) {
     key_from_variable(layers, environment, "llm");
-    let named = text(layers, "llm.provider");
+    let named = layers.text_at("llm.provider").map(str::to_owned);
     let foreign = |name: &str| {
         let variable = format!("{FOREIGN}{name}");
         environment
@@ -156,14 +140,14 @@ fn resolve_default(layers: &mut Layers, environment: &Environment) {
             ("model", "MODEL"),
         ] {
             let path = format!("llm.{field}");
-            if let (None, Some((value, variable))) = (text(layers, &path), foreign(name)) {
+            if let (None, Some((value, variable))) = (layers.text_at(&path), foreign(name)) {
                 layers.spelled(&path, &value, &variable);
             }
         }
     }
     // An address or a key without a kind is taken for one of what most endpoints speak.
     let implied = ["base_url", "api_key"].into_iter().find_map(|field| {
-        let (_, origin) = layers.values.get(&format!("llm.{field}"))?;
+        let (_, origin) = layers.get(&format!("llm.{field}"))?;
         Some((ProviderKind::Openai, origin.clone()))
     });
     let usual = [ProviderKind::Openai, ProviderKind::Anthropic]
@@ -176,7 +160,7 @@ fn resolve_default(layers: &mut Layers, environment: &Environment) {
         });
     let (kind, origin) = named
         .as_deref()
-        .and_then(ProviderKind::parse)
+        .and_then(ProviderKind::from_word)
         .map(|kind| (kind, String::new()))
         .or(foreign_kind)
         .or(implied)
@@ -192,15 +176,10 @@ fn resolve_named(layers: &mut Layers, environment: &Environment, name: &str) {
     let prefix = format!("providers.{name}");
     key_from_variable(layers, environment, &prefix);
     for field in INHERITED {
-        if let Some(value) = layers.values.get(&format!("llm.{field}")).cloned() {
-            layers
-                .values
-                .entry(format!("{prefix}.{field}"))
-                .or_insert(value);
-        }
+        layers.inherit(&format!("{prefix}.{field}"), &format!("llm.{field}"));
     }
-    let kind = text(layers, &format!("{prefix}.provider"));
-    let Some(kind) = kind.as_deref().and_then(ProviderKind::parse) else {
+    let kind = layers.text_at(&format!("{prefix}.provider"));
+    let Some(kind) = kind.and_then(ProviderKind::from_word) else {
         let detail = format!("[{prefix}] needs provider = \"openai\", \"anthropic\" or \"demo\"");
         layers.problem("config.missing", &prefix, detail);
         return;
@@ -214,18 +193,17 @@ fn resolve_named(layers: &mut Layers, environment: &Environment, name: &str) {
 
 /// Replaces `api_key_env` by the key that it points to.
 fn key_from_variable(layers: &mut Layers, environment: &Environment, prefix: &str) {
-    let Some((Value::String(variable), origin)) =
-        layers.values.remove(&format!("{prefix}.api_key_env"))
-    else {
+    let Some((variable, origin)) = layers.take(&format!("{prefix}.api_key_env")) else {
         return;
     };
+    let variable = variable.as_str().unwrap_or_default();
     let path = format!("{prefix}.api_key");
-    match environment.get(&variable) {
-        _ if text(layers, &path).is_some() => {
+    match environment.get(variable) {
+        _ if layers.text_at(&path).is_some() => {
             let detail = format!("{path} and {path}_env are both set; keep one");
             layers.problem("config.invalid_value", &origin, detail);
         }
-        Some(key) => layers.spelled(&path, key, &variable),
+        Some(key) => layers.spelled(&path, key, variable),
         None => {
             let detail = format!("{path}_env names a variable that is not set");
             layers.problem("config.missing", &origin, detail);
@@ -239,21 +217,15 @@ fn complete(layers: &mut Layers, environment: &Environment, prefix: &str, kind: 
     let usual = kind
         .key_variable()
         .and_then(|name| Some((environment.get(name)?, name)));
-    let own_endpoint = text(layers, &path("base_url")).is_none();
+    let own_endpoint = layers.text_at(&path("base_url")).is_none();
     // A named provider elsewhere must not be handed the vendor's key by accident.
     let may_use_usual = prefix == "llm" || own_endpoint;
-    if let (None, Some((key, name)), true) = (text(layers, &path("api_key")), usual, may_use_usual)
+    if let (None, Some((key, name)), true) =
+        (layers.text_at(&path("api_key")), usual, may_use_usual)
     {
         layers.spelled(&path("api_key"), key, name);
     }
-    if text(layers, &path("model")).is_none() && own_endpoint {
+    if layers.text_at(&path("model")).is_none() && own_endpoint {
         layers.spelled(&path("model"), kind.model_default(), DEFAULTS);
-    }
-}
-
-fn text(layers: &Layers, path: &str) -> Option<String> {
-    match layers.values.get(path) {
-        Some((Value::String(text), _)) => Some(text.clone()),
-        _ => None,
     }
 }

@@ -1,0 +1,159 @@
+//! Everything that a user can decide about a process: the settings of all components.
+
+mod provider;
+mod tools;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mainspring_runtime::{
+    Choice as _, DEFAULTS, Key, Keys, Layers, Problems, Secret, Settings as _, Sources,
+    TelemetrySettings, choice, settings,
+};
+use mainspring_scheduler::SchedulerConfig;
+use mainspring_worker::{RetrySettings, WorkerConfig};
+
+pub(crate) use provider::{Provider, ProviderKind};
+pub(crate) use tools::{HooksConfig, McpServer, ShellKind, ToolsConfig};
+pub(crate) use validate::{Backend, Purpose};
+
+const HTTP: &[&str] = &["http", "https"];
+const DATABASE: &[&str] = &["postgres", "postgresql", "sqlite", "mysql"];
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+settings! {
+    /// Everything that a user can decide about a process, checked.
+    #[derive(Debug, Clone, PartialEq)]
+    pub(crate) struct Config {
+        /// Where client commands find a scheduler.
+        server: String = "http://127.0.0.1:7464".to_owned() => Key::url("server", HTTP);
+        /// The database; its scheme picks the backend. None with the embedded one.
+        database_url: Option<Secret> => Key::url("database_url", DATABASE).or(&["DATABASE_URL"]);
+        /// Connections to Postgres for what commits synchronously.
+        database_writers: u32 = 8 => Key::integer("database_writers", 1, 1_000);
+        /// Connections to Postgres for claims, sweeps and reads by key.
+        database_claimers: u32 = 4 => Key::integer("database_claimers", 1, 1_000);
+        /// Connections to Postgres for streams of events.
+        database_streamers: u32 = 2 => Key::integer("database_streamers", 1, 1_000);
+        /// Connections for lists, counts and the audit.
+        database_readers: u32 = 2 => Key::integer("database_readers", 1, 1_000);
+        /// The queue and the bus of live events. None with the in-process ones.
+        redis_url: Option<Secret> => Key::url("redis_url", &["redis", "rediss"]).or(&["REDIS_URL"]);
+        /// A PEM file with the certificate authorities that sign the certificate of a `rediss://`
+        /// server; the public ones when none.
+        redis_ca_file: Option<PathBuf> => Key::text("redis_ca_file");
+        /// Where the embedded database lives.
+        data_dir: PathBuf = "./mainspring-data".into() => Key::text("data_dir");
+        /// Where the scheduler serves the API, as `HOST:PORT`.
+        listen: String = "127.0.0.1:7464".to_owned() => Key::address("listen");
+        /// Where a worker serves `/livez`, `/readyz` and `/metrics`, as `HOST:PORT`; nowhere when
+        /// none.
+        ops_listen: Option<String> => Key::address("ops_listen");
+        /// The process's label for people; made of host and process id when none.
+        name: Option<String> => Key::text("name");
+        /// What a scheduler does about the schema when it starts.
+        migrate: Migrate = Migrate::Create => Key::choice("migrate", Migrate::WORDS);
+        /// How long a process keeps its sessions without a renewal.
+        lease_ttl: Duration = Duration::from_secs(10) => Key::span("lease_ttl", SECOND, HOUR);
+        /// What people can see of a process.
+        telemetry: TelemetrySettings = TelemetrySettings::default();
+        /// Bounds of the scheduler.
+        scheduler: SchedulerConfig = SchedulerConfig::default();
+        /// Bounds of the worker.
+        worker: WorkerConfig = WorkerConfig::default();
+        /// How a failed model call is tried again.
+        retry: RetrySettings = RetrySettings::default();
+        /// The default provider, for models without a provider's name.
+        llm: Provider = Provider::default();
+        /// Further providers by name, for models named `NAME/model`.
+        providers: BTreeMap<String, Provider> = BTreeMap::new();
+        /// What models cost, for budgets in dollars: `MODEL=INPUT/OUTPUT[/CACHED]`, US dollars for
+        /// a million tokens.
+        prices: Vec<String> = Vec::new() => Key::list("prices");
+        /// What tools may use.
+        tools: ToolsConfig = ToolsConfig::default();
+        /// Policies that are asked before something happens.
+        hooks: HooksConfig = HooksConfig::default();
+        /// MCP servers by name.
+        mcp: BTreeMap<String, McpServer> = BTreeMap::new();
+        /// What [`print`](Self::print) shows.
+        printed: String = String::new();
+        /// Whether nothing decided on the default provider.
+        provider_by_default: bool = true;
+    }
+}
+
+choice! {
+    /// What a scheduler does about the schema when it starts.
+    pub(crate) enum Migrate {
+        /// Brings it up.
+        Create = "create",
+        /// Refuses to start unless it is up.
+        Verify = "verify",
+    }
+}
+
+/// All keys there are.
+fn keys() -> Keys {
+    let components: [&[Key]; 9] = [
+        Config::KEYS,
+        TelemetrySettings::KEYS,
+        SchedulerConfig::KEYS,
+        WorkerConfig::KEYS,
+        RetrySettings::KEYS,
+        Provider::KEYS,
+        ToolsConfig::KEYS,
+        HooksConfig::KEYS,
+        McpServer::KEYS,
+    ];
+    let mut keys = components.concat();
+    keys.push(provider::KEY_VARIABLE);
+    Keys::new(keys, &[("providers", "llm")])
+}
+
+impl Config {
+    /// Reads all layers. Either everything is well-formed, or every problem is returned at once.
+    /// Whether the values make sense together depends on the command: see [`Config::validate`].
+    pub(crate) fn load(sources: &Sources<'_>) -> Result<Self, Problems> {
+        let mut layers = Layers::read(keys(), sources);
+        provider::resolve(&mut layers, sources.environment);
+        let provider = layers.get("llm.provider");
+        let provider_by_default = provider.is_none_or(|(_, origin)| origin == DEFAULTS);
+        let config = Self {
+            telemetry: layers.settings(),
+            scheduler: layers.settings(),
+            worker: layers.settings(),
+            retry: layers.settings(),
+            llm: layers.settings(),
+            providers: layers.named("providers", "llm"),
+            tools: layers.settings(),
+            hooks: layers.settings(),
+            mcp: layers.named("mcp", "mcp.*"),
+            printed: layers.print(),
+            provider_by_default,
+            ..layers.settings()
+        };
+        layers.finish(config)
+    }
+
+    /// The configuration as a file would hold it, each value with where it came from, without
+    /// what is secret.
+    pub(crate) fn print(&self) -> &str {
+        &self.printed
+    }
+
+    /// Whether no provider of models is configured at all, so that the built-in one would answer.
+    pub(crate) fn has_no_provider(&self) -> bool {
+        self.provider_by_default && self.providers.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod schema;
+#[cfg(test)]
+mod tests;

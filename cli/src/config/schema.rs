@@ -1,0 +1,109 @@
+//! The JSON Schema of a configuration file, for editors and charts. It says what the keys say; a
+//! test compares it with the one that is committed.
+
+use mainspring_runtime::{Environment, Key, Kind, Layers, Sources};
+use serde_json::{Value, json};
+
+use super::keys;
+use crate::settings::MANUAL;
+
+/// The schema, with the defaults that the manual names.
+fn schema() -> Value {
+    let mut root = json!({ "type": "object" });
+    let defaults = defaults();
+    for key in keys().iter() {
+        let default = defaults.get(key.path).map(|(value, _)| value);
+        insert(&mut root, key, default.map(|value| json!(value)));
+    }
+    // What a provider leaves out it takes from the defaults, which `[llm]` shows.
+    let mut provider = root["properties"]["llm"].clone();
+    for member in provider["properties"].as_object_mut().into_iter().flatten() {
+        if let Some(member) = member.1.as_object_mut() {
+            member.remove("default");
+        }
+    }
+    root["properties"]["providers"] = json!({ "type": "object", "additionalProperties": provider });
+    root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    root["title"] = json!("The configuration of Mainspring");
+    root
+}
+
+/// What the manual says by itself.
+fn defaults() -> Layers {
+    let sources = Sources {
+        defaults: MANUAL,
+        file: None,
+        environment: &Environment::default(),
+        flags: &[],
+    };
+    Layers::read(keys(), &sources)
+}
+
+/// Puts a key where its path says, into objects that have nothing but what is put there.
+fn insert(root: &mut Value, key: &Key, default: Option<Value>) {
+    let mut names = key.path.split('.').peekable();
+    let mut object = root;
+    while let Some(name) = names.next() {
+        if name == "*" && names.peek().is_none() {
+            object["additionalProperties"] = json!({ "type": "string" });
+            return;
+        }
+        let member = if name == "*" {
+            &mut object["additionalProperties"]
+        } else {
+            object["additionalProperties"] = json!(false);
+            &mut object["properties"][name]
+        };
+        if names.peek().is_none() {
+            *member = describe(key.kind);
+            if let Some(value) = default {
+                member["default"] = value;
+            }
+            return;
+        }
+        member["type"] = json!("object");
+        object = member;
+    }
+}
+
+fn describe(kind: Kind) -> Value {
+    let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
+    let mut member = match kind {
+        Kind::Text | Kind::Secret => text("\\S"),
+        Kind::Choice(words) => json!({ "enum": words }),
+        Kind::Url(schemes) => text(&format!("^({}):/*[^/]", schemes.join("|"))),
+        Kind::Address => text("^.+:[0-9]{1,5}$"),
+        Kind::List => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::Switch => json!({ "type": "boolean" }),
+        Kind::Integer { min, max } => {
+            json!({ "type": "integer", "minimum": min, "maximum": max })
+        }
+        Kind::Span { .. } => text("^[0-9]+(ms|s|m|h|d)$"),
+    };
+    member["description"] = json!(kind.wants());
+    member
+}
+
+#[test]
+fn the_committed_schema_is_this_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config.schema.json");
+    let written = serde_json::to_string_pretty(&schema()).expect("JSON") + "\n";
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &written).expect("docs/config.schema.json can be written");
+    }
+    let committed = std::fs::read_to_string(path).expect("docs/config.schema.json can be read");
+    assert!(
+        committed == written,
+        "docs/config.schema.json is out of date; look at the difference after \
+         UPDATE_DOCS=1 cargo test -p mainspring-cli --bin mainspring schema"
+    );
+}
+
+#[test]
+fn every_default_is_in_the_schema() {
+    let schema = schema();
+    for (path, default) in defaults().below("") {
+        let pointer = format!("/properties/{}/default", path.replace('.', "/properties/"));
+        assert_eq!(schema.pointer(&pointer), Some(&json!(default)), "{path}");
+    }
+}

@@ -1,0 +1,88 @@
+//! What tools may use.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mainspring_runtime::{Choice as _, Key, Secret, choice, settings};
+
+use super::{DAY, HTTP, MS};
+
+settings! {
+    /// What the built-in tools and those behind URLs may use.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct ToolsConfig {
+        /// Where files are; nowhere, and then no tool touches any, when none.
+        workspace: Option<PathBuf> => Key::text("tools.workspace");
+        /// Whether all sessions share that directory instead of having one each below it.
+        workspace_shared: bool = false => Key::switch("tools.workspace_shared");
+        /// How commands run.
+        shell: ShellKind = ShellKind::Off => Key::choice("tools.shell", ShellKind::WORDS);
+        /// The command line of the sandbox that runs a command.
+        shell_template: Vec<String> => Key::list("tools.shell_template");
+        /// What is run after a command that was stopped.
+        shell_cleanup: Vec<String> => Key::list("tools.shell_cleanup");
+        /// The command line that starts a process of their own for the tools of the workspace.
+        launcher: Vec<String> => Key::list("tools.launcher");
+        /// The variables of the worker's environment that commands see.
+        shell_environment: Vec<String> = ["LANG", "LC_ALL", "LC_CTYPE", "PATH", "TZ"]
+            .map(str::to_owned)
+            .to_vec()
+            => Key::list("tools.shell_environment");
+        /// Private addresses that tools may call all the same.
+        allow_private: Vec<String> => Key::list("tools.allow_private");
+        /// What requests of tools are signed with; several with spaces between them while one
+        /// replaces another.
+        signing_secret: Option<Secret> => Key::secret("tools.signing_secret");
+        /// Hosts of tools whose requests are signed; all when empty.
+        signing_hosts: Vec<String> => Key::list("tools.signing_hosts");
+        /// How long one attempt of a tool behind a URL may take unless it says otherwise.
+        timeout: Duration = Duration::from_mins(1) => Key::span("tools.timeout", MS, DAY);
+    }
+}
+
+choice! {
+    /// How commands run.
+    pub(crate) enum ShellKind {
+        /// Not at all.
+        Off = "off",
+        /// As processes of the worker's own user.
+        Local = "local",
+        /// As the argument of a sandbox.
+        Template = "template",
+    }
+}
+
+settings! {
+    /// Policies behind URLs.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct HooksConfig {
+        /// Asked before each model call, in this order.
+        before_model: Vec<String> = Vec::new() => Key::list("hooks.before_model");
+        /// Asked before each call of a tool, in this order.
+        before_tool: Vec<String> = Vec::new() => Key::list("hooks.before_tool");
+        /// How long one attempt to ask may take.
+        timeout: Duration = Duration::from_secs(5) => Key::span("hooks.timeout", MS, DAY);
+    }
+}
+
+settings! {
+    /// An MCP server that agents may name.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct McpServer {
+        /// The program of a server over standard input and output.
+        command: Option<String> => Key::text("mcp.*.command");
+        /// Its arguments.
+        args: Vec<String> => Key::list("mcp.*.args");
+        /// Its environment: any name, and values that may be secrets.
+        env: BTreeMap<String, Secret> => Key::secret("mcp.*.env.*");
+        /// The address of a server over HTTP.
+        url: Option<String> => Key::url("mcp.*.url", HTTP);
+        /// Headers of every request to it.
+        headers: BTreeMap<String, Secret> => Key::secret("mcp.*.headers.*");
+        /// How long one call may take.
+        timeout: Option<Duration> => Key::span("mcp.*.timeout", MS, DAY);
+        /// From its start to the list of its tools.
+        start_timeout: Option<Duration> => Key::span("mcp.*.start_timeout", MS, DAY);
+    }
+}
