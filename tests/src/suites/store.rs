@@ -138,7 +138,8 @@ macro_rules! store_suite_tests {
             $(#[tokio::test]
             async fn $case() {
                 use $crate::suites::store::{$module, harness};
-                harness::run(super::open_for_suite().await, $module::$case).await;
+                let name = concat!(stringify!($module), "::", stringify!($case));
+                harness::run(super::open_for_suite().await, name, $module::$case).await;
             })*
         })*
     };

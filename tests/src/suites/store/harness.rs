@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use mainspring_shared::store::Store;
+use mainspring_shared::store::{AuditOptions, Store};
+
+use super::prelude::at;
 
 /// An empty store of one test's own.
 #[async_trait]
@@ -16,13 +18,49 @@ pub trait Opened: Send {
     async fn close(self);
 }
 
-/// Runs a case on a store of its own, which is removed even when the case panics. Does nothing
-/// without a store: the backend's own test says that it was skipped.
-pub async fn run<O: Opened>(opened: Option<O>, case: impl AsyncFnOnce(&dyn Store)) {
+/// Cases that leave what no process would, so that the audit has something to say: histories made to
+/// be unsound, and single steps without what belongs to them (messages, calls, usage).
+const UNSOUND: &[&str] = &[
+    "alarms::a_running_send_is_left_to_its_worker",
+    "alarms::a_send_that_waits_too_long_for_others_becomes_ready",
+    "audit::a_round_that_nobody_paid_for_is_reported",
+    "audit::a_call_without_a_result_is_reported_once_the_next_round_came",
+    "audit::an_open_round_is_reported_once_its_send_is_final",
+    "audit::answers_in_another_order_are_reported",
+    "audit::words_between_a_call_and_its_answer_are_reported",
+    "audit::a_delivery_without_its_message_is_reported",
+    "calls::the_calls_of_a_round_are_read_by_their_places",
+    "cancel::an_input_that_was_said_is_not_said_again",
+    "claim::begun_calls_do_not_reset_the_count_of_deaths",
+    "complete::a_failed_send_keeps_its_error",
+    "copies::a_copy_of_an_open_call_is_reported",
+    "deliveries::an_item_is_delivered_once",
+    "park::a_park_that_is_cancelled_answers_the_open_calls",
+    "park::a_raised_cancel_ends_the_send_instead",
+    "park::what_has_come_keeps_a_send_from_waiting",
+    "park::what_was_paid_for_before_the_wait_is_stored",
+    "rounds::a_round_sets_the_sums_of_its_send",
+    "rounds::each_response_has_its_row_of_usage",
+    "run_ends::a_session_at_rest_may_be_told_with_its_next_send",
+    "spending::what_a_session_and_those_below_it_cost_is_summed_by_model",
+];
+
+/// Runs a case on a store of its own, which is removed even when the case panics, and audits what the
+/// case left. Does nothing without a store: the backend's own test says that it was skipped.
+pub async fn run<O: Opened>(opened: Option<O>, name: &str, case: impl AsyncFnOnce(&dyn Store)) {
     let Some(opened) = opened else {
         return;
     };
-    let outcome = AssertUnwindSafe(case(opened.store())).catch_unwind().await;
+    let audited = async |store: &dyn Store| {
+        case(store).await;
+        // At the begin of all cases nothing is late yet: what is wrong is so at any time.
+        let found = store.audit(at(0), AuditOptions::default()).await;
+        let found = found.expect("the store answers");
+        assert_eq!(found.is_empty(), !UNSOUND.contains(&name), "{found:?}");
+    };
+    let outcome = AssertUnwindSafe(audited(opened.store()))
+        .catch_unwind()
+        .await;
     opened.close().await;
     if let Err(panic) = outcome {
         resume_unwind(panic);
