@@ -4,7 +4,9 @@ use mainspring_shared::error::Code;
 use mainspring_shared::message::{NewMessage, Role};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
-use mainspring_shared::store::{AppendOutcome, AppendRound, CallBegin, CallStep, Store, Then};
+use mainspring_shared::store::{
+    AppendOutcome, AppendRound, CallBegin, CallStep, SendTotals, Store, Then,
+};
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState, Repeat};
 use serde_json::json;
 
@@ -158,6 +160,11 @@ pub async fn permission_stays_asked_through_another_wait(store: &dyn Store) {
         (found.waits_on, found.deadline_at),
         (Some(WaitingOn::Human), None)
     );
+    let begun = vec![change(&id, CallStep::Started)];
+    append(store, 40, changing(&claimed, 0, begun)).await;
+    let found = call_of(store, &id).await;
+    assert_eq!(found.approval, Approval::Asked, "what was asked stays");
+    assert_eq!((found.waits_on, found.attempt), (None, 1));
 }
 
 pub async fn a_settled_call_stays_as_it_is(store: &dyn Store) {
@@ -350,6 +357,22 @@ pub async fn a_stale_owner_changes_no_call(store: &dyn Store) {
         [AppendOutcome::LeaseLost]
     );
     assert_eq!(store.dump().await.expect("the store answers"), before);
+}
+
+pub async fn a_call_of_another_session_is_left_alone(store: &dyn Store) {
+    let claimed = running(store).await;
+    append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
+    accept(store, 21, opening(2, 2)).await;
+    let other = claim(store, 22, 1, 2, 2).await;
+    let changes = vec![settling(call(&claimed, 0, 0), "not yours")];
+    let item = AppendRound {
+        totals: SendTotals::default(),
+        ..changing(&other, 0, changes)
+    };
+    append(store, 23, item).await;
+    assert_eq!(call_of(store, &call(&claimed, 0, 0)).await.result, None);
+    let elsewhere = store.read_round(key(2), send(1), 0).await;
+    assert_eq!(elsewhere.expect("the store answers"), []);
 }
 
 pub async fn calls_are_found_by_id_in_the_asked_order(store: &dyn Store) {

@@ -323,8 +323,10 @@ pub async fn the_oldest_ends_are_reported_first(store: &dyn Store) {
     };
     assert!(some(Some(Vec::new()), 9).await.is_empty());
     assert!(some(Some(vec![1, 9]), 9).await.is_empty());
-    assert_eq!(some(Some(vec![5, 1, 9]), 9).await, [send(5)]);
-    assert_eq!(some(None, 2).await, [send(3), send(4)]);
+    let named = Some(vec![5, 1, 9, 4, 5]);
+    assert_eq!(some(named.clone(), 1).await, [send(4)], "by id at one time");
+    assert_eq!(some(named, 9).await, [send(5)]);
+    assert_eq!(some(None, 1).await, [send(3)]);
     assert_eq!(some(None, 2).await, [send(2)]);
     assert!(some(None, 2).await.is_empty());
 }

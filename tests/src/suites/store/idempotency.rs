@@ -72,6 +72,36 @@ pub async fn a_refused_request_leaves_its_key_free(store: &dyn Store) {
     accept(store, 1, keyed(opening(2, 1), request("a", 2))).await;
 }
 
+pub async fn a_key_that_a_refused_send_leaves_free_is_taken_by_the_next_of_its_call(
+    store: &dyn Store,
+) {
+    let known = || AcceptSend {
+        queued_max: 3,
+        ..keyed(sending(9, 1), request("known", 1))
+    };
+    let bounded = |n, key| AcceptSend {
+        queued_max: 3,
+        ..keyed(sending(n, 1), request(key, 1))
+    };
+    let offer_all = async |ms, items| {
+        let outcomes = store.accept_sends(at(ms), boot(SCHEDULER), items).await;
+        outcomes.expect("the store answers")
+    };
+    accept(store, 0, keyed(opening(1, 1), request("known", 1))).await;
+    accept(store, 1, sending(2, 1)).await;
+    accept(store, 2, opening(3, 3)).await;
+    // Counted with the repeat in front of it, which is not stored, the second one would not fit.
+    let elsewhere = keyed(sending(5, 3), request("a", 1));
+    let fits = offer_all(3, vec![known(), bounded(4, "a"), elsewhere]).await;
+    assert_eq!(fits[0], AcceptOutcome::Replayed(send(1)));
+    assert!(matches!(&fits[1], AcceptOutcome::Accepted(a) if a.position == Some(3)));
+    assert_eq!(fits[2], AcceptOutcome::Replayed(send(4)));
+    let elsewhere = keyed(sending(7, 3), request("b", 2));
+    let full = offer_all(4, vec![known(), bounded(6, "b"), elsewhere]).await;
+    assert_eq!(full[1], AcceptOutcome::Refused(RefuseReason::QueueFull));
+    assert!(matches!(&full[2], AcceptOutcome::Accepted(a) if a.position == Some(2)));
+}
+
 pub async fn keys_of_other_tenants_and_routes_are_other_keys(store: &dyn Store) {
     accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
     let route = IdempotencyKey {

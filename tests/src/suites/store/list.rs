@@ -84,6 +84,7 @@ macro_rules! store_cases {
                 a_cancelled_end_settles_its_calls_too,
                 a_takeover_finds_which_calls_were_begun,
                 a_stale_owner_changes_no_call,
+                a_call_of_another_session_is_left_alone,
                 calls_are_found_by_id_in_the_asked_order,
             }
             cancel {
@@ -218,6 +219,7 @@ macro_rules! store_cases {
                 another_body_under_the_key_is_a_mismatch,
                 a_key_holds_within_its_own_call,
                 a_refused_request_leaves_its_key_free,
+                a_key_that_a_refused_send_leaves_free_is_taken_by_the_next_of_its_call,
                 keys_of_other_tenants_and_routes_are_other_keys,
                 a_repeat_is_answered_even_when_it_would_be_refused_now,
                 a_repeat_does_not_make_its_session_busy,
@@ -285,6 +287,7 @@ macro_rules! store_cases {
                 permission_is_only_for_those_who_ask,
                 calls_of_others_are_unknown,
                 an_ancestor_may_answer,
+                an_ancestor_answers_from_sixteen_steps_above_and_no_further,
                 nobody_answers_for_a_session_above,
                 a_deleted_session_answers_for_nobody,
                 a_call_that_ended_with_its_send_is_settled,
@@ -305,6 +308,7 @@ macro_rules! store_cases {
                 sends_are_found_by_id_in_the_asked_order,
                 sessions_are_listed_newest_first_by_page,
                 sessions_are_filtered,
+                sessions_are_found_by_members_of_their_metadata_whatever_their_names,
                 every_status_of_a_session_can_be_asked_for,
                 sends_are_listed_and_filtered_newest_first,
                 a_transcript_is_read_piece_by_piece,

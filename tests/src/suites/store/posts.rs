@@ -310,6 +310,31 @@ pub async fn an_ancestor_may_answer(store: &dyn Store) {
     );
 }
 
+/// Sessions 2 to `last`, each a child of the one before, the first of session 1; the last one asks a
+/// person.
+async fn chain(store: &dyn Store, last: u128) -> Claimed {
+    running(store).await;
+    for n in 2..=last {
+        accept(store, 20, child(n, n, n - 1, &format!("call_{n}"))).await;
+    }
+    let asking = claim(store, 21, 1, last, last).await;
+    let begins = vec![waits(WaitingOn::Human)];
+    wait_for_calls(store, 22, &asking, WaitingOn::Human, begins).await;
+    asking
+}
+
+pub async fn an_ancestor_answers_from_sixteen_steps_above_and_no_further(store: &dyn Store) {
+    let last = chain(store, 18).await;
+    accept(store, 30, child(19, 19, 17, "call_19")).await;
+    let asked = call(&last, 0, 0);
+    let sibling = post_text(store, 40, 19, &asked, "x").await;
+    assert_eq!(sibling, PostOutcome::Unknown);
+    let far = post_text(store, 40, 1, &asked, "x").await;
+    assert_eq!(far, PostOutcome::Unknown);
+    let near = post_text(store, 41, 2, &asked, "yes").await;
+    assert!(told(near).0.is_some());
+}
+
 pub async fn nobody_answers_for_a_session_above(store: &dyn Store) {
     family(store).await;
     let of_the_top = mainspring_shared::tool::call_id(send(1), 0, 1);

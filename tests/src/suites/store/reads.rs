@@ -147,6 +147,35 @@ pub async fn sessions_are_filtered(store: &dyn Store) {
     assert_eq!(sessions(store, other).await.0, []);
 }
 
+pub async fn sessions_are_found_by_members_of_their_metadata_whatever_their_names(
+    store: &dyn Store,
+) {
+    let metadata = json!({
+        "plain": "a", "with \"quotes\".and[0]": "b", "\u{e9}\n": "c", "number": 1, "list": ["d"],
+    });
+    create(store, 1, "a", metadata).await;
+    create(store, 2, "a", json!({})).await;
+    for (name, text, found) in [
+        ("plain", "a", 1),
+        ("with \"quotes\".and[0]", "b", 1),
+        ("\u{e9}\n", "c", 1),
+        ("plain", "b", 0),
+        ("number", "1", 0),
+        ("list", "d", 0),
+        ("absent", "a", 0),
+    ] {
+        let query = ListSessions {
+            metadata: BTreeMap::from([(name.to_owned(), text.to_owned())]),
+            ..all_sessions()
+        };
+        assert_eq!(
+            sessions(store, query).await.0.len(),
+            found,
+            "{name} = {text}"
+        );
+    }
+}
+
 pub async fn every_status_of_a_session_can_be_asked_for(store: &dyn Store) {
     use mainspring_shared::send::WaitingOn;
     use mainspring_shared::store::{ParkUntil, SessionPatch};
