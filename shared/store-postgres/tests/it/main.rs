@@ -2,21 +2,16 @@
 //! `MAINSPRING_TEST_POSTGRES_URL` names, and drops it; without the variable it says that it is
 //! skipped.
 
-mod accept;
-mod alarms;
 mod audit;
-mod calls;
-mod cancel;
-mod children;
+mod durable;
 mod faults;
-mod inbox;
-mod leases;
 mod lists;
 mod locked;
 mod lost;
 mod order;
+mod races;
 mod schema;
-mod sessions;
+mod text;
 mod tools;
 mod traffic;
 mod unreadable;

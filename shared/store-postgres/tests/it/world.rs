@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use mainspring_shared::agent::{AgentSpec, ContextSpec, SendOptions};
+use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, NewMessage, Role};
@@ -279,17 +279,6 @@ pub(crate) fn new_session(agent: AgentSpec) -> NewSession {
         agent,
         metadata: Map::new(),
         parent: None,
-    }
-}
-
-/// An agent whose window is bounded.
-pub(crate) fn forgetful(last_messages: u32) -> AgentSpec {
-    AgentSpec {
-        context: ContextSpec {
-            last_messages: Some(last_messages),
-            ..ContextSpec::default()
-        },
-        ..AgentSpec::default()
     }
 }
 

@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy, SendOptions};
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::inbox::{InboxItem, ItemKind};
+use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
-use mainspring_shared::session::hot::HotRow;
-use mainspring_shared::step::{RoundRef, Step};
+use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, AuditOptions, CallAnswer,
-    CallBegin, CallChange, CancelOutcome, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
-    CompleteSend, Completed, DeliverItem, DeliverOutcome, NewBoot, NewCall, NewSession,
-    ParkOutcome, ParkSend, ParkUntil, PostOutcome, PostResult, ReadInbox, ReadMessages, SendTotals,
-    Target, Then, UsageRow,
+    AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, AuditOptions, CallBegin,
+    CancelOutcome, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed,
+    DeliverItem, DeliverOutcome, NewBoot, NewCall, NewSession, ReadMessages, SendTotals, Target,
+    Then, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Repeat, call_id};
@@ -199,40 +197,10 @@ pub(crate) fn waits(on: WaitingOn) -> CallBegin {
     }
 }
 
-/// A call that waits for permission.
-pub(crate) fn asks() -> CallBegin {
-    CallBegin::Waits {
-        on: WaitingOn::Human,
-        approval: true,
-        deadline: None,
-    }
-}
-
-/// A step of calls alone, behind a round.
-pub(crate) fn results(claimed: &Claimed, changes: Vec<CallChange>) -> AppendRound {
-    AppendRound {
-        messages: Vec::new(),
-        changes,
-        usage: Vec::new(),
-        round: None,
-        ..round(claimed)
-    }
-}
-
 /// The answers to a round's calls, to be written behind the message that asked.
 pub(crate) async fn answers(store: &SqliteStore, n: u128, session: u128) -> Vec<NewMessage> {
     let calls = store.read_round(key(session), send(n), 0).await;
     mainspring_shared::tool::answers(&calls.expect("answers")).expect("every call is settled")
-}
-
-/// Send 1 in session 1 as `running` leaves it, with a round of such calls stored at 20 and the send
-/// parked at 21.
-pub(crate) async fn waiting(store: &SqliteStore, begins: Vec<CallBegin>, on: WaitingOn) -> Claimed {
-    let claimed = running(store).await;
-    append(store, 20, calling(&claimed, begins)).await;
-    let parked = park(store, 21, &claimed, on, ParkUntil::Asked).await;
-    assert!(matches!(parked, ParkOutcome::Parked { .. }), "{parked:?}");
-    claimed
 }
 
 pub(crate) async fn call(store: &SqliteStore, n: u128, place: usize) -> CallRecord {
@@ -369,36 +337,6 @@ pub(crate) async fn complete(store: &SqliteStore, ms: i64, item: CompleteSend) -
     }
 }
 
-pub(crate) async fn park(
-    store: &SqliteStore,
-    ms: i64,
-    claimed: &Claimed,
-    on: WaitingOn,
-    until: ParkUntil,
-) -> ParkOutcome {
-    try_park(store, ms, parking(claimed, on, until)).await
-}
-
-/// A send that is to wait, whatever signals are raised.
-pub(crate) fn parking(claimed: &Claimed, on: WaitingOn, until: ParkUntil) -> ParkSend {
-    ParkSend {
-        key: claimed.key,
-        lease: claimed.lease,
-        send_id: claimed.send.record.id,
-        on,
-        until,
-        unless: 0,
-        usage: Vec::new(),
-        totals: SendTotals::default(),
-    }
-}
-
-pub(crate) async fn try_park(store: &SqliteStore, ms: i64, mut item: ParkSend) -> ParkOutcome {
-    item.lease = numbered(store, item.key, item.lease).await;
-    item.totals.rounds = closed(store, item.key, item.send_id).await;
-    one(store.park_sends(at(ms), vec![item]).await.expect("answers"))
-}
-
 /// Words for a session.
 pub(crate) fn words(session: u128, id: &str, mode: OnBusy) -> DeliverItem {
     DeliverItem {
@@ -417,35 +355,6 @@ pub(crate) async fn deliver(store: &SqliteStore, ms: i64, item: DeliverItem) -> 
     one(outcomes.expect("answers"))
 }
 
-/// Posts an answer to a call of send `n` in the name of a session.
-pub(crate) async fn post(
-    store: &SqliteStore,
-    ms: i64,
-    session: u128,
-    (n, place): (u128, usize),
-    answer: CallAnswer,
-) -> PostOutcome {
-    let item = PostResult {
-        key: key(session),
-        call_id: call_id(send(n), 0, place),
-        answer,
-    };
-    one(store
-        .post_results(at(ms), vec![item])
-        .await
-        .expect("answers"))
-}
-
-pub(crate) async fn inbox(store: &SqliteStore, session: u128) -> Vec<InboxItem> {
-    let query = ReadInbox {
-        key: key(session),
-        pending: false,
-        after: 0,
-        limit: 100,
-    };
-    store.read_inbox(query).await.expect("answers")
-}
-
 pub(crate) async fn transcript(store: &SqliteStore, session: u128) -> Vec<Message> {
     let query = ReadMessages {
         key: key(session),
@@ -453,17 +362,6 @@ pub(crate) async fn transcript(store: &SqliteStore, session: u128) -> Vec<Messag
         limit: 100,
     };
     store.read_messages(query).await.expect("answers")
-}
-
-pub(crate) async fn last_step(store: &SqliteStore, session: u128) -> Step {
-    let steps = store.read_steps(key(session), 0, 100).await;
-    steps.expect("answers").pop().expect("steps")
-}
-
-pub(crate) async fn hot(store: &SqliteStore, session: u128) -> HotRow {
-    let dump = store.dump().await.expect("answers");
-    let found = dump.sessions.into_iter().find(|s| s.key == key(session));
-    found.expect("the session exists").hot
 }
 
 pub(crate) async fn cancel(store: &SqliteStore, ms: i64, n: u128) -> CancelOutcome {
