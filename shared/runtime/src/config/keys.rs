@@ -1,5 +1,6 @@
 //! Keys: what each takes and between which bounds.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use mainspring_shared::time::Span;
@@ -158,6 +159,27 @@ impl Keys {
 
     /// The key that decides on this path.
     pub(super) fn find(&self, path: &str) -> Option<Key> {
+        let path = self.declared(path);
+        self.keys.iter().copied().find(|key| key.is_at(&path))
+    }
+
+    /// The table and the name of a path: what stands for the last `*` of its key may have dots.
+    pub(super) fn split<'a>(&self, path: &'a str) -> (&'a str, &'a str) {
+        let declared = self.declared(path);
+        let tables = self
+            .find(path)
+            .map_or(0, |key| key.path.matches('.').count());
+        match declared.match_indices('.').take(tables).last() {
+            Some((at, _)) => {
+                let at = path.len() - (declared.len() - at);
+                (&path[..at], &path[at + 1..])
+            }
+            None => ("", path),
+        }
+    }
+
+    /// The path itself, or that of what it is like.
+    fn declared<'a>(&self, path: &'a str) -> Cow<'a, str> {
         let same = self.like.iter().find_map(|(tables, table)| {
             let (_, field) = path
                 .strip_prefix(tables)?
@@ -165,8 +187,7 @@ impl Keys {
                 .split_once('.')?;
             Some(format!("{table}.{field}"))
         });
-        let path = same.as_deref().unwrap_or(path);
-        self.keys.iter().copied().find(|key| key.is_at(path))
+        same.map_or(Cow::Borrowed(path), Cow::Owned)
     }
 
     /// Those that have a variable.
@@ -277,5 +298,23 @@ mod tests {
         assert!(!at("providers.*.model", "providers.a.b.model"));
         assert!(at("llm.headers.*", "llm.headers.x.y") && !at("llm.headers.*", "llm.headers."));
         assert!(!at("llm.headers.*", "llm.headers"));
+    }
+
+    #[test]
+    fn a_path_is_split_where_its_key_is() {
+        let keys = ["listen", "llm.model", "llm.headers.*", "mcp.*.env.*"].map(Key::text);
+        let keys = Keys::new(keys.to_vec(), &[("providers", "llm")]);
+        assert_eq!(keys.split("listen"), ("", "listen"));
+        assert_eq!(keys.split("llm.model"), ("llm", "model"));
+        assert_eq!(keys.split("llm.headers.x.y"), ("llm.headers", "x.y"));
+        assert_eq!(
+            keys.split("providers.local.model"),
+            ("providers.local", "model")
+        );
+        assert_eq!(
+            keys.split("providers.a.headers.x.y"),
+            ("providers.a.headers", "x.y")
+        );
+        assert_eq!(keys.split("mcp.a.env.B"), ("mcp.a.env", "B"));
     }
 }

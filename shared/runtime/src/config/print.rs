@@ -6,16 +6,18 @@ use std::fmt::Write as _;
 
 use toml::Value;
 
-use super::keys::{Keys, Kind};
+use super::keys::{Key, Keys, Kind};
 use super::secret::Secret;
 
 /// Renders checked values; those without a table first.
 pub(super) fn render(keys: &Keys, values: &BTreeMap<String, (Value, String)>) -> String {
     let mut tables: BTreeMap<&str, String> = BTreeMap::new();
     for (path, (value, origin)) in values {
-        let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
+        let key = keys.find(path);
+        let (table, name) = keys.split(path);
+        let name = quoted(name);
         let text = tables.entry(table).or_default();
-        let shown = shown(keys, path, value);
+        let shown = shown(key.as_ref(), value);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name} = {shown}  # {origin}");
     }
@@ -29,8 +31,18 @@ pub(super) fn render(keys: &Keys, values: &BTreeMap<String, (Value, String)>) ->
     out
 }
 
-fn shown(keys: &Keys, path: &str, value: &Value) -> Value {
-    match (keys.find(path).map(|key| key.kind), value) {
+/// A name as a file holds it.
+fn quoted(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    if name.chars().all(is_bare) {
+        name.to_owned()
+    } else {
+        Value::from(name).to_string()
+    }
+}
+
+fn shown(key: Option<&Key>, value: &Value) -> Value {
+    match (key.map(|key| key.kind), value) {
         (Some(Kind::Secret) | None, _) => Value::String(Secret::new("").to_string()),
         (Some(Kind::Url(_)), Value::String(url)) => {
             Value::String(Secret::new(url.clone()).redacted_url())
