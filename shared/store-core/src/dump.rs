@@ -64,7 +64,7 @@ pub(crate) async fn all(conn: &mut Conn) -> Result<Dump> {
 }
 
 async fn fetch(conn: &mut Conn, sql: &'static Statement) -> Result<Vec<Row>> {
-    Ok(statement(sql).fetch_all(conn).await?)
+    statement(sql).fetch_all(conn).await
 }
 
 /// Adds to a session; rows of sessions without a hot row have no place in a dump.

@@ -99,9 +99,8 @@ impl Fault {
     /// Whether an item's data is at fault, so that others do better without it.
     pub(crate) fn is_of_data(&self) -> bool {
         match self {
-            Self::Corrupt { .. } | Self::Encode(_) => true,
+            Self::Corrupt { .. } | Self::Encode(_) | Self::NoRow => true,
             Self::Database { class, .. } => *class == Class::Refused,
-            Self::NoRow => true,
             Self::Schema(_) => false,
         }
     }

@@ -67,8 +67,8 @@ impl<'r> Cells<'r> {
     }
 
     /// Whether the next column is null; reads nothing.
-    pub(crate) fn at_null(&self) -> Result<bool> {
-        Ok(matches!(self.row.at(self.next), Some(Value::Null)))
+    pub(crate) fn at_null(&self) -> bool {
+        matches!(self.row.at(self.next), Some(Value::Null))
     }
 
     /// The next column as JSON text.
@@ -103,7 +103,7 @@ impl<'r> Cells<'r> {
         column: &'static str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>> {
-        if self.at_null()? {
+        if self.at_null() {
             self.next += 1;
             return Ok(None);
         }
@@ -327,7 +327,7 @@ pub(crate) fn mode_word(mode: OnBusy) -> &'static str {
 
 /// `parent_session, parent_call, root_session, depth`
 pub(crate) fn parent(cells: &mut Cells<'_>) -> Result<Option<Parent>> {
-    if cells.at_null()? {
+    if cells.at_null() {
         cells.next += 4;
         return Ok(None);
     }

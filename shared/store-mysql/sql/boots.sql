@@ -1,0 +1,25 @@
+-- What MySQL says differently about the lives of processes.
+
+-- name: boots/expire
+-- Removes boots that ended before $1 and own nothing, at most $2.
+DELETE FROM boots
+WHERE coalesce(dead_at, lease_until) < $1
+  AND NOT EXISTS (SELECT 1 FROM session_hot h
+                  WHERE h.owner_boot = boots.boot_id AND h.ready_since IS NOT NULL)
+ORDER BY boot_id
+LIMIT $2;
+
+-- name: boots/give_back
+-- Gives back what a boot owns; the attempt that a running send was in counts. Sessions are locked
+-- before their sends, as everywhere.
+SELECT session_id FROM session_hot
+WHERE owner_boot = $1 AND ready_since IS NOT NULL
+ORDER BY tenant, session_id
+FOR UPDATE;
+UPDATE session_hot h
+JOIN sends s ON s.tenant = h.tenant AND s.session_id = h.session_id AND s.finished_at IS NULL
+            AND s.status = 'running'
+SET s.attempts = s.attempts + 1
+WHERE h.owner_boot = $1 AND h.ready_since IS NOT NULL;
+UPDATE session_hot SET owner_boot = NULL, token = NULL
+WHERE owner_boot = $1 AND ready_since IS NOT NULL;

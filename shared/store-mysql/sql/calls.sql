@@ -1,0 +1,33 @@
+-- What MySQL says differently about tool calls: rows come as one JSON array.
+
+-- name: calls/insert
+-- Stores the calls of a message.
+INSERT INTO tool_calls (tenant, session_id, call_id, send_id, round, place, name, arguments, "repeat",
+                        waits_on, approval, started_epoch, attempt, deadline_at, result,
+                        requested_at, settled_at)
+SELECT $1, $2, e.call_id, $3, e.round, e.place, e.name, e.arguments, e.repeats, e.waits_on, e.approval,
+       e.started_epoch, e.started_epoch IS NOT NULL, e.deadline_at, e.result, $5,
+       CASE WHEN e.result IS NOT NULL THEN $5 END
+FROM JSON_TABLE($4, '$[*]' COLUMNS (
+    call_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.call_id', round INT PATH '$.round', place INT PATH '$.place',
+    name VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.name', arguments LONGTEXT CHARACTER SET utf8mb4 PATH '$.arguments',
+    repeats VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.repeat', waits_on VARCHAR(32) CHARACTER SET utf8mb4 PATH '$.waits_on',
+    approval VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.approval', started_epoch BIGINT PATH '$.started_epoch',
+    deadline_at BIGINT PATH '$.deadline_at', result LONGTEXT CHARACTER SET utf8mb4 PATH '$.result'
+)) e;
+
+-- name: calls/change
+-- Stores what became of calls; one that has its result keeps it.
+UPDATE tool_calls c
+JOIN JSON_TABLE($3, '$[*]' COLUMNS (
+    call_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.call_id', waits_on VARCHAR(32) CHARACTER SET utf8mb4 PATH '$.waits_on',
+    started_epoch BIGINT PATH '$.started_epoch', deadline_at BIGINT PATH '$.deadline_at',
+    result LONGTEXT CHARACTER SET utf8mb4 PATH '$.result'
+)) e ON c.call_id = e.call_id COLLATE utf8mb4_bin
+SET c.waits_on = e.waits_on,
+    c.deadline_at = CASE WHEN e.waits_on IS NULL THEN c.deadline_at ELSE e.deadline_at END,
+    c.attempt = c.attempt + (e.started_epoch IS NOT NULL),
+    c.started_epoch = coalesce(e.started_epoch, c.started_epoch),
+    c.result = e.result,
+    c.settled_at = CASE WHEN e.result IS NOT NULL THEN $4 END
+WHERE c.tenant = $1 AND c.session_id = $2 AND c.result IS NULL;

@@ -1,0 +1,15 @@
+-- What MySQL says differently about the queue's numbers.
+
+-- name: stats/queue
+-- Sessions with work per pool: waiting, held, and how long the first of those that wait has waited.
+SELECT pool, CAST(sum(NOT held) AS SIGNED), CAST(sum(held) AS SIGNED),
+       CAST(coalesce(max(CASE WHEN NOT held THEN GREATEST($1 - ready_since, 0) END), 0) AS SIGNED)
+FROM (
+    SELECT h.pool, h.ready_since,
+           EXISTS (SELECT 1 FROM boots b
+                   WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $1) AS held
+    FROM session_hot h
+    WHERE h.ready_since IS NOT NULL
+) working
+GROUP BY pool
+ORDER BY pool;

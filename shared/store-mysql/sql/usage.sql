@@ -1,0 +1,11 @@
+-- What MySQL says differently about usage.
+
+-- name: usage/insert
+-- Stores what model responses cost; one that comes again replaces the first.
+INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, "usage", at)
+SELECT $1, $2, $16, e.round, e.attempt, e.model, e.used, $20
+FROM JSON_TABLE($23, '$[*]' COLUMNS (
+    round INT PATH '$.round', attempt INT PATH '$.attempt', model VARCHAR(700) CHARACTER SET utf8mb4 PATH '$.model',
+    used LONGTEXT CHARACTER SET utf8mb4 PATH '$.usage'
+)) e
+ON DUPLICATE KEY UPDATE model = VALUES(model), "usage" = VALUES("usage");

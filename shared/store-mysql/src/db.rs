@@ -1,0 +1,273 @@
+//! The port of the store's core on a server.
+
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use futures::future::{BoxFuture, FutureExt};
+use mainspring_shared::time::Timestamp;
+use mainspring_store_core::db::{
+    Commit, Conn, Connection, Database, Done, Server, Statement, Transaction, Visit,
+};
+use mainspring_store_core::fault::Result;
+use mainspring_store_core::{Row, Value};
+use sqlx::mysql::{MySql, MySqlArguments, MySqlConnection, MySqlPool, MySqlRow};
+use sqlx::pool::PoolConnection;
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Column, Either, Executor as _, Row as _, Type, TypeInfo, ValueRef};
+
+use crate::dialect::{Command, commands};
+use crate::fault::fault;
+use crate::migrate;
+use crate::settings::Settings;
+
+/// How often a transaction is run that meets another one. A wait for a lock ends after a second.
+const ATTEMPTS: u32 = 5;
+
+/// The clock in whole milliseconds.
+const NOW: &str = "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)";
+
+/// One database of a server.
+#[derive(Debug)]
+pub(crate) struct MysqlDb {
+    writers: MySqlPool,
+    readers: MySqlPool,
+}
+
+impl MysqlDb {
+    pub(crate) fn new(settings: &Settings) -> Result<Self> {
+        Ok(Self {
+            writers: settings.pool(settings.writers)?,
+            readers: settings.pool(settings.readers)?,
+        })
+    }
+}
+
+impl Database for MysqlDb {
+    /// Every commit is as durable as the server makes it: there is no setting per transaction.
+    fn begin(
+        &self,
+        _commit: Commit,
+        at: Option<Timestamp>,
+    ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>> {
+        async move {
+            let mut tx = Open(self.writers.begin().await.map_err(fault)?);
+            let now = match at {
+                Some(at) => at,
+                None => tx.clock().await?,
+            };
+            let tx: Box<dyn Transaction> = Box::new(tx);
+            Ok((tx, now))
+        }
+        .boxed()
+    }
+
+    fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>> {
+        async move {
+            let conn = self.readers.acquire().await.map_err(fault)?;
+            let conn: Box<dyn Connection> = Box::new(Read(conn));
+            Ok(conn)
+        }
+        .boxed()
+    }
+
+    fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>> {
+        async move {
+            let mut conn = self.readers.acquire().await.map_err(fault)?;
+            // For the next transaction alone.
+            let level = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+            direct(&mut conn, level).await?;
+            let begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT";
+            let tx = sqlx::Transaction::begin(conn, Some(sqlx::SqlStr::from_static(begin)));
+            let tx: Box<dyn Transaction> = Box::new(Open(tx.await.map_err(fault)?));
+            Ok(tx)
+        }
+        .boxed()
+    }
+
+    fn attempts(&self) -> u32 {
+        ATTEMPTS
+    }
+}
+
+/// A connection with an open transaction.
+#[derive(Debug)]
+struct Open(sqlx::Transaction<'static, MySql>);
+
+/// A connection for single statements.
+#[derive(Debug)]
+struct Read(PoolConnection<MySql>);
+
+impl Transaction for Open {
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        async move { self.0.commit().await.map_err(fault) }.boxed()
+    }
+
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
+        async move {
+            if let Err(error) = self.0.rollback().await {
+                tracing::debug!(%error, "nothing was left to roll back");
+            }
+        }
+        .boxed()
+    }
+
+    fn savepoint(&mut self) -> BoxFuture<'_, Result<()>> {
+        direct(&mut self.0, "SAVEPOINT item").boxed()
+    }
+
+    fn release_savepoint(&mut self, undo: bool) -> BoxFuture<'_, Result<()>> {
+        async move {
+            if undo {
+                direct(&mut self.0, "ROLLBACK TO SAVEPOINT item").await?;
+            }
+            direct(&mut self.0, "RELEASE SAVEPOINT item").await
+        }
+        .boxed()
+    }
+
+    fn connection(&mut self) -> &mut Conn {
+        self
+    }
+}
+
+async fn direct(conn: &mut MySqlConnection, sql: &'static str) -> Result<()> {
+    conn.execute(sqlx::raw_sql(sql)).await.map_err(fault)?;
+    Ok(())
+}
+
+macro_rules! connection {
+    ($type:ty) => {
+        impl Connection for $type {
+            fn run<'c>(
+                &'c mut self,
+                statement: &'static Statement,
+                arguments: Vec<Value>,
+            ) -> BoxFuture<'c, Result<Done>> {
+                run(&mut self.0, statement, arguments).boxed()
+            }
+
+            fn scan<'c>(
+                &'c mut self,
+                statement: &'static Statement,
+                arguments: Vec<Value>,
+                visit: Visit<'c>,
+            ) -> BoxFuture<'c, Result<()>> {
+                scan(&mut self.0, statement, arguments, visit).boxed()
+            }
+
+            fn server(&mut self) -> BoxFuture<'_, Result<Server>> {
+                migrate::server(&mut self.0).boxed()
+            }
+
+            fn clock(&mut self) -> BoxFuture<'_, Result<Timestamp>> {
+                clock(&mut self.0).boxed()
+            }
+        }
+    };
+}
+
+connection!(Open);
+connection!(Read);
+
+async fn clock(conn: &mut MySqlConnection) -> Result<Timestamp> {
+    let now = sqlx::query_scalar(NOW).fetch_one(conn).await;
+    Ok(Timestamp(now.map_err(fault)?))
+}
+
+fn bound(
+    command: &'static Command,
+    arguments: &[Value],
+) -> Query<'static, MySql, MySqlArguments> {
+    let query = sqlx::query(AssertSqlSafe(command.sql.as_str()));
+    command.arguments.iter().fold(query, |query, index| {
+        match arguments.get(*index).unwrap_or(&Value::Null) {
+            Value::Null => query.bind(None::<i64>),
+            Value::Integer(number) => query.bind(*number),
+            Value::Real(number) => query.bind(*number),
+            Value::Text(text) => query.bind(text.clone()),
+            Value::Bytes(bytes) => query.bind(bytes.clone()),
+        }
+    })
+}
+
+/// Runs the statements one after the other. Of those that lock and those that read, the rows of the
+/// last one count.
+async fn run(
+    conn: &mut MySqlConnection,
+    statement: &'static Statement,
+    arguments: Vec<Value>,
+) -> Result<Done> {
+    let mut done = Done::default();
+    for command in commands(statement) {
+        let mut columns = Columns::default();
+        let mut rows = Vec::new();
+        let mut results = conn.fetch_many(bound(command, &arguments));
+        while let Some(result) = results.try_next().await.map_err(fault)? {
+            match result {
+                Either::Left(result) => done.affected += result.rows_affected(),
+                Either::Right(row) => rows.push(columns.row(&row)?),
+            }
+        }
+        if command.sql.starts_with("SELECT") || command.sql.starts_with("WITH") {
+            done.rows = rows;
+        }
+    }
+    Ok(done)
+}
+
+async fn scan(
+    conn: &mut MySqlConnection,
+    statement: &'static Statement,
+    arguments: Vec<Value>,
+    visit: Visit<'_>,
+) -> Result<()> {
+    for command in commands(statement) {
+        let mut columns = Columns::default();
+        let mut rows = conn.fetch(bound(command, &arguments));
+        while let Some(row) = rows.try_next().await.map_err(fault)? {
+            if !visit(&columns.row(&row)?) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The names of a statement's columns, shared by its rows.
+#[derive(Debug, Default)]
+struct Columns(Option<Arc<[String]>>);
+
+impl Columns {
+    fn row(&mut self, row: &MySqlRow) -> Result<Row> {
+        let names = self.0.get_or_insert_with(|| {
+            let names = row.columns().iter();
+            names.map(|column| column.name().to_owned()).collect()
+        });
+        let values = (0..row.len()).map(|index| value(row, index));
+        let values = values.collect::<sqlx::Result<Vec<_>>>().map_err(fault)?;
+        Ok(Row::new(names.clone(), values))
+    }
+}
+
+fn value(row: &MySqlRow, index: usize) -> sqlx::Result<Value> {
+    let raw = row.try_get_raw(index)?;
+    if raw.is_null() {
+        return Ok(Value::Null);
+    }
+    let kind = raw.type_info().into_owned();
+    Ok(match kind.name() {
+        name if name.contains("UNSIGNED") => {
+            let number: u64 = row.try_get_unchecked(index)?;
+            Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+        }
+        "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => {
+            Value::Integer(row.try_get_unchecked(index)?)
+        }
+        "FLOAT" | "DOUBLE" => Value::Real(row.try_get_unchecked(index)?),
+        // `utf8mb4_bin` marks its columns as binary, too: the character set tells them apart.
+        _ if <str as Type<MySql>>::compatible(&kind) || kind.name() == "JSON" => {
+            Value::Text(row.try_get_unchecked(index)?)
+        }
+        _ => Value::Bytes(row.try_get_unchecked(index)?),
+    })
+}

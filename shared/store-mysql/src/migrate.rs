@@ -1,0 +1,157 @@
+//! The schema: what this program needs, and bringing a database there.
+
+use std::cmp::Ordering;
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use mainspring_shared::store::Error;
+use mainspring_store_core::db::Server;
+use mainspring_store_core::fault::{Fault, Result};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{ConnectOptions, Connection, SqlStr};
+
+use crate::fault::{fault, number};
+use crate::settings::{SchemaPolicy, Settings};
+
+/// What `migrations/embed.rs` found: version, title and text of each file.
+const EMBEDDED: &[(i64, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+
+/// The record of what was applied, as sqlx makes it.
+const RECORD: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (
+    version BIGINT PRIMARY KEY,
+    description TEXT NOT NULL,
+    installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    success BOOLEAN NOT NULL,
+    checksum BLOB NOT NULL,
+    execution_time BIGINT NOT NULL
+);
+";
+
+/// There is no such table.
+const NO_TABLE: u16 = 1146;
+
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
+    let migration = |&(version, title, sql): &(i64, &'static str, &'static str)| {
+        // The server commits each change of the schema by itself.
+        let sql = SqlStr::from_static(sql);
+        Migration::new(version, title.into(), MigrationType::Simple, sql, true)
+    };
+    Migrator::with_migrations(EMBEDDED.iter().map(migration).collect())
+});
+
+/// What `SchemaPolicy::Create` executes on an empty database, in order, the record of what was
+/// applied included: a database that it was applied to by hand passes `SchemaPolicy::Verify`.
+pub fn ddl() -> String {
+    let mut text = RECORD.to_owned();
+    for migration in MIGRATOR.iter() {
+        let (version, title) = (migration.version, &migration.description);
+        let sql = migration.sql.as_str().trim_end();
+        let bytes = migration.checksum.iter();
+        let checksum = bytes.fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\n-- {version:04} {title}\n\n{sql}\n\n\
+             INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)\n\
+             VALUES ({version}, '{title}', TRUE, X'{checksum}', 0);\n"
+        );
+    }
+    text
+}
+
+fn needed() -> i64 {
+    let versions = MIGRATOR.iter().map(|migration| migration.version);
+    versions.max().unwrap_or(0)
+}
+
+/// Compares the version of a schema with the one that this program needs.
+fn compare(found: i64) -> Result<()> {
+    let needed = needed();
+    match found.cmp(&needed) {
+        Ordering::Less => Err(Fault::Schema(Error::SchemaMissing { found, needed })),
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(Fault::Schema(Error::SchemaNewer {
+            found,
+            known: needed,
+        })),
+    }
+}
+
+/// Does what the policy says, on a connection of its own: the lock that keeps other processes from
+/// migrating at the same time ends with it.
+pub(crate) async fn prepare(settings: &Settings) -> Result<()> {
+    let mut conn = settings.server()?.connect().await.map_err(fault)?;
+    let prepared = match settings.schema {
+        SchemaPolicy::Create => migrate(&mut conn).await,
+        SchemaPolicy::Verify => match found(&mut conn).await {
+            Ok(found) => compare(found),
+            Err(fault) => Err(fault),
+        },
+    };
+    // Everything is committed; a failure to say goodbye changes nothing.
+    let _ = conn.close().await;
+    prepared
+}
+
+async fn migrate(conn: &mut MySqlConnection) -> Result<()> {
+    if found(conn).await? >= needed() {
+        return compare(found(conn).await?);
+    }
+    match MIGRATOR.run(conn).await {
+        Ok(()) => Ok(()),
+        // A newer program came in between.
+        Err(MigrateError::VersionMissing(found)) => Err(Fault::Schema(Error::SchemaNewer {
+            found,
+            known: needed(),
+        })),
+        Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+            Err(fault(error))
+        }
+        Err(other) => Err(Fault::Schema(Error::Refused {
+            source: Box::new(other),
+        })),
+    }
+}
+
+/// The version of the schema, 0 when there is none. Fails when a migration was changed after it
+/// was applied.
+async fn found(conn: &mut MySqlConnection) -> Result<i64> {
+    let applied: sqlx::Result<Vec<(i64, Vec<u8>)>> =
+        sqlx::query_as("SELECT version, checksum FROM _sqlx_migrations WHERE success ORDER BY version")
+            .fetch_all(conn)
+            .await;
+    let applied = match applied {
+        Ok(applied) => applied,
+        Err(error) if number(&error) == Some(NO_TABLE) => return Ok(0),
+        Err(error) => return Err(fault(error)),
+    };
+    for (version, checksum) in &applied {
+        let known = MIGRATOR.iter().find(|known| known.version == *version);
+        if known.is_some_and(|known| *known.checksum != **checksum) {
+            return Err(Fault::Schema(Error::Refused {
+                source: Box::new(MigrateError::VersionMismatch(*version)),
+            }));
+        }
+    }
+    Ok(applied.last().map_or(0, |(version, _)| *version))
+}
+
+/// What the server says of itself, on a database whose schema fits.
+pub(crate) async fn server(conn: &mut MySqlConnection) -> Result<Server> {
+    let schema = found(conn).await?;
+    compare(schema)?;
+    let version: String = sqlx::query_scalar("SELECT version()")
+        .fetch_one(conn)
+        .await
+        .map_err(fault)?;
+    let product = if version.contains("MariaDB") {
+        "MariaDB"
+    } else {
+        "MySQL"
+    };
+    Ok(Server {
+        name: format!("{product} {version}"),
+        schema,
+    })
+}

@@ -1,0 +1,137 @@
+//! What the store is opened with, and how its connections are set up.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use mainspring_store_core::fault::Result;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions, MySqlSslMode};
+use sqlx::{ConnectOptions, Executor};
+
+use crate::fault::fault;
+
+/// What happens to the schema when the store is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SchemaPolicy {
+    /// It is brought up to date. Safe while any number of processes do the same.
+    #[default]
+    Create,
+    /// Nothing is changed; a schema that is not up to date is an error.
+    Verify,
+}
+
+/// How the store reaches its database. `Debug` does not show the address, which may hold a
+/// password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    pub url: String,
+    /// What happens to the schema.
+    pub schema: SchemaPolicy,
+    /// Connections for transactions.
+    pub writers: u32,
+    /// Connections for reads.
+    pub readers: u32,
+    /// How long a step waits for a connection. Within it, a restart of the server goes unnoticed.
+    pub acquire_timeout: Duration,
+}
+
+/// Statements that a connection keeps prepared: all that there are.
+const STATEMENTS: usize = 400;
+
+/// What each connection begins with. Waiting for a row's lock longer than a second, the least that
+/// the server can count, fails the transaction, which is run again.
+const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+     SET SESSION innodb_lock_wait_timeout = 1, \
+     sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,\
+     NO_BACKSLASH_ESCAPES,ERROR_FOR_DIVISION_BY_ZERO'";
+
+impl Settings {
+    /// Settings for the database at `url`, with defaults for the rest.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            schema: SchemaPolicy::default(),
+            writers: 12,
+            readers: 6,
+            acquire_timeout: Duration::from_secs(5),
+        }
+    }
+
+    /// Whether the server is across a network and nothing makes sure that it is the right one: the
+    /// address asks for no TLS, or for TLS without a look at the server's certificate and name.
+    /// False where the address cannot be read.
+    pub fn trusts_any_server(&self) -> bool {
+        let Ok(options) = MySqlConnectOptions::from_str(&self.url) else {
+            return false;
+        };
+        let host = options.get_host().trim_matches(['[', ']']);
+        let here = options.get_socket().is_some()
+            || host == "localhost"
+            || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        !here && !matches!(options.get_ssl_mode(), MySqlSslMode::VerifyIdentity)
+    }
+
+    /// What every connection is opened with.
+    pub(crate) fn server(&self) -> Result<MySqlConnectOptions> {
+        let options = MySqlConnectOptions::from_str(&self.url).map_err(fault)?;
+        Ok(options
+            .charset("utf8mb4")
+            .collation("utf8mb4_bin")
+            .timezone(None)
+            .pipes_as_concat(false)
+            .no_engine_substitution(false)
+            .statement_cache_capacity(STATEMENTS)
+            .disable_statement_logging())
+    }
+
+    /// Connections, each opened when it is first needed.
+    pub(crate) fn pool(&self, connections: u32) -> Result<MySqlPool> {
+        let options = MySqlPoolOptions::new()
+            .max_connections(connections.max(1))
+            .acquire_timeout(self.acquire_timeout)
+            .test_before_acquire(true)
+            .after_connect(|conn, _| {
+                Box::pin(async move {
+                    conn.execute(sqlx::raw_sql(SESSION)).await?;
+                    Ok(())
+                })
+            });
+        Ok(options.connect_lazy_with(self.server()?))
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("schema", &self.schema)
+            .field("writers", &self.writers)
+            .field("readers", &self.readers)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_across_the_network_has_to_prove_who_it_is() {
+        for (url, trusts) in [
+            ("mysql://u@db.example/m", true),
+            ("mysql://u@db.example/m?ssl-mode=REQUIRED", true),
+            ("mysql://u@db.example/m?ssl-mode=VERIFY_IDENTITY", false),
+            ("mysql://u@127.0.0.1/m", false),
+            ("mysql://u@localhost/m", false),
+        ] {
+            assert_eq!(Settings::new(url).trusts_any_server(), trusts, "{url}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_address_is_shown() {
+        let shown = format!("{:?}", Settings::new("mysql://u:secret@h/m"));
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}
