@@ -1,4 +1,4 @@
-//! What every request and every loop shares.
+//! The state that requests and loops share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::services::notify::Notifier;
 use crate::services::registration::Registration;
 use crate::services::watch::Watch;
 
-/// What a scheduler is made of.
+/// The ports and settings of a scheduler.
 pub struct Parts {
-    /// The truth.
+    /// The database: the source of truth.
     pub store: Arc<dyn Store>,
-    /// Where sessions with work are announced.
+    /// The queue through which workers learn of sessions with work.
     pub queue: Arc<dyn Queue>,
-    /// Live notices.
+    /// Live notifications between processes.
     pub bus: Arc<dyn Bus>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Ids, fences, jitter.
+    /// Randomness for ids, tokens and jitter.
     pub entropy: Arc<dyn Entropy>,
-    /// The bounds.
+    /// Intervals and limits.
     pub config: SchedulerConfig,
 }
 
@@ -68,12 +68,12 @@ impl fmt::Debug for App {
 }
 
 impl App {
-    /// The boot to write under. Until the first registration succeeds, nothing can be written.
+    /// The boot to write under. Fails until the first registration has succeeded.
     pub fn boot_id(&self) -> Result<BootId, Error> {
         self.registration.id().ok_or_else(Error::not_registered)
     }
 
-    /// A fresh session's key.
+    /// The key for a new session.
     pub fn new_session_key(&self, tenant: TenantId) -> SessionKey {
         SessionKey {
             tenant,
@@ -82,8 +82,8 @@ impl App {
     }
 }
 
-/// Does items together, or one by one when the data of one of them is at fault, so that it alone
-/// fails.
+/// Processes items in one batch. If the batch fails because of invalid data, each item is processed
+/// separately, so that only the invalid ones fail. Returns one result per item, in order.
 pub async fn each<T, R, F, Fut>(items: Vec<T>, step: F) -> Vec<Result<R, Error>>
 where
     T: Clone,

@@ -1,4 +1,4 @@
-//! The bounds of one scheduler.
+//! The settings of one scheduler.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,102 +13,101 @@ const YEAR: Duration = Duration::from_hours(24 * 365);
 const TEN_YEARS: Duration = Duration::from_hours(10 * 24 * 365);
 
 settings! {
-    /// How one scheduler behaves. Every bound has a default that suits one process on a small
-    /// machine.
+    /// The intervals and limits of one scheduler. The defaults suit one process on a small machine.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SchedulerConfig {
-        /// A label for people.
+        /// A name for logs and lists.
         name: String = "scheduler".to_owned();
-        /// How long this process counts as alive after its last renewal.
+        /// Time to live of this process's lease.
         lease_ttl: Duration = Duration::from_secs(10);
-        /// Pause between two sweeps over ready sessions.
+        /// Interval between sweeps for ready sessions that no worker has claimed.
         sweep_interval: Duration = Duration::from_secs(1)
             => Key::span("sweep_interval", LOOK_MIN, HOUR);
-        /// Sessions that became ready more recently were just rung for, and are not swept.
+        /// Minimum age of a ready session to be swept: younger ones have just been enqueued.
         sweep_age: Duration = Duration::from_millis(1_500)
             => Key::span("scheduler.sweep_age", Duration::ZERO, HOUR);
-        /// Jobs in a lane above which it is not swept: what waits in it is enough for now.
+        /// A lane with more jobs than this is not swept.
         sweep_depth_low: u64 = 32 => Key::integer("scheduler.sweep_depth_low", 0, 2_000);
-        /// Jobs in a lane at which a sweep stops feeding it.
+        /// A sweep fills a lane up to this number of jobs.
         sweep_depth_high: u64 = 512 => Key::integer("scheduler.sweep_depth_high", 1, 2_000);
-        /// The longest pause between two looks at the alarms.
+        /// Maximum interval between checks for due alarms.
         alarm_interval: Duration = Duration::from_millis(250)
             => Key::span("scheduler.alarm_interval", LOOK_MIN, HOUR);
-        /// The longest pause between two looks at the timers.
+        /// Maximum interval between checks for due timers.
         timer_interval: Duration = Duration::from_millis(250)
             => Key::span("scheduler.timer_interval", LOOK_MIN, HOUR);
-        /// How long the occurrences of timers, and timers that ended, are kept.
+        /// How long occurrences of timers and finished timers are kept.
         timer_keep: Duration = Duration::from_hours(30 * 24)
             => Key::span("scheduler.timer_keep", HOUR, TEN_YEARS);
-        /// Pause between two rounds of retention.
+        /// Interval between retention passes.
         retention_interval: Duration = Duration::from_mins(1)
             => Key::span("scheduler.retention_interval", SECOND, DAY);
-        /// How long an idempotency key is remembered.
+        /// How long idempotency keys are kept.
         idempotency_keep: Duration = Duration::from_hours(48)
             => Key::span("scheduler.idempotency_keep", DAY, YEAR);
-        /// How long sends are kept after their end, at least as long as idempotency keys; for ever
-        /// when none.
+        /// How long sends are kept after their end, at least as long as idempotency keys; forever
+        /// if none.
         send_keep: Option<Duration> => Key::span("scheduler.send_keep", DAY, TEN_YEARS);
         /// How long runs are kept after their end, at least as long as idempotency keys, with the
-        /// sessions of their leaves; for ever when none.
+        /// sessions of their leaves; forever if none.
         run_keep: Option<Duration> => Key::span("scheduler.run_keep", DAY, TEN_YEARS);
-        /// Names of this server beyond those that no stranger can own (addresses, names without a
-        /// dot or of a private end): what clients call it. One with a dot at its begin stands for
-        /// all names that end so, `*` for every name.
+        /// Host names of this server, in addition to those that cannot be registered publicly (IP
+        /// addresses, names without a dot or under a private suffix). A name with a leading dot
+        /// stands for all names with that suffix, `*` for every name.
         allowed_hosts: Vec<String> = Vec::new() => Key::list("scheduler.allowed_hosts");
         /// Origins whose web pages may use this server, such as `https://app.example.com`; `*` for
         /// all.
         allowed_origins: Vec<String> = Vec::new() => Key::list("scheduler.allowed_origins");
-        /// Connections at once.
+        /// Maximum number of concurrent connections.
         connections_max: usize = 20_480 => Key::integer("scheduler.connections_max", 1, 10_000_000);
-        /// How long a connection may take to bring the head of a request, from when it was made or
-        /// from its last answer: an idle one is closed then.
+        /// How long a connection may take to send a request's head, counted from when it was
+        /// opened or from its last response; then it is closed.
         head_timeout: Duration = Duration::from_secs(75)
             => Key::span("scheduler.head_timeout", SECOND, HOUR);
-        /// Bytes that a request's head may have.
+        /// Maximum size of a request's head in bytes.
         head_bytes_max: usize = 32 << 10
             => Key::integer("scheduler.head_bytes_max", 8_192, 1 << 20);
-        /// How long a client may take nothing of its answer.
+        /// How long a client may read nothing of its response.
         write_timeout: Duration = Duration::from_secs(30)
             => Key::span("scheduler.write_timeout", SECOND, HOUR);
-        /// Bytes that the bodies of all requests under way may have together.
+        /// Maximum total size in bytes of the bodies of all requests in flight.
         bodies_bytes_max: usize = 128 << 20
             => Key::integer("scheduler.bodies_bytes_max", 1_024, 1 << 31);
-        /// Bytes that a request's body may have.
+        /// Maximum size of a request's body in bytes.
         body_bytes_max: usize = 4 << 20 => Key::integer("scheduler.body_bytes_max", 1_024, 1 << 30);
-        /// Bytes that a batch's body may have.
+        /// Maximum size of a batch's body in bytes.
         batch_bytes_max: usize = 32 << 20
             => Key::integer("scheduler.batch_bytes_max", 1_024, 1 << 30);
         /// How long a body may take to arrive.
         body_timeout: Duration = Duration::from_secs(30)
             => Key::span("scheduler.body_timeout", SECOND, HOUR);
-        /// Bytes at which a page of a list ends, unless that is its first item.
+        /// Size in bytes at which a page of a list ends; it always has at least one item.
         page_bytes_max: usize = 8 << 20 => Key::integer("scheduler.page_bytes_max", 1_024, 1 << 30);
-        /// Sends that a batch may have.
+        /// Maximum number of sends in a batch.
         batch_sends_max: usize = 1_000 => Key::integer("scheduler.batch_sends_max", 1, 1_000);
-        /// Sends of a batch that share one transaction: large enough that commits do not bound the
-        /// rate, small enough that their row locks are held for milliseconds.
+        /// Maximum number of sends of a batch per transaction: large enough that commits do not
+        /// limit the rate, small enough that row locks are held for milliseconds only.
         batch_group_max: usize = 250 => Key::integer("scheduler.batch_group_max", 1, 1_000);
-        /// Bytes of sends that share one transaction; a larger one has its own.
+        /// Maximum size in bytes of the sends in one transaction; a larger send gets its own.
         group_bytes_max: usize = 8 << 20
             => Key::integer("scheduler.group_bytes_max", 1_024, 1 << 30);
-        /// The longest that `?wait` may wait.
+        /// Maximum duration of `?wait`.
         wait_max: Duration = Duration::from_mins(1)
             => Key::span("scheduler.wait_max", SECOND, HOUR);
-        /// Requests under way at once, but for those that wait or stream.
+        /// Maximum number of requests in flight, except for those that wait or stream.
         requests_max: usize = 4_096 => Key::integer("scheduler.requests_max", 1, 1_000_000);
-        /// Requests that wait or stream at once.
+        /// Maximum number of requests that wait or stream.
         waiters_max: usize = 16_384 => Key::integer("scheduler.waiters_max", 1, 1_000_000);
-        /// Sends that may be on their way into the database at once.
+        /// Maximum number of sends that are being accepted at the same time.
         accepting_max: usize = 16_384 => Key::integer("scheduler.accepting_max", 1, 1_000_000);
-        /// Sends of one session that may be queued at once.
+        /// Maximum number of queued sends per session.
         queued_max: i64 = 10_000 => Key::integer("scheduler.queued_max", 1, 1_000_000_000);
-        /// Leaves that all runs of a tenant may have under way together; none for no limit.
+        /// Maximum number of leaves in flight in all runs of a tenant together.
         leaves_max: Option<NonZeroU32> => Key::integer("scheduler.leaves_max", 0, 1_000_000);
-        /// Pause between two comments on an event stream.
+        /// Interval between keep-alive comments on an event stream.
         heartbeat: Duration = Duration::from_secs(15)
             => Key::span("scheduler.heartbeat", SECOND, HOUR);
-        /// How long a stop waits for requests and streams under way.
+        /// How long to wait at shutdown for requests and streams in flight.
         drain_timeout: Duration = Duration::from_secs(10)
             => Key::span("scheduler.drain_timeout", Duration::ZERO, HOUR);
     }

@@ -1,9 +1,9 @@
-//! Deleting sessions, with all that is below them.
+//! Deleting sessions, with everything below them.
 //!
-//! A session is deleted by one transaction: from then on it is gone for everyone, and nothing that
-//! comes after can be forgotten. One with very many open sends is closed before, and these end a page
-//! at a time. The sessions below it follow, and what all of them leave behind is
-//! removed a page at a time, by whoever made the request or by the sweep of any scheduler.
+//! One transaction marks a session as deleted: from then on nobody sees it, and the rest of the deletion
+//! cannot be lost. A session with very many open sends is closed first, and its sends are cancelled page by
+//! page. Then the sessions below it are deleted, and the rows of all of them are erased page by
+//! page, by the request or by the sweep of any scheduler.
 
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
@@ -15,45 +15,45 @@ use crate::app::App;
 use crate::loops::causes;
 use crate::metrics::{ERASED, ERASING_SECONDS};
 
-/// Deleted sessions that are looked at in one pass.
+/// Deleted sessions per pass.
 const SESSIONS: u32 = 64;
 
-/// Pages of one session in one pass, so that a huge one leaves some of it to others.
+/// Pages of one session per pass, so that a huge session does not delay the others.
 const PAGES: u32 = 10;
 
-/// Deletes a session and those below it, from the top down, so that nothing new is begun below what
-/// is gone. False when there is none.
+/// Deletes a session and those below it, from the top down, so that nothing new can start below a
+/// deleted session. False if there is no such session.
 pub async fn delete(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
-    let is_there = whole(app, boot, key).await?;
-    if is_there && let Err(error) = below(app, boot, key).await {
-        tracing::info!(session.id = %key.session, %error, "the sweep deletes what is below");
+    let exists = delete_one(app, boot, key).await?;
+    if exists && let Err(error) = delete_below(app, boot, key).await {
+        tracing::info!(session.id = %key.session, %error, "the sweep will delete the sessions below");
     }
-    Ok(is_there)
+    Ok(exists)
 }
 
-async fn below(app: &App, boot: BootId, key: SessionKey) -> Result<(), store::Error> {
+async fn delete_below(app: &App, boot: BootId, key: SessionKey) -> Result<(), store::Error> {
     let mut above = vec![key];
     while let Some(key) = above.pop() {
         for child in app.store.list_children(key).await? {
-            whole(app, boot, child).await?;
+            delete_one(app, boot, child).await?;
             above.push(child);
         }
     }
     Ok(())
 }
 
-/// Deletes one session. False when there is none.
-async fn whole(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
+/// Deletes one session. False if there is no such session.
+async fn delete_one(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
     let outcomes = delete_whole(app.store.as_ref(), None, boot, key).await?;
-    let is_there = !outcomes.is_empty();
+    let exists = !outcomes.is_empty();
     for outcome in outcomes {
-        tell(app, key, outcome);
+        notify(app, key, outcome);
     }
-    Ok(is_there)
+    Ok(exists)
 }
 
-/// Tells whoever ran the session, and whoever waits for one of its sends.
-fn tell(app: &App, key: SessionKey, outcome: DeleteOutcome) {
+/// Notifies the worker that owned the session, and those who wait for its sends.
+fn notify(app: &App, key: SessionKey, outcome: DeleteOutcome) {
     let (cancelled, owner, last_step) = match outcome {
         DeleteOutcome::Deleted {
             cancelled,
@@ -76,20 +76,20 @@ fn tell(app: &App, key: SessionKey, outcome: DeleteOutcome) {
         settled: true,
     };
     let notices: Vec<_> = cancelled.into_iter().map(ended).collect();
-    app.notifier.steps(&notices);
+    app.notifier.publish_steps(&notices);
 }
 
-/// Removes some of what deleted sessions left behind, from `place` on. True when more is left.
+/// Erases rows of deleted sessions, starting at `cursor`. True if more are left.
 pub(crate) async fn sweep(
     app: &App,
-    place: &mut Option<DeletedSession>,
+    cursor: &mut Option<DeletedSession>,
 ) -> Result<bool, store::Error> {
     let Some(boot) = app.registration.id() else {
         return Ok(false);
     };
-    let due = app.store.deleted_sessions(None, *place, SESSIONS).await?;
-    if place.is_none() {
-        // The one that has waited the longest: where none ever ends, this grows.
+    let due = app.store.deleted_sessions(None, *cursor, SESSIONS).await?;
+    if cursor.is_none() {
+        // The oldest unfinished deletion: the gauge keeps growing if it cannot be finished.
         let waited = match due.first() {
             Some(first) => app.store.now().await?.0 - first.due_at.0,
             None => 0,
@@ -97,14 +97,14 @@ pub(crate) async fn sweep(
         metrics::gauge!(ERASING_SECONDS).set(waited.max(0) as f64 / 1_000.0);
     }
     let mut more = due.len() == SESSIONS as usize;
-    *place = due.last().copied().filter(|_| more);
+    *cursor = due.last().copied().filter(|_| more);
     for found in due {
-        match pages(app, boot, found.key).await {
+        match erase_pages(app, boot, found.key).await {
             Ok(left) => more |= left,
-            // It is looked at again; the others are not kept waiting.
+            // It is retried in a later pass, and must not delay the others.
             Err(error) if error.is_of_data() => {
                 let error = causes(&error);
-                tracing::warn!(session.id = %found.key.session, error, "cannot be removed");
+                tracing::warn!(session.id = %found.key.session, error, "a deleted session cannot be erased");
             }
             Err(error) => return Err(error),
         }
@@ -115,13 +115,13 @@ pub(crate) async fn sweep(
     Ok(more)
 }
 
-/// Takes the removal of one session some pages further. True when more is left.
-async fn pages(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
+/// Erases some pages of one session. True if more are left.
+async fn erase_pages(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
     for _ in 0..PAGES {
         let step = erase_step(app.store.as_ref(), None, boot, key, ERASED_AT_ONCE).await?;
         let ErasedStep { deleted, page } = step;
         for (child, outcome) in deleted {
-            tell(app, child, outcome);
+            notify(app, child, outcome);
         }
         metrics::counter!(ERASED).increment(page.rows);
         if !page.more {

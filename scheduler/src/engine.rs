@@ -35,10 +35,10 @@ pub const LIVE_MAX_DEFAULT: u32 = 64;
 
 /// The pause before a run retries whose ready leaves found no free slot of the tenant; doubled after
 /// each retry that started nothing.
-const CROWDED_LOOK: Duration = Duration::from_millis(250);
+const SLOT_RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Doublings of that pause. They are worth it because a retry is an advance, and many runs may wait.
-const CROWDED_DOUBLINGS: u32 = 4;
+const SLOT_RETRY_DOUBLINGS: u32 = 4;
 
 /// Why a stored run cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub struct Run {
     changes: Changes,
     now: Timestamp,
     /// Nodes visited since the run was loaded: the cost of its advances.
-    looks: u64,
+    visits: u64,
 }
 
 /// The leaves of a run, as far as starting them needs it.
@@ -86,7 +86,7 @@ struct Leaves {
     /// The slots that the tenant's other runs leave to this one.
     live_max: Option<u32>,
     /// Consecutive advances that could have started leaves, had there been free slots.
-    crowded: u32,
+    slot_retries: u32,
     /// Leaves of fan-outs that have no node yet, as far as the spec tells.
     unreached: u64,
     /// Leaves that have a node.
@@ -128,7 +128,7 @@ impl Run {
             work: VecDeque::new(),
             changes: Changes::default(),
             now: Timestamp(0),
-            looks: 0,
+            visits: 0,
         };
         run.pools.push(run.run_pool());
         run.attach(nodes)?;
@@ -156,8 +156,8 @@ impl Run {
     }
 
     /// Nodes visited since the run was loaded: the cost of its advances.
-    pub fn looks(&self) -> u64 {
-        self.looks
+    pub fn visits(&self) -> u64 {
+        self.visits
     }
 
     /// Stores the ids that were generated for a leaf of [`Advance::start`].
@@ -170,7 +170,7 @@ impl Run {
     }
 
     /// Limits the leaves in flight to the slots that the tenant's other runs leave.
-    pub fn leave_room(&mut self, live_max: Option<u32>) {
+    pub fn limit_live(&mut self, live_max: Option<u32>) {
         self.leaves.live_max = live_max;
     }
 
@@ -189,17 +189,17 @@ impl Run {
                 RunEvent::Looked => {}
                 RunEvent::LeafEnded { path, attempt, end } => self.leaf_ended(&path, attempt, end),
                 RunEvent::Asked(ask) => {
-                    if let Err(failure) = self.asked(ask) {
+                    if let Err(failure) = self.handle_ask(ask) {
                         refused.push((place, failure));
                     }
                 }
             }
-            self.work_off();
+            self.propagate();
         }
-        self.look_at_the_clock();
-        self.work_off();
+        self.fire_due();
+        self.propagate();
         self.start_leaves();
-        self.take_stock();
+        self.update_record();
         let changes = std::mem::take(&mut self.changes);
         let changed = changes.dirty.into_iter();
         Advance {
@@ -232,7 +232,7 @@ impl Run {
         first.map(|(within, why)| (started.after(within.0), why))
     }
 
-    fn look_at_the_clock(&mut self) {
+    fn fire_due(&mut self) {
         if self.record.status.is_final() {
             return;
         }
@@ -247,7 +247,7 @@ impl Run {
         {
             self.leaves.due.remove(&(at, slot));
             self.node_due(slot);
-            self.work_off();
+            self.propagate();
         }
     }
 
@@ -257,11 +257,11 @@ impl Run {
             self.close(root, &why);
         }
         self.record.error = Some(why);
-        self.work_off();
+        self.propagate();
     }
 
     /// Updates the run's own record.
-    fn take_stock(&mut self) {
+    fn update_record(&mut self) {
         self.record.counts.live = self.leaves.live;
         self.record.counts.leaves = self.leaves.known().min(u64::from(u32::MAX)) as u32;
         if self.record.status.is_final() {
@@ -286,8 +286,8 @@ impl Run {
         let deadline = self.deadline().filter(|_| self.record.error.is_none());
         let deadline = deadline.map(|(at, _)| at);
         // No notification tells when another run frees slots.
-        let doublings = self.leaves.crowded.checked_sub(1);
-        let pause = doublings.map(|n| CROWDED_LOOK * 2_u32.pow(n.min(CROWDED_DOUBLINGS)));
+        let doublings = self.leaves.slot_retries.checked_sub(1);
+        let pause = doublings.map(|n| SLOT_RETRY_PAUSE * 2_u32.pow(n.min(SLOT_RETRY_DOUBLINGS)));
         let look = pause.map(|pause| self.now.after(pause));
         self.record.alarm_at = first.into_iter().chain(deadline).chain(look).min();
     }

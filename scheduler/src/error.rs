@@ -1,6 +1,6 @@
-//! Why something was not done: a stable code, what happened, and the members of the request at fault.
+//! Errors of services: a stable code, a detail for people, and the invalid members of the request.
 //!
-//! Everything here speaks in these; only the API knows how they are answered over HTTP.
+//! How they are rendered over HTTP is up to the API.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use serde::Serialize;
 use crate::loops::causes;
 use crate::metrics::OVERLOADED;
 
-/// What is said of bodies that nest too deeply.
+/// The detail for bodies that nest too deeply.
 const TOO_DEEP: &str = "nests too deeply: at most 127 levels";
 
-/// What is wrong with one member of a request.
+/// A problem with one member of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// A JSON pointer into the body, in a body of lines behind the line's number and `:`; for a
-    /// query parameter or a header, its name behind `?` or `#`.
+    /// A JSON pointer into the body, preceded by `LINE:` in a body of JSON lines; for a query parameter or
+    /// a header, its name preceded by `?` or `#`.
     pub pointer: String,
-    /// What is wrong, for people.
+    /// A description for people.
     pub detail: String,
 }
 
-/// Why a request or a step was not served.
+/// The error of a request or a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     code: Code,
@@ -49,18 +49,18 @@ impl Error {
         }
     }
 
-    /// `request.invalid` with one member at fault.
+    /// `request.invalid` with one invalid member.
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let (pointer, detail) = (pointer.into(), detail.into());
         Self::invalid_members(vec![FieldError { pointer, detail }])
     }
 
-    /// A body that nests deeper than bodies are read.
+    /// A body that nests too deeply.
     pub fn too_deep(at: &str) -> Self {
         Self::invalid(at, TOO_DEEP)
     }
 
-    /// The same, where it is a workflow's spec that is too deep.
+    /// Turns [`Self::too_deep`] into `spec.invalid`, for a workflow's spec.
     #[must_use]
     pub fn of_spec(mut self, at: &str) -> Self {
         if let [error] = self.errors.as_slice()
@@ -75,15 +75,15 @@ impl Error {
         self
     }
 
-    /// `request.invalid` with every member at fault; there is at least one.
+    /// `request.invalid` with all invalid members; there is at least one.
     pub fn invalid_members(errors: Vec<FieldError>) -> Self {
         Self::with_members(Code::RequestInvalid, errors)
     }
 
-    /// An error of several members; there is at least one.
+    /// An error with invalid members; there is at least one.
     pub fn with_members(code: Code, errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
-            // What is no member of the body names itself.
+            // The detail of a parameter or header already names it.
             [one] if one.pointer.starts_with('/') => format!("{}: {}", one.pointer, one.detail),
             [one] => one.detail.clone(),
             many => format!("{} members are invalid", many.len()),
@@ -94,7 +94,7 @@ impl Error {
         }
     }
 
-    /// `timer.invalid_schedule` with every member at fault; there is at least one.
+    /// `timer.invalid_schedule` with all invalid members; there is at least one.
     pub fn invalid_schedule(errors: Vec<FieldError>) -> Self {
         Self {
             code: Code::TimerInvalidSchedule,
@@ -102,7 +102,7 @@ impl Error {
         }
     }
 
-    /// The same error, on one line of a body of lines.
+    /// The same error, for a line of a body of JSON lines.
     #[must_use]
     pub fn on_line(mut self, line: usize) -> Self {
         self.detail = format!("line {line}: {}", self.detail);
@@ -118,7 +118,7 @@ impl Error {
         self
     }
 
-    /// The same error, with what it most likely means.
+    /// The same error, with its likely cause.
     #[must_use]
     pub fn because(mut self, why: &str) -> Self {
         self.detail = format!("{} ({why})", self.detail);
@@ -158,13 +158,13 @@ impl Error {
         error
     }
 
-    /// Too much of `kind` is under way.
+    /// `limit.exceeded`: too much of `kind` is in flight.
     pub fn too_much(kind: &'static str) -> Self {
         metrics::counter!(OVERLOADED, "kind" => kind).increment(1);
         let detail = match kind {
-            "bytes" => "the bodies of the requests under way have too many bytes together",
-            "connection" => "there are too many connections",
-            _ => "too many requests are under way",
+            "bytes" => "the bodies of the requests in flight are too large in total",
+            "connection" => "too many connections",
+            _ => "too many requests are in flight",
         };
         Self::new(Code::LimitExceeded, detail)
     }
@@ -183,33 +183,33 @@ impl Error {
     pub fn locked() -> Self {
         Self::new(
             Code::StoreUnavailable,
-            "something else has been at work on the session for long",
+            "the session has been locked by another transaction for too long",
         )
     }
 
     pub fn internal() -> Self {
         Self::new(
             Code::Internal,
-            "internal error; the server's log has the details",
+            "internal server error; see the server's log",
         )
     }
 
-    /// Its code.
+    /// The stable code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// What happened, for people.
+    /// A description for people.
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// The members at fault; there may be none.
+    /// The invalid members of the request, if any.
     pub fn members(&self) -> &[FieldError] {
         &self.errors
     }
 
-    /// How long to wait before the same may work.
+    /// How long to wait before a retry may succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -252,16 +252,12 @@ impl From<RefuseReason> for Error {
             RefuseReason::SessionNotFound => Self::session_not_found(),
             RefuseReason::SessionClosed => Self::new(
                 Code::SessionClosed,
-                "the session is closed and takes no more sends",
+                "the session is closed and accepts no more sends",
             ),
-            RefuseReason::Busy => Self::new(
-                Code::SessionBusy,
-                "the session has a send that is not final",
-            ),
-            RefuseReason::QueueFull => Self::new(
-                Code::LimitExceeded,
-                "too many sends of this session are queued",
-            ),
+            RefuseReason::Busy => Self::new(Code::SessionBusy, "the session has an open send"),
+            RefuseReason::QueueFull => {
+                Self::new(Code::LimitExceeded, "the session has too many queued sends")
+            }
         }
     }
 }
@@ -272,11 +268,11 @@ impl From<RefuseTimer> for Error {
             RefuseTimer::SessionNotFound => Self::session_not_found(),
             RefuseTimer::SessionClosed => Self::new(
                 Code::SessionClosed,
-                "the session is closed and takes no more sends",
+                "the session is closed and accepts no more sends",
             ),
             RefuseTimer::TooMany => Self::new(
                 Code::LimitExceeded,
-                "the session has as many armed timers as it may have",
+                "the session has reached its limit of armed timers",
             ),
             RefuseTimer::Schedule(fault) => {
                 Self::new(Code::TimerInvalidSchedule, format!("the schedule {fault}"))

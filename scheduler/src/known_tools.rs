@@ -1,7 +1,7 @@
-//! What the workers say that agents may name: a word too much or misspelt is told to whoever writes it.
+//! The tools that workers publish, to warn clients about unknown or misspelt names in an agent's `tools`.
 //!
-//! It is a warning and no refusal: a worker with the tool may be on its way, and a request that is
-//! repeated is answered as before whatever the workers have by then.
+//! It is only a warning: a worker with the tool may be about to start, and a repeated request must
+//! get the same response whatever tools the workers have by then.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,44 +12,45 @@ use mainspring_shared::store::{PoolTools, Store};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::ToolFault;
 
-/// How long sends are answered from what was read: many with the same word misspelt are one read.
+/// How old the cache may be for sends, so that many sends with the same misspelt name cost one read.
 const SENDS_READ_EVERY: Duration = Duration::from_secs(30);
 
-/// What was last read. A name that was known once is not asked for again.
+/// A cache of the published tools. Names that are in the cache are never looked up again.
 #[derive(Debug, Default)]
-pub(crate) struct KnownTools(Mutex<Known>);
+pub(crate) struct KnownTools(Mutex<Cache>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct Cache {
     pools: BTreeMap<String, PoolTools>,
     /// When the last read began, on the monotonic clock.
     read_at: Option<Duration>,
 }
 
 impl KnownTools {
-    /// What an agent names that no worker of its pool has. Nothing where no worker is known there, or
-    /// one that does not say what it has, or where the database does not answer.
-    pub(crate) async fn lacks(
+    /// The names in an agent's `tools` that no worker of its pool has. Empty if the pool has no known
+    /// worker, or one that does not publish its tools, or if the database is unavailable.
+    pub(crate) async fn missing(
         &self,
         store: &dyn Store,
         clock: &dyn Clock,
         agent: &AgentSpec,
     ) -> Vec<ToolFault> {
-        self.lacks_since(store, clock, agent, Duration::ZERO).await
-    }
-
-    /// The same for a send, as it was known a short while ago.
-    pub(crate) async fn lacks_lately(
-        &self,
-        store: &dyn Store,
-        clock: &dyn Clock,
-        agent: &AgentSpec,
-    ) -> Vec<ToolFault> {
-        self.lacks_since(store, clock, agent, SENDS_READ_EVERY)
+        self.missing_within(store, clock, agent, Duration::ZERO)
             .await
     }
 
-    async fn lacks_since(
+    /// Like [`Self::missing`], from a cache of at most [`SENDS_READ_EVERY`].
+    pub(crate) async fn missing_cached(
+        &self,
+        store: &dyn Store,
+        clock: &dyn Clock,
+        agent: &AgentSpec,
+    ) -> Vec<ToolFault> {
+        self.missing_within(store, clock, agent, SENDS_READ_EVERY)
+            .await
+    }
+
+    async fn missing_within(
         &self,
         store: &dyn Store,
         clock: &dyn Clock,
@@ -71,30 +72,30 @@ impl KnownTools {
         self.faults(agent).unwrap_or_default()
     }
 
-    /// Whether the caller has to read, because nobody began to within `every`.
+    /// Whether the caller has to refresh the cache, because nobody has started to within `every`.
     fn is_due(&self, now: Duration, every: Duration) -> bool {
-        let mut known = self.lock();
-        let due = known
+        let mut cache = self.lock();
+        let due = cache
             .read_at
             .is_none_or(|read_at| now.saturating_sub(read_at) >= every);
         if due {
-            known.read_at = Some(now);
+            cache.read_at = Some(now);
         }
         due
     }
 
-    /// None where nothing is known of the pool.
+    /// None if the pool is not in the cache.
     fn faults(&self, agent: &AgentSpec) -> Option<Vec<ToolFault>> {
-        let known = self.lock();
-        let pool = known.pools.get(agent.pool())?;
+        let cache = self.lock();
+        let pool = cache.pools.get(agent.pool())?;
         if pool.silent {
             return Some(Vec::new());
         }
         Some(pool.tools.lacks(&agent.tools, &pool.pool))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+    fn lock(&self) -> MutexGuard<'_, Cache> {
+        // No statement under this lock can panic between two changes, so the cache is never inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

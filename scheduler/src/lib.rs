@@ -1,21 +1,21 @@
 #![doc = include_str!("../README.md")]
 
-// What requests and loops have done for them: accepting sends, notifying the workers, watching what
-// happens, streams of events, this process's registration.
+// Services that requests and loops use: accepting sends, notifying workers, waiting for sends and runs,
+// event streams, this process's registration.
 pub mod error;
 pub mod services;
 
-// What runs by itself: `loops::sweep` enqueues forgotten sessions again, `loops::alarms` serves what
-// is due, `loops::timers` fires timers, `loops::retention` removes what is over, `deleting` what
-// deleted sessions leave behind.
+// Background work: `loops::runs` advances workflow runs, `loops::timers` fires timers, `loops::sweep`
+// enqueues unclaimed sessions again, `loops::alarms` handles delays, retries and deadlines,
+// `loops::retention` removes old rows, `deleting` the rows of deleted sessions.
 pub mod deleting;
 mod known_tools;
 mod loops;
 
-// Runs of workflows, as pure decisions.
+// The engine of workflow runs, without I/O.
 pub mod engine;
 
-// How it all hangs together.
+// Wiring.
 mod app;
 mod config;
 mod metrics;

@@ -1,8 +1,8 @@
-//! What every background loop shares: it never ends before it is asked to, and speaks up once per
-//! change of its state.
+//! Shared parts of the background loops. A loop only ends at shutdown, and logs once per change of its
+//! health.
 
 pub(crate) mod alarms;
-mod below;
+mod orphans;
 pub(crate) mod retention;
 pub(crate) mod runs;
 pub(crate) mod sweep;
@@ -15,8 +15,8 @@ use mainspring_shared::store;
 
 use crate::app::App;
 
-/// Waits between failures of a loop: quick at first, never so long that a database which came
-/// back is noticed late.
+/// Backoff between failures of a loop. The cap is short, so that a loop continues soon after the
+/// database is back.
 const BACKOFF: Policy = Policy {
     attempts_max: u32::MAX,
     base: Duration::from_millis(100),
@@ -24,7 +24,7 @@ const BACKOFF: Policy = Policy {
     retry_after_max: Duration::from_secs(3),
 };
 
-/// Whether a loop works, and what was last said about it.
+/// The health of a loop, for logging and backoff.
 #[derive(Debug)]
 pub(crate) struct Health {
     name: &'static str,
@@ -36,18 +36,18 @@ impl Health {
         Self { name, failures: 0 }
     }
 
-    /// Notes a success; logs it when it ends a row of failures.
-    pub(crate) fn works(&mut self) {
+    /// Records a success; logs it if it follows failures.
+    pub(crate) fn succeeded(&mut self) {
         if self.failures > 0 {
-            tracing::info!(loop.name = self.name, failures = self.failures, "works again");
+            tracing::info!(loop.name = self.name, failures = self.failures, "a loop has recovered");
             self.failures = 0;
         }
     }
 
-    /// Notes a failure and returns how long to wait; logs the first of a row.
-    pub(crate) fn fails(&mut self, error: &dyn std::error::Error, fraction: f64) -> Duration {
+    /// Records a failure and returns the backoff; logs the first of consecutive failures.
+    pub(crate) fn failed(&mut self, error: &dyn std::error::Error, fraction: f64) -> Duration {
         if self.failures == 0 {
-            tracing::warn!(loop.name = self.name, error = causes(error), "fails, trying again");
+            tracing::warn!(loop.name = self.name, error = causes(error), "a loop failed and will retry");
         }
         metrics::counter!(crate::metrics::LOOP_FAILURES, "loop" => self.name).increment(1);
         self.failures = self.failures.saturating_add(1);
@@ -56,16 +56,16 @@ impl Health {
             .unwrap_or(BACKOFF.cap)
     }
 
-    /// Notes how a side task of a loop went. True when it has more to do; it is tried again with the
-    /// loop's next pass after a failure.
-    fn tells(&mut self, app: &App, done: Result<bool, store::Error>) -> bool {
+    /// Records the result of a side task of a loop. True if it has more to do. After a failure it is
+    /// retried in the loop's next pass.
+    fn record(&mut self, app: &App, done: Result<bool, store::Error>) -> bool {
         match done {
             Ok(more) => {
-                self.works();
+                self.succeeded();
                 more
             }
             Err(error) => {
-                let _ = self.fails(&error, app.entropy.fraction());
+                let _ = self.failed(&error, app.entropy.fraction());
                 false
             }
         }
@@ -84,7 +84,7 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Waits, but not past the begin of a stop. False when the stop has begun.
+/// Sleeps, at most until shutdown begins. False if it has begun.
 pub(crate) async fn pause(app: &App, duration: Duration) -> bool {
     tokio::select! {
         biased;
@@ -93,7 +93,7 @@ pub(crate) async fn pause(app: &App, duration: Duration) -> bool {
     }
 }
 
-/// A tenth more or less, so that replicas started together do not stay in step.
+/// Adds jitter of 10 %, so that replicas that started together do not stay in step.
 pub(crate) fn jittered(app: &App, duration: Duration) -> Duration {
     duration.mul_f64(0.9 + 0.2 * app.entropy.fraction())
 }
@@ -106,11 +106,11 @@ mod tests {
     fn waits_after_failures_grow_and_stay_bounded() {
         let mut health = Health::new("test");
         let error = std::io::Error::other("away");
-        let waits: Vec<_> = (0..9).map(|_| health.fails(&error, 0.999)).collect();
+        let waits: Vec<_> = (0..9).map(|_| health.failed(&error, 0.999)).collect();
         assert!(waits[0] <= Duration::from_millis(100));
         assert!(waits.is_sorted(), "{waits:?}");
         assert!(waits[8] <= Duration::from_secs(3) && waits[8] > Duration::from_secs(2));
-        health.works();
-        assert!(health.fails(&error, 0.999) <= Duration::from_millis(100));
+        health.succeeded();
+        assert!(health.failed(&error, 0.999) <= Duration::from_millis(100));
     }
 }

@@ -1,18 +1,19 @@
 //! Names of what this crate measures.
 
-/// Counter: requests refused because too many were under way, by `kind`.
+/// Counter: requests rejected because of a limit, by `kind`.
 pub(crate) const OVERLOADED: &str = "mainspring_http_overloaded_total";
 /// Counter: sends that became durable.
 pub(crate) const ACCEPTED: &str = "mainspring_sends_accepted_total";
 /// Histogram: sends that shared one accept transaction.
 pub(crate) const ACCEPT_GROUP: &str = "mainspring_accept_group_sends";
-/// Counter: sessions rung for.
-pub(crate) const RUNG: &str = "mainspring_sessions_rung_total";
-/// Counter: rings that did not fit; the sweep brings their sessions.
-pub(crate) const RINGS_DROPPED: &str = "mainspring_rings_dropped_total";
-/// Counter: sessions that a sweep brought into a queue.
+/// Counter: sessions enqueued after a commit.
+pub(crate) const ENQUEUED: &str = "mainspring_sessions_rung_total";
+/// Counter: sessions not enqueued because a buffer or the queue was full; the sweep enqueues them
+/// later.
+pub(crate) const ENQUEUES_DROPPED: &str = "mainspring_rings_dropped_total";
+/// Counter: sessions that a sweep enqueued.
 pub(crate) const SWEPT: &str = "mainspring_sessions_swept_total";
-/// Counter: alarms served.
+/// Counter: alarms handled.
 pub(crate) const ALARMS: &str = "mainspring_alarms_served_total";
 /// Counter: what timers did, by `fate`: `fired`, `merged`, `skipped`, or `failed` for a delivery that
 /// was refused.
@@ -21,7 +22,7 @@ pub(crate) const TIMERS_FIRED: &str = "mainspring_timers_fired_total";
 pub(crate) const TIMER_LATENESS: &str = "mainspring_timer_lateness_seconds";
 /// Counter: rows that retention removed.
 pub(crate) const RETIRED: &str = "mainspring_retention_rows_total";
-/// Gauge: sends and runs that retention left in its last pass although they are as old, by `kind`.
+/// Gauge: old sends and runs that the last retention pass kept, by `kind`.
 pub(crate) const RETENTION_SKIPPED: &str = "mainspring_retention_skipped";
 /// Counter: rows of deleted sessions that were removed.
 pub(crate) const ERASED: &str = "mainspring_deleted_rows_total";
@@ -33,7 +34,7 @@ pub(crate) const LOOP_FAILURES: &str = "mainspring_loop_failures_total";
 pub(crate) const ADVANCES: &str = "mainspring_run_advances_total";
 /// Histogram: ended leaves that shared one advance.
 pub(crate) const ADVANCE_ENDS: &str = "mainspring_run_advance_leaves";
-/// Counter: runs that could not be read, and were left to other schedulers for a while.
+/// Counter: unreadable runs that were skipped for a while.
 pub(crate) const RUNS_ASIDE: &str = "mainspring_runs_aside_total";
-/// Counter: advances that were not stored, because another scheduler has the run.
+/// Counter: advances that were not committed because another scheduler owns the run.
 pub(crate) const ADVANCES_LOST: &str = "mainspring_run_advances_lost_total";

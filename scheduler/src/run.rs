@@ -17,7 +17,7 @@ use crate::services::notify::{self, Notifier};
 use crate::services::registration::{self, Registration};
 use crate::services::watch::{self, Watch};
 
-/// How long the loops may take to end once no request is under way: a push and a renewal.
+/// How long the loops may take to end once no request is in flight: enough for a push and a renewal.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
 
 /// The background loops of a scheduler.
@@ -28,7 +28,7 @@ pub struct Loops {
 }
 
 impl Loops {
-    /// Ends them, once no request is under way.
+    /// Stops the loops. Call it once no request is in flight. Loops that take too long are aborted.
     pub async fn end(mut self) {
         self.closing.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
@@ -38,8 +38,8 @@ impl Loops {
     }
 }
 
-/// Starts the background loops of a scheduler, which end with [`Loops::end`]; dropping these ends them
-/// at once. A database or a queue that is away is waited for.
+/// Starts the background loops of a scheduler. [`Loops::end`] stops them; dropping [`Loops`] aborts
+/// them. If the database or the queue is unavailable, the loops retry until it is back.
 pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     let closing = CancellationToken::new();
     let (notifier, ready) = Notifier::new(parts.queue.clone(), parts.bus.clone());
@@ -76,13 +76,13 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     (app, Loops { tasks, closing })
 }
 
-/// Runs a loop to its end; after a defect in it, again.
+/// Runs a loop until it returns; restarts it if it panics.
 async fn keep<F>(app: Arc<App>, name: &'static str, run: F)
 where
     F: for<'a> Fn(&'a App) -> BoxFuture<'a, ()> + Send + Sync,
 {
     while AssertUnwindSafe(run(&app)).catch_unwind().await.is_err() {
-        tracing::error!(loop.name = name, "a loop panicked and begins anew");
+        tracing::error!(loop.name = name, "a loop panicked and is restarted");
         app.clock.sleep(CLOSING_MAX).await;
     }
 }

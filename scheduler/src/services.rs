@@ -1,4 +1,4 @@
-//! What requests and loops have done for them, without HTTP.
+//! The services that requests and loops use, without HTTP.
 
 pub mod accept;
 pub mod cancel;

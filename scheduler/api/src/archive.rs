@@ -84,9 +84,7 @@ fn parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContentPart>,
         let part = ContentPart::deserialize(&written).map_err(D::Error::custom)?;
         let known = serde_json::to_value(&part).map_err(D::Error::custom)?;
         if let Some(name) = more_than(&written, &known) {
-            return Err(D::Error::custom(format_args!(
-                "unknown field `{name}`, which nothing reads"
-            )));
+            return Err(D::Error::custom(format_args!("unknown field `{name}`")));
         }
         parts.push(part);
     }
@@ -294,11 +292,12 @@ impl Reader {
         }
         let last = self.lines;
         let footer: Footer = on(last, parse(&self.held, "")).map_err(|error| {
-            error
-                .because("the last line must have the counts and the checksum: is the end missing?")
+            error.because(
+                "the last line must have the counts and the checksum; the archive may be cut off",
+            )
         })?;
         if hex(&self.hash.finalize()) != footer.sha256 {
-            let detail = "is not that of the lines before: they are not what was exported";
+            let detail = "does not match the preceding lines: the archive was modified";
             return on(last, Err(Error::invalid("/sha256", detail)));
         }
         if let Some(fault) = self.fault {
@@ -322,11 +321,11 @@ impl Reader {
 fn kind(line: &[u8]) -> Result<(), Error> {
     let kind: Kind = parse(line, "")?;
     if kind.format != FORMAT {
-        let detail = format!("must be {FORMAT}: this is no archive of a session");
+        let detail = format!("must be {FORMAT}: this is not a session archive");
         return Err(Error::invalid("/format", detail));
     }
     if kind.version != VERSION {
-        let detail = format!("this server reads version {VERSION}");
+        let detail = format!("this server supports version {VERSION}");
         return Err(Error::invalid("/version", detail));
     }
     Ok(())
@@ -386,11 +385,11 @@ impl Transcript {
         let asked_by = self.send;
         if let Some(call) = self.open.pop_front() {
             if line.tool_call_id.as_ref() != Some(&call) || asked_by != Some(line.send_id) {
-                let detail = format!("must be the result of the call {call}, in its send");
+                let detail = format!("must be the result of the call {call}, in the same send");
                 checks.refuse("/tool_call_id", &detail);
             }
         } else if line.role == Role::Tool {
-            checks.refuse("/tool_call_id", "names no call that waits for a result");
+            checks.refuse("/tool_call_id", "does not name a call without a result");
         }
         for (place, call) in line.tool_calls.iter().enumerate() {
             let hash = Sha256::digest(&call.id);
@@ -438,7 +437,7 @@ fn shape(checks: &mut Checks, line: &MessageLine) {
         checks.refuse("/round", "must not be negative");
     }
     if line.role != Role::Assistant && !line.tool_calls.is_empty() {
-        checks.refuse("/tool_calls", "belongs to an assistant's message");
+        checks.refuse("/tool_calls", "is only allowed in an assistant message");
     }
     let of_tool = [
         ("/tool_call_id", line.tool_call_id.is_some()),
@@ -447,7 +446,7 @@ fn shape(checks: &mut Checks, line: &MessageLine) {
     ];
     for (member, given) in of_tool {
         if given && line.role != Role::Tool {
-            checks.refuse(member, "belongs to a tool's message");
+            checks.refuse(member, "is only allowed in a tool message");
         }
     }
     for (place, part) in line.content.iter().enumerate() {
@@ -458,12 +457,12 @@ fn shape(checks: &mut Checks, line: &MessageLine) {
                 checks.text(&member, Some(text));
                 checks.text(&member, signature.as_deref());
                 if line.role != Role::Assistant {
-                    checks.refuse(&member, "belongs to an assistant's message");
+                    checks.refuse(&member, "is only allowed in an assistant message");
                 }
             }
             ContentPart::Image { .. } | ContentPart::File { .. } => {
                 if line.role == Role::Assistant {
-                    checks.refuse(&member, "belongs to a user's or a tool's message");
+                    checks.refuse(&member, "is only allowed in a user or tool message");
                 }
                 checks.media(&member, part);
             }

@@ -32,26 +32,26 @@ use crate::extract::{Key, NoQuery, Query, Weight, json_body, parse};
 use crate::router::Api;
 
 /// What became of an item that was not refused.
-pub(super) enum Made<I, V> {
-    /// It was made.
-    Now(V),
-    /// It had been made before, for the same key.
-    Before(I),
+pub(super) enum Creation<I, V> {
+    /// It was created by this request.
+    New(V),
+    /// It was created by an earlier request with the same idempotency key.
+    Replayed(I),
 }
 
-/// Room for the items on their way, and the weight of their body.
-pub(super) type Held = (Option<OwnedSemaphorePermit>, Weight);
+/// Permits for the items in flight and for the bytes of their body.
+pub(super) type Permits = (Option<OwnedSemaphorePermit>, Weight);
 
-/// What became of one item when it was stored.
-type Outcome<B> = Result<Made<<B as Batch>::Id, <B as Batch>::View>, Error>;
+/// The outcome of storing one item.
+type Outcome<B> = Result<Creation<<B as Batch>::Id, <B as Batch>::View>, Error>;
 
-/// What a client is told of one item.
-enum Told<B: Batch> {
+/// One item of the response.
+enum ItemResult<B: Batch> {
     Made(Box<B::View>),
     Refused(Box<Problem>),
 }
 
-impl<B: Batch> From<Result<B::View, Error>> for Told<B> {
+impl<B: Batch> From<Result<B::View, Error>> for ItemResult<B> {
     fn from(result: Result<B::View, Error>) -> Self {
         match result {
             Ok(view) => Self::Made(Box::new(view)),
@@ -60,7 +60,7 @@ impl<B: Batch> From<Result<B::View, Error>> for Told<B> {
     }
 }
 
-impl<B: Batch> Serialize for Told<B> {
+impl<B: Batch> Serialize for ItemResult<B> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(Some(2))?;
         match self {
@@ -81,7 +81,7 @@ impl<B: Batch> Serialize for Told<B> {
 #[derive(Serialize)]
 #[serde(bound = "")]
 struct Results<B: Batch> {
-    results: Vec<Told<B>>,
+    results: Vec<ItemResult<B>>,
 }
 
 /// A kind of thing that is made in batches.
@@ -94,9 +94,9 @@ pub(super) trait Batch: 'static {
     const ROUTE: &'static str;
     /// The status of one that was made.
     const STATUS: StatusCode;
-    /// One, as it is asked for.
-    type Asked: DeserializeOwned;
-    /// One, as it is stored.
+    /// An item of the request.
+    type Input: DeserializeOwned;
+    /// An item as it is stored.
     type Item: Send;
     /// What names one.
     type Id: Copy + Ord + Send;
@@ -107,24 +107,24 @@ pub(super) trait Batch: 'static {
     fn items(json: &[u8]) -> Result<Vec<&RawValue>, Error>;
 
     /// Takes the key that an item brings.
-    fn take_key(asked: &mut Self::Asked) -> Option<String>;
+    fn take_key(input: &mut Self::Input) -> Option<String>;
 
     /// What an item asks for.
     fn item(
         app: &App,
         checks: Checks,
-        asked: Self::Asked,
+        input: Self::Input,
         key: Option<IdempotencyKey>,
     ) -> Result<Self::Item, Error>;
 
-    /// Room for so many on their way into the database, as long as it is held.
+    /// Reserves capacity for `count` items in flight, until the permit is dropped.
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error>;
 
-    /// Stores items, in order. What is held is held until then, even if the caller goes away.
+    /// Stores items, in order. Keeps the permits until then, even if the client disconnects.
     fn store(
         app: &Arc<App>,
         items: Vec<Self::Item>,
-        held: Held,
+        permits: Permits,
     ) -> impl Future<Output = Vec<Outcome<Self>>> + Send
     where
         Self: Sized;
@@ -197,7 +197,7 @@ async fn create<B: Batch>(
         Some(key) => Some((key, idempotency::body_hash(&json)?)),
         None => None,
     };
-    let mut results: Vec<Option<Told<B>>> = Vec::with_capacity(raw.len());
+    let mut results: Vec<Option<ItemResult<B>>> = Vec::with_capacity(raw.len());
     let mut items = Vec::with_capacity(raw.len());
     for (index, text) in raw.iter().enumerate() {
         match item::<B>(&app, index, text.get(), whole) {
@@ -205,7 +205,7 @@ async fn create<B: Batch>(
                 items.push(item);
                 results.push(None);
             }
-            Err(error) => results.push(Some(Told::from(Err(error)))),
+            Err(error) => results.push(Some(ItemResult::from(Err(error)))),
         }
     }
     let room = B::room(&app, items.len())?;
@@ -214,14 +214,16 @@ async fn create<B: Batch>(
         None => false,
     };
     drop(raw);
-    let held = (room, json.weight());
+    let permits = (room, json.weight());
     drop(json);
-    let outcomes = B::store(&app.scheduler, items, held).await;
-    let made = outcomes.iter().any(|one| matches!(one, Ok(Made::Now(_))));
+    let outcomes = B::store(&app.scheduler, items, permits).await;
+    let made = outcomes
+        .iter()
+        .any(|one| matches!(one, Ok(Creation::New(_))));
     let repeated = fill::<B>(&app, &mut results, outcomes).await;
     let results = results
         .into_iter()
-        .map(|result| result.unwrap_or_else(|| Told::from(Err(Error::internal()))));
+        .map(|result| result.unwrap_or_else(|| ItemResult::from(Err(Error::internal()))));
     let results = Results {
         results: results.collect(),
     };
@@ -240,8 +242,8 @@ fn item<B: Batch>(
     whole: Option<(&str, [u8; 32])>,
 ) -> Result<B::Item, Error> {
     let at = format!("/{}/{index}", B::ITEMS);
-    let mut asked: B::Asked = parse(text.as_bytes(), &at)?;
-    let key = match (B::take_key(&mut asked), whole) {
+    let mut input: B::Input = parse(text.as_bytes(), &at)?;
+    let key = match (B::take_key(&mut input), whole) {
         (Some(own), _) => {
             idempotency::check(&own, &format!("{at}/idempotency_key"))?;
             let hash = idempotency::body_hash(text.as_bytes())?;
@@ -252,7 +254,7 @@ fn item<B: Batch>(
         }
         (None, None) => None,
     };
-    B::item(app, Checks::at(at), asked, key)
+    B::item(app, Checks::at(at), input, key)
 }
 
 /// Takes the key of the whole batch. True when the same batch had it already.
@@ -270,12 +272,12 @@ async fn take_key<B: Batch>(app: &App, key: &str, hash: [u8; 32]) -> Result<bool
 /// Puts the outcomes where nothing stands yet. Returns whether any item had been made before.
 async fn fill<B: Batch>(
     app: &App,
-    results: &mut [Option<Told<B>>],
+    results: &mut [Option<ItemResult<B>>],
     outcomes: Vec<Outcome<B>>,
 ) -> bool {
     let before = outcomes.iter().filter_map(|outcome| match outcome {
-        Ok(Made::Before(id)) => Some(*id),
-        Ok(Made::Now(_)) | Err(_) => None,
+        Ok(Creation::Replayed(id)) => Some(*id),
+        Ok(Creation::New(_)) | Err(_) => None,
     });
     let ids: Vec<B::Id> = before.collect();
     let views = if ids.is_empty() {
@@ -286,9 +288,9 @@ async fn fill<B: Batch>(
     let before: BTreeMap<B::Id, Result<B::View, Error>> = ids.into_iter().zip(views).collect();
     let open = results.iter_mut().filter(|result| result.is_none());
     for (result, outcome) in open.zip(outcomes) {
-        *result = Some(Told::from(match outcome {
-            Ok(Made::Now(view)) => Ok(view),
-            Ok(Made::Before(id)) => {
+        *result = Some(ItemResult::from(match outcome {
+            Ok(Creation::New(view)) => Ok(view),
+            Ok(Creation::Replayed(id)) => {
                 let found = before.get(&id).cloned();
                 found.unwrap_or_else(|| Err(Error::internal()))
             }
@@ -306,6 +308,6 @@ where
 {
     serde_json::from_slice(json).map_err(|_| match parse::<Checked>(json, "") {
         Err(error) => error,
-        Ok(_) => Error::invalid(format!("/{member}"), "cannot be read"),
+        Ok(_) => Error::invalid(format!("/{member}"), "could not be parsed"),
     })
 }

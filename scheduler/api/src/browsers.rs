@@ -40,7 +40,7 @@ pub(super) enum Visit {
     /// It may come in.
     Welcome(Option<Cors>),
     /// A browser asked whether a page of an allowed origin may send a request.
-    Asked(Box<Response>),
+    Preflight(Box<Response>),
 }
 
 /// The origin whose pages may read the answer.
@@ -69,7 +69,7 @@ pub(super) fn receive(config: &SchedulerConfig, request: &Request) -> Result<Vis
         return Err(Error::new(
             Code::RequestHostNotAllowed,
             format!(
-                "this server is not called {name:?}: scheduler.allowed_hosts names it if it is"
+                "{name:?} is not a known name of this server; scheduler.allowed_hosts lists additional ones"
             ),
         ));
     }
@@ -85,7 +85,7 @@ pub(super) fn receive(config: &SchedulerConfig, request: &Request) -> Result<Vis
         let cors = Cors(origin.clone());
         let asks = headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         if request.method() == Method::OPTIONS && asks {
-            return Ok(Visit::Asked(Box::new(yes(cors))));
+            return Ok(Visit::Preflight(Box::new(yes(cors))));
         }
         return Ok(Visit::Welcome(Some(cors)));
     }
@@ -104,7 +104,7 @@ fn from_elsewhere(origin: &str) -> Error {
     Error::new(
         Code::RequestOriginNotAllowed,
         format!(
-            "pages of {origin:?} may not use this server: scheduler.allowed_origins names those that may"
+            "requests from {origin:?} are not allowed; scheduler.allowed_origins lists allowed origins"
         ),
     )
 }
@@ -145,7 +145,8 @@ fn authority(request: &Request) -> Result<Option<&str>, Error> {
         return Ok(None);
     };
     let text = host.to_str().ok().filter(|_| hosts.next().is_none());
-    let text = text.ok_or_else(|| Error::invalid("#host", "there must be one host name"))?;
+    let text =
+        text.ok_or_else(|| Error::invalid("#host", "the request must have exactly one host name"))?;
     Ok(Some(text))
 }
 
@@ -271,7 +272,7 @@ mod tests {
         let request = request.body(Body::empty()).expect("a request");
         match receive(config, &request) {
             Ok(Visit::Welcome(cors)) => Ok(cors.is_some()),
-            Ok(Visit::Asked(answer)) => Ok(answer.status() == StatusCode::NO_CONTENT),
+            Ok(Visit::Preflight(answer)) => Ok(answer.status() == StatusCode::NO_CONTENT),
             Err(error) => Err(error.code()),
         }
     }

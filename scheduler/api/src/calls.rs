@@ -268,7 +268,7 @@ pub(super) async fn output(
     let result = call.and_then(|call| call.result).ok_or_else(|| {
         Error::new(
             Code::CallNotFound,
-            "no call of this session with this id has a result",
+            "this session has no call with this id and a result",
         )
     })?;
     let mut response = Response::new(Body::from(result.whole_text()));

@@ -26,7 +26,7 @@ use utoipa_axum::routes;
 
 use super::archive::{self, Lists, Writer};
 use super::bodies::object;
-use super::gate::Place;
+use super::gate::Admission;
 use super::idempotency;
 use super::problem::Problem;
 use super::sessions::{answer_creation, too_slow};
@@ -413,7 +413,7 @@ pub(super) async fn export(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
     _: Query<NoQuery>,
-    Extension(place): Extension<Place>,
+    Extension(admission): Extension<Admission>,
 ) -> Result<Response, Problem> {
     let session = app.store.get_session(key).await?;
     let session = session.ok_or_else(Error::session_not_found)?;
@@ -424,7 +424,7 @@ pub(super) async fn export(
     let header = header.map_err(|_| Error::internal())?;
     let exporting = Exporting {
         app,
-        _place: place,
+        _admission: admission,
         key,
         writer,
         left,
@@ -450,7 +450,7 @@ pub(super) async fn export(
 /// An archive on its way. It ends where every call has its result, so that it can be imported.
 struct Exporting {
     app: Arc<Api>,
-    _place: Place,
+    _admission: Admission,
     key: SessionKey,
     writer: Writer,
     /// Messages to read: those that there were when it began.
@@ -481,7 +481,7 @@ impl Exporting {
             };
             let page = self.app.store.read_messages(query).await?;
             if page.is_empty() {
-                return Err("the session was deleted meanwhile".into());
+                return Err("the session was deleted in the meantime".into());
             }
             self.left -= page.len() as i64;
             self.after += page.len() as i64;

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::gate::Place;
+use super::gate::Admission;
 use super::problem::Problem;
 use crate::extract::{FromText, LastEventId, Query, SendPath, SessionPath, parameter, text};
 use crate::router::Api;
@@ -43,7 +43,7 @@ pub(super) async fn of_send(
     State(app): State<Arc<Api>>,
     SendPath(id): SendPath,
     Query(query): Query<EventsQuery>,
-    Extension(place): Extension<Place>,
+    Extension(admission): Extension<Admission>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let seen = query.seen(&headers)?;
@@ -57,17 +57,17 @@ pub(super) async fn of_send(
         id,
         is_final: found.status.is_final(),
     };
-    let poke = app.watch.session(found.key);
+    let watcher = app.watch.session(found.key);
     let reader = Reader::open(
         app.scheduler.clone(),
         found.key,
         scope,
         found.first_step,
         seen,
-        poke,
+        watcher,
     )
     .await;
-    Ok(stream(reader, place))
+    Ok(stream(reader, admission))
 }
 
 /// The session's events, for ever
@@ -82,16 +82,16 @@ pub(super) async fn of_session(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
     Query(query): Query<EventsQuery>,
-    Extension(place): Extension<Place>,
+    Extension(admission): Extension<Admission>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let seen = query.seen(&headers)?;
-    let poke = app.watch.session(key);
+    let watcher = app.watch.session(key);
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }
-    let reader = Reader::open(app.scheduler.clone(), key, Scope::Session, 0, seen, poke).await;
-    Ok(stream(reader, place))
+    let reader = Reader::open(app.scheduler.clone(), key, Scope::Session, 0, seen, watcher).await;
+    Ok(stream(reader, admission))
 }
 
 /// Where a stream begins.
@@ -119,14 +119,15 @@ impl EventsQuery {
     }
 }
 
-fn stream(reader: Reader, place: Place) -> Response {
-    let pieces = futures::stream::unfold((reader, place), |(mut reader, place)| async move {
-        let piece = reader.next().await?;
-        Some((
-            Ok::<Bytes, std::convert::Infallible>(piece),
-            (reader, place),
-        ))
-    });
+fn stream(reader: Reader, admission: Admission) -> Response {
+    let pieces =
+        futures::stream::unfold((reader, admission), |(mut reader, admission)| async move {
+            let piece = reader.next().await?;
+            Some((
+                Ok::<Bytes, std::convert::Infallible>(piece),
+                (reader, admission),
+            ))
+        });
     stream_of(pieces)
 }
 

@@ -24,13 +24,13 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A caller's request id longer than this is replaced.
 const REQUEST_ID_MAX: usize = 128;
 
-/// The place of a stream among those that wait; held as long as it flows.
+/// The permit of a request that waits or streams; a stream holds it until it ends.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct Admission {
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
-/// Lets a request through, or refuses it before its body is read.
+/// Admits a request, or rejects it before its body is read.
 pub(super) async fn pass(
     State(app): State<Arc<Api>>,
     mut request: Request,
@@ -49,7 +49,7 @@ pub(super) async fn pass(
     );
     let (cors, entered) = match browsers::receive(&app.config, &request) {
         Err(error) => (None, Err(Problem::from(error).into_response())),
-        Ok(Visit::Asked(answer)) => (None, Err(*answer)),
+        Ok(Visit::Preflight(answer)) => (None, Err(*answer)),
         Ok(Visit::Welcome(cors)) => {
             let entered = enter(&app, &mut request);
             (
@@ -60,7 +60,7 @@ pub(super) async fn pass(
     };
     let mut response = match entered {
         Err(response) => response,
-        Ok(place) => {
+        Ok(admission) => {
             let served = AssertUnwindSafe(next.run(request))
                 .catch_unwind()
                 .instrument(span);
@@ -68,7 +68,7 @@ pub(super) async fn pass(
                 tracing::error!(http.route = path, "a handler panicked");
                 Problem::from(Error::internal()).into_response()
             });
-            drop(place);
+            drop(admission);
             response
         }
     };
@@ -95,9 +95,9 @@ pub(super) async fn pass(
     response
 }
 
-/// A place among the requests under way. Those that wait or stream are counted apart, since they
+/// Admits a request. Those that wait or stream are counted apart, since they
 /// hold little and last long; probes are always let in.
-fn enter(app: &Api, request: &mut Request) -> Result<Option<Place>, Error> {
+fn enter(app: &Api, request: &mut Request) -> Result<Option<Admission>, Error> {
     let path = request.uri().path();
     if !path.starts_with("/v1/") {
         return Ok(None);
@@ -124,13 +124,13 @@ fn enter(app: &Api, request: &mut Request) -> Result<Option<Place>, Error> {
             .saturating_sub(app.waiters.available_permits());
         metrics::gauge!(WAITERS).set(taken as f64);
     }
-    let place = Place {
+    let admission = Admission {
         _permit: Arc::new(permit),
     };
     if streams {
-        request.extensions_mut().insert(place.clone());
+        request.extensions_mut().insert(admission.clone());
     }
-    Ok(Some(place))
+    Ok(Some(admission))
 }
 
 /// The caller's id of the request, or a fresh one.

@@ -102,7 +102,7 @@ pub(crate) async fn nothing_here() -> Problem {
 pub(crate) async fn method_not_allowed() -> Problem {
     Problem(Error::new(
         Code::RequestMethodNotAllowed,
-        "this path does not have this method",
+        "this path does not support this method",
     ))
 }
 

@@ -123,7 +123,7 @@ impl Page {
 
 fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) -> Result<(), Error> {
     serde_json::to_writer(bytes, value).map_err(|error| {
-        tracing::error!(error = %error, "an answer could not be written");
+        tracing::error!(error = %error, "a response could not be serialized");
         Error::internal()
     })
 }

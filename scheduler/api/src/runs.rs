@@ -82,7 +82,7 @@ impl RunBody {
 /// A run's parts, or why its budget admits none.
 fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Error> {
     if options.starter.is_some() {
-        let detail = "`starter` is not known here: a run that a client starts has none";
+        let detail = "unknown field `starter`: only runs that agents start have one";
         return Err(Error::new(Code::RequestInvalid, detail));
     }
     if let Err(failure) = spec.admitted(&options) {
@@ -386,7 +386,7 @@ pub(super) async fn retry(
     match record.status {
         RunStatus::Failed | RunStatus::Cancelled => {}
         RunStatus::Completed | RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => {
-            return Err(conflict(&record, "has nothing to run again").into());
+            return Err(conflict(&record, "has nothing to retry").into());
         }
     }
     let ask = RunAsk::Retry {

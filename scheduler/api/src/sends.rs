@@ -10,7 +10,7 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::{new_session, submit};
 use mainspring_scheduler::services::cancel;
-use mainspring_scheduler::services::watch::watched;
+use mainspring_scheduler::services::watch::read_and_wait;
 use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
@@ -124,14 +124,11 @@ impl SendAnywhereBody {
         if let (Some(one), Some(other)) = (&self.session_id, &session.session_id)
             && one != other
         {
-            checks.refuse(
-                "/session/session_id",
-                "is another session than session_id names",
-            );
+            checks.refuse("/session/session_id", "is not the session in session_id");
         }
         let to = if let Some(text) = self.session_id.or(session.session_id) {
             if fields {
-                checks.refuse("/session", "creates a session and excludes session_id");
+                checks.refuse("/session", "cannot be combined with session_id");
             }
             SendTo::Existing(text)
         } else {
@@ -155,7 +152,10 @@ impl JsonBody for SendAnywhereBody {
 
     fn checked(self, checks: &mut Checks) -> SendAsk {
         if self.idempotency_key.is_some() {
-            checks.refuse("/idempotency_key", "is a header here: Idempotency-Key");
+            checks.refuse(
+                "/idempotency_key",
+                "must be sent as the Idempotency-Key header",
+            );
         }
         self.ask(checks)
     }
@@ -286,7 +286,7 @@ pub(super) async fn show(
     let wait = query.within(app.config.wait_max);
     let tenant = TenantId::DEFAULT;
     let found = match wait {
-        Some(wait) => watched(&app, app.watch.send(id), tenant, wait).await?,
+        Some(wait) => read_and_wait(&app, app.watch.send(id), tenant, wait).await?,
         None => app.watch.read_send(tenant, id).await?,
     };
     let found = found.ok_or_else(Error::send_not_found)?;

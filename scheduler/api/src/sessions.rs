@@ -62,7 +62,7 @@ pub(super) async fn create(
 pub(super) fn too_slow() -> Error {
     Error::new(
         Code::StoreUnavailable,
-        "the archive was too long on its way, nothing of it is kept",
+        "the archive did not arrive in time; nothing of it was kept",
     )
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn answer_creation(
 
 /// A session, with what is to be told of its agent.
 async fn view(app: &App, record: SessionRecord) -> SessionView {
-    let warnings = app.acceptor.lacks(app, &record.agent).await;
+    let warnings = app.acceptor.missing_tools(app, &record.agent).await;
     SessionView {
         warnings,
         ..SessionView::from(record)

@@ -78,7 +78,10 @@ pub(super) async fn create(
     let body = json.value;
     let mut checks = Checks::new();
     if body.idempotency_key.is_some() {
-        checks.refuse("/idempotency_key", "is a header here: Idempotency-Key");
+        checks.refuse(
+            "/idempotency_key",
+            "must be sent as the Idempotency-Key header",
+        );
     }
     let timer = body.timer(&app, checks)?;
     let made = app.store.create_timers(None, vec![(timer, key)]).await?;

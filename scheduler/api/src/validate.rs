@@ -178,7 +178,7 @@ impl Checks {
         let notes_max = agent.notes.as_ref().map(|notes| notes.max);
         self.within(&format!("{member}/notes/max"), notes_max, NOTES_MAX_DEFAULT);
         if agent.board.as_deref().is_some_and(|name| !is_board(name)) {
-            let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, ., - and _, and not begin with ses_";
+            let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, ., - and _, and must not start with ses_";
             self.refuse(&format!("{member}/board"), detail);
         }
     }
@@ -217,7 +217,7 @@ impl Checks {
     pub(super) fn metadata(&mut self, member: &str, metadata: &Map<String, Value>) {
         let size = serde_json::to_vec(metadata).map_or(usize::MAX, |json| json.len());
         if size > METADATA_BYTES_MAX {
-            self.refuse(member, "must not have more than 16 KiB of JSON");
+            self.refuse(member, "must have at most 16 KiB of JSON");
         }
         for (name, value) in metadata {
             if name.contains('\0') || has_nul(value) {
@@ -245,7 +245,7 @@ impl Checks {
             .deadline
             .is_some_and(|deadline| deadline.0.is_zero())
         {
-            self.refuse("/options/deadline", "must be longer than nothing");
+            self.refuse("/options/deadline", "must be greater than 0");
         }
         let on_busy = match options.on_busy.as_deref() {
             None | Some("enqueue") => OnBusy::Enqueue,

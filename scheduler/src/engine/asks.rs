@@ -9,7 +9,7 @@ use super::Run;
 use super::tree::SlotIx;
 
 impl Run {
-    pub(super) fn asked(&mut self, ask: RunAsk) -> Result<(), Failure> {
+    pub(super) fn handle_ask(&mut self, ask: RunAsk) -> Result<(), Failure> {
         match ask {
             RunAsk::Cancel { reason } => self.cancel(reason),
             RunAsk::Retry { max_tokens } => self.retry(max_tokens),
@@ -134,12 +134,12 @@ impl Run {
 
     fn block(&mut self, slot: SlotIx) {
         if self.leaf(slot).is_some() {
-            self.tally(self.state(slot), false);
+            self.count_settled(self.state(slot), false);
         }
         self.slots[slot].record.state = NodeState::Blocked;
         self.slots[slot].open = 0;
         self.slots[slot].bad = 0;
-        self.slots[slot].shown = None;
+        self.slots[slot].rendered = None;
         self.changes.dirty.insert(slot);
     }
 
@@ -182,14 +182,14 @@ impl Run {
         for above in self.above(slot) {
             if self.state(above).is_settled() {
                 if self.leaf(above).is_some() {
-                    self.tally(self.state(above), false);
+                    self.count_settled(self.state(above), false);
                 }
                 let own = &mut self.slots[above];
                 own.record.state = NodeState::Running;
                 own.record.error = None;
                 own.record.settled_at = None;
                 own.record.tolerated = false;
-                own.shown = None;
+                own.rendered = None;
                 self.changes.dirty.insert(above);
             }
         }
@@ -283,7 +283,7 @@ impl Run {
             | NodeState::Skipped => {
                 self.reopen(slot)?;
                 self.reset(slot, false);
-                self.tally(self.state(slot), false);
+                self.count_settled(self.state(slot), false);
                 // Settling counts it like any other end of a running leaf.
                 self.slots[slot].record.state = NodeState::Running;
                 self.slots[slot].record.send = None;
@@ -299,7 +299,7 @@ impl Run {
         record.amended = true;
         record.text = Some(text.unwrap_or_default());
         record.payload = payload;
-        self.slots[slot].shown = None;
+        self.slots[slot].rendered = None;
         self.settle(slot, NodeState::Completed, None);
         Ok(())
     }

@@ -128,7 +128,7 @@ impl Run {
     }
 
     /// Releases what was reserved for a leaf.
-    pub(super) fn give_back(&mut self, slot: SlotIx) {
+    pub(super) fn release_slice(&mut self, slot: SlotIx) {
         let slice = std::mem::take(&mut self.slots[slot].record.reserved);
         for pool in self.pools_of(slot) {
             self.pools[pool].reserved = self.pools[pool].reserved.minus(slice);

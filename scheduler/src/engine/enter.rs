@@ -69,7 +69,7 @@ impl Run {
 
     /// Starts a blocked node, or skips it.
     fn arrive(&mut self, slot: SlotIx) {
-        self.looks += 1;
+        self.visits += 1;
         self.changes.dirty.insert(slot);
         self.renew(slot);
         let ix = self.slots[slot].ix;
@@ -89,7 +89,7 @@ impl Run {
     /// Clears the results of an earlier pass; a leaf that had been started begins a new attempt.
     fn renew(&mut self, slot: SlotIx) {
         let own = &mut self.slots[slot];
-        own.shown = None;
+        own.rendered = None;
         let record = &mut own.record;
         let replaced = record.earlier.last().map(|last| last.attempt) == Some(record.attempt);
         if record.session.is_some() || record.amended || replaced {

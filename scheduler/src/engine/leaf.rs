@@ -23,16 +23,16 @@ pub(super) const CONTINUED: &str = "continued";
 const BACKOFF_MAX_MS: f64 = 60_000.0;
 
 /// Leaves per advance that are considered although the budget has no tokens for them now.
-const VAIN_MAX: usize = 64;
+const UNFUNDED_MAX: usize = 64;
 
 /// How one attempt ended.
 pub(super) enum Outcome {
-    Good,
+    Succeeded,
     Empty,
     RoundLimit(Failure),
     Failed(Failure),
     /// Final: another attempt would end in the same way, or is not wanted.
-    Over(NodeState, Failure),
+    Final(NodeState, Failure),
 }
 
 impl Run {
@@ -43,22 +43,22 @@ impl Run {
         let own = own.unwrap_or(LIVE_MAX_DEFAULT).max(1);
         let most = own.min(self.leaves.live_max.unwrap_or(u32::MAX));
         let mut passed = (i64::MIN, 0);
-        let mut vain = 0;
-        while self.leaves.live < most && vain < VAIN_MAX {
+        let mut unfunded = 0;
+        while self.leaves.live < most && unfunded < UNFUNDED_MAX {
             let behind = self
                 .leaves
                 .ready
                 .range(passed..)
                 .find(|one| **one != passed);
             let Some(next) = behind.copied() else { break };
-            self.looks += 1;
+            self.visits += 1;
             let rivals = u64::from(most - self.leaves.live).min(self.leaves.ready.len() as u64);
             match self.slice(next.1, rivals) {
                 Slice::Unlimited => self.start_leaf(next.1, None),
                 Slice::Of(caps) => self.start_leaf(next.1, Some(caps.budget())),
                 Slice::Later => {
                     passed = next;
-                    vain += 1;
+                    unfunded += 1;
                 }
                 Slice::Spent(pool) => {
                     let why = Failure::new(Code::BudgetExceeded, "the budget is spent");
@@ -68,12 +68,12 @@ impl Run {
                     }
                 }
             }
-            self.work_off();
+            self.propagate();
         }
-        let crowded =
+        let slot_retries =
             self.leaves.live >= most && self.leaves.live < own && !self.leaves.ready.is_empty();
-        self.leaves.crowded = match crowded {
-            true if self.changes.start.len() == begun => self.leaves.crowded.saturating_add(1),
+        self.leaves.slot_retries = match slot_retries {
+            true if self.changes.start.len() == begun => self.leaves.slot_retries.saturating_add(1),
             true => 1,
             false => 0,
         };
@@ -82,7 +82,7 @@ impl Run {
     fn start_leaf(&mut self, slot: SlotIx, budget: Option<Budget>) {
         match self.leaf_start(slot, budget) {
             Ok(start) => {
-                self.leave(slot);
+                self.remove_pending(slot);
                 self.slots[slot].record.state = NodeState::Queued;
                 self.count_live(slot, true);
                 let slice = budget.unwrap_or_default().slice();
@@ -92,7 +92,7 @@ impl Run {
                 self.changes.start.push(start);
             }
             Err(failure) => {
-                self.leave(slot);
+                self.remove_pending(slot);
                 self.fail_leaf(slot, NodeState::Failed, failure);
             }
         }
@@ -176,23 +176,23 @@ impl Run {
         let Some(slot) = self.by_path.get(path).copied() else {
             return;
         };
-        self.looks += 1;
+        self.visits += 1;
         // Its usage counts even if its result comes too late.
         self.charge(slot, &end.usage, end.kept);
         if !self.is_live(slot) || self.slots[slot].record.attempt != attempt {
             return;
         }
-        self.give_back(slot);
+        self.release_slice(slot);
         // An earlier event of this advance may have asked to cancel this send.
         self.changes.cancel.retain(|send| *send != end.send);
         if let Some(why) = self.slots[slot].record.error.clone() {
-            self.leave(slot);
-            self.ended_while_closing(slot, end, why);
+            self.remove_pending(slot);
+            self.ended_while_cancelling(slot, end, why);
             return;
         }
         let todo_left = end.todo_left;
         let outcome = self.judge(slot, end);
-        self.leave(slot);
+        self.remove_pending(slot);
         let retry = self
             .body(slot)
             .policy()
@@ -208,13 +208,13 @@ impl Run {
             return;
         }
         let (on, failure) = match outcome {
-            Outcome::Good => {
+            Outcome::Succeeded => {
                 if self.leaf(slot).is_some_and(Leaf::is_ephemeral) {
                     self.changes.forget.extend(self.slots[slot].record.session);
                 }
                 return self.settle(slot, NodeState::Completed, None);
             }
-            Outcome::Over(state, failure) => return self.fail_leaf(slot, state, failure),
+            Outcome::Final(state, failure) => return self.fail_leaf(slot, state, failure),
             Outcome::Empty => (RetryOn::Empty, None),
             Outcome::RoundLimit(failure) => (RetryOn::RoundLimit, Some(failure)),
             Outcome::Failed(failure) => (RetryOn::Failed, Some(failure)),
@@ -227,7 +227,7 @@ impl Run {
             let wait = retry.backoff.0.as_millis() as f64 * retry.backoff_factor.powi(doublings);
             let error =
                 failure.unwrap_or_else(|| Failure::new(Code::OutputNoJson, "it said nothing"));
-            self.again(slot, error, wait.min(BACKOFF_MAX_MS) as u64);
+            self.retry_leaf(slot, error, wait.min(BACKOFF_MAX_MS) as u64);
             return;
         }
         match failure {
@@ -237,11 +237,11 @@ impl Run {
     }
 
     /// A leaf that is being cancelled keeps an answer that arrived first.
-    fn ended_while_closing(&mut self, slot: SlotIx, end: LeafEnd, why: Failure) {
+    fn ended_while_cancelling(&mut self, slot: SlotIx, end: LeafEnd, why: Failure) {
         self.slots[slot].record.error = None;
         match self.judge(slot, end) {
-            Outcome::Good | Outcome::Empty => self.settle(slot, NodeState::Completed, None),
-            Outcome::RoundLimit(_) | Outcome::Failed(_) | Outcome::Over(..) => {
+            Outcome::Succeeded | Outcome::Empty => self.settle(slot, NodeState::Completed, None),
+            Outcome::RoundLimit(_) | Outcome::Failed(_) | Outcome::Final(..) => {
                 self.settle(slot, NodeState::Cancelled, Some(why));
             }
         }
@@ -258,7 +258,7 @@ impl Run {
         u32::try_from(i64::from(record.attempt) - first + 1).unwrap_or(1)
     }
 
-    fn again(&mut self, slot: SlotIx, error: Failure, wait_ms: u64) {
+    fn retry_leaf(&mut self, slot: SlotIx, error: Failure, wait_ms: u64) {
         let record = &mut self.slots[slot].record;
         record.earlier.push(Attempt {
             attempt: record.attempt,
@@ -303,7 +303,7 @@ impl Run {
     /// Starts a further send in the same session.
     fn continue_leaf(&mut self, slot: SlotIx, failure: Failure) {
         let done = self.continued(slot) + 1;
-        self.again(slot, failure, 0);
+        self.retry_leaf(slot, failure, 0);
         let record = &mut self.slots[slot].record;
         if let Some(frozen) = &mut record.frozen {
             // It does not count as an attempt for `retry`.
@@ -321,7 +321,7 @@ impl Run {
             self.settle(slot, state, Some(failure));
             return;
         }
-        self.give_back(slot);
+        self.release_slice(slot);
         let record = &mut self.slots[slot].record;
         record.earlier.push(Attempt {
             attempt: record.attempt,
@@ -368,11 +368,11 @@ impl Run {
             }
             (SendStatus::Cancelled, _) => {
                 let failure = failed(Code::WorkflowCancelled, "the send was cancelled");
-                return Outcome::Over(NodeState::Cancelled, failure);
+                return Outcome::Final(NodeState::Cancelled, failure);
             }
             (_, StopReason::Budget) => {
                 let failure = failed(Code::BudgetExceeded, "the leaf used up its tokens");
-                return Outcome::Over(NodeState::Failed, failure);
+                return Outcome::Final(NodeState::Failed, failure);
             }
             (_, StopReason::Deadline) => {
                 let detail = "the leaf took longer than its `timeout`";
@@ -382,7 +382,7 @@ impl Run {
         }
         self.with_node(slot, |node, run| match node.leaf() {
             Some(leaf) => leaf.judge(run, slot, end),
-            None => Outcome::Good,
+            None => Outcome::Succeeded,
         })
     }
 }

@@ -22,7 +22,7 @@ pub(super) trait Node {
         match self.open(run, slot) {
             Ok(()) => {
                 run.recount(slot);
-                run.go_on(slot);
+                run.proceed(slot);
             }
             Err(failure) => run.settle(slot, NodeState::Failed, Some(failure)),
         }
@@ -34,7 +34,7 @@ pub(super) trait Node {
     }
 
     /// Takes the next step, on entry and whenever a child has settled: enters children, or settles.
-    fn go_on(&self, run: &mut Run, slot: SlotIx);
+    fn proceed(&self, run: &mut Run, slot: SlotIx);
 
     /// Handles `due_at`. The node may have settled or closed at the same instant.
     fn due(&self, _run: &mut Run, _slot: SlotIx) {}
@@ -138,7 +138,7 @@ impl<L: Leaf> Node for L {
         run.enter_leaf(slot);
     }
 
-    fn go_on(&self, run: &mut Run, slot: SlotIx) {
+    fn proceed(&self, run: &mut Run, slot: SlotIx) {
         run.fallback_ended(slot);
     }
 

@@ -75,7 +75,7 @@ impl Run {
                 let before = key.checked_sub(1);
                 let before = before.and_then(|key| self.slots[slot].children.get(&key));
                 return Ok(Named::Node(match before {
-                    Some(child) => self.shown(*child),
+                    Some(child) => self.rendered(*child),
                     // Before the first round every member is empty.
                     None => Arc::new(NodeText::notice(String::new())),
                 }));
@@ -119,7 +119,7 @@ impl Run {
             slot.and_then(|slot| self.slots[slot].children.get(key).copied())
         };
         match keys.iter().rev().fold(start, down) {
-            Some(slot) => self.shown(slot),
+            Some(slot) => self.rendered(slot),
             None => Arc::new(NodeText::notice(self.notice_of_missing(ix))),
         }
     }
@@ -130,24 +130,24 @@ impl Run {
     }
 
     /// What other nodes see of a node: its output, or a notice in its place.
-    pub(super) fn shown(&self, slot: SlotIx) -> Arc<NodeText> {
-        if let Some(shown) = &self.slots[slot].shown {
-            return shown.clone();
+    pub(super) fn rendered(&self, slot: SlotIx) -> Arc<NodeText> {
+        if let Some(rendered) = &self.slots[slot].rendered {
+            return rendered.clone();
         }
-        Arc::new(self.show(slot))
+        Arc::new(self.render_output(slot))
     }
 
     /// Caches the output of a settled container if it is expensive to compute.
-    pub(super) fn keep_shown(&mut self, slot: SlotIx) {
+    pub(super) fn cache_rendered(&mut self, slot: SlotIx) {
         let own = &self.slots[slot];
         let many = self.node_of(slot).caches_output();
         if many && own.record.id.is_some() && own.record.state == NodeState::Completed {
-            self.looks += own.children.len() as u64;
-            self.slots[slot].shown = Some(Arc::new(self.show(slot)));
+            self.visits += own.children.len() as u64;
+            self.slots[slot].rendered = Some(Arc::new(self.render_output(slot)));
         }
     }
 
-    fn show(&self, slot: SlotIx) -> NodeText {
+    fn render_output(&self, slot: SlotIx) -> NodeText {
         let record = &self.slots[slot].record;
         let name = record
             .id
@@ -280,11 +280,11 @@ impl Run {
 }
 
 /// The value of a node that others see: its own, else its text.
-pub(super) fn value_of(shown: &NodeText) -> Value {
-    shown
+pub(super) fn value_of(rendered: &NodeText) -> Value {
+    rendered
         .payload
         .clone()
-        .unwrap_or_else(|| Value::String(shown.text.clone()))
+        .unwrap_or_else(|| Value::String(rendered.text.clone()))
 }
 
 /// A value, or the member that a reference names.

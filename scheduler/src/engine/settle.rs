@@ -7,10 +7,10 @@ use super::Run;
 use super::tree::SlotIx;
 
 impl Run {
-    /// Settles a node. Its parent reacts in [`Self::work_off`].
+    /// Settles a node. Its parent reacts in [`Self::propagate`].
     pub(super) fn settle(&mut self, slot: SlotIx, state: NodeState, error: Option<Failure>) {
-        self.leave(slot);
-        self.give_back(slot);
+        self.remove_pending(slot);
+        self.release_slice(slot);
         self.clear_due(slot);
         let lenient = self
             .body(slot)
@@ -23,14 +23,14 @@ impl Run {
         // A cancelled node is not tolerated, so that a retry runs it again.
         record.tolerated = state == NodeState::Failed && lenient;
         if self.leaf(slot).is_some() {
-            self.tally(state, true);
+            self.count_settled(state, true);
         }
         self.changes.dirty.insert(slot);
         self.work.push_back(slot);
     }
 
     /// Adds a settled leaf to the run's counts, or removes it.
-    pub(super) fn tally(&mut self, state: NodeState, more: bool) {
+    pub(super) fn count_settled(&mut self, state: NodeState, more: bool) {
         let counts = &mut self.record.counts;
         let count = match state {
             NodeState::Completed => &mut counts.completed,
@@ -51,7 +51,7 @@ impl Run {
     }
 
     /// Removes a leaf from those that may start or are in flight.
-    pub(super) fn leave(&mut self, slot: SlotIx) {
+    pub(super) fn remove_pending(&mut self, slot: SlotIx) {
         if self.is_live(slot) {
             self.count_live(slot, false);
         }
@@ -59,10 +59,10 @@ impl Run {
     }
 
     /// Lets parents react to settled children until none is left.
-    pub(super) fn work_off(&mut self) {
+    pub(super) fn propagate(&mut self) {
         while let Some(slot) = self.work.pop_front() {
-            self.looks += 1;
-            self.keep_shown(slot);
+            self.visits += 1;
+            self.cache_rendered(slot);
             if let Some(parent) = self.slots[slot].parent {
                 self.child_settled(parent, slot);
             }
@@ -77,7 +77,7 @@ impl Run {
         if !self.is_good(child) {
             self.child_failed(parent, child);
         }
-        self.go_on(parent);
+        self.proceed(parent);
     }
 
     fn child_failed(&mut self, parent: SlotIx, child: SlotIx) {
@@ -105,7 +105,7 @@ impl Run {
     /// Cancels a node that has not settled, and everything below it. Leaves in flight are asked to
     /// stop, and settle when their sends have ended.
     pub(super) fn close(&mut self, slot: SlotIx, why: &Failure) {
-        self.looks += 1;
+        self.visits += 1;
         let state = self.state(slot);
         if state.is_settled() || self.is_closing(slot) {
             return;
@@ -142,7 +142,7 @@ impl Run {
             self.close(child, why);
         }
         if self.slots[slot].open == 0 {
-            self.go_on(slot);
+            self.proceed(slot);
         }
     }
 
@@ -160,13 +160,13 @@ impl Run {
     }
 
     /// Takes the next step of a container: enters children, or settles.
-    pub(super) fn go_on(&mut self, slot: SlotIx) {
-        self.looks += 1;
-        self.with_node(slot, |node, run| node.go_on(run, slot));
+    pub(super) fn proceed(&mut self, slot: SlotIx) {
+        self.visits += 1;
+        self.with_node(slot, |node, run| node.proceed(run, slot));
     }
 
     /// Runs the one child of a container, and settles the container with it.
-    pub(super) fn only_child(&mut self, slot: SlotIx, key: u32) {
+    pub(super) fn run_only_child(&mut self, slot: SlotIx, key: u32) {
         if self.slots[slot].open > 0 {
             return;
         }

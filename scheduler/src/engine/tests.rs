@@ -2,10 +2,10 @@ mod asks;
 mod budgets;
 mod cost;
 mod fixture;
+mod free_slots;
 mod kinds;
 mod model;
 mod random;
-mod room;
 mod sessions;
 mod versions;
 

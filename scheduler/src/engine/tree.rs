@@ -40,7 +40,7 @@ pub(super) struct Slot {
     /// The items of a fan-out.
     pub(super) items: Option<Arc<Vec<Value>>>,
     /// Its output, cached.
-    pub(super) shown: Option<Arc<NodeText>>,
+    pub(super) rendered: Option<Arc<NodeText>>,
 }
 
 impl Run {
@@ -175,7 +175,7 @@ impl Run {
             self.derive(slot);
         }
         for slot in 0..self.slots.len() {
-            self.keep_shown(slot);
+            self.cache_rendered(slot);
         }
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Run {
             cursor: 0,
             pool: above,
             items: None,
-            shown: None,
+            rendered: None,
         });
         self.slots[slot].pool = self.own_pool(slot, above);
         slot
@@ -266,7 +266,7 @@ impl Run {
             .iter()
             .map(|(key, child)| (*key, *child))
             .collect();
-        self.looks += children.len() as u64;
+        self.visits += children.len() as u64;
         let width = self.width(slot);
         let (mut open, mut bad) = (0, 0);
         for (key, child) in &children {

@@ -1,4 +1,4 @@
-//! Alarms: delays that are over, retries that are due, deadlines that have passed.
+//! Alarms: ends of delays, due retries, and deadlines.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use mainspring_shared::bus::StepNotice;
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store;
 
-use super::{Health, below, pause};
+use super::{Health, orphans, pause};
 use crate::app::App;
 use crate::metrics::ALARMS;
 
-/// Alarms served in one transaction.
+/// Alarms per transaction.
 const LIMIT: u32 = 500;
 
 /// The shortest pause: an alarm that stays due must not turn into a busy loop.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// Serves alarms until a stop begins.
+/// Handles alarms until shutdown.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("alarms");
     loop {
         let wait = match serve(app).await {
             Ok(wait) => {
-                health.works();
+                health.succeeded();
                 wait
             }
-            Err(error) => health.fails(&error, app.entropy.fraction()),
+            Err(error) => health.failed(&error, app.entropy.fraction()),
         };
         if !pause(app, wait).await {
             return;
@@ -33,14 +33,14 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Serves what is due and returns how long nothing else is, within the interval.
+/// Handles due alarms, and returns the time until the next one, at most the interval.
 async fn serve(app: &App) -> Result<Duration, store::Error> {
     let Some(boot) = app.registration.id() else {
         return Ok(app.config.alarm_interval);
     };
     let swept = app.store.sweep_alarms(None, boot, LIMIT).await?;
     metrics::counter!(ALARMS).increment(u64::from(swept.served));
-    app.notifier.ring(swept.ring);
+    app.notifier.enqueue(swept.ring);
     let ended = swept.finished.into_iter();
     let notices: Vec<_> = ended
         .map(|(key, send, n)| StepNotice {
@@ -50,8 +50,8 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
             settled: true,
         })
         .collect();
-    app.notifier.steps(&notices);
-    below::end(app, boot, swept.begun).await?;
+    app.notifier.publish_steps(&notices);
+    orphans::cancel_work_of(app, boot, swept.begun).await?;
     let reported = report(app).await?;
     if reported >= LIMIT as usize {
         return Ok(PAUSE_MIN);
@@ -65,12 +65,12 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
         .clamp(PAUSE_MIN, app.config.alarm_interval.max(PAUSE_MIN)))
 }
 
-/// Tells parents of children whose worker died before it could.
+/// Reports ended children to their parents, if their worker died before it did.
 async fn report(app: &App) -> Result<usize, store::Error> {
     let reported = app.store.report_children(None, None, LIMIT).await?;
     let count = reported.len();
     for outcome in reported {
-        app.notifier.ring(outcome.ring);
+        app.notifier.enqueue(outcome.ring);
         if outcome.owner.is_some() {
             app.notifier.signal(outcome.parent, SIGNAL_INBOX);
         }

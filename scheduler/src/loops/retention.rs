@@ -1,4 +1,4 @@
-//! Retention: what nobody can ask for any more is removed, a little at a time.
+//! Retention: removes old rows, in small transactions.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::app::App;
 use crate::deleting;
 use crate::metrics::{RETENTION_SKIPPED, RETIRED};
 
-/// Removals in a row before the loop rests: other work gets its turn.
+/// Consecutive removals before the loop pauses, to leave capacity to other work.
 const ROUNDS_MAX: u32 = 100;
 
-/// Sends that one transaction looks at, and nodes that are read at once.
+/// Sends per transaction, and nodes per read.
 const PAGE: u32 = 500;
 
-/// Runs that are looked at before other work gets its turn.
+/// Runs per pass.
 const RUNS: u32 = 20;
 
-/// Longer than anything is kept.
+/// A retention that never expires.
 const FOR_EVER: Duration = Duration::from_hours(1_000_000);
 
-/// Removes until a stop begins.
+/// Removes old rows until shutdown.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("retention");
-    let mut place = Place {
+    let mut progress = Progress {
         send: None,
         run: None,
         leaves: true,
@@ -38,18 +38,18 @@ pub(crate) async fn run(app: &App) {
     loop {
         let mut wait = jittered(app, app.config.retention_interval);
         for _ in 0..ROUNDS_MAX {
-            match sweep(app, &mut place).await {
-                // Behind a page of sends that all stay there may be others.
-                Ok(0) if place.is_start() => {
-                    health.works();
+            match sweep(app, &mut progress).await {
+                // A page without anything to remove may be followed by others.
+                Ok(0) if progress.is_start() => {
+                    health.succeeded();
                     break;
                 }
                 Ok(rows) => {
-                    health.works();
+                    health.succeeded();
                     metrics::counter!(RETIRED).increment(rows);
                 }
                 Err(error) => {
-                    wait = health.fails(&error, app.entropy.fraction());
+                    wait = health.failed(&error, app.entropy.fraction());
                     break;
                 }
             }
@@ -63,18 +63,19 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Where the next pages begin; from the start when none.
+/// The cursors of the current pass; none at its start.
 #[derive(Debug)]
-struct Place {
+struct Progress {
     send: Option<SendId>,
     run: Option<RunId>,
-    /// Whether runs went whose leaves' sends may still be there: before this process, too.
+    /// Whether runs were removed whose leaves' sends may still exist. True at first: an earlier
+    /// process may have removed some.
     leaves: bool,
-    /// What was left of sends and runs since the start.
+    /// Old sends and runs that this pass has kept.
     skipped: Skipped,
 }
 
-/// What is as old as what goes, and stays.
+/// Old sends and runs that were kept, because they are open or still needed.
 #[derive(Debug, Default)]
 struct Skipped {
     sends: u64,
@@ -82,68 +83,67 @@ struct Skipped {
 }
 
 impl Skipped {
-    /// Says how much of a kind a whole pass has left.
+    /// Publishes and resets a count at the end of a pass.
     fn show(count: &mut u64, kind: &'static str) {
         metrics::gauge!(RETENTION_SKIPPED, "kind" => kind).set(std::mem::take(count) as f64);
     }
 }
 
-impl Place {
+impl Progress {
     fn is_start(&self) -> bool {
         self.send.is_none() && self.run.is_none()
     }
 }
 
-/// Removes a little of each kind; returns how many rows went. Sends and runs are looked at page by
-/// page, from `place` on.
-async fn sweep(app: &App, place: &mut Place) -> Result<u64, store::Error> {
+/// Removes one page of each kind, starting at `progress`; returns the number of removed rows.
+async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> {
     let config = &app.config;
     let least = config.idempotency_keep;
     let mut rows = app.store.sweep_retention(None, least).await?;
     rows += app.store.sweep_timers(None, config.timer_keep).await?;
-    // A repeated request finds what it made for as long as its key is known.
+    // A repeated request must find its result as long as its idempotency key is kept.
     let send_keep = config.send_keep.map(|keep| keep.max(least));
     let run_keep = config.run_keep.map(|keep| keep.max(least));
     if let Some(keep) = run_keep {
-        let removed = runs(app, keep, place).await?;
-        place.leaves |= removed > 0;
+        let removed = runs(app, keep, progress).await?;
+        progress.leaves |= removed > 0;
         rows += removed;
     }
-    // Where sends stay for ever, they are gone through only for the leaves of runs that went.
-    let wanted = send_keep.is_some() || place.leaves || place.send.is_some();
+    // If sends are kept forever, only those of removed runs' leaves have to be found.
+    let wanted = send_keep.is_some() || progress.leaves || progress.send.is_some();
     let young = send_keep.into_iter().chain(run_keep).min();
     if let Some(young) = young.filter(|_| wanted) {
-        if place.send.is_none() {
-            place.leaves = false;
+        if progress.send.is_none() {
+            progress.leaves = false;
         }
         let query = RetireSends {
             tenant: TenantId::DEFAULT,
             keep: send_keep.unwrap_or(FOR_EVER),
             young,
-            after: place.send,
+            after: progress.send,
             limit: PAGE,
         };
         let retired = app.store.retire_sends(None, query).await?;
-        place.send = retired.next;
-        place.skipped.sends += retired.skipped;
-        if place.send.is_none() {
-            Skipped::show(&mut place.skipped.sends, "send");
+        progress.send = retired.next;
+        progress.skipped.sends += retired.skipped;
+        if progress.send.is_none() {
+            Skipped::show(&mut progress.skipped.sends, "send");
         }
         rows += retired.rows;
     }
     Ok(rows)
 }
 
-/// Looks at a page of the runs that were made long ago, newest first, and removes those that ended
-/// long ago, after their leaves' sessions. A run that was not reached goes the next time.
-async fn runs(app: &App, keep: Duration, place: &mut Place) -> Result<u64, store::Error> {
+/// Checks one page of old runs, newest first, and removes those that ended before the limit, after
+/// the sessions of their leaves.
+async fn runs(app: &App, keep: Duration, progress: &mut Progress) -> Result<u64, store::Error> {
     let Some(boot) = app.registration.id() else {
         return Ok(0);
     };
     let before = Timestamp(app.store.now().await?.0 - keep.as_millis() as i64);
     let query = ListRuns {
         tenant: TenantId::DEFAULT,
-        before: Some(place.run.unwrap_or_else(|| first_of(before))),
+        before: Some(progress.run.unwrap_or_else(|| first_of(before))),
         status: None,
         session: None,
         limit: RUNS,
@@ -156,10 +156,10 @@ async fn runs(app: &App, keep: Duration, place: &mut Place) -> Result<u64, store
             continue;
         }
         if run.finished_at.is_none() {
-            place.skipped.runs += 1;
+            progress.skipped.runs += 1;
             continue;
         }
-        // One whose leaves cannot be removed keeps no other one.
+        // A run whose leaves cannot be removed must not block the others.
         let removed = match remove_leaves(app, run, boot).await {
             Ok(()) => true,
             Err(error) if error.is_of_data() => {
@@ -172,12 +172,12 @@ async fn runs(app: &App, keep: Duration, place: &mut Place) -> Result<u64, store
         if removed {
             old.push(run.key);
         } else {
-            place.skipped.runs += 1;
+            progress.skipped.runs += 1;
         }
     }
-    place.run = last.filter(|_| page.more);
-    if place.run.is_none() {
-        Skipped::show(&mut place.skipped.runs, "run");
+    progress.run = last.filter(|_| page.more);
+    if progress.run.is_none() {
+        Skipped::show(&mut progress.skipped.runs, "run");
     }
     if old.is_empty() {
         return Ok(0);
@@ -185,20 +185,20 @@ async fn runs(app: &App, keep: Duration, place: &mut Place) -> Result<u64, store
     app.store.forget_runs(old).await
 }
 
-/// An id before which are all that were made before this time: ids begin with their time.
+/// The smallest run id of this time: ids start with their time of creation.
 fn first_of(at: Timestamp) -> RunId {
     RunId(Uuid::from_u128(u128::from(at.0.unsigned_abs()) << 80))
 }
 
-/// Whether a leaf's session is not its run's.
+/// Whether a leaf's session is detached from its run.
 async fn is_detached(app: &App, key: SessionKey) -> Result<bool, store::Error> {
     let found = app.store.get_session(key).await?;
     Ok(found.is_some_and(|session| session.metadata.contains_key(DETACHED)))
 }
 
-/// Deletes the sessions of a run's leaves, those of all attempts, but for detached ones.
+/// Deletes the sessions of all attempts of a run's leaves, except for detached ones.
 async fn remove_leaves(app: &App, run: &RunRecord, boot: BootId) -> Result<(), store::Error> {
-    // Few runs have any: only their sessions are read.
+    // Sessions are only read if the spec has detached leaves, which is rare.
     let keeps_detached = run.spec.to_string().contains(Lifecycle::Detached.as_str());
     let run = run.key;
     let mut after = 0;

@@ -1,12 +1,12 @@
-//! Runs of workflows: what has news is advanced.
+//! Advances workflow runs that have new events.
 //!
-//! A scheduler keeps the runs that it owns in memory between two advances; what it remembers is
-//! fenced by the run's step, and read again after every doubt. Any number of schedulers may run:
-//! each takes what no live one owns.
+//! A scheduler caches the runs that it owns between two advances. The cache is fenced by the run's
+//! step, and dropped after every error. Any number of schedulers may run: each claims runs that no
+//! live one owns.
 
 mod advance;
-mod aside;
 mod memory;
+mod skipped;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -22,24 +22,24 @@ use mainspring_shared::workflow::run::DSL_VERSION;
 use self::advance::{Prepared, Start};
 use self::memory::Memory;
 use super::Health;
-use super::below;
+use super::orphans;
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::{ADVANCE_ENDS, ADVANCES, ADVANCES_LOST};
 
-/// Runs taken at once.
+/// Runs per claim.
 const RUNS: u32 = 16;
 
-/// Ended leaves taken at once.
+/// Ended leaves per claim.
 const ENDS: u32 = 512;
 
-/// The longest pause between two looks.
+/// Maximum pause between two claims.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// The shortest: a run that stays due must not turn into a busy loop.
+/// Minimum pause: a run that stays due must not cause a busy loop.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// Advances runs until a stop begins, then gives up what it owns.
+/// Advances runs until shutdown, then releases the owned ones.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("runs");
     let mut memory = Memory::default();
@@ -47,12 +47,12 @@ pub(crate) async fn run(app: &App) {
     loop {
         let wait = match pass(app, &mut memory).await {
             Ok(wait) => {
-                health.works();
+                health.succeeded();
                 wait
             }
             Err(error) => {
                 memory.forget_all();
-                health.fails(&error, app.entropy.fraction())
+                health.failed(&error, app.entropy.fraction())
             }
         };
         let mut pause = app.clock.sleep(wait);
@@ -60,12 +60,12 @@ pub(crate) async fn run(app: &App) {
             tokio::select! {
                 biased;
                 () = app.lifecycle.stopping() => {
-                    give_up(app, &memory).await;
+                    release_all(app, &memory).await;
                     return;
                 }
                 notice = notices.next() => match notice {
                     Some(Notice::Payload(payload)) => {
-                        if heard(app, &payload) {
+                        if handle_notices(app, &payload) {
                             break;
                         }
                     }
@@ -83,12 +83,12 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Whether a notice tells of news; readers of runs that were advanced are poked.
-fn heard(app: &App, payload: &[u8]) -> bool {
+/// Wakes the watchers of advanced runs; returns whether any run has new events.
+fn handle_notices(app: &App, payload: &[u8]) -> bool {
     let notices: Vec<RunNotice> = match serde_json::from_slice(payload) {
         Ok(notices) => notices,
         Err(error) => {
-            tracing::debug!(error = %error, "a notice makes no sense");
+            tracing::debug!(error = %error, "a notification could not be parsed");
             return false;
         }
     };
@@ -102,17 +102,17 @@ fn heard(app: &App, payload: &[u8]) -> bool {
     news
 }
 
-async fn give_up(app: &App, memory: &Memory) {
+async fn release_all(app: &App, memory: &Memory) {
     let keys = memory.keys();
     if let Some(boot) = app.registration.id()
         && !keys.is_empty()
         && let Err(error) = app.store.release_runs(boot, keys).await
     {
-        tracing::debug!(error = %error, "runs could not be given up, their lease will run out");
+        tracing::debug!(error = %error, "runs could not be released, their lease will expire");
     }
 }
 
-/// Advances what has news; returns how long there is nothing else to do, as far as is known.
+/// Advances runs with new events; returns the pause until the next pass.
 async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> {
     let Some(boot) = app.registration.id() else {
         memory.forget_all();
@@ -125,27 +125,27 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         ends_max: ENDS,
         leaves_max: app.config.leaves_max.map(NonZeroU32::get),
         dsl_max: DSL_VERSION,
-        aside: memory.aside.keys(),
+        aside: memory.skipped.keys(),
     };
     let claimed = app.store.claim_runs(None, claim.clone()).await?;
-    memory.aside.look(claimed.now);
+    memory.skipped.tick(claimed.now);
     let share = claim.share(claimed.runs.len()) as usize;
     let more = claimed.runs.iter().any(|news| news.ends.len() >= share);
     let full = claimed.runs.len() >= RUNS as usize || more;
     let mut prepared = Vec::with_capacity(claimed.runs.len());
-    let mut begun = Begun::default();
+    let mut started = LeavesStarted::default();
     for mut news in claimed.runs {
         let tenant = news.key.tenant;
-        news.live_max = news.live_max.map(|max| begun.left(tenant, max));
+        news.live_max = news.live_max.map(|max| started.remaining(tenant, max));
         let key = news.key;
         match prepare(app, memory, news, claimed.now).await {
             Ok(Some(one)) => {
-                begun.count(tenant, one.grown);
+                started.count(tenant, one.grown);
                 prepared.push(one);
             }
             Ok(None) => app.store.release_runs(boot, vec![key]).await?,
             Err(error) if error.is_of_data() => {
-                memory.aside.put(key, &error.to_string());
+                memory.skipped.skip(key, &error.to_string());
                 app.store.release_runs(boot, vec![key]).await?;
             }
             Err(error) => return Err(error),
@@ -153,9 +153,9 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
     }
     if !prepared.is_empty() {
         let locked = cancel(app, boot, &prepared).await?;
-        // What was remembered of them goes with the advance: they are read again.
+        // Their cached state already contains the advance, and is dropped: they are loaded again.
         prepared.retain(|one| !locked.contains(&one.item.run.key));
-        memory.aside.pause(locked);
+        memory.skipped.pause(locked);
         forget(app, boot, &prepared).await?;
         commit(app, boot, memory, prepared).await?;
         memory.shrink();
@@ -167,13 +167,13 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
     Ok(until.unwrap_or(PAUSE_MAX).clamp(PAUSE_MIN, PAUSE_MAX))
 }
 
-/// By how much the leaves under way of each tenant grow with the advances of one pass: what one run
-/// takes is not there for the next.
+/// Leaves that the advances of one pass start, by tenant: slots taken by one run are not available
+/// to the next.
 #[derive(Default)]
-struct Begun(BTreeMap<TenantId, i64>);
+struct LeavesStarted(BTreeMap<TenantId, i64>);
 
-impl Begun {
-    fn left(&self, tenant: TenantId, max: u32) -> u32 {
+impl LeavesStarted {
+    fn remaining(&self, tenant: TenantId, max: u32) -> u32 {
         let grown = self.0.get(&tenant).copied().unwrap_or_default();
         (i64::from(max) - grown).clamp(0, i64::from(u32::MAX)) as u32
     }
@@ -183,26 +183,26 @@ impl Begun {
     }
 }
 
-/// Brings what is new to a run that is in memory, or is read into it. None where it is set aside: a
-/// later release may be able to read what this one cannot.
+/// Applies new events to a run, which is loaded unless it is cached. None if the run is skipped
+/// because it cannot be read; a later release may be able to.
 async fn prepare(
     app: &App,
     memory: &mut Memory,
     news: RunNews,
     now: Timestamp,
 ) -> Result<Option<Prepared>, store::Error> {
-    let for_good = memory.aside.is_for_good(news.key);
-    if news.unreadable && !for_good {
-        memory.aside.put(news.key, "its news cannot be read");
+    let is_exhausted = memory.skipped.is_exhausted(news.key);
+    if news.unreadable && !is_exhausted {
+        memory.skipped.skip(news.key, "its news cannot be read");
         return Ok(None);
     }
     let start = match memory.take(news.key, news.step) {
         Some(kept) => Start::Kept(kept),
-        None => memory::load(app, news.key, news.step, for_good).await?,
+        None => memory::load(app, news.key, news.step, is_exhausted).await?,
     };
-    let spare = for_good.then(|| (start.record().clone(), news.clone()));
+    let spare = is_exhausted.then(|| (start.record().clone(), news.clone()));
     let prepared = match (advance::prepare(app, start, news, now).await, spare) {
-        // What belongs to one of its leaves cannot be read either.
+        // A row of one of its leaves cannot be read.
         (Err(error), Some((record, news))) if error.is_of_data() => {
             tracing::error!(run.id = %record.key.run, error = %error, "a run cannot be advanced");
             let start = Start::Broken(Box::new(record));
@@ -213,10 +213,10 @@ async fn prepare(
     Ok(Some(prepared))
 }
 
-/// Ends the sends that advances end, before these are stored: should this process die in between,
-/// the next owner finds the ends as news and decides the same.
+/// Cancels the sends that the advances cancel, before these are committed: if this process dies in
+/// between, the next owner gets the ends as events and decides in the same way.
 ///
-/// Returns the runs with a send whose session someone else has locked: their advances wait.
+/// Returns the runs with a send whose session is locked: their advances must wait.
 async fn cancel(
     app: &App,
     boot: BootId,
@@ -238,7 +238,7 @@ async fn cancel(
         match outcome {
             store::CancelOutcome::Signalled { send, .. } => app.notifier.signal(send.key, 0),
             store::CancelOutcome::Cancelled { send, ring, .. } => {
-                app.notifier.ring(ring);
+                app.notifier.enqueue(ring);
                 ended.push((send.key, send.id));
             }
             store::CancelOutcome::Locked => {
@@ -248,15 +248,16 @@ async fn cancel(
         }
     }
     if !ended.is_empty() {
-        // That is news.
+        // The ends are new events.
         app.notifier.wake_runs();
-        below::end(app, boot, ended).await?;
+        orphans::cancel_work_of(app, boot, ended).await?;
     }
     Ok(locked)
 }
 
-/// Deletes the sessions that advances leave behind, before these are stored: what their sends said
-/// stays, so that the next owner decides the same should this process die in between.
+/// Deletes the sessions of ephemeral leaves, before the advances are committed. The results of
+/// their sends are kept, so that the next owner decides in the same way if this process dies in
+/// between.
 async fn forget(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), store::Error> {
     for one in prepared {
         let tenant = one.item.run.key.tenant;
@@ -268,7 +269,7 @@ async fn forget(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), st
     Ok(())
 }
 
-/// Stores advances, and does what follows from each.
+/// Commits advances, and then sends their notifications.
 async fn commit(
     app: &App,
     boot: BootId,
@@ -306,8 +307,8 @@ async fn commit(
     Ok(())
 }
 
-/// A run whose advance the database does not take cannot go on: its leaves are ended, and it fails.
-/// Where not even that is taken, it is set aside.
+/// Fails a run whose advance the database refuses, and cancels its leaves. If that is refused as
+/// well, the run is skipped for a while.
 async fn refused(
     app: &App,
     boot: BootId,
@@ -332,15 +333,15 @@ async fn refused(
     };
     let sends = std::slice::from_ref(&broken);
     if !cancel(app, boot, sends).await?.is_empty() {
-        // It is refused again, and by then they may be free.
-        memory.aside.pause([key]);
+        // The next pass retries; the sessions may be unlocked by then.
+        memory.skipped.pause([key]);
         return Ok(());
     }
     let item = vec![broken.item.clone()];
     match app.store.advance_runs(None, boot, item).await {
         Ok(outcomes) => settle(app, memory, vec![broken], outcomes),
         Err(error) if error.is_of_data() => {
-            memory.aside.put(key, &error.to_string());
+            memory.skipped.skip(key, &error.to_string());
             app.store.release_runs(boot, vec![key]).await?;
         }
         Err(error) => return Err(error),
@@ -348,17 +349,17 @@ async fn refused(
     Ok(())
 }
 
-/// Rings, tells who reads, and keeps what is to be kept in memory.
+/// Enqueues sessions, publishes notifications, and caches the runs.
 fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec<AdvanceOutcome>) {
     let mut notices = Vec::new();
     for (one, outcome) in prepared.into_iter().zip(outcomes) {
         let key = one.item.run.key;
         match outcome {
             AdvanceOutcome::Advanced { step, rings, told } => {
-                memory.aside.forget(key);
+                memory.skipped.forget(key);
                 metrics::counter!(ADVANCES).increment(1);
                 metrics::histogram!(ADVANCE_ENDS).record(one.item.ends.len() as f64);
-                app.notifier.ring(rings);
+                app.notifier.enqueue(rings);
                 if let Some((session, _)) = told {
                     app.notifier
                         .signal(session, mainspring_shared::session::SIGNAL_INBOX);
@@ -375,13 +376,14 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
                 }
             }
             AdvanceOutcome::NoRoom => {
-                // Its news is still news: the next pass reads the run again and starts less.
-                tracing::debug!(run.id = %key.run, "other runs took the room for its leaves");
+                // Its events are still pending: the next pass loads the run again and starts fewer
+                // leaves.
+                tracing::debug!(run.id = %key.run, "other runs took the free slots for its leaves");
                 app.notifier.wake_runs();
             }
             AdvanceOutcome::Locked => {
-                tracing::debug!(run.id = %key.run, "what its advance needs is locked");
-                memory.aside.pause([key]);
+                tracing::debug!(run.id = %key.run, "a session that its advance needs is locked");
+                memory.skipped.pause([key]);
             }
             AdvanceOutcome::Lost => {
                 metrics::counter!(ADVANCES_LOST).increment(1);
@@ -389,5 +391,5 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
             }
         }
     }
-    app.notifier.runs(&notices);
+    app.notifier.publish_runs(&notices);
 }

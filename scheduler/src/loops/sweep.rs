@@ -1,7 +1,7 @@
-//! The sweep: sessions that have work and that nobody seems to know of are rung for again.
+//! The sweep: enqueues ready sessions again that no worker has claimed.
 //!
-//! It covers crashes, lost rings and emptied queues, and it feeds a queue that cannot hold all
-//! that is ready. Any number of schedulers may sweep: a ring too many costs a claim that fails.
+//! It covers crashes, lost jobs and flushed queues, and feeds a queue that cannot hold all ready
+//! sessions. Any number of schedulers may sweep: a duplicate job only costs a failed claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,32 +11,32 @@ use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Lane};
 use mainspring_shared::store::{self, ReadySession, Role, SweepReady};
 use mainspring_shared::time::Timestamp;
 
-use super::{Health, below, jittered, pause};
+use super::{Health, jittered, orphans, pause};
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::SWEPT;
 use crate::services::notify::pack;
 
-/// Sessions read at once.
+/// Sessions per read.
 const PAGE: u32 = 256;
 
-/// Pages read of a pool in one pass: enough to fill both lanes. What lies behind comes next time,
-/// so that a backlog for a full lane is not read to its end again and again.
+/// Pages per pool and pass: enough to fill both lanes. The rest is read in the next pass, so that a
+/// backlog for a full lane is not read to its end every time.
 const PAGES_MAX: u32 = 40;
 
-/// Passes from one look for orphans to the next: nobody waits for one.
+/// Passes between two sweeps for orphans, which are not urgent.
 const ORPHANS_EVERY: u32 = 5;
 
-/// Where the next pass over a lane goes on: behind what was last brought into it.
-type Place = (Timestamp, SessionKey);
+/// Where the next pass over a lane continues: after the last session that was enqueued.
+type Cursor = (Timestamp, SessionKey);
 
-/// Lanes that were filled before their end was reached.
-type Cursors = BTreeMap<Lane, Place>;
+/// The cursors of lanes that became full.
+type LaneCursors = BTreeMap<Lane, Cursor>;
 
-/// Sweeps until a stop begins.
+/// Sweeps until shutdown.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("sweep");
-    let mut cursors = Cursors::new();
+    let mut cursors = LaneCursors::new();
     let mut deletions = Health::new("deletions");
     let mut deleted = None;
     let mut orphaned = Health::new("orphans");
@@ -46,20 +46,20 @@ pub(crate) async fn run(app: &App) {
         let interval = app.config.sweep_interval;
         let mut wait = match sweep(app, &mut cursors).await {
             Ok(more) => {
-                health.works();
+                health.succeeded();
                 jittered(app, if more { interval / 4 } else { interval })
             }
-            Err(error) => health.fails(&error, app.entropy.fraction()),
+            Err(error) => health.failed(&error, app.entropy.fraction()),
         };
-        // Behind what has to be rung for: nobody waits for these.
+        // After the ready sessions, since deletions are not urgent.
         let deleted = deleting::sweep(app, &mut deleted).await;
-        let mut more = deletions.tells(app, deleted);
+        let mut more = deletions.record(app, deleted);
         passes = passes.wrapping_add(1);
         is_due |= passes.is_multiple_of(ORPHANS_EVERY);
         if is_due {
-            let ended = below::sweep(app, &mut looked).await;
+            let ended = orphans::sweep(app, &mut looked).await;
             is_due = ended.is_err() || looked.is_some();
-            more |= orphaned.tells(app, ended);
+            more |= orphaned.record(app, ended);
         }
         if more {
             wait = wait.min(interval / 4);
@@ -70,8 +70,9 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// One pass over the pools that have workers. True when a lane was filled and more is ready.
-async fn sweep(app: &App, cursors: &mut Cursors) -> Result<bool, store::Error> {
+/// One pass over the pools that have workers. True if a lane became full and more sessions are
+/// ready.
+async fn sweep(app: &App, cursors: &mut LaneCursors) -> Result<bool, store::Error> {
     let boots = app.store.list_boots(None).await?;
     let served = boots.into_iter().filter(|boot| boot.role == Role::Worker);
     let mut pools: BTreeSet<String> = served
@@ -82,11 +83,11 @@ async fn sweep(app: &App, cursors: &mut Cursors) -> Result<bool, store::Error> {
     cursors.retain(|lane, _| pools.contains(&lane.pool));
     let mut more = false;
     for pool in pools {
-        // Lanes that go on at the same place, most of the time at the oldest, share a pass.
-        let mut passes: BTreeMap<Option<Place>, Vec<Wanting>> = BTreeMap::new();
-        for wanting in wanting(app, &pool).await {
-            let from = cursors.get(&wanting.lane).copied();
-            passes.entry(from).or_default().push(wanting);
+        // Lanes with the same cursor, mostly none, share a pass.
+        let mut passes: BTreeMap<Option<Cursor>, Vec<OpenLane>> = BTreeMap::new();
+        for open_lane in open_lanes(app, &pool).await {
+            let from = cursors.get(&open_lane.lane).copied();
+            passes.entry(from).or_default().push(open_lane);
         }
         for (from, lanes) in passes {
             more |= pass(app, cursors, &pool, from, lanes).await?;
@@ -95,38 +96,38 @@ async fn sweep(app: &App, cursors: &mut Cursors) -> Result<bool, store::Error> {
     Ok(more)
 }
 
-/// A lane that has room, in jobs.
-struct Wanting {
+/// A lane with free capacity.
+struct OpenLane {
     lane: Lane,
-    room: u64,
+    jobs_left: u64,
 }
 
-async fn wanting(app: &App, pool: &str) -> Vec<Wanting> {
+async fn open_lanes(app: &App, pool: &str) -> Vec<OpenLane> {
     let mut lanes = Vec::new();
     for priority in [Priority::High, Priority::Low] {
         let lane = Lane {
             pool: pool.to_owned(),
             priority,
         };
-        // A queue that is away takes nothing: its workers poll the database meanwhile.
+        // An unavailable queue accepts nothing: its workers poll the database in the meantime.
         if let Some(depth) = app.notifier.queue.depth(&lane).await
             && depth <= app.config.sweep_depth_low
         {
-            let room = app.config.sweep_depth_high.saturating_sub(depth);
-            lanes.push(Wanting { lane, room });
+            let jobs_left = app.config.sweep_depth_high.saturating_sub(depth);
+            lanes.push(OpenLane { lane, jobs_left });
         }
     }
     lanes
 }
 
-/// Brings the ready sessions behind `from` into the lanes, as far as these want. True when one of
-/// them was filled.
+/// Enqueues the ready sessions after `from` until the lanes are full. True if one of them became
+/// full.
 async fn pass(
     app: &App,
-    cursors: &mut Cursors,
+    cursors: &mut LaneCursors,
     pool: &str,
-    from: Option<Place>,
-    mut lanes: Vec<Wanting>,
+    from: Option<Cursor>,
+    mut lanes: Vec<OpenLane>,
 ) -> Result<bool, store::Error> {
     let mut filled = false;
     let mut after = from;
@@ -139,14 +140,14 @@ async fn pass(
         };
         let swept = app.store.sweep_ready(None, query).await?;
         let mut open = Vec::new();
-        for mut wanting in lanes {
-            match fill(app, &mut wanting, &swept.sessions).await {
-                Fill::Open => open.push(wanting),
+        for mut open_lane in lanes {
+            match fill(app, &mut open_lane, &swept.sessions).await {
+                Fill::Open => open.push(open_lane),
                 Fill::Full(last) => {
                     filled = true;
-                    cursors.insert(wanting.lane, last);
+                    cursors.insert(open_lane.lane, last);
                 }
-                // It takes no more than it has: the same again next time.
+                // The queue accepts no more: retry in the next pass.
                 Fill::Refused => {}
             }
         }
@@ -156,33 +157,34 @@ async fn pass(
             break;
         }
     }
-    // Whoever has reached the end begins anew: what is rung for again has waited a whole round.
-    for wanting in lanes {
+    // At the end of the list, a lane starts over: a session is enqueued again after a whole pass at
+    // the earliest.
+    for open_lane in lanes {
         match after {
-            Some(place) => cursors.insert(wanting.lane, place),
-            None => cursors.remove(&wanting.lane),
+            Some(cursor) => cursors.insert(open_lane.lane, cursor),
+            None => cursors.remove(&open_lane.lane),
         };
     }
     Ok(filled)
 }
 
-/// What became of a lane.
+/// The result of filling a lane.
 enum Fill {
-    /// It wants more.
+    /// It has free capacity.
     Open,
-    /// It has enough; the next pass goes on behind this.
-    Full(Place),
-    /// It took less than was offered.
+    /// It is full; the next pass continues after this session.
+    Full(Cursor),
+    /// The queue rejected jobs.
     Refused,
 }
 
-/// Pushes the sessions of a page that belong into a lane.
-async fn fill(app: &App, wanting: &mut Wanting, page: &[ReadySession]) -> Fill {
-    let Wanting { lane, room } = wanting;
+/// Enqueues the sessions of a page that belong to a lane.
+async fn fill(app: &App, open_lane: &mut OpenLane, page: &[ReadySession]) -> Fill {
+    let OpenLane { lane, jobs_left } = open_lane;
     let mine = page
         .iter()
         .filter(|session| session.priority == lane.priority && session.pool == lane.pool);
-    let fits = (*room as usize).saturating_mul(ACTIVATION_SESSIONS_MAX);
+    let fits = (*jobs_left as usize).saturating_mul(ACTIVATION_SESSIONS_MAX);
     let mine: Vec<_> = mine.take(fits).collect();
     let Some(last) = mine.last() else {
         return Fill::Open;
@@ -190,12 +192,12 @@ async fn fill(app: &App, wanting: &mut Wanting, page: &[ReadySession]) -> Fill {
     let last = (last.ready_since, last.key);
     let count = mine.len() as u64;
     let jobs = pack(&mine.iter().map(|session| session.key).collect::<Vec<_>>());
-    *room = room.saturating_sub(jobs.len() as u64);
+    *jobs_left = jobs_left.saturating_sub(jobs.len() as u64);
     if !app.notifier.queue.push(lane, jobs).await {
         return Fill::Refused;
     }
     metrics::counter!(SWEPT).increment(count);
-    if *room == 0 {
+    if *jobs_left == 0 {
         Fill::Full(last)
     } else {
         Fill::Open

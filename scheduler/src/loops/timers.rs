@@ -1,4 +1,4 @@
-//! Timers: those that are due are fired. Any number of schedulers may do so.
+//! Firing due timers. Any number of schedulers may do so at the same time.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use super::Health;
 use crate::app::App;
 use crate::metrics::{TIMER_LATENESS, TIMERS_FIRED};
 
-/// Timers fired in one transaction: as many as commits are worth, few enough that their sessions are
-/// locked for a fraction of a second only.
+/// Timers per transaction: enough to amortise the commit, few enough that their sessions are only
+/// locked for a fraction of a second.
 const LIMIT: u32 = 1_000;
 
 /// The shortest pause: a timer that stays due must not turn into a busy loop.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// Fires timers until a stop begins.
+/// Fires timers until shutdown.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("timers");
     let mut armed = app.bus.subscribe(Topic::Timers).await;
     loop {
         let wait = match fire(app).await {
             Ok(wait) => {
-                health.works();
+                health.succeeded();
                 wait
             }
-            Err(error) => health.fails(&error, app.entropy.fraction()),
+            Err(error) => health.failed(&error, app.entropy.fraction()),
         };
         tokio::select! {
             biased;
             () = app.lifecycle.stopping() => return,
             () = app.clock.sleep(wait) => {}
             word = armed.next() => match word {
-                // One that is due sooner than the pause ends: look again.
+                // A timer is due before the end of the pause: check again.
                 Some(Notice::Payload(_)) => {}
-                // The pause is short enough to go without.
+                // The pause is short enough to ignore lost notifications.
                 Some(Notice::Gap) => app.clock.sleep(wait).await,
                 None => {
                     app.clock.sleep(wait).await;
@@ -50,7 +50,7 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Fires what is due and returns how long nothing else is, within the interval.
+/// Fires due timers, and returns the time until the next one, at most the interval.
 async fn fire(app: &App) -> Result<Duration, store::Error> {
     let Some(boot) = app.registration.id() else {
         return Ok(app.config.timer_interval);
@@ -67,7 +67,7 @@ async fn fire(app: &App) -> Result<Duration, store::Error> {
     }
 }
 
-/// Tells the workers and whoever watches of what was committed.
+/// Publishes metrics and notifications for committed occurrences.
 fn announce(app: &App, fired: Fired) {
     for (count, fate) in [
         ((fired.sends.len() + fired.runs.len()) as u64, "fired"),
@@ -87,7 +87,7 @@ fn announce(app: &App, fired: Fired) {
     for run in &fired.runs {
         app.notifier.run_changed(run.key);
     }
-    app.notifier.ring(fired.ring);
+    app.notifier.enqueue(fired.ring);
     let sends = fired.sends.into_iter();
     let notices: Vec<_> = sends
         .map(|fired| StepNotice {
@@ -97,5 +97,5 @@ fn announce(app: &App, fired: Fired) {
             settled: false,
         })
         .collect();
-    app.notifier.steps(&notices);
+    app.notifier.publish_steps(&notices);
 }

@@ -1,4 +1,4 @@
-//! Accepting sends: what concurrent requests bring shares a transaction.
+//! Accepting sends. Sends of concurrent requests share a transaction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,44 +19,44 @@ use mainspring_shared::usage::Usage;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::deliver::{Joined, deliver, delivery};
-use super::watch::{wait_for, watched};
+use super::deliver::{Delivery, deliver, delivery};
+use super::watch::{read_and_wait, wait_for};
 use crate::SchedulerConfig;
 use crate::app::{App, each};
 use crate::error::Error;
 use crate::known_tools::KnownTools;
 use crate::metrics::{ACCEPT_GROUP, ACCEPTED};
 
-/// Groups of single sends under way at once. With one, a group is as large as the load allows,
-/// and the fewest commits carry the most sends.
-const LANES: usize = 1;
+/// Groups of single sends that are committed concurrently. With one, groups are as large as the load
+/// allows, and the number of commits is minimal.
+const GROUPS_IN_FLIGHT: usize = 1;
 
-/// Groups of batches under way at once: while one commits, the next is being written.
-const BATCH_LANES: usize = 2;
+/// Groups of batches in flight: while one is being committed, the next is written.
+const BATCHES_IN_FLIGHT: usize = 2;
 
-/// Pause before a send to a locked session is tried again.
+/// Pause before a retry of a send to a locked session.
 const LOCKED_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often that is done: longer than a process that is stopped within a step keeps its locks.
+/// Maximum retries: together longer than a process that is paused in a transaction keeps its locks.
 const LOCKED_MAX: u32 = 50;
 
-/// A session to create and what makes a repeat harmless.
+/// A session to create, with the idempotency key of the request.
 pub type Creation = (NewSession, Option<IdempotencyKey>);
 
-/// What became of one send, or why nothing is known to have become of it.
-pub type Accepting = Result<AcceptOutcome, Error>;
+/// The outcome of one send, or an error if the outcome is not known.
+pub type AcceptResult = Result<AcceptOutcome, Error>;
 
-/// The way into the database for sends.
+/// Accepts sends and creates sessions, in groups.
 pub struct Acceptor {
-    group: Group<AcceptSend, Accepting>,
-    /// Sends to sessions that were found locked: they keep no others waiting.
-    locked: Group<AcceptSend, Accepting>,
+    group: Group<AcceptSend, AcceptResult>,
+    /// Retries of sends whose sessions were locked, apart from the others, which they must not delay.
+    locked: Group<AcceptSend, AcceptResult>,
     clock: Arc<dyn Clock>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     batches: Semaphore,
     /// Creations of sessions that share a transaction.
     creations: Group<Creation, Result<CreateOutcome, Error>>,
-    /// What agents may name.
+    /// The tools that workers publish.
     tools: KnownTools,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Debug for Acceptor {
 }
 
 impl Acceptor {
-    /// Starts the group's task. It holds the application weakly, so that it ends with it.
+    /// Starts the groups' tasks. They hold the application weakly, so that they end with it.
     pub fn new(
         app: &std::sync::Weak<App>,
         store: Arc<dyn Store>,
@@ -80,7 +80,7 @@ impl Acceptor {
                 bytes_max: config.group_bytes_max,
                 bytes_of: AcceptSend::weight,
             };
-            Group::weighed(LANES, weight, move |items: Vec<AcceptSend>| {
+            Group::weighed(GROUPS_IN_FLIGHT, weight, move |items: Vec<AcceptSend>| {
                 let app = app.clone();
                 async move {
                     match app.upgrade() {
@@ -94,8 +94,8 @@ impl Acceptor {
             group: group(),
             locked: group(),
             clock,
-            room: Arc::new(Semaphore::new(config.accepting_max)),
-            batches: Semaphore::new(BATCH_LANES),
+            permits: Arc::new(Semaphore::new(config.accepting_max)),
+            batches: Semaphore::new(BATCHES_IN_FLIGHT),
             creations: Group::spawn(1, move |items: Vec<Creation>| {
                 let store = store.clone();
                 async move { each(items, |items| store.create_sessions(None, items)).await }
@@ -104,9 +104,10 @@ impl Acceptor {
         }
     }
 
-    /// Accepts one send. Refuses with `limit.exceeded` while too many are on their way.
-    pub async fn one(&self, item: AcceptSend) -> Accepting {
-        let _room = self.take_room(1)?;
+    /// Accepts one send. Fails with `limit.exceeded` if too many are in flight. Retries for some seconds
+    /// while the session is locked, and then returns [`AcceptOutcome::Locked`].
+    pub async fn accept(&self, item: AcceptSend) -> AcceptResult {
+        let _permit = self.reserve(1)?;
         let mut lane = &self.group;
         for _ in 0..LOCKED_MAX {
             let accepting = lane.submit(item.clone()).await;
@@ -127,26 +128,27 @@ impl Acceptor {
         outcome.unwrap_or_else(|_| Err(Error::stopping()))
     }
 
-    /// What an agent names that no worker of its pool has.
-    pub async fn lacks(&self, app: &App, agent: &AgentSpec) -> Vec<ToolFault> {
+    /// The names in an agent's `tools` that no worker of its pool has.
+    pub async fn missing_tools(&self, app: &App, agent: &AgentSpec) -> Vec<ToolFault> {
         let (store, clock) = (app.store.as_ref(), app.clock.as_ref());
-        self.tools.lacks(store, clock, agent).await
+        self.tools.missing(store, clock, agent).await
     }
 
-    /// Room for `count` sends on their way.
-    pub fn take_room(&self, count: usize) -> Result<OwnedSemaphorePermit, Error> {
+    /// Reserves capacity for `count` sends in flight; fails with `limit.exceeded` if there is none.
+    pub fn reserve(&self, count: usize) -> Result<OwnedSemaphorePermit, Error> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let room = self.room.clone();
-        room.try_acquire_many_owned(count)
+        let permits = self.permits.clone();
+        permits
+            .try_acquire_many_owned(count)
             .map_err(|_| Error::too_much("accept"))
     }
 }
 
-/// Accepts many sends of one caller, in order, in transactions of at most `batch_group_max`.
-pub async fn many(app: &App, mut items: Vec<AcceptSend>) -> Vec<Accepting> {
+/// Accepts the sends of one batch, in order, in transactions of at most `batch_group_max` sends.
+pub async fn accept_many(app: &App, mut items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     let mut outcomes = Vec::with_capacity(items.len());
     while !items.is_empty() {
-        let rest = items.split_off(group_of(&items, &app.config));
+        let rest = items.split_off(group_len(&items, &app.config));
         let group = std::mem::replace(&mut items, rest);
         let Ok(lane) = app.acceptor.batches.acquire().await else {
             outcomes.extend(vec![Err(Error::stopping()); group.len()]);
@@ -154,15 +156,15 @@ pub async fn many(app: &App, mut items: Vec<AcceptSend>) -> Vec<Accepting> {
         };
         let accepted = commit(app, group.clone()).await;
         drop(lane);
-        let is_locked = |outcome: &Accepting| matches!(outcome, Ok(AcceptOutcome::Locked));
+        let is_locked = |outcome: &AcceptResult| matches!(outcome, Ok(AcceptOutcome::Locked));
         let step = |left| commit(app, left);
-        outcomes.extend(again(app, group, accepted, is_locked, step).await);
+        outcomes.extend(retry_locked(app, group, accepted, is_locked, step).await);
     }
     outcomes
 }
 
-/// How many of these share one transaction.
-fn group_of(items: &[AcceptSend], config: &SchedulerConfig) -> usize {
+/// How many of these, from the first on, share one transaction.
+fn group_len(items: &[AcceptSend], config: &SchedulerConfig) -> usize {
     let mut bytes = 0_usize;
     let fits = items
         .iter()
@@ -174,8 +176,9 @@ fn group_of(items: &[AcceptSend], config: &SchedulerConfig) -> usize {
     fits.count().max(1)
 }
 
-/// Tries on with those whose sessions were locked; the others of their step are done.
-pub async fn again<T, R, F, Fut>(
+/// Repeats `step` for the items that were locked, with pauses, until none is or the retries are used up.
+/// Returns `known` with their new outcomes.
+pub async fn retry_locked<T, R, F, Fut>(
     app: &App,
     items: Vec<T>,
     mut known: Vec<R>,
@@ -203,8 +206,8 @@ where
     known
 }
 
-/// One transaction, and after it the rings and the notices that it calls for.
-async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<Accepting> {
+/// Commits one transaction, and then sends the notifications for it.
+async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     let count = items.len();
     let boot = match app.boot_id() {
         Ok(boot) => boot,
@@ -224,16 +227,16 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<Accepting> {
                 n: accepted.step,
                 settled: false,
             });
-            app.notifier.ring(accepted.ring.take());
+            app.notifier.enqueue(accepted.ring.take());
         }
     }
     metrics::counter!(ACCEPTED).increment(notices.len() as u64);
     metrics::histogram!(ACCEPT_GROUP).record(count as f64);
-    app.notifier.steps(&notices);
+    app.notifier.publish_steps(&notices);
     outcomes
 }
 
-/// A session to create, without a parent.
+/// A new session without a parent.
 pub fn new_session(app: &App, agent: AgentSpec, metadata: Map<String, Value>) -> NewSession {
     NewSession {
         key: app.new_session_key(TenantId::DEFAULT),
@@ -243,19 +246,19 @@ pub fn new_session(app: &App, agent: AgentSpec, metadata: Map<String, Value>) ->
     }
 }
 
-/// What a request to accept a send is answered with.
+/// The result of submitting a send.
 #[derive(Debug)]
 pub struct Submitted {
-    /// The send, or the one that took its words in.
+    /// The new send, or the running or queued send to which the message was delivered.
     pub send: SendView,
-    /// The item in the session's inbox, where the words went to a send under way.
+    /// The inbox item, if the message was delivered to another send.
     pub inbox_item: Option<InboxItem>,
-    /// Whether an earlier request had brought the same.
+    /// Whether an earlier request with the same idempotency key had created it.
     pub replayed: bool,
 }
 
-/// Accepts a send, or brings its words to the one under way where its sender asks for that, and
-/// waits for the send if asked to. What is `held` is held until it is stored.
+/// Accepts a send, or delivers its message to an open send if its `on_busy` asks for that, and waits up
+/// to `wait` for the send to settle. `held` is dropped once the send is stored.
 pub async fn submit<H>(
     app: &App,
     item: AcceptSend,
@@ -268,8 +271,8 @@ pub async fn submit<H>(
         if let Some(joined) = delivered.pop().ok_or_else(Error::internal)?? {
             drop(held);
             let (id, inbox_item) = match joined {
-                Joined::Now(id, item) => (id, Some(*item)),
-                Joined::Before(id) => (id, None),
+                Delivery::Delivered(id, item) => (id, Some(*item)),
+                Delivery::Replayed(id) => (id, None),
             };
             return Ok(Submitted {
                 send: existing(app, key.tenant, id, wait).await?,
@@ -282,22 +285,21 @@ pub async fn submit<H>(
         Target::New(session) => {
             let (store, clock) = (app.store.as_ref(), app.clock.as_ref());
             let tools = &app.acceptor.tools;
-            tools.lacks_lately(store, clock, &session.agent).await
+            tools.missing_cached(store, clock, &session.agent).await
         }
         Target::Existing(_) => Vec::new(),
     };
-    // Whoever waits is in place before the send exists, so that its end cannot be missed.
+    // The watcher is registered before the send exists, so that its end cannot be missed.
     let waiting = wait.map(|wait| (app.watch.send(id), wait));
-    let outcome = app.acceptor.one(item).await?;
+    let outcome = app.acceptor.accept(item).await?;
     drop(held);
     let (send, replayed) = match outcome {
         AcceptOutcome::Accepted(accepted) => {
             let ended = match waiting {
-                Some((watching, wait)) => wait_for(app, &watching, key.tenant, None, wait).await,
+                Some((watcher, wait)) => wait_for(app, &watcher, key.tenant, None, wait).await,
                 None => Ok(None),
             };
-            // The send stands whatever happens to the reads: without an answer it is shown as it
-            // was accepted.
+            // The send is accepted even if reading it fails: then it is returned as it was accepted.
             let view = match ended {
                 Ok(Some(send)) => SendView::from(send),
                 Ok(None) | Err(_) => accepted_view(key, id, &accepted),
@@ -316,7 +318,7 @@ pub async fn submit<H>(
     })
 }
 
-/// A send that exists already, as it is once the wait is over.
+/// An existing send, as it is at the end of the wait.
 async fn existing(
     app: &App,
     tenant: TenantId,
@@ -324,13 +326,13 @@ async fn existing(
     wait: Option<Duration>,
 ) -> Result<SendView, Error> {
     let found = match wait {
-        Some(wait) => watched(app, app.watch.send(id), tenant, wait).await?,
+        Some(wait) => read_and_wait(app, app.watch.send(id), tenant, wait).await?,
         None => app.watch.read_send(tenant, id).await?,
     };
     found.map(SendView::from).ok_or_else(Error::send_not_found)
 }
 
-/// A send that was accepted this moment, as a read would show it.
+/// The view of a send that has just been accepted, without reading it.
 pub fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) -> SendView {
     SendView {
         id,

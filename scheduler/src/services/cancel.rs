@@ -1,4 +1,4 @@
-//! Cancelling sends, and what works for them.
+//! Cancelling sends and the work below them.
 
 use std::time::Duration;
 
@@ -8,32 +8,33 @@ use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::store::{self, CancelOutcome, cancel_below};
 
-use super::accept::again;
+use super::accept::retry_locked;
 use super::watch::wait_for;
 use crate::app::{App, each};
 use crate::error::Error;
 
-/// Cancels a send: it has ended, or its worker was told and the wait is over.
+/// Cancels a send. One that no worker runs ends at once; otherwise its worker is signalled, and this waits
+/// up to `wait` for the end.
 pub async fn send(app: &App, id: SendId, wait: Option<Duration>) -> Result<SendRecord, Error> {
     let tenant = TenantId::DEFAULT;
-    let watching = app.watch.send(id);
+    let watcher = app.watch.send(id);
     let boot = app.boot_id()?;
     let step = |items| each(items, |items| app.store.cancel_sends(None, boot, items));
     let is_locked = |outcome: &_| matches!(outcome, Ok(CancelOutcome::Locked));
-    let asked = vec![(tenant, id)];
-    let outcomes = step(asked.clone()).await;
-    let mut outcomes = again(app, asked, outcomes, is_locked, step).await;
+    let items = vec![(tenant, id)];
+    let outcomes = step(items.clone()).await;
+    let mut outcomes = retry_locked(app, items, outcomes, is_locked, step).await;
     match outcomes.pop().transpose()? {
         Some(CancelOutcome::Cancelled { send, step, ring }) => {
-            app.notifier.ring(ring);
+            app.notifier.enqueue(ring);
             let notice = StepNotice {
                 key: send.key,
                 send: id,
                 n: step,
                 settled: true,
             };
-            app.notifier.steps(&[notice]);
-            end_below(app, send.key, id).await?;
+            app.notifier.publish_steps(&[notice]);
+            cancel_work_of(app, send.key, id).await?;
             Ok(*send)
         }
         Some(CancelOutcome::Signalled { send, .. }) => {
@@ -42,12 +43,12 @@ pub async fn send(app: &App, id: SendId, wait: Option<Duration>) -> Result<SendR
                 return Ok(*send);
             };
             let known = Some(*send);
-            let ended = wait_for(app, &watching, tenant, known, wait).await?;
-            ended.ok_or_else(Error::send_not_found)
+            let outcomes = wait_for(app, &watcher, tenant, known, wait).await?;
+            outcomes.ok_or_else(Error::send_not_found)
         }
         Some(CancelOutcome::AlreadyFinal(send)) if send.status == SendStatus::Cancelled => {
-            // Whoever cancelled it may have been stopped here.
-            end_below(app, send.key, id).await?;
+            // The process that cancelled it may have died before it cancelled the work below.
+            cancel_work_of(app, send.key, id).await?;
             Ok(*send)
         }
         Some(CancelOutcome::AlreadyFinal(send)) => Err(Error::new(
@@ -60,15 +61,18 @@ pub async fn send(app: &App, id: SendId, wait: Option<Duration>) -> Result<SendR
     }
 }
 
-/// Ends what works for a send that ended without a worker. Sessions that someone else has locked are
-/// waited for, for a while.
-async fn end_below(app: &App, key: SessionKey, send: SendId) -> Result<(), Error> {
+/// Cancels the sub-agents and runs of a send that ended without a worker. Locked sessions are retried
+/// for some seconds.
+async fn cancel_work_of(app: &App, key: SessionKey, send: SendId) -> Result<(), Error> {
     let boot = app.boot_id()?;
-    let step = |asked| ask_below(app, boot, asked);
-    let asked = vec![(key, send)];
-    let ended = step(asked.clone()).await;
-    let is_locked = |ended: &_| matches!(ended, Ok(false));
-    match again(app, asked, ended, is_locked, step).await.pop() {
+    let step = |items| try_cancel_work_of(app, boot, items);
+    let items = vec![(key, send)];
+    let outcomes = step(items.clone()).await;
+    let is_locked = |outcomes: &_| matches!(outcomes, Ok(false));
+    match retry_locked(app, items, outcomes, is_locked, step)
+        .await
+        .pop()
+    {
         Some(Ok(true)) => Ok(()),
         Some(Ok(false)) => Err(Error::locked()),
         Some(Err(error)) => Err(Error::from(&error)),
@@ -76,15 +80,15 @@ async fn end_below(app: &App, key: SessionKey, send: SendId) -> Result<(), Error
     }
 }
 
-async fn ask_below(
+async fn try_cancel_work_of(
     app: &App,
     boot: BootId,
-    asked: Vec<(SessionKey, SendId)>,
+    items: Vec<(SessionKey, SendId)>,
 ) -> Vec<store::Result<bool>> {
-    let mut ended = Vec::with_capacity(asked.len());
-    for (key, send) in asked {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for (key, send) in items {
         let below = cancel_below(app.store.as_ref(), boot, key, send).await;
-        ended.push(below.map(|below| app.notifier.ends(below)));
+        outcomes.push(below.map(|below| app.notifier.cancelled(below)));
     }
-    ended
+    outcomes
 }

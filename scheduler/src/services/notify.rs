@@ -1,8 +1,8 @@
-//! Telling workers and schedulers what a commit means for them: which sessions have work, which steps
-//! were written, what concerns a send that is running.
+//! Notifications after a commit: sessions with work are enqueued for workers, steps are published to
+//! schedulers, and signals to the workers of running sends.
 //!
-//! A notice is a hint. It never delays the answer to a request, and one that does not fit is
-//! dropped: the sweep finds its session.
+//! Notifications are hints. They never delay a response, and are dropped if a buffer is full: the sweep
+//! enqueues the session later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,78 +18,77 @@ use serde::Serialize;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::{RINGS_DROPPED, RUNG};
+use crate::metrics::{ENQUEUED, ENQUEUES_DROPPED};
 
-/// Rings that may wait for a push: several accept groups' worth.
-const WAITING_MAX: usize = 8_192;
+/// Sessions that may wait for a push: several accept groups.
+const PENDING_MAX: usize = 8_192;
 
-/// Rings that one push may carry.
+/// Sessions per push.
 const BURST_MAX: usize = 1_024;
 
-/// Sessions per job while few ring at once: several workers get a share, and a job still costs
-/// its fetch and acknowledgement only once per handful of sends.
+/// Sessions per job while few are enqueued at once: they are spread over several workers, and a job's
+/// fetch and acknowledgement are still shared by several sessions.
 const SPREAD: usize = 8;
 
-/// Rings up to which [`SPREAD`] is used; beyond, jobs are filled.
+/// Number of sessions up to which [`SPREAD`] is used; beyond it, jobs are filled.
 const FEW: usize = 64;
 
-/// Tells others, after a commit, what it means for them. Everything here is a hint that may get lost:
-/// workers and schedulers find the same in the database a little later.
+/// Sends notifications after a commit. All of them are hints that may get lost: workers and schedulers
+/// poll the database for the same information.
 #[derive(Debug)]
 pub struct Notifier {
-    /// Where sessions with work are announced.
+    /// The queue through which workers learn of sessions with work.
     pub queue: Arc<dyn Queue>,
     bus: Arc<dyn Bus>,
-    waiting: mpsc::Sender<ReadySession>,
+    pending: mpsc::Sender<ReadySession>,
     /// Notified when a run has events that came through this process.
     runs_changed: Notify,
 }
 
 impl Notifier {
-    /// A notifier, and the sessions that [`run`] pushes for it.
+    /// A notifier, and the receiver of its sessions for [`run`].
     pub fn new(queue: Arc<dyn Queue>, bus: Arc<dyn Bus>) -> (Self, mpsc::Receiver<ReadySession>) {
-        let (waiting, ready) = mpsc::channel(WAITING_MAX);
+        let (pending, ready) = mpsc::channel(PENDING_MAX);
         let notifier = Self {
             queue,
             bus,
-            waiting,
+            pending,
             runs_changed: Notify::new(),
         };
         (notifier, ready)
     }
 
-    /// Enqueues sessions with work in the background. Never waits; what does not fit is dropped.
-    pub fn ring(&self, sessions: impl IntoIterator<Item = ReadySession>) {
+    /// Enqueues sessions with work in the background. Never waits; drops sessions if the buffer is full.
+    pub fn enqueue(&self, sessions: impl IntoIterator<Item = ReadySession>) {
         for session in sessions {
-            if buggify("ring.full") || self.waiting.try_send(session).is_err() {
-                metrics::counter!(RINGS_DROPPED).increment(1);
+            if buggify("ring.full") || self.pending.try_send(session).is_err() {
+                metrics::counter!(ENQUEUES_DROPPED).increment(1);
             }
         }
     }
 
-    /// Tells every scheduler of steps that were committed here.
-    pub fn steps(&self, notices: &[StepNotice]) {
+    /// Publishes committed steps to all schedulers.
+    pub fn publish_steps(&self, notices: &[StepNotice]) {
         if !notices.is_empty() {
             self.publish(Topic::Steps, notices);
         }
     }
 
-    /// Tells the workers that something about this session concerns whoever runs it: these signals,
-    /// or what the database says when there are none.
+    /// Signals the worker that runs this session. With no signals it reads them from the database.
     pub fn signal(&self, key: SessionKey, signals: i32) {
         self.publish(Topic::Signals, &[(key, signals)]);
     }
 
-    /// Tells whom the ends of sends concern. False where some could not be asked to end, because
-    /// someone else has their sessions locked.
-    pub fn ends(&self, outcomes: Vec<CancelOutcome>) -> bool {
+    /// Sends the notifications for cancelled sends. False if some could not be cancelled because their
+    /// sessions are locked.
+    pub fn cancelled(&self, outcomes: Vec<CancelOutcome>) -> bool {
         let mut all = true;
         for outcome in outcomes {
             match outcome {
                 CancelOutcome::Signalled { send, .. } => self.signal(send.key, 0),
                 CancelOutcome::Cancelled { send, step, ring } => {
-                    self.ring(ring);
-                    self.steps(&[StepNotice {
+                    self.enqueue(ring);
+                    self.publish_steps(&[StepNotice {
                         key: send.key,
                         send: send.id,
                         n: step,
@@ -103,30 +102,30 @@ impl Notifier {
         all
     }
 
-    /// Tells every scheduler of runs that were advanced or have events.
-    pub fn runs(&self, notices: &[RunNotice]) {
+    /// Publishes runs that were advanced or have new events to all schedulers.
+    pub fn publish_runs(&self, notices: &[RunNotice]) {
         if !notices.is_empty() {
             self.publish(Topic::Runs, notices);
         }
     }
 
-    /// Tells the owner of a run, which may be this process, that it has events.
+    /// Notifies the owner of a run, which may be this process, that it has new events.
     pub fn run_changed(&self, key: RunKey) {
         self.wake_runs();
-        self.runs(&[RunNotice { key, step: None }]);
+        self.publish_runs(&[RunNotice { key, step: None }]);
     }
 
-    /// Makes this process's loop of runs look again at once.
+    /// Wakes this process's loop of runs.
     pub fn wake_runs(&self) {
         self.runs_changed.notify_one();
     }
 
-    /// Resolves when a run has events that came through this process.
+    /// Resolves when [`Self::wake_runs`] was called.
     pub async fn runs_woken(&self) {
         self.runs_changed.notified().await;
     }
 
-    /// Wakes the schedulers for a timer that is due before they would look by themselves.
+    /// Wakes the timer loops of all schedulers for a timer that is due before their next check.
     pub fn timer_due(&self, at: Timestamp) {
         self.bus
             .publish(Topic::Timers, Bytes::from(at.0.to_string()));
@@ -140,23 +139,23 @@ impl Notifier {
     }
 }
 
-/// Pushes rings until `closing` is cancelled and none is left.
+/// Pushes ready until `closing` is cancelled and none is left.
 pub async fn run(
     queue: Arc<dyn Queue>,
-    mut rings: mpsc::Receiver<ReadySession>,
+    mut ready: mpsc::Receiver<ReadySession>,
     closing: CancellationToken,
 ) {
     let mut burst = Vec::new();
     loop {
         tokio::select! {
             biased;
-            count = rings.recv_many(&mut burst, BURST_MAX) => {
+            count = ready.recv_many(&mut burst, BURST_MAX) => {
                 if count == 0 {
                     return;
                 }
                 push(queue.as_ref(), &mut burst).await;
             }
-            () = closing.cancelled() => rings.close(),
+            () = closing.cancelled() => ready.close(),
         }
     }
 }
@@ -165,12 +164,12 @@ async fn push(queue: &dyn Queue, burst: &mut Vec<ReadySession>) {
     for (lane, sessions) in by_lane(burst.drain(..)) {
         let count = sessions.len() as u64;
         let fitted = queue.push(&lane, pack(&sessions)).await;
-        let name = if fitted { RUNG } else { RINGS_DROPPED };
+        let name = if fitted { ENQUEUED } else { ENQUEUES_DROPPED };
         metrics::counter!(name).increment(count);
     }
 }
 
-/// Sessions by the lane they go through, in the order they came, each once.
+/// Groups sessions by lane, in order.
 fn by_lane(sessions: impl IntoIterator<Item = ReadySession>) -> BTreeMap<Lane, Vec<SessionKey>> {
     let mut lanes: BTreeMap<Lane, Vec<SessionKey>> = BTreeMap::new();
     for session in sessions {
@@ -183,7 +182,7 @@ fn by_lane(sessions: impl IntoIterator<Item = ReadySession>) -> BTreeMap<Lane, V
     lanes
 }
 
-/// Jobs of about equal size.
+/// Distributes sessions over jobs of about equal size.
 pub fn pack(sessions: &[SessionKey]) -> Vec<Activation> {
     let size = if sessions.len() <= FEW {
         SPREAD

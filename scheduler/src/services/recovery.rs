@@ -1,4 +1,4 @@
-//! Sends that wait for a person because their worker died: `recovery: manual`.
+//! Sends that wait for a person because their worker died (`recovery: manual`).
 
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::error::Code;
@@ -10,7 +10,7 @@ use super::cancel;
 use crate::app::App;
 use crate::error::Error;
 
-/// Lets the send of a session that waits for recovery go on.
+/// Resumes the send of a session that waits for recovery.
 pub async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
     let session = app
         .store
@@ -24,13 +24,13 @@ pub async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
         .read_send(key.tenant, id)
         .await?
         .ok_or_else(Error::send_not_found)?;
-    app.notifier.ring([ReadySession {
+    app.notifier.enqueue([ReadySession {
         key,
         pool: session.agent.pool().to_owned(),
         priority: record.options.priority,
         ready_since: app.clock.now(),
     }]);
-    app.notifier.steps(&[StepNotice {
+    app.notifier.publish_steps(&[StepNotice {
         key,
         send: id,
         n: record.first_step,

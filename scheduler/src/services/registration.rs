@@ -1,4 +1,4 @@
-//! This process's life in the database: entered at start, renewed while it runs, ended at stop.
+//! This process's boot in the database: registered at start, renewed while it runs, ended at shutdown.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::loops::Health;
 
-/// The id under which this process writes now.
+/// The boot id under which this process currently writes.
 #[derive(Debug, Default)]
 pub struct Registration {
     current: Mutex<Option<BootId>>,
 }
 
 impl Registration {
-    /// The id; none before it could be registered.
+    /// The boot id; none until it is registered.
     pub fn id(&self) -> Option<BootId> {
         *self
             .current
@@ -33,19 +33,19 @@ impl Registration {
     }
 }
 
-/// Registers a boot and renews it until `closing` is cancelled, then ends it. A boot that was
-/// declared dead is followed by a new one: a scheduler holds nothing between two transactions, so
-/// there is nothing to drop.
+/// Registers a boot and renews it until `closing` is cancelled, then ends it. If the boot was declared
+/// dead, a new one is registered: a scheduler has no state between two transactions that it would
+/// have to drop.
 pub async fn keep(app: &App, closing: CancellationToken) {
     let mut health = Health::new("boot");
     while !closing.is_cancelled() {
         let pause = match step(app).await {
             Ok(pause) => {
-                health.works();
+                health.succeeded();
                 pause
             }
             Err(error) => health
-                .fails(&error, app.entropy.fraction())
+                .failed(&error, app.entropy.fraction())
                 .min(renewal_pause(app)),
         };
         tokio::select! {
@@ -89,7 +89,7 @@ async fn step(app: &App) -> Result<Duration, store::Error> {
     {
         Renewal::Renewed { .. } => Ok(renewal_pause(app)),
         Renewal::Dead => {
-            tracing::warn!(boot.id = %id, "this boot was declared dead, going on under a new one");
+            tracing::warn!(boot.id = %id, "this boot was declared dead, registering a new one");
             app.registration.set(None);
             Ok(Duration::ZERO)
         }

@@ -1,4 +1,4 @@
-//! Reading runs, waiting for them, and what is asked of them.
+//! Reading runs, waiting for them, and requests to them.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunKey, SessionId, SessionKey, TenantId};
 use mainspring_shared::workflow::run::{RunAsk, RunRecord};
 
-use super::watch::Watching;
+use super::watch::Watcher;
 use crate::app::App;
 use crate::error::Error;
 
-/// Steps below its root that a child of the session stands.
+/// The nesting depth of a child of the session.
 pub async fn depth_below(app: &App, session: SessionId) -> Result<i32, Error> {
     let key = SessionKey {
         tenant: TenantId::DEFAULT,
@@ -21,9 +21,9 @@ pub async fn depth_below(app: &App, session: SessionId) -> Result<i32, Error> {
     Ok(found.parent.map_or(0, |parent| parent.depth) + 1)
 }
 
-/// A run, with what is asked of it.
+/// A run, with its pending asks applied to its status.
 pub async fn read(app: &App, key: RunKey) -> Result<RunRecord, Error> {
-    // Asks go with the advance that takes them: read before the run, none is overlooked.
+    // An advance consumes its asks: if they are read before the run, none is missed.
     let asks = app.store.read_asks(vec![key]).await?;
     let found = app.store.get_runs(vec![key]).await?;
     let found = found.into_iter().flatten().next();
@@ -32,46 +32,46 @@ pub async fn read(app: &App, key: RunKey) -> Result<RunRecord, Error> {
     Ok(record.asked(&asks))
 }
 
-/// Waits until the run is final, `wait` has passed or this process stops, and returns it as it then
-/// is.
+/// Waits until the run is final, `wait` has passed or this process is stopping, and returns the run as it
+/// is then.
 pub async fn wait_for(
     app: &App,
-    watching: &Watching<RunKey>,
+    watcher: &Watcher<RunKey>,
     wait: Duration,
 ) -> Result<RunRecord, Error> {
     let mut over = app.clock.sleep(wait);
     let mut stopping = Box::pin(app.lifecycle.stopping());
     let mut last = false;
     loop {
-        match read(app, watching.key()).await {
+        match read(app, watcher.key()).await {
             Ok(record) if last || record.status.is_final() => return Ok(record),
             Err(error) if last || error.code() == Code::RunNotFound => return Err(error),
             Ok(_) | Err(_) => {}
         }
         last = tokio::select! {
             biased;
-            () = watching.poked() => false,
+            () = watcher.woken() => false,
             () = &mut over => true,
             () = &mut stopping => true,
         };
     }
 }
 
-/// Leaves an ask for the run's owner, and waits for the end of the run if asked to.
+/// Stores an ask for the run's owner, and waits up to `wait` for the end of the run.
 pub async fn ask(
     app: &App,
     key: RunKey,
     ask: RunAsk,
     wait: Option<Duration>,
 ) -> Result<RunRecord, Error> {
-    let watching = app.watch.run(key);
+    let watcher = app.watch.run(key);
     let known = app.store.ask_runs(None, vec![(key, ask)]).await?;
     if !known.first().copied().unwrap_or_default() {
         return Err(Error::run_not_found());
     }
     app.notifier.run_changed(key);
     match wait {
-        Some(wait) => wait_for(app, &watching, wait).await,
+        Some(wait) => wait_for(app, &watcher, wait).await,
         None => read(app, key).await,
     }
 }

@@ -1,11 +1,11 @@
-//! A reader of events: the durable ones from the steps in the database, each once and in order,
-//! and between them the live ones that pass by.
+//! A reader of events: durable events, derived from the steps in the database, each once and in
+//! order, interleaved with live events.
 //!
-//! It listens first, reads rows second and drops what it has seen, so that nothing falls between;
-//! and since it needs only the database to resume, it works on any replica.
+//! It subscribes before it reads, and skips events that it has already delivered, so that none is
+//! missed. It only needs the database to resume, and therefore works on any replica.
 
+mod deltas;
 mod frame;
-mod heard;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,68 +23,70 @@ use mainspring_shared::send::{SendRecord, SendView};
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::ReadMessages;
 
-use self::heard::{Heard, Verdict};
+use self::deltas::{DeltaTracker, Verdict};
 use crate::app::App;
 use crate::error::Error;
-use crate::services::watch::Watching;
+use crate::services::watch::Watcher;
 
-/// Steps read at once.
+/// Steps per read.
 const STEPS: u32 = 64;
 
-/// Messages read at once, unless one step wrote more.
+/// Messages per read, unless one step wrote more.
 const MESSAGES: u32 = 32;
 
-/// Bytes after which what was rendered is handed over.
+/// Size in bytes at which rendered events are returned to the client.
 const CHUNK: usize = 128 << 10;
 
-/// Live events that may wait for the durable ones before them.
-const HELD_MAX: usize = 1_024;
+/// Live events that may wait for preceding durable events.
+const PENDING_MAX: usize = 1_024;
 
-/// Sends whose progress is remembered; a session has one that runs, the others are late echoes.
-const REMEMBERED: usize = 16;
+/// Sends whose progress is tracked. A session runs one send at a time; late events of earlier sends
+/// may follow.
+const SENDS_MAX: usize = 16;
 
-/// How long pieces wait for those before them.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long deltas wait for preceding ones.
+const GAP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Pause after a failed read.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What a reader follows.
+/// The scope of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// A session, for ever.
+    /// A session, without an end.
     Session,
-    /// One send, up to its final event. Whether it was final before the reader began.
+    /// One send, up to its final event.
     Send {
         /// The send.
         id: SendId,
-        /// Whether nothing but its stored events is to be expected.
+        /// Whether the send was final when the reader was opened, so that only stored events
+        /// follow.
         is_final: bool,
     },
 }
 
-/// A reader at its place.
+/// A reader with its position in the stream.
 pub struct Reader {
     app: Arc<App>,
     key: SessionKey,
     scope: Scope,
-    /// Steps above this number were not read yet.
+    /// The number of the last step that was read.
     read_to: i64,
-    /// Events up to this one were delivered.
+    /// The last durable event that was delivered.
     seen: EventId,
-    /// Whether there may be steps to read.
+    /// Whether there may be unread steps.
     unread: bool,
-    /// The last event was delivered.
-    over: bool,
+    /// Whether the stream has ended.
+    ended: bool,
     progress: Progress,
-    /// A piece of the transcript, read ahead.
+    /// Messages that were read ahead.
     messages: Vec<Message>,
-    poke: Watching<SessionKey>,
+    watcher: Watcher<SessionKey>,
     live: Option<BoxStream<'static, Notice>>,
-    held: VecDeque<LiveEvent>,
-    heard: Heard,
-    /// Until when pieces wait for those before them, which were asked for.
-    patient_until: Duration,
+    pending: VecDeque<LiveEvent>,
+    deltas: DeltaTracker,
+    /// Until when deltas wait for preceding ones, whose replay was requested.
+    gap_timeout_at: Duration,
     next_beat: Duration,
 }
 
@@ -98,21 +100,22 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Listens, and begins behind `seen`. `first_step` is where the scope begins at the earliest.
+    /// Subscribes, and starts after the event `seen`. `first_step` is the first step that can
+    /// belong to the scope.
     pub async fn open(
         app: Arc<App>,
         key: SessionKey,
         scope: Scope,
         first_step: i64,
         seen: Option<EventId>,
-        poke: Watching<SessionKey>,
+        watcher: Watcher<SessionKey>,
     ) -> Self {
         let live = app.bus.subscribe(Topic::Live(key)).await;
         let is_final = matches!(scope, Scope::Send { is_final: true, .. });
         if !is_final {
-            ask_for_all(&app, key);
+            request_replay(&app, key);
         }
-        let patient_until = app.clock.monotonic() + PATIENCE;
+        let gap_timeout_at = app.clock.monotonic() + GAP_TIMEOUT;
         let next_beat = app.clock.monotonic() + app.config.heartbeat;
         let seen_step = seen.map_or(0, |seen| seen.n - 1);
         Self {
@@ -123,28 +126,28 @@ impl Reader {
             read_to: seen_step.max(first_step - 1).max(0),
             seen: seen.unwrap_or_default(),
             unread: true,
-            over: false,
+            ended: false,
             progress: Progress::default(),
             messages: Vec::new(),
-            poke,
+            watcher,
             live: Some(live),
-            held: VecDeque::new(),
-            heard: Heard::default(),
-            patient_until,
+            pending: VecDeque::new(),
+            deltas: DeltaTracker::default(),
+            gap_timeout_at,
             next_beat,
         }
     }
 
-    /// The next piece of the stream; `None` at its end.
+    /// The next chunk of the stream; `None` at its end.
     pub async fn next(&mut self) -> Option<Bytes> {
-        while !self.over {
+        while !self.ended {
             if self.unread {
                 if let Some(piece) = self.read().await {
                     return Some(piece);
                 }
                 continue;
             }
-            if let Some(piece) = self.release_held() {
+            if let Some(piece) = self.flush_pending() {
                 return Some(piece);
             }
             if let Some(beat) = self.listen().await {
@@ -154,14 +157,14 @@ impl Reader {
         None
     }
 
-    /// Waits for something to do. Returns a comment when it is time for one.
+    /// Waits for something to deliver. Returns a keep-alive comment when one is due.
     async fn listen(&mut self) -> Option<Bytes> {
         let rest = self.next_beat.saturating_sub(self.app.clock.monotonic());
-        // Pieces that are held now wait for those before them.
+        // Pending deltas wait for preceding ones.
         let patience = self
-            .patient_until
+            .gap_timeout_at
             .saturating_sub(self.app.clock.monotonic());
-        let heard = async {
+        let live = async {
             match &mut self.live {
                 Some(live) => live.next().await,
                 None => futures::future::pending().await,
@@ -169,18 +172,18 @@ impl Reader {
         };
         tokio::select! {
             biased;
-            () = self.app.lifecycle.stopping() => self.over = true,
-            () = self.poke.poked() => self.unread = true,
-            notice = heard => match notice {
-                Some(Notice::Payload(payload)) => self.hold(&payload),
+            () = self.app.lifecycle.stopping() => self.ended = true,
+            () = self.watcher.woken() => self.unread = true,
+            notice = live => match notice {
+                Some(Notice::Payload(payload)) => self.buffer(&payload),
                 Some(Notice::Gap) => {
                     self.unread = true;
-                    self.patient_until = self.app.clock.monotonic() + PATIENCE;
-                    ask_for_all(&self.app, self.key);
+                    self.gap_timeout_at = self.app.clock.monotonic() + GAP_TIMEOUT;
+                    request_replay(&self.app, self.key);
                 }
                 None => self.live = None,
             },
-            () = self.app.clock.sleep(patience), if !self.held.is_empty() => {}
+            () = self.app.clock.sleep(patience), if !self.pending.is_empty() => {}
             () = self.app.clock.sleep(rest) => {
                 self.next_beat = self.app.clock.monotonic() + self.app.config.heartbeat;
                 return Some(frame::COMMENT);
@@ -189,17 +192,17 @@ impl Reader {
         None
     }
 
-    /// Reads on and renders what is new. Nothing when nothing is new, or when it cannot be read
-    /// now.
+    /// Reads further steps and renders their events. None if there are no new ones, or if the read
+    /// fails.
     async fn read(&mut self) -> Option<Bytes> {
         let mut out = Vec::new();
         if let Err(error) = self.read_page(&mut out).await {
-            tracing::debug!(code = %error.code(), "a stream cannot read on, trying again");
+            tracing::debug!(code = %error.code(), "a stream could not be read and will retry");
             if out.is_empty() {
                 tokio::select! {
                     biased;
                     () = self.app.clock.sleep(RETRY) => {}
-                    () = self.app.lifecycle.stopping() => self.over = true,
+                    () = self.app.lifecycle.stopping() => self.ended = true,
                 }
             }
         }
@@ -226,7 +229,7 @@ impl Reader {
                 self.render(&step, out).await?;
             }
             self.read_to = step.n;
-            if self.over || out.len() >= CHUNK {
+            if self.ended || out.len() >= CHUNK {
                 return Ok(());
             }
         }
@@ -237,11 +240,12 @@ impl Reader {
         if count == 0
             && let Scope::Send { id, is_final } = self.scope
         {
-            // A final send without a last event to come: it was delivered before, or its steps
-            // are gone. One more look, since the send may have ended between the two reads.
+            // A final send without a final event: the event was delivered before, or retention
+            // removed its steps. It is read once more, since the send may have ended between the
+            // two reads.
             if is_final {
-                self.over = true;
-            } else if self.ended(id).await? {
+                self.ended = true;
+            } else if self.is_final(id).await? {
                 self.scope = Scope::Send { id, is_final: true };
                 self.unread = true;
             }
@@ -249,7 +253,7 @@ impl Reader {
         Ok(())
     }
 
-    async fn ended(&mut self, id: SendId) -> Result<bool, Error> {
+    async fn is_final(&mut self, id: SendId) -> Result<bool, Error> {
         let send = self.app.watch.read_send(self.key.tenant, id).await?;
         Ok(send.is_none_or(|send: SendRecord| send.status.is_final()))
     }
@@ -283,13 +287,13 @@ impl Reader {
                 frame::durable(out, &event, step.send_id);
                 self.seen = event.id;
             }
-            self.over |= event.last && matches!(self.scope, Scope::Send { .. });
+            self.ended |= event.last && matches!(self.scope, Scope::Send { .. });
         }
         self.progress.note(step);
         Ok(())
     }
 
-    /// Makes sure that the messages which a step wrote are at hand.
+    /// Reads the messages that a step wrote, unless they were read ahead.
     async fn read_messages(&mut self, step: &Step) -> Result<(), Error> {
         let (Some(first), count) = (step.refs.first_seq, step.refs.messages) else {
             return Ok(());
@@ -315,12 +319,12 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes live events in. Those of a send that was not heard of wait for its first step.
-    fn hold(&mut self, payload: &[u8]) {
+    /// Buffers live events. Those of an unknown send wait for its first step.
+    fn buffer(&mut self, payload: &[u8]) {
         let events: Vec<LiveEvent> = match serde_json::from_slice(payload) {
             Ok(events) => events,
             Err(error) => {
-                tracing::debug!(error = %error, "live events make no sense");
+                tracing::debug!(error = %error, "live events could not be parsed");
                 return;
             }
         };
@@ -329,37 +333,37 @@ impl Reader {
                 Scope::Session => true,
                 Scope::Send { id, .. } => event.send_id == id,
             };
-            if mine && self.held.len() < HELD_MAX {
+            if mine && self.pending.len() < PENDING_MAX {
                 self.unread |= !self.progress.knows(event.send_id);
-                self.held.push_back(event);
+                self.pending.push_back(event);
             }
         }
     }
 
-    /// Renders the live events that are news.
-    fn release_held(&mut self) -> Option<Bytes> {
+    /// Renders the pending live events that are new.
+    fn flush_pending(&mut self) -> Option<Bytes> {
         let mut out = Vec::new();
-        let patient = self.app.clock.monotonic() < self.patient_until;
-        let mut events = std::mem::take(&mut self.held);
+        let wait_for_gap = self.app.clock.monotonic() < self.gap_timeout_at;
+        let mut events = std::mem::take(&mut self.pending);
         loop {
             let count = events.len();
             let before = out.len();
             for event in std::mem::take(&mut events) {
-                if !self.progress.is_news(&event) {
+                if !self.progress.is_new(&event) {
                     continue;
                 }
-                match self.heard.judge(event, patient) {
+                match self.deltas.judge(event, wait_for_gap) {
                     Verdict::Pass(event) => frame::live(&mut out, &event),
                     Verdict::Drop => {}
                     Verdict::Gap(event) => events.push_back(event),
                 }
             }
-            // What was missing may have come behind what waited for it.
+            // A missing delta may have arrived after those that waited for it.
             if events.is_empty() || events.len() == count || out.len() == before {
                 break;
             }
         }
-        self.held = events;
+        self.pending = events;
         if out.is_empty() {
             None
         } else {
@@ -368,15 +372,15 @@ impl Reader {
     }
 }
 
-/// Asks the worker that has the session for all that was streamed so far.
-fn ask_for_all(app: &App, key: SessionKey) {
+/// Asks the session's worker to send everything streamed so far again.
+fn request_replay(app: &App, key: SessionKey) {
     app.notifier.signal(key, WATCHED);
 }
 
-/// How far the durable events of the last sends have come.
+/// The progress of the latest sends in durable events.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Each send's last durable round, `i32::MAX` once it is final, -1 before its first.
+    /// The last durable round of each send: -1 before the first, `i32::MAX` once the send is final.
     rounds: VecDeque<(SendId, i32)>,
 }
 
@@ -392,7 +396,7 @@ impl Progress {
             *last = round.max(*last);
             return;
         }
-        if self.rounds.len() == REMEMBERED {
+        if self.rounds.len() == SENDS_MAX {
             self.rounds.pop_front();
         }
         self.rounds.push_back((step.send_id, round));
@@ -402,8 +406,8 @@ impl Progress {
         self.rounds.iter().any(|(known, _)| *known == send)
     }
 
-    /// Whether a live event says something that no durable one has said already.
-    fn is_news(&self, event: &LiveEvent) -> bool {
+    /// Whether a live event is not covered by a durable one yet.
+    fn is_new(&self, event: &LiveEvent) -> bool {
         let known = self.rounds.iter().find(|(send, _)| *send == event.send_id);
         let durable = known.map_or(-1, |(_, round)| *round);
         match &event.kind {
@@ -466,12 +470,12 @@ mod tests {
     fn a_delta_of_a_durable_round_is_no_news() {
         let mut progress = Progress::default();
         progress.note(&step(StepKind::Accepted, None));
-        assert!(progress.is_news(&delta(0)));
+        assert!(progress.is_new(&delta(0)));
         progress.note(&step(StepKind::Round, Some(0)));
-        assert!(!progress.is_news(&delta(0)));
-        assert!(progress.is_news(&delta(1)));
+        assert!(!progress.is_new(&delta(0)));
+        assert!(progress.is_new(&delta(1)));
         progress.note(&step(StepKind::Finished, Some(1)));
-        assert!(!progress.is_news(&delta(1)));
+        assert!(!progress.is_new(&delta(1)));
     }
 
     #[test]
@@ -482,7 +486,7 @@ mod tests {
             step.send_id = SendId(Uuid::from_u128(n));
             progress.note(&step);
         }
-        assert_eq!(progress.rounds.len(), REMEMBERED);
+        assert_eq!(progress.rounds.len(), SENDS_MAX);
         assert!(progress.knows(SendId(Uuid::from_u128(99))));
     }
 }

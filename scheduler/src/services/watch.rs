@@ -1,8 +1,9 @@
-//! Who waits for what: one subscription to the steps of the whole system, handed on to the
-//! requests and streams that look at one send or one session.
+//! Waiting for sends, sessions and runs: one subscription to the steps of all sessions, dispatched to the
+//! requests and event streams that wait for a particular one.
 //!
-//! A poke says "look again", never what happened. Lost notices cost at most two seconds; while the
-//! bus is away everyone is poked every 250 ms, those who follow a session only when it has moved.
+//! Waking a watcher means "read again" and carries no data. A lost notification delays it by at
+//! most two seconds. While the bus is unavailable all watchers are woken every 250 ms, those of a
+//! session only if it has new steps.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
@@ -21,35 +22,35 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, each};
 use crate::error::Error;
 
-/// How often everyone looks at the database while the bus is away.
+/// Interval at which watchers read the database while the bus is unavailable.
 const POLL: Duration = Duration::from_millis(250);
 
-/// Sessions that one query asks about.
+/// Sessions per query.
 const PAGE: usize = 4_096;
 
-/// Slices of the safety net: each poll interval one of them is poked, so that the looks of many
-/// waiters are spread evenly over two seconds.
+/// Slices of the safety net: each poll interval wakes one of them, so that the reads of many
+/// watchers are spread evenly over two seconds.
 const SLICES: u64 = 8;
 
-/// The longest that a lost notice can delay anyone.
+/// The longest delay that a lost notification can cause.
 #[cfg(test)]
 const SAFETY: Duration = Duration::from_millis(POLL.as_millis() as u64 * SLICES);
 
-/// Everyone who waits in this process, and what they read.
+/// All watchers of this process, and their grouped reads.
 #[derive(Debug)]
 pub struct Watch {
-    /// Those who wait for the end of a send.
+    /// Watchers of sends.
     sends: Arc<Registry<SendId>>,
-    /// Those who follow a session.
+    /// Watchers of sessions.
     sessions: Arc<Registry<SessionKey>>,
-    /// Those who follow a run.
+    /// Watchers of runs.
     runs: Arc<Registry<RunKey>>,
-    /// Reads of sends that share a query.
+    /// Groups concurrent reads of sends into one query.
     reads: Group<(TenantId, SendId), Result<Option<SendRecord>, Error>>,
 }
 
 impl Watch {
-    /// Nobody waits yet.
+    /// An empty registry of watchers.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             sends: Arc::default(),
@@ -62,7 +63,7 @@ impl Watch {
         }
     }
 
-    /// A send; its reads share queries with those of other callers.
+    /// Reads a send; concurrent reads share a query.
     pub async fn read_send(
         &self,
         tenant: TenantId,
@@ -72,44 +73,43 @@ impl Watch {
         read.unwrap_or_else(|_| Err(Error::stopping()))
     }
 
-    /// Pokes from now on when this send ends or waits.
-    pub fn send(&self, id: SendId) -> Watching<SendId> {
+    /// A watcher that is woken when this send ends or waits.
+    pub fn send(&self, id: SendId) -> Watcher<SendId> {
         Registry::register(&self.sends, id)
     }
 
-    /// Pokes from now on when anything happens in this session.
-    pub fn session(&self, key: SessionKey) -> Watching<SessionKey> {
+    /// A watcher that is woken at every step of this session.
+    pub fn session(&self, key: SessionKey) -> Watcher<SessionKey> {
         Registry::register(&self.sessions, key)
     }
 
-    /// Pokes from now on when this run is advanced.
-    pub fn run(&self, key: RunKey) -> Watching<RunKey> {
+    /// A watcher that is woken when this run is advanced.
+    pub fn run(&self, key: RunKey) -> Watcher<RunKey> {
         Registry::register(&self.runs, key)
     }
 
-    /// A run was advanced.
+    /// Wakes the watchers of a run that was advanced.
     pub fn advanced(&self, key: &RunKey) {
-        self.runs.poke(key);
+        self.runs.wake(key);
     }
 
-    fn heard(&self, notice: &StepNotice) {
+    fn step_committed(&self, notice: &StepNotice) {
         if notice.settled {
-            self.sends.poke(&notice.send);
+            self.sends.wake(&notice.send);
         }
-        self.sessions.poke(&notice.key);
+        self.sessions.wake(&notice.key);
     }
 
-    fn poke_all(&self) {
-        self.sends.poke_where(|_| true);
-        self.sessions.poke_where(|_| true);
-        self.runs.poke_where(|_| true);
+    fn wake_all(&self) {
+        self.sends.wake_where(|_| true);
+        self.sessions.wake_where(|_| true);
+        self.runs.wake_where(|_| true);
     }
 
-    /// Looks for all who follow sessions which of these have moved, and pokes these and everyone who
-    /// waits for something else.
+    /// Wakes all watchers of sends and runs, and those of sessions that have new steps.
     async fn poll(&self, app: &App, moved: &mut HashMap<SessionKey, i64>) {
-        self.sends.poke_where(|_| true);
-        self.runs.poke_where(|_| true);
+        self.sends.wake_where(|_| true);
+        self.runs.wake_where(|_| true);
         let keys = self.sessions.keys();
         moved.retain(|key, _| self.sessions.lock().contains_key(key));
         for page in keys.chunks(PAGE) {
@@ -123,27 +123,27 @@ impl Watch {
                 Ok(steps) => {
                     for (key, step) in page.iter().zip(steps) {
                         if moved.insert(*key, step) != Some(step) {
-                            self.sessions.poke(key);
+                            self.sessions.wake(key);
                         }
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "it is not known which sessions have moved");
+                    tracing::debug!(%error, "the steps of sessions could not be polled");
                     return;
                 }
             }
         }
     }
 
-    fn poke_slice(&self, slice: u64) {
-        self.sends.poke_where(|hash| hash % SLICES == slice);
-        self.sessions.poke_where(|hash| hash % SLICES == slice);
-        self.runs.poke_where(|hash| hash % SLICES == slice);
+    fn wake_slice(&self, slice: u64) {
+        self.sends.wake_where(|hash| hash % SLICES == slice);
+        self.sessions.wake_where(|hash| hash % SLICES == slice);
+        self.runs.wake_where(|hash| hash % SLICES == slice);
     }
 }
 
-/// Hashed alike in every process: a simulation that is run again pokes in the same order. The keys
-/// are drawn here, so nobody can choose ones that collide.
+/// The hash is the same in every process, so that a repeated simulation wakes watchers in the same
+/// order. The server generates the keys, so that clients cannot choose colliding ones.
 type Waiting<K> = HashMap<K, Vec<Arc<Notify>>, BuildHasherDefault<DefaultHasher>>;
 
 #[derive(Debug)]
@@ -160,13 +160,13 @@ impl<K> Default for Registry<K> {
 }
 
 impl<K: Eq + Hash + Copy> Registry<K> {
-    fn register(registry: &Arc<Self>, key: K) -> Watching<K> {
-        let poke = Arc::new(Notify::new());
-        registry.lock().entry(key).or_default().push(poke.clone());
-        Watching {
+    fn register(registry: &Arc<Self>, key: K) -> Watcher<K> {
+        let wake = Arc::new(Notify::new());
+        registry.lock().entry(key).or_default().push(wake.clone());
+        Watcher {
             registry: registry.clone(),
             key,
-            poke,
+            wake,
         }
     }
 
@@ -174,18 +174,18 @@ impl<K: Eq + Hash + Copy> Registry<K> {
         self.lock().keys().copied().collect()
     }
 
-    fn poke(&self, key: &K) {
-        for poke in self.lock().get(key).into_iter().flatten() {
-            poke.notify_one();
+    fn wake(&self, key: &K) {
+        for wake in self.lock().get(key).into_iter().flatten() {
+            wake.notify_one();
         }
     }
 
-    fn poke_where(&self, wanted: impl Fn(u64) -> bool) {
+    fn wake_where(&self, wanted: impl Fn(u64) -> bool) {
         let waiting = self.lock();
-        for (key, pokes) in waiting.iter() {
+        for (key, waiters) in waiting.iter() {
             if wanted(waiting.hasher().hash_one(key)) {
-                for poke in pokes {
-                    poke.notify_one();
+                for wake in waiters {
+                    wake.notify_one();
                 }
             }
         }
@@ -196,43 +196,43 @@ impl<K: Eq + Hash + Copy> Registry<K> {
     }
 }
 
-/// A place among those who wait; dropping it gives the place up.
+/// A registration in [`Watch`]; dropping it unregisters.
 #[derive(Debug)]
-pub struct Watching<K: Eq + Hash + Copy> {
+pub struct Watcher<K: Eq + Hash + Copy> {
     registry: Arc<Registry<K>>,
     key: K,
-    poke: Arc<Notify>,
+    wake: Arc<Notify>,
 }
 
-impl<K: Eq + Hash + Copy> Watching<K> {
-    /// What is watched.
+impl<K: Eq + Hash + Copy> Watcher<K> {
+    /// The watched key.
     pub fn key(&self) -> K {
         self.key
     }
 
-    /// Resolves at the next poke, at once when one came since the last call.
-    pub async fn poked(&self) {
-        self.poke.notified().await;
+    /// Resolves at the next wake-up, at once if there was one since the last call.
+    pub async fn woken(&self) {
+        self.wake.notified().await;
     }
 }
 
-impl<K: Eq + Hash + Copy> Drop for Watching<K> {
+impl<K: Eq + Hash + Copy> Drop for Watcher<K> {
     fn drop(&mut self) {
         let mut waiting = self.registry.lock();
-        if let Some(pokes) = waiting.get_mut(&self.key) {
-            pokes.retain(|poke| !Arc::ptr_eq(poke, &self.poke));
-            if pokes.is_empty() {
+        if let Some(waiters) = waiting.get_mut(&self.key) {
+            waiters.retain(|wake| !Arc::ptr_eq(wake, &self.wake));
+            if waiters.is_empty() {
                 waiting.remove(&self.key);
             }
         }
     }
 }
 
-/// Hands notices on until `closing` is cancelled.
+/// Dispatches notifications until `closing` is cancelled.
 pub async fn run(app: &App, closing: CancellationToken) {
     let mut notices = app.bus.subscribe(Topic::Steps).await;
-    // What was committed before the subscription stood may have been missed.
-    app.watch.poke_all();
+    // Commits before the subscription may have been missed.
+    app.watch.wake_all();
     let mut slice = 0;
     let mut moved = HashMap::new();
     let mut tick = app.clock.sleep(POLL);
@@ -240,11 +240,11 @@ pub async fn run(app: &App, closing: CancellationToken) {
         tokio::select! {
             biased;
             () = closing.cancelled() => return,
-            // Before the notices, which may never cease to come.
+            // Before the notifications, since there may be no end of them.
             () = &mut tick => {
                 if app.bus.is_available() {
                     moved.clear();
-                    app.watch.poke_slice(slice);
+                    app.watch.wake_slice(slice);
                     slice = (slice + 1) % SLICES;
                 } else {
                     app.watch.poll(app, &mut moved).await;
@@ -254,23 +254,22 @@ pub async fn run(app: &App, closing: CancellationToken) {
             notice = notices.next() => match notice {
                 Some(Notice::Payload(payload)) => {
                     match serde_json::from_slice::<Vec<StepNotice>>(&payload) {
-                        Ok(steps) => steps.iter().for_each(|step| app.watch.heard(step)),
-                        Err(error) => tracing::debug!(error = %error, "a notice makes no sense"),
+                        Ok(steps) => steps.iter().for_each(|step| app.watch.step_committed(step)),
+                        Err(error) => tracing::debug!(error = %error, "a notification could not be parsed"),
                     }
                 }
-                Some(Notice::Gap) => app.watch.poke_all(),
+                Some(Notice::Gap) => app.watch.wake_all(),
                 None => {
                     app.clock.sleep(POLL).await;
                     notices = app.bus.subscribe(Topic::Steps).await;
-                    app.watch.poke_all();
+                    app.watch.wake_all();
                 }
             },
         }
     }
 }
 
-/// Whether `?wait` has nothing more to wait for: the send is final, or only a person or a tool can
-/// move it.
+/// Whether `?wait` can return: the send is final, or waits for a person or an external tool.
 pub fn settled(send: &SendRecord) -> bool {
     let asks = matches!(
         send.waiting_on,
@@ -279,8 +278,9 @@ pub fn settled(send: &SendRecord) -> bool {
     send.status.is_final() || asks
 }
 
-/// Whether a wait for the send is over. One whose questions are all answered is about to go on,
-/// although no worker has taken it yet: whoever has just answered waits for what follows.
+/// Whether a wait for the send is over. A waiting send whose calls are all answered is about to
+/// continue even if no worker has claimed it yet: a client that has just answered waits for the
+/// continuation.
 async fn is_over(app: &App, send: &SendRecord) -> bool {
     if !settled(send) {
         return false;
@@ -288,7 +288,7 @@ async fn is_over(app: &App, send: &SendRecord) -> bool {
     match send.waiting_on {
         Some(WaitingOn::Human | WaitingOn::Tool) => {
             let round = app.store.read_round(send.key, send.id, send.rounds - 1);
-            // Without an answer the send is shown as it is.
+            // If this fails, the send is returned as it is.
             let calls = round.await.unwrap_or_default();
             calls.is_empty() || calls.iter().any(|call| call.waits_on.is_some())
         }
@@ -296,12 +296,12 @@ async fn is_over(app: &App, send: &SendRecord) -> bool {
     }
 }
 
-/// Waits until the send is settled, `wait` has passed or this process stops, and returns it as it
-/// then is. `known` is what was read after `watching` began; without it the first look comes with
-/// the first poke.
+/// Waits until the send is settled, `wait` has passed or this process is stopping, and returns the
+/// send as it is then. `known` was read after `watcher` was registered; without it the first read
+/// happens at the first wake-up.
 pub async fn wait_for(
     app: &App,
-    watching: &Watching<SendId>,
+    watcher: &Watcher<SendId>,
     tenant: TenantId,
     known: Option<SendRecord>,
     wait: Duration,
@@ -317,31 +317,31 @@ pub async fn wait_for(
         }
         let last = tokio::select! {
             biased;
-            () = watching.poked() => false,
+            () = watcher.woken() => false,
             () = &mut over => true,
             () = &mut stopping => true,
         };
-        match app.watch.read_send(tenant, watching.key).await {
+        match app.watch.read_send(tenant, watcher.key).await {
             Ok(Some(send)) if last => return Ok(Some(send)),
             Ok(Some(send)) => known = Some(send),
             Ok(None) => return Ok(None),
-            // A later poke looks again; only the last look has to answer.
+            // A later wake-up reads again; only the last read has to succeed.
             Err(error) if last => return known.map(Some).ok_or(error),
             Err(_) => {}
         }
     }
 }
 
-/// A send that exists already, once it is settled or the wait is over.
-pub async fn watched(
+/// Reads an existing send once it is settled or the wait is over.
+pub async fn read_and_wait(
     app: &App,
-    watching: Watching<SendId>,
+    watcher: Watcher<SendId>,
     tenant: TenantId,
     wait: Duration,
 ) -> Result<Option<SendRecord>, Error> {
-    match app.watch.read_send(tenant, watching.key).await? {
+    match app.watch.read_send(tenant, watcher.key).await? {
         None => Ok(None),
-        known => wait_for(app, &watching, tenant, known, wait).await,
+        known => wait_for(app, &watcher, tenant, known, wait).await,
     }
 }
 
@@ -373,40 +373,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_settled_notice_pokes_who_waits_for_that_send_only() {
+    async fn a_settled_notice_wakes_only_watchers_of_that_send() {
         let watch = watch();
         let one = watch.send(SendId(Uuid::from_u128(1)));
         let other = watch.send(SendId(Uuid::from_u128(2)));
-        watch.heard(&notice(1, false));
-        assert!(one.poked().now_or_never().is_none());
-        watch.heard(&notice(1, true));
-        assert!(one.poked().now_or_never().is_some());
-        assert!(other.poked().now_or_never().is_none());
+        watch.step_committed(&notice(1, false));
+        assert!(one.woken().now_or_never().is_none());
+        watch.step_committed(&notice(1, true));
+        assert!(one.woken().now_or_never().is_some());
+        assert!(other.woken().now_or_never().is_none());
     }
 
     #[tokio::test]
-    async fn pokes_that_nobody_took_are_one_poke() {
+    async fn several_wakes_before_a_read_are_one() {
         let watch = watch();
         let one = watch.session(notice(1, false).key);
-        watch.heard(&notice(1, false));
-        watch.heard(&notice(1, true));
-        assert!(one.poked().now_or_never().is_some());
-        assert!(one.poked().now_or_never().is_none());
+        watch.step_committed(&notice(1, false));
+        watch.step_committed(&notice(1, true));
+        assert!(one.woken().now_or_never().is_some());
+        assert!(one.woken().now_or_never().is_none());
     }
 
     #[tokio::test]
-    async fn every_waiter_is_poked_once_within_the_safety_interval() {
+    async fn every_watcher_is_woken_within_the_safety_interval() {
         let watch = watch();
         let all: Vec<_> = (0..100)
             .map(|n| watch.send(SendId(Uuid::from_u128(n))))
             .collect();
-        (0..SLICES).for_each(|slice| watch.poke_slice(slice));
-        assert!(all.iter().all(|one| one.poked().now_or_never().is_some()));
+        (0..SLICES).for_each(|slice| watch.wake_slice(slice));
+        assert!(all.iter().all(|one| one.woken().now_or_never().is_some()));
         assert_eq!(SAFETY, Duration::from_secs(2));
     }
 
     #[tokio::test]
-    async fn who_leaves_is_forgotten() {
+    async fn a_dropped_watcher_is_unregistered() {
         let watch = watch();
         let one = watch.send(SendId(Uuid::from_u128(1)));
         let two = watch.send(SendId(Uuid::from_u128(1)));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::accept::{accepted_view, many};
-use mainspring_scheduler::services::deliver::{Joined, deliver, delivery};
+use mainspring_scheduler::services::accept::{accept_many, accepted_view};
+use mainspring_scheduler::services::deliver::{Delivery, deliver, delivery};
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendView};
 use mainspring_shared::store::{AcceptOutcome, AcceptSend, DeliverItem, IdempotencyKey};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Batch, Held, Made, items};
+use super::{Batch, Creation, Permits, items};
 use crate::bodies::SendAnywhereBody;
 use crate::deliver::AcceptedSend;
 use crate::problem::ProblemDocument;
@@ -65,7 +65,7 @@ impl Batch for Sends {
     const ITEM: &'static str = "send";
     const ROUTE: &'static str = "POST /v1/sends:batch";
     const STATUS: StatusCode = StatusCode::ACCEPTED;
-    type Asked = SendAnywhereBody;
+    type Input = SendAnywhereBody;
     type Item = AcceptSend;
     type Id = SendId;
     type View = AcceptedSend;
@@ -74,31 +74,31 @@ impl Batch for Sends {
         items::<Raw<'_>, Checked>(json, Self::ITEMS).map(|raw| raw.sends)
     }
 
-    fn take_key(asked: &mut SendAnywhereBody) -> Option<String> {
-        asked.idempotency_key.take()
+    fn take_key(input: &mut SendAnywhereBody) -> Option<String> {
+        input.idempotency_key.take()
     }
 
     fn item(
         app: &App,
         checks: Checks,
-        asked: SendAnywhereBody,
+        input: SendAnywhereBody,
         key: Option<IdempotencyKey>,
     ) -> Result<AcceptSend, Error> {
         let mut checks = checks;
-        let ask = asked.ask(&mut checks);
+        let ask = input.ask(&mut checks);
         checks.finish()?;
         ask.item(app, key)
     }
 
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {
-        app.acceptor.take_room(count).map(Some)
+        app.acceptor.reserve(count).map(Some)
     }
 
     async fn store(
         app: &Arc<App>,
         items: Vec<AcceptSend>,
-        held: Held,
-    ) -> Vec<Result<Made<SendId, AcceptedSend>, Error>> {
+        permits: Permits,
+    ) -> Vec<Result<Creation<SendId, AcceptedSend>, Error>> {
         let count = items.len();
         let app = app.clone();
         let work = tokio::spawn(async move {
@@ -106,7 +106,7 @@ impl Batch for Sends {
             for part in parts(items) {
                 outcomes.extend(store_part(&app, part).await);
             }
-            drop(held);
+            drop(permits);
             outcomes
         });
         let lost = || (0..count).map(|_| Err(Error::internal())).collect();
@@ -153,7 +153,7 @@ fn parts(items: Vec<AcceptSend>) -> Vec<Vec<AcceptSend>> {
     parts
 }
 
-type Outcome = Result<Made<SendId, AcceptedSend>, Error>;
+type Outcome = Result<Creation<SendId, AcceptedSend>, Error>;
 
 /// Brings to busy sessions what is meant for them, and accepts the rest in order.
 async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
@@ -179,8 +179,8 @@ async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
         .collect();
     let mut accepted = accept(app, own).await.into_iter();
     let joined = told.iter().filter_map(|told| match told {
-        Ok(Some(Joined::Now(send, _))) => Some(*send),
-        Ok(Some(Joined::Before(_)) | None) | Err(_) => None,
+        Ok(Some(Delivery::Delivered(send, _))) => Some(*send),
+        Ok(Some(Delivery::Replayed(_)) | None) | Err(_) => None,
     });
     let joined: Vec<SendId> = joined.collect();
     let mut joined = if joined.is_empty() {
@@ -190,10 +190,10 @@ async fn store_part(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
     };
     let outcomes = told.into_iter().map(|told| match told? {
         None => accepted.next().unwrap_or_else(|| Err(Error::internal())),
-        Some(Joined::Before(send)) => Ok(Made::Before(send)),
-        Some(Joined::Now(_, item)) => {
+        Some(Delivery::Replayed(send)) => Ok(Creation::Replayed(send)),
+        Some(Delivery::Delivered(_, item)) => {
             let send = joined.next().unwrap_or_else(|| Err(Error::internal()))?;
-            Ok(Made::Now(AcceptedSend::joined(send, *item)))
+            Ok(Creation::New(AcceptedSend::joined(send, *item)))
         }
     });
     outcomes.collect()
@@ -205,12 +205,12 @@ async fn accept(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<Outcome> {
     }
     let keys = items.iter().map(|item| (item.target.key(), item.id));
     let keys: Vec<(SessionKey, SendId)> = keys.collect();
-    let outcomes = many(app, items).await.into_iter().zip(keys);
+    let outcomes = accept_many(app, items).await.into_iter().zip(keys);
     let outcomes = outcomes.map(|(outcome, (key, id))| match outcome? {
         AcceptOutcome::Accepted(accepted) => {
-            Ok(Made::Now(accepted_view(key, id, &accepted).into()))
+            Ok(Creation::New(accepted_view(key, id, &accepted).into()))
         }
-        AcceptOutcome::Replayed(first) => Ok(Made::Before(first)),
+        AcceptOutcome::Replayed(first) => Ok(Creation::Replayed(first)),
         AcceptOutcome::Mismatch => Err(Error::mismatch()),
         AcceptOutcome::Refused(reason) => Err(Error::from(reason)),
         AcceptOutcome::Locked => Err(Error::locked()),

@@ -55,7 +55,7 @@ fn whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
 fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Error {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut reader) else {
-        let detail = "the body goes on after its JSON value";
+        let detail = "the body has trailing data after its JSON value";
         return Error::new(Code::RequestInvalid, detail);
     };
     let mut pointer = at.to_owned();

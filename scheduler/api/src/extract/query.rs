@@ -199,7 +199,7 @@ fn pairs(uri: &Uri) -> Result<Vec<(String, String)>, Error> {
         return Ok(Vec::new());
     }
     let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
-        .map_err(|_| Error::new(Code::RequestInvalid, "the query cannot be read"))?
+        .map_err(|_| Error::new(Code::RequestInvalid, "the query could not be parsed"))?
         .0;
     for (name, value) in &pairs {
         if name.contains('\0') || value.contains('\0') {
@@ -339,7 +339,7 @@ impl<'de> MapAccess<'de> for Given {
         match self.pairs.first() {
             None => Ok(None),
             Some((name, _)) => {
-                let detail = "is unknown here, or given twice";
+                let detail = "is unknown, or given more than once";
                 Err(Refused::Request(parameter(name, detail)))
             }
         }
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(listing("limit=7").map(|q| q.limit), Ok(Limit(7)));
         for query in ["limit=7&colour=red", "limit=7&limit=8", "metadata=x"] {
             assert!(
-                detail(query).ends_with("is unknown here, or given twice"),
+                detail(query).ends_with("is unknown, or given more than once"),
                 "{query}"
             );
         }

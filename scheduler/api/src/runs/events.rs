@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
 use mainspring_scheduler::services::runs::read;
-use mainspring_scheduler::services::watch::Watching;
+use mainspring_scheduler::services::watch::Watcher;
 use mainspring_shared::event::EventId;
 use mainspring_shared::id::RunKey;
 use mainspring_shared::store::{self, RunStep};
@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 use super::RunPath;
 use crate::events::{EventsQuery, stream_of};
 use crate::extract::{LastEventId, Query};
-use crate::gate::Place;
+use crate::gate::Admission;
 use crate::problem::Problem;
 use crate::router::Api;
 
@@ -49,11 +49,11 @@ pub(crate) async fn of_run(
     State(app): State<Arc<Api>>,
     RunPath(key): RunPath,
     Query(query): Query<EventsQuery>,
-    Extension(place): Extension<Place>,
+    Extension(admission): Extension<Admission>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let seen = query.seen(&headers)?;
-    let poke = app.watch.run(key);
+    let watcher = app.watch.run(key);
     read(&app, key).await?;
     let next_beat = app.clock.monotonic() + app.config.heartbeat;
     let seen = seen.unwrap_or_default();
@@ -63,22 +63,23 @@ pub(crate) async fn of_run(
         // The advance of the last seen event is read again: there may be more events in it.
         read_to: (seen.n - 1).max(0),
         seen,
-        poke,
+        watcher,
         over: false,
         unread: true,
         next_beat,
     };
-    let pieces = futures::stream::unfold((reader, place), |(mut reader, place)| async move {
-        let piece = reader.next().await?;
-        Some((
-            Ok::<Bytes, std::convert::Infallible>(piece),
-            (reader, place),
-        ))
-    });
+    let pieces =
+        futures::stream::unfold((reader, admission), |(mut reader, admission)| async move {
+            let piece = reader.next().await?;
+            Some((
+                Ok::<Bytes, std::convert::Infallible>(piece),
+                (reader, admission),
+            ))
+        });
     Ok(stream_of(pieces))
 }
 
-/// A reader at its place. It needs only the database to resume.
+/// A reader of a run's events. It needs only the database to resume.
 struct RunReader {
     app: Arc<Api>,
     key: RunKey,
@@ -86,7 +87,7 @@ struct RunReader {
     read_to: i64,
     /// Events up to this one were delivered.
     seen: EventId,
-    poke: Watching<RunKey>,
+    watcher: Watcher<RunKey>,
     over: bool,
     unread: bool,
     next_beat: Duration,
@@ -101,7 +102,7 @@ impl RunReader {
                     Ok(piece) if piece.is_empty() => {}
                     Ok(piece) => return Some(Bytes::from(piece)),
                     Err(error) => {
-                        tracing::debug!(%error, "a stream cannot read on, trying again");
+                        tracing::debug!(%error, "a stream could not be read and will retry");
                         tokio::select! {
                             biased;
                             () = self.app.clock.sleep(RETRY) => {}
@@ -115,7 +116,7 @@ impl RunReader {
             tokio::select! {
                 biased;
                 () = self.app.lifecycle.stopping() => self.over = true,
-                () = self.poke.poked() => self.unread = true,
+                () = self.watcher.woken() => self.unread = true,
                 () = self.app.clock.sleep(rest) => {
                     self.next_beat = self.app.clock.monotonic() + self.app.config.heartbeat;
                     return Some(Bytes::from_static(b":\n\n"));

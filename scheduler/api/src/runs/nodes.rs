@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::accept::again;
+use mainspring_scheduler::services::accept::retry_locked;
 use mainspring_scheduler::services::runs::read;
 use mainspring_scheduler::{App, each};
 use mainspring_shared::agent::OnBusy;
@@ -327,7 +327,7 @@ pub(crate) async fn steer(
         .session
         .filter(|_| !node.state.is_settled() || idempotency.is_some());
     let Some(session) = told else {
-        return Err(settled(&node, "has nothing under way").into());
+        return Err(settled(&node, "has no send in flight").into());
     };
     let session = SessionKey {
         tenant: key.tenant,
@@ -351,12 +351,12 @@ pub(crate) async fn steer(
     let step = |items| each(items, |items| app.store.deliver_items(None, boot, items));
     let is_locked = |outcome: &_| matches!(outcome, Ok(DeliverOutcome::Locked));
     let outcomes = step(vec![item.clone()]).await;
-    let mut outcomes = again(&app, vec![item], outcomes, is_locked, step).await;
+    let mut outcomes = retry_locked(&app, vec![item], outcomes, is_locked, step).await;
     match outcomes.pop().ok_or_else(Error::internal)?? {
         DeliverOutcome::Locked => Err(Error::locked().into()),
         outcome @ (DeliverOutcome::Accepted { .. } | DeliverOutcome::Replayed(_)) => {
             if let DeliverOutcome::Accepted { ring, owner, .. } = outcome {
-                app.notifier.ring(ring);
+                app.notifier.enqueue(ring);
                 if owner.is_some() {
                     app.notifier.signal(session, SIGNAL_INBOX);
                 }
@@ -375,14 +375,14 @@ pub(crate) async fn steer(
         }
         DeliverOutcome::Full => Err(Error::new(
             Code::LimitExceeded,
-            format!("the node's session has {ITEMS_MAX} undelivered items already"),
+            format!("the node's session already has {ITEMS_MAX} undelivered items"),
         )
         .into()),
         DeliverOutcome::Mismatch => Err(Error::mismatch().into()),
         DeliverOutcome::Idle
         | DeliverOutcome::Kept(_)
         | DeliverOutcome::NotFound
-        | DeliverOutcome::Closed => Err(settled(&node, "has nothing under way").into()),
+        | DeliverOutcome::Closed => Err(settled(&node, "has no send in flight").into()),
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::super::batch::{Batch, Held, Made, items};
+use super::super::batch::{Batch, Creation, Permits, items};
 use super::super::problem::ProblemDocument;
 use super::super::validate::Checks;
 use super::{TimerBody, not_found, tell};
@@ -72,7 +72,7 @@ impl Batch for Timers {
     const ITEM: &'static str = "timer";
     const ROUTE: &'static str = "POST /v1/timers:batch";
     const STATUS: StatusCode = StatusCode::CREATED;
-    type Asked = TimerBody;
+    type Input = TimerBody;
     type Item = (NewTimer, Option<IdempotencyKey>);
     type Id = TimerId;
     type View = TimerView;
@@ -81,17 +81,17 @@ impl Batch for Timers {
         items::<Raw<'_>, Checked>(json, Self::ITEMS).map(|raw| raw.timers)
     }
 
-    fn take_key(asked: &mut TimerBody) -> Option<String> {
-        asked.idempotency_key.take()
+    fn take_key(input: &mut TimerBody) -> Option<String> {
+        input.idempotency_key.take()
     }
 
     fn item(
         app: &App,
         checks: Checks,
-        asked: TimerBody,
+        input: TimerBody,
         key: Option<IdempotencyKey>,
     ) -> Result<Self::Item, Error> {
-        Ok((asked.timer(app, checks)?, key))
+        Ok((input.timer(app, checks)?, key))
     }
 
     /// A batch of timers is one statement, however many they are.
@@ -103,8 +103,8 @@ impl Batch for Timers {
     async fn store(
         app: &Arc<App>,
         items: Vec<Self::Item>,
-        held: Held,
-    ) -> Vec<Result<Made<TimerId, TimerView>, Error>> {
+        permits: Permits,
+    ) -> Vec<Result<Creation<TimerId, TimerView>, Error>> {
         let outcomes = each(items, |items| app.store.create_timers(None, items)).await;
         let armed: Vec<_> = outcomes
             .iter()
@@ -113,11 +113,11 @@ impl Batch for Timers {
                 Ok(_) | Err(_) => None,
             })
             .collect();
-        drop(held);
+        drop(permits);
         tell(app, &armed);
         let outcomes = outcomes.into_iter().map(|outcome| match outcome? {
-            CreateTimerOutcome::Created(record) => Ok(Made::Now(TimerView::from(*record))),
-            CreateTimerOutcome::Replayed(id) => Ok(Made::Before(id)),
+            CreateTimerOutcome::Created(record) => Ok(Creation::New(TimerView::from(*record))),
+            CreateTimerOutcome::Replayed(id) => Ok(Creation::Replayed(id)),
             CreateTimerOutcome::Mismatch => Err(Error::mismatch()),
             CreateTimerOutcome::Refused(reason) => Err(Error::from(reason)),
         });

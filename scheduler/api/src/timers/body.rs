@@ -115,7 +115,7 @@ impl TimerBody {
             ("/options", self.options.is_some()),
         ] {
             if given {
-                checks.refuse(member, "is a member of run");
+                checks.refuse(member, "belongs in run");
             }
         }
         if self.on_busy == Some(Merge::Coalesce) {
@@ -185,7 +185,7 @@ impl TimerBody {
             (None, None) => None,
         };
         if self.timezone.is_some() && self.cron.is_none() {
-            checks.refuse("/timezone", "belongs to cron");
+            checks.refuse("/timezone", "is only allowed with cron");
         }
         let schedule = if let Some(expression) = &self.cron {
             for (member, given) in [
@@ -239,9 +239,9 @@ fn check(checks: &mut Checks, schedule: &Schedule) {
 /// A timer decides by itself when to send and what to do on a busy session.
 fn refuse_options(checks: &mut Checks, options: &SendOptions) {
     if options.on_busy != OnBusy::Enqueue {
-        checks.refuse("/options/on_busy", "is a member of the timer");
+        checks.refuse("/options/on_busy", "belongs to the timer");
     }
     if options.delay.is_some() {
-        checks.refuse("/options/delay", "is what at and after are for");
+        checks.refuse("/options/delay", "is not allowed: use at or after");
     }
 }

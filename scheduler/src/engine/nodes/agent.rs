@@ -36,7 +36,11 @@ impl Leaf for Agent {
         let record = &mut run.slots[slot].record;
         record.text = Some(text);
         record.payload = end.value;
-        if empty { Outcome::Empty } else { Outcome::Good }
+        if empty {
+            Outcome::Empty
+        } else {
+            Outcome::Succeeded
+        }
     }
 
     fn wanted(&self) -> Option<(Option<u64>, u32)> {
@@ -52,7 +56,7 @@ impl Leaf for Agent {
     fn goes_on(&self, run: &Run, slot: SlotIx, input: &str) -> Option<GoesOn> {
         if run.continued(slot) == 0 {
             return Some(GoesOn {
-                session: run.round_before(slot)?,
+                session: run.previous_session(slot)?,
                 input: vec![ContentPart::text(input)],
                 max_rounds: None,
             });
@@ -83,7 +87,7 @@ impl Leaf for Agent {
 
 impl Run {
     /// The session of the same leaf in the previous round, if its loop continues sessions.
-    fn round_before(&self, slot: SlotIx) -> Option<SessionId> {
+    fn previous_session(&self, slot: SlotIx) -> Option<SessionId> {
         if self.attempts_since_entered(slot) > 1 {
             return None;
         }

@@ -43,13 +43,13 @@ impl Leaf for Approval {
         record.payload = Some(json!({ "approved": approved, "note": note }));
         record.text = Some(note.clone());
         if decides {
-            return Outcome::Good;
+            return Outcome::Succeeded;
         }
         let detail = match note.trim() {
             "" => "a person did not approve".to_owned(),
             note => format!("a person did not approve: {note}"),
         };
-        Outcome::Over(NodeState::Failed, Failure::new(Code::ToolDenied, detail))
+        Outcome::Final(NodeState::Failed, Failure::new(Code::ToolDenied, detail))
     }
 
     fn fallback(&self) -> Option<NodeIx> {

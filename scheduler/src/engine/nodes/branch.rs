@@ -24,19 +24,19 @@ impl Node for Branch {
             .find(|key| **key == exact)
             .or_else(|| keys.find(|key| is_case(key, &value)));
         if fits.is_none() && self.default.is_none() {
-            let shown: String = exact.chars().take(100).collect();
+            let rendered: String = exact.chars().take(100).collect();
             let known: Vec<_> = self.cases.iter().map(|(key, _)| key.as_str()).collect();
             let known = known.join(", ");
-            let detail = format!("{} is {shown:?}; there are cases for {known}", self.on);
+            let detail = format!("{} is {rendered:?}; there are cases for {known}", self.on);
             return Err(Failure::new(Code::WorkflowBranchUnmatched, detail));
         }
         run.slots[slot].record.frozen = Some(json!({ "case": fits }));
         Ok(())
     }
 
-    fn go_on(&self, run: &mut Run, slot: SlotIx) {
+    fn proceed(&self, run: &mut Run, slot: SlotIx) {
         if let Some(key) = chosen(self, run, slot) {
-            run.only_child(slot, key);
+            run.run_only_child(slot, key);
         }
     }
 

@@ -43,7 +43,7 @@ impl Node for Foreach {
         Ok(())
     }
 
-    fn go_on(&self, run: &mut Run, slot: SlotIx) {
+    fn proceed(&self, run: &mut Run, slot: SlotIx) {
         let most = if self.parallel {
             self.fan.max_concurrency
         } else {

@@ -13,7 +13,7 @@ use crate::engine::output::{Output, value_of};
 use crate::engine::tree::{Slot, SlotIx};
 
 impl Node for Loop {
-    fn go_on(&self, run: &mut Run, slot: SlotIx) {
+    fn proceed(&self, run: &mut Run, slot: SlotIx) {
         if run.slots[slot].open > 0 {
             return;
         }
@@ -39,12 +39,12 @@ impl Node for Loop {
 
     fn output(&self, run: &Run, slot: SlotIx) -> Output {
         let last = last_round(run, slot);
-        let shown = last.map(|(_, child)| run.shown(child));
-        let text = shown.as_ref().map(|shown| shown.text.clone());
+        let rendered = last.map(|(_, child)| run.rendered(child));
+        let text = rendered.as_ref().map(|rendered| rendered.text.clone());
         let payload = json!({
             "converged": last.is_some_and(|(_, child)| converged(self, run, slot, child)),
             "iterations": last.map_or(0, |(round, _)| round + 1),
-            "last": shown.map(|shown| value_of(&shown)),
+            "last": rendered.map(|rendered| value_of(&rendered)),
         });
         (text, Some(payload))
     }

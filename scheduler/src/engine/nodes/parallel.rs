@@ -11,7 +11,7 @@ use crate::engine::output::Output;
 use crate::engine::tree::SlotIx;
 
 impl Node for Parallel {
-    fn go_on(&self, run: &mut Run, slot: SlotIx) {
+    fn proceed(&self, run: &mut Run, slot: SlotIx) {
         run.fill(slot, self.fan.max_concurrency);
     }
 

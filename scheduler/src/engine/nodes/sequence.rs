@@ -10,7 +10,7 @@ use crate::engine::output::Output;
 use crate::engine::tree::SlotIx;
 
 impl Node for Sequence {
-    fn go_on(&self, run: &mut Run, slot: SlotIx) {
+    fn proceed(&self, run: &mut Run, slot: SlotIx) {
         let mut cursor = run.slots[slot].cursor;
         while let Some(child) = run.slots[slot].children.get(&cursor).copied()
             && run.is_good(child)

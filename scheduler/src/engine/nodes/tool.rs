@@ -33,7 +33,7 @@ impl Leaf for Tool {
         let record = &mut run.slots[slot].record;
         record.payload = value.filter(|value| value.is_object() || value.is_array());
         record.text = Some(text);
-        Outcome::Good
+        Outcome::Succeeded
     }
 
     fn wanted(&self) -> Option<(Option<u64>, u32)> {

@@ -24,7 +24,7 @@ impl Node for Wait {
         }
     }
 
-    fn go_on(&self, _run: &mut Run, _slot: SlotIx) {}
+    fn proceed(&self, _run: &mut Run, _slot: SlotIx) {}
 
     fn due(&self, run: &mut Run, slot: SlotIx) {
         if run.state(slot) == NodeState::Waiting {
@@ -45,7 +45,7 @@ fn until(wait: &Wait, run: &Run, slot: SlotIx) -> Result<Timestamp, Failure> {
     };
     let text = render(template, &run.names(slot))?;
     serde_json::from_value(Value::String(text.trim().into())).map_err(|_| {
-        let shown: String = text.chars().take(100).collect();
-        Failure::new(Code::WorkflowTemplate, format!("{shown:?} is no time"))
+        let rendered: String = text.chars().take(100).collect();
+        Failure::new(Code::WorkflowTemplate, format!("{rendered:?} is no time"))
     })
 }

@@ -28,8 +28,8 @@ impl Node for Workflow {
         Ok(())
     }
 
-    fn go_on(&self, run: &mut Run, slot: SlotIx) {
-        run.only_child(slot, 0);
+    fn proceed(&self, run: &mut Run, slot: SlotIx) {
+        run.run_only_child(slot, 0);
     }
 
     fn due(&self, run: &mut Run, slot: SlotIx) {

@@ -26,7 +26,7 @@ fn looks_per_leaf(leaves: usize) -> f64 {
     }
     assert_eq!(fixture.status(), RunStatus::Completed);
     assert_eq!(fixture.run.record().counts.completed as usize, leaves);
-    fixture.run.looks() as f64 / leaves as f64
+    fixture.run.visits() as f64 / leaves as f64
 }
 
 #[test]

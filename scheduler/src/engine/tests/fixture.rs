@@ -150,7 +150,7 @@ impl Fixture {
     }
 
     /// A run of a tenant whose other runs leave it this many leaves.
-    pub(super) fn crowded(spec: &Value, live_max: u32) -> Self {
+    pub(super) fn slot_retries(spec: &Value, live_max: u32) -> Self {
         let options = RunOptions::default();
         Self::open(spec, json!("in"), options, true, Some(live_max))
     }
@@ -176,7 +176,7 @@ impl Fixture {
 
     fn begin(record: RunRecord, checks: bool, live_max: Option<u32>) -> Self {
         let mut run = Run::load(record, Vec::new()).expect("loads");
-        run.leave_room(live_max);
+        run.limit_live(live_max);
         let mut fixture = Self {
             run,
             live: Vec::new(),

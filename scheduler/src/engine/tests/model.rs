@@ -43,7 +43,7 @@ impl End {
 #[derive(Debug, Clone, Default)]
 struct Env {
     values: BTreeMap<String, Value>,
-    shown: BTreeMap<String, Shown>,
+    rendered: BTreeMap<String, Shown>,
 }
 
 pub(super) struct Model<'a> {
@@ -58,7 +58,7 @@ impl Model<'_> {
         self.node(self.spec.root, &mut env, "").0
     }
 
-    fn show(&self, ix: NodeIx, end: &End, message: &str) -> Shown {
+    fn render_output(&self, ix: NodeIx, end: &End, message: &str) -> Shown {
         let id = self.spec.node(ix).id.as_deref().unwrap_or_default();
         match end {
             End::Good(text, payload) => Shown {
@@ -84,7 +84,7 @@ impl Model<'_> {
             self.body(ix, env, at, &mut seen)
         };
         if let Some(id) = node.id.as_ref().filter(|_| node.body.is_referenceable()) {
-            seen.insert(id.clone(), self.show(ix, &end, "away"));
+            seen.insert(id.clone(), self.render_output(ix, &end, "away"));
         }
         (end, seen)
     }
@@ -97,7 +97,7 @@ impl Model<'_> {
                 let mut last = End::Good(String::new(), None);
                 for step in &node.steps {
                     let (end, more) = self.node(*step, env, at);
-                    env.shown.extend(more.clone());
+                    env.rendered.extend(more.clone());
                     seen.extend(more);
                     match end {
                         End::Bad(false) => return End::Bad(false),
@@ -199,13 +199,13 @@ impl Model<'_> {
         for round in 0..*max_iterations {
             let mut inner = env.clone();
             inner.values.insert(var.clone(), json!(round + 1));
-            inner.shown.insert("previous".into(), previous);
+            inner.rendered.insert("previous".into(), previous);
             let (end, more) = self.node(*body, &mut inner, &format!("{at}[{round}]"));
             if !end.is_good() {
                 return End::Bad(false);
             }
-            inner.shown.extend(more);
-            previous = self.show(*body, &end, "away");
+            inner.rendered.extend(more);
+            previous = self.render_output(*body, &end, "away");
             let converged = until.holds(picked(&inner, &until.on).as_ref());
             if converged || (round + 1 == *max_iterations && *exhausted_ok) {
                 let last = previous.payload.clone();
@@ -260,12 +260,14 @@ impl Model<'_> {
             let (inside, behind) = behind.split_once("}}").expect("closed");
             out.push_str(before);
             let name = Ref::parse(inside);
-            let shown = match self.spec.resolve(ix, &name.name) {
+            let rendered = match self.spec.resolve(ix, &name.name) {
                 Ok(Binding::Node(_) | Binding::Previous(_)) => Some(lookup(env, &name.name)),
                 _ => None,
             };
-            match shown {
-                Some(shown) if shown.notice || name.key.is_none() => out.push_str(&shown.text),
+            match rendered {
+                Some(rendered) if rendered.notice || name.key.is_none() => {
+                    out.push_str(&rendered.text);
+                }
                 _ => match picked(env, &name).expect("the random specs read what is there") {
                     Value::String(text) => out.push_str(&text),
                     other => out.push_str(&other.to_string()),
@@ -279,7 +281,7 @@ impl Model<'_> {
 
 fn lookup(env: &Env, name: &str) -> Shown {
     let missing = || notice(format!("[the node {name:?} was not run]"));
-    env.shown.get(name).cloned().unwrap_or_else(missing)
+    env.rendered.get(name).cloned().unwrap_or_else(missing)
 }
 
 fn only(end: End) -> End {
@@ -297,10 +299,13 @@ fn picked(env: &Env, on: &Ref) -> Option<Value> {
             Some(key) => value.get(key).cloned(),
         };
     }
-    let shown = env.shown.get(&on.name).filter(|shown| !shown.notice)?;
+    let rendered = env
+        .rendered
+        .get(&on.name)
+        .filter(|rendered| !rendered.notice)?;
     match &on.key {
-        None => Some(json!(shown.text)),
-        Some(key) => shown.payload.as_ref()?.get(key).cloned(),
+        None => Some(json!(rendered.text)),
+        Some(key) => rendered.payload.as_ref()?.get(key).cloned(),
     }
 }
 

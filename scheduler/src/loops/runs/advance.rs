@@ -1,4 +1,4 @@
-//! One run's advance: from its news to what is written.
+//! The advance of one run: from new events to the rows to write.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::engine::Run;
 
-/// Characters of a result that the parent is told; the rest can be read.
-const TOLD_MAX: usize = 16_000;
+/// Characters of a result in the report to the parent; the rest can be read from the nodes.
+const REPORT_CHARS_MAX: usize = 16_000;
 
 /// A run in memory.
 pub(super) struct Kept {
@@ -34,11 +34,11 @@ pub(super) struct Kept {
     pub(super) root: Option<SessionId>,
 }
 
-/// What a run is advanced from.
+/// The state from which a run is advanced.
 pub(super) enum Start {
     /// Its state.
     Kept(Box<Kept>),
-    /// Its rows cannot be read as a run.
+    /// Its rows cannot be read.
     Broken(Box<RunRecord>),
 }
 
@@ -51,20 +51,20 @@ impl Start {
     }
 }
 
-/// An advance that is to be stored.
+/// An advance to be committed.
 pub(super) struct Prepared {
     pub(super) item: AdvanceRun,
-    /// Sends to end first.
+    /// Sends to cancel first.
     pub(super) cancel: Vec<SendId>,
     /// Sessions to delete first.
     pub(super) forget: Vec<SessionId>,
-    /// By how many more leaves are under way then.
+    /// Change of the number of leaves in flight.
     pub(super) grown: i64,
-    /// The run as it is then; none where it cannot be read.
+    /// The run after the advance; none if it cannot be read.
     pub(super) kept: Option<Box<Kept>>,
 }
 
-/// Tells a run what is new of it, and says what is to be written.
+/// Applies new events to a run, and returns what to write.
 pub(super) async fn prepare(
     app: &App,
     start: Start,
@@ -90,7 +90,7 @@ pub(super) async fn prepare(
     };
     let before = kept.run.record().status;
     let live = i64::from(kept.run.record().counts.live);
-    kept.run.leave_room(live_max);
+    kept.run.limit_live(live_max);
     let mut events: Vec<RunEvent> = vec![RunEvent::Looked];
     for mut ended in news.ends {
         if ended.end.stop_reason == StopReason::RoundLimit && kept.run.needs_todo(&ended.path) {
@@ -146,7 +146,7 @@ pub(super) async fn prepare(
     })
 }
 
-/// Whether the list of things to do of a leaf's session has open ones.
+/// Whether the to-do list of a leaf's session has open entries.
 async fn todo_left(app: &App, kept: &Kept, path: &str) -> Result<bool, store::Error> {
     let tenant = kept.run.record().key.tenant;
     let Some(session) = kept.run.node(path).and_then(|node| node.session) else {
@@ -157,13 +157,13 @@ async fn todo_left(app: &App, kept: &Kept, path: &str) -> Result<bool, store::Er
     Ok(list.entries.iter().any(is_open))
 }
 
-/// Whether a session still takes sends.
+/// Whether a session still accepts sends.
 async fn takes_sends(app: &App, key: SessionKey) -> Result<bool, store::Error> {
     let found = app.store.get_session(key).await?;
     Ok(found.is_some_and(|session| session.status != SessionStatus::Closed))
 }
 
-/// Draws the ids of a leaf's send and, unless it goes on in another, of its session.
+/// Generates the ids of a leaf's send and of its session, unless it continues in an existing one.
 async fn started(
     app: &App,
     kept: &mut Kept,
@@ -171,7 +171,7 @@ async fn started(
 ) -> Result<AcceptSend, store::Error> {
     let send = SendId(app.entropy.ordered_id());
     let tenant = kept.run.record().key.tenant;
-    let mut goes_on = None;
+    let mut continued = None;
     if let Some(there) = leaf.goes_on.take() {
         let key = SessionKey {
             tenant,
@@ -180,10 +180,10 @@ async fn started(
         if takes_sends(app, key).await? {
             leaf.options.max_rounds = there.max_rounds.or(leaf.options.max_rounds);
             leaf.input = there.input;
-            goes_on = Some(key);
+            continued = Some(key);
         }
     }
-    let session = match goes_on {
+    let session = match continued {
         Some(key) => key.session,
         None => SessionId(app.entropy.ordered_id()),
     };
@@ -217,7 +217,7 @@ async fn started(
     };
     Ok(AcceptSend {
         id: send,
-        target: match goes_on {
+        target: match continued {
             Some(key) => Target::Existing(key),
             None => Target::New(Box::new(target)),
         },
@@ -234,14 +234,14 @@ async fn started(
     })
 }
 
-/// What changed, for readers of the run's events.
+/// The changes, for the run's event stream.
 fn changes(
     run: &RunRecord,
     before: RunStatus,
     nodes: &[NodeRecord],
     refused: &[(usize, Failure)],
 ) -> Value {
-    // What settles is told from the leaves up, then what begins from the top down.
+    // Settled nodes are listed from the leaves up, then started ones from the root down.
     let settled = nodes.iter().rev().filter(|node| node.state.is_settled());
     let others = nodes.iter().filter(|node| !node.state.is_settled());
     let nodes = settled.chain(others).map(|node| {
@@ -282,7 +282,7 @@ fn changes(
     changes
 }
 
-/// Who hears of the end of a run, and what.
+/// The report of a run's end to its session.
 fn report(app: &App, run: &RunRecord, used: Used) -> Option<RunReport> {
     let session = SessionKey {
         tenant: run.key.tenant,
@@ -311,8 +311,8 @@ fn report(app: &App, run: &RunRecord, used: Used) -> Option<RunReport> {
         };
         (call_id, result)
     });
-    // Whoever ended a run need not be woken for it; an agent that started it is told in passing,
-    // because what it had set aside for the run comes back with the words.
+    // A cancelled run does not wake its session. An agent that started it is still notified with
+    // its next send, because the budget set aside for the run is returned with the report.
     let wake = run.status != RunStatus::Cancelled;
     let by_agent = run.options.starter.is_some();
     let words = (wake || by_agent).then(|| RunWords {
@@ -329,7 +329,7 @@ fn report(app: &App, run: &RunRecord, used: Used) -> Option<RunReport> {
     })
 }
 
-/// The end of a run in words.
+/// The report's text.
 fn end_text(run: &RunRecord) -> String {
     let mut text = format!(
         "The workflow {} ({}) has ended: {}.",
@@ -347,15 +347,15 @@ fn end_text(run: &RunRecord) -> String {
         Some(value) => value.to_string(),
     };
     text.push_str("\n\n");
-    text.extend(result.chars().take(TOLD_MAX));
-    if result.chars().nth(TOLD_MAX).is_some() {
+    text.extend(result.chars().take(REPORT_CHARS_MAX));
+    if result.chars().nth(REPORT_CHARS_MAX).is_some() {
         text.push_str("\n[cut; workflow_status shows the nodes]");
     }
     text
 }
 
-/// The end of a run that cannot go on, told to whoever waits for it. Its leaves are the caller's to
-/// end, before.
+/// An advance that fails a run which cannot continue, with its report. The caller has to cancel its
+/// leaves first.
 pub(super) fn broken(
     app: &App,
     record: &RunRecord,
@@ -369,7 +369,7 @@ pub(super) fn broken(
     let mut options = record.options.clone();
     let mut used = Used::default();
     if let Some(starter) = &mut options.starter {
-        // Nobody can say what its leaves used: nothing of what was set aside goes back.
+        // The usage of its leaves is not known: nothing of the amount set aside is returned.
         let slice = starter.budget.unwrap_or_default().slice();
         used = *starter.used.get_or_insert(Used {
             usage: record.usage,

@@ -1,4 +1,4 @@
-//! The runs that are kept in memory between two advances.
+//! Cache of the runs that this process owns, between two advances.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,29 @@ use mainspring_shared::id::{BootId, RunKey, SessionId, SessionKey};
 use mainspring_shared::store::{self, ReadNodes};
 
 use super::advance::{Kept, Start};
-use super::aside::Aside;
+use super::skipped::SkippedRuns;
 use crate::app::App;
 use crate::engine::Run;
 
-/// Runs that are kept; beyond, those that were not used longest are read again when they have news.
+/// Maximum number of cached runs; the least recently used are evicted and loaded again when they
+/// have events.
 const RUNS_MAX: usize = 64;
 
-/// Nodes read at once.
+/// Nodes per read.
 const PAGE: u32 = 1_000;
 
-/// Runs by key, each with the step after which it was left.
+/// Cached runs by key, each with its last step and last use.
 #[derive(Default)]
 pub(super) struct Memory {
     boot: Option<BootId>,
     runs: BTreeMap<RunKey, (i64, u64, Box<Kept>)>,
-    pub(super) aside: Aside,
+    pub(super) skipped: SkippedRuns,
     /// Counts uses.
     uses: u64,
 }
 
 impl Memory {
-    /// Nothing is kept from one life of the process to the next.
+    /// Clears the cache if the boot has changed.
     pub(super) fn belongs_to(&mut self, boot: BootId) {
         if self.boot != Some(boot) {
             self.forget_all();
@@ -43,7 +44,8 @@ impl Memory {
         self.runs.keys().copied().collect()
     }
 
-    /// Takes a run out that was left after this step. Whoever does not bring it back has lost it.
+    /// Removes a run from the cache and returns it if it is at this step. The caller puts it back
+    /// after its commit.
     pub(super) fn take(&mut self, key: RunKey, step: i64) -> Option<Box<Kept>> {
         let (kept_step, _, kept) = self.runs.remove(&key)?;
         (kept_step == step).then_some(kept)
@@ -54,7 +56,7 @@ impl Memory {
         self.runs.insert(key, (step, self.uses, kept));
     }
 
-    /// Forgets those that were not used longest.
+    /// Evicts the least recently used runs.
     pub(super) fn shrink(&mut self) {
         while self.runs.len() > RUNS_MAX {
             let oldest = self.runs.iter().min_by_key(|(_, (_, used, _))| *used);
@@ -66,13 +68,13 @@ impl Memory {
     }
 }
 
-/// Reads a run that is owned, with all its nodes. One whose nodes, or the session that it belongs to,
-/// cannot be read is broken, if that is `for_good`.
+/// Loads an owned run with all its nodes. If its nodes or its session cannot be read, it is
+/// [`Start::Broken`] once its attempts are exhausted, and an error before.
 pub(super) async fn load(
     app: &App,
     key: RunKey,
     step: i64,
-    for_good: bool,
+    is_exhausted: bool,
 ) -> Result<Start, store::Error> {
     let found = app.store.get_runs(vec![key]).await?;
     let Some(record) = found.into_iter().flatten().next() else {
@@ -97,7 +99,7 @@ pub(super) async fn load(
         };
         let page = match app.store.read_nodes(query).await {
             Ok(page) => page,
-            Err(error) if for_good && error.is_of_data() => {
+            Err(error) if is_exhausted && error.is_of_data() => {
                 tracing::error!(run.id = %key.run, step, error = %error, "a run cannot be read");
                 return Ok(Start::Broken(Box::new(record)));
             }
@@ -112,7 +114,7 @@ pub(super) async fn load(
     let root = match record.session {
         Some(session) => match root(app, key, session).await {
             Ok(root) => Some(root),
-            Err(error) if for_good && error.is_of_data() => {
+            Err(error) if is_exhausted && error.is_of_data() => {
                 tracing::error!(run.id = %key.run, step, error = %error, "a run cannot be read");
                 return Ok(Start::Broken(Box::new(record)));
             }

@@ -7,7 +7,7 @@ use mainspring_shared::event::{Event, LiveEvent};
 use mainspring_shared::id::SendId;
 use serde_json::{Map, Value};
 
-/// Says nothing, so that nobody on the way thinks that the connection is dead.
+/// An empty comment, which keeps the connection open.
 pub(super) const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
 /// Writes a durable event, with its id.

@@ -13,32 +13,32 @@ fn a_run_starts_what_others_leave_and_looks_again_for_the_rest() {
         "type": "foreach", "id": "all", "as": "n", "items": items, "max_concurrency": 6,
         "body": agent("leaf", &json!({})),
     }));
-    let mut fixture = Fixture::crowded(&spec, 2);
+    let mut fixture = Fixture::slot_retries(&spec, 2);
     assert_eq!(fixture.live.len(), 2);
-    let look = fixture.run.record().alarm_at.expect("it looks again");
+    let look = fixture.run.record().alarm_at.expect("it retries");
     assert_eq!(look.since(fixture.now).as_millis(), 250);
-    // Looks in vain become seldom.
+    // Fruitless retries back off.
     let mut pauses = Vec::new();
     for _ in 0..6 {
         fixture.feed(vec![RunEvent::Looked]);
-        let look = fixture.run.record().alarm_at.expect("it looks again");
+        let look = fixture.run.record().alarm_at.expect("it retries");
         pauses.push(look.since(fixture.now).as_millis());
     }
     assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 4_000, 4_000]);
     // Each that ends makes room for one more of its own.
     fixture.end(0, says("done"));
     assert_eq!(fixture.live.len(), 2);
-    let look = fixture.run.record().alarm_at.expect("it looks again");
+    let look = fixture.run.record().alarm_at.expect("it retries");
     assert_eq!(look.since(fixture.now).as_millis(), 250);
     // Others left more in the meantime.
-    fixture.run.leave_room(Some(4));
+    fixture.run.limit_live(Some(4));
     fixture.feed(vec![RunEvent::Looked]);
     assert_eq!(fixture.live.len(), 4);
     // They took it back: what runs goes on, and nothing more begins.
-    fixture.run.leave_room(Some(0));
+    fixture.run.limit_live(Some(0));
     fixture.end(0, says("done"));
     assert_eq!(fixture.live.len(), 3);
-    fixture.run.leave_room(None);
+    fixture.run.limit_live(None);
     fixture.feed(vec![RunEvent::Looked]);
     assert_eq!(fixture.live.len(), 4);
     assert_eq!(fixture.run.record().alarm_at, None);
