@@ -1,5 +1,6 @@
-//! Postgres and Redis servers of one's own: on a free port, in a temporary folder, gone on drop.
+//! Postgres, MariaDB and Redis servers of one's own: on a free port, in a temporary folder, gone on drop.
 
+mod mysql;
 mod standby;
 
 use std::net::{TcpListener, TcpStream};
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
+
+pub use mysql::Mysql;
 
 /// A port that was free a moment ago.
 pub fn free_port() -> Result<u16> {
@@ -63,7 +66,7 @@ pub fn find_program(name: &str) -> Result<PathBuf> {
         found = versions.into_iter().rev().find(|p| p.is_file());
     }
     found.with_context(|| {
-        format!("{name} is not installed (apt-get install postgresql redis-server)")
+        format!("{name} is not installed (apt-get install postgresql mariadb-server redis-server)")
     })
 }
 

@@ -64,7 +64,18 @@ pub(crate) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn S
                 .await
                 .map(|store| Arc::new(store) as _)
         }
-        Backend::Mysql => return Err(no_mysql()),
+        Backend::Mysql => {
+            let settings = mysql(config, migrate);
+            if settings.trusts_any_server() {
+                tracing::warn!(
+                    database = %database(config),
+                    "the database's certificate and name are not verified: add \
+                     ?ssl-mode=VERIFY_IDENTITY to its URL"
+                );
+            }
+            let opened = mainspring_store_mysql::open(&settings).await;
+            opened.map(|store| Arc::new(store) as _)
+        }
     };
     opened.map_err(|error| store_failure(config, &error))
 }
@@ -86,7 +97,7 @@ pub(crate) fn ddl(config: &Config) -> Result<String, Failure> {
     match config.backend() {
         Backend::Postgres => Ok(mainspring_store_postgres::ddl()),
         Backend::Sqlite => Ok(mainspring_store_sqlite::ddl()),
-        Backend::Mysql => Err(no_mysql()),
+        Backend::Mysql => Ok(mainspring_store_mysql::ddl()),
     }
 }
 
@@ -102,6 +113,20 @@ fn postgres(config: &Config, migrate: Migrate) -> Settings {
         streamers: config.database_streamers,
         readers: config.database_readers,
         ..Settings::new(url)
+    }
+}
+
+/// The same settings, added up: its connections are all alike.
+fn mysql(config: &Config, migrate: Migrate) -> mainspring_store_mysql::Settings {
+    let url = config.database_url.as_ref().map_or("", |url| url.reveal());
+    mainspring_store_mysql::Settings {
+        schema: match migrate {
+            Migrate::Create => mainspring_store_mysql::SchemaPolicy::Create,
+            Migrate::Verify => mainspring_store_mysql::SchemaPolicy::Verify,
+        },
+        writers: config.database_writers + config.database_claimers,
+        readers: config.database_streamers + config.database_readers,
+        ..mainspring_store_mysql::Settings::new(url)
     }
 }
 
@@ -169,15 +194,11 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
             "is the database running, and is the address right?".to_owned()
         }
         store::Error::Refused { .. } => {
-            "these are the database's own words; Postgres 14 or newer is needed".to_owned()
+            "these are the database's own words; Postgres 15, MySQL 8.0.21 or MariaDB 10.6, or newer, is needed".to_owned()
         }
         _ => next_of(code),
     };
     Failure::new(exit, message).code(code).next(next)
-}
-
-fn no_mysql() -> Failure {
-    usage_text("mysql:// is not supported", "use postgres:// or sqlite://")
 }
 
 // Queue and bus ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ mod deny;
 mod deps;
 mod lint;
 mod msrv;
+mod mysql;
 mod packages;
 mod postgres;
 mod process;

@@ -6,9 +6,10 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::server::Server;
-use crate::{postgres, process, redis, tools};
+use crate::{mysql, postgres, process, redis, tools};
 
 const POSTGRES_URL: &str = "MAINSPRING_TEST_POSTGRES_URL";
+const MYSQL_URL: &str = "MAINSPRING_TEST_MYSQL_URL";
 const REDIS_URL: &str = "MAINSPRING_TEST_REDIS_URL";
 
 /// What to run.
@@ -45,6 +46,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if tools::variable(POSTGRES_URL).is_none() && postgres::find().is_none() {
         missing.push("postgresql");
     }
+    if tools::variable(MYSQL_URL).is_none() && mysql::find().is_none() {
+        missing.push("mariadb-server");
+    }
     if tools::variable(REDIS_URL).is_none() && redis::find().is_none() {
         missing.push("redis-server");
     }
@@ -64,8 +68,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         bail!("npm cannot be found or installed, and --require-all asks for it");
     }
     let postgres = obtain(POSTGRES_URL, "Postgres", postgres::find, postgres::start)?;
+    let mysql = obtain(MYSQL_URL, "MariaDB", mysql::find, mysql::start)?;
     let redis = obtain(REDIS_URL, "Redis", redis::find, redis::start)?;
-    let missing: Vec<&str> = [&postgres, &redis]
+    let missing: Vec<&str> = [&postgres, &mysql, &redis]
         .into_iter()
         .filter_map(|given| {
             if let Given::Missing(name) = given {
@@ -87,7 +92,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     command
         .args(["test", "--workspace"])
         .args(&options.cargo_arguments);
-    for (name, given) in [(POSTGRES_URL, &postgres), (REDIS_URL, &redis)] {
+    for (name, given) in [
+        (POSTGRES_URL, &postgres),
+        (MYSQL_URL, &mysql),
+        (REDIS_URL, &redis),
+    ] {
         match given.url() {
             Some(url) => command.env(name, url),
             None => command.env_remove(name),
@@ -101,14 +110,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         command.env("REQUIRE_NPM", "1");
     }
     let result = process::run(&mut command);
-    drop((postgres, redis));
+    drop((postgres, mysql, redis));
     for name in missing {
         tools::say(&format!(
             "xtask: SKIPPED every test that needs {name}: install it, or name a server in {}",
-            if name == "Postgres" {
-                POSTGRES_URL
-            } else {
-                REDIS_URL
+            match name {
+                "Postgres" => POSTGRES_URL,
+                "MariaDB" => MYSQL_URL,
+                _ => REDIS_URL,
             }
         ));
     }

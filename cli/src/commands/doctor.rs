@@ -165,7 +165,7 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
                 skew(before, info.now, clock.now()),
             ];
             // Beside an embedded database, its one process has its own worker.
-            if config.backend() == Backend::Postgres {
+            if config.backend() != Backend::Sqlite {
                 findings.push(workers(store.as_ref(), info.now).await);
             }
             findings
@@ -278,7 +278,7 @@ async fn redis(config: &Config, clock: &Arc<dyn Clock>) -> Option<Finding> {
 
 async fn providers(config: &Config, clock: &Arc<dyn Clock>, probe: bool) -> Vec<Finding> {
     // A scheduler's machine needs none.
-    if config.backend() == Backend::Postgres && config.has_no_provider() {
+    if config.backend() != Backend::Sqlite && config.has_no_provider() {
         let next =
             "set OPENAI_API_KEY, ANTHROPIC_API_KEY or MAINSPRING_LLM_BASE_URL where workers run";
         let detail = "none is configured: a worker here would not start";

@@ -355,7 +355,7 @@ fn each_purpose_says_what_it_lacks() {
     assert_eq!(
         codes(&mysql, Purpose::Worker),
         [
-            "config.unsupported database_url",
+            "config.missing redis_url",
             "config.invalid_value retry.base",
             "config.missing llm"
         ]

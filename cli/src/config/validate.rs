@@ -25,7 +25,7 @@ pub(crate) enum Backend {
     Postgres,
     /// SQLite, embedded.
     Sqlite,
-    /// MySQL.
+    /// MySQL or MariaDB.
     Mysql,
 }
 
@@ -56,10 +56,6 @@ impl Config {
         };
         let distributed = matches!(purpose, Purpose::Scheduler | Purpose::Worker);
         match self.backend() {
-            Backend::Mysql => {
-                let detail = "mysql:// is not supported; use postgres:// or sqlite://";
-                add("config.unsupported", "database_url", detail);
-            }
             Backend::Sqlite if distributed && self.database_url.is_none() => {
                 let detail = "a database is needed: --database-url postgres://USER@HOST/NAME or \
                               MAINSPRING_DATABASE_URL (or run `mainspring dev`, which needs none)";
@@ -67,15 +63,15 @@ impl Config {
             }
             Backend::Sqlite if distributed => {
                 let detail = "SQLite takes one process, but a scheduler and its workers are \
-                              several: run `mainspring dev`, or use postgres://";
+                              several: run `mainspring dev`, or use postgres:// or mysql://";
                 add("config.unsupported", "database_url", detail);
             }
-            Backend::Postgres if distributed && self.redis_url.is_none() => {
+            Backend::Postgres | Backend::Mysql if distributed && self.redis_url.is_none() => {
                 let detail = "a queue is needed: --redis-url redis://HOST:6379 or \
                               MAINSPRING_REDIS_URL";
                 add("config.missing", "redis_url", detail);
             }
-            Backend::Postgres | Backend::Sqlite => {}
+            Backend::Postgres | Backend::Sqlite | Backend::Mysql => {}
         }
         if self.retry.base > self.retry.cap {
             add(

@@ -174,10 +174,7 @@ async fn clock(conn: &mut MySqlConnection) -> Result<Timestamp> {
     Ok(Timestamp(now.map_err(fault)?))
 }
 
-fn bound(
-    command: &'static Command,
-    arguments: &[Value],
-) -> Query<'static, MySql, MySqlArguments> {
+fn bound(command: &'static Command, arguments: &[Value]) -> Query<'static, MySql, MySqlArguments> {
     let query = sqlx::query(AssertSqlSafe(command.sql.as_str()));
     command.arguments.iter().fold(query, |query, index| {
         match arguments.get(*index).unwrap_or(&Value::Null) {

@@ -35,7 +35,9 @@ pub(crate) struct Command {
 
 /// The sections of `TEXTS` by name.
 static OWN: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
-    let sections = TEXTS.iter().flat_map(|text| text.split("-- name: ").skip(1));
+    let sections = TEXTS
+        .iter()
+        .flat_map(|text| text.split("-- name: ").skip(1));
     let sections = sections.filter_map(|section| section.split_once('\n'));
     sections.map(|(name, text)| (name.trim(), text)).collect()
 });
@@ -60,10 +62,15 @@ pub(crate) fn commands(statement: &'static Statement) -> &'static [Command] {
 /// Splits a text into its statements, and numbers their parameters.
 pub(crate) fn split(text: &str) -> Vec<Command> {
     let lines = text.lines();
-    let code: Vec<&str> = lines.map(|line| line.split("-- ").next().unwrap_or("")).collect();
+    let code: Vec<&str> = lines
+        .map(|line| line.split("-- ").next().unwrap_or(""))
+        .collect();
     let code = code.join("\n");
     let statements = code.split(';').map(str::trim);
-    statements.filter(|sql| !sql.is_empty()).map(numbered).collect()
+    statements
+        .filter(|sql| !sql.is_empty())
+        .map(numbered)
+        .collect()
 }
 
 fn numbered(sql: &str) -> Command {
@@ -96,7 +103,8 @@ mod tests {
 
     #[test]
     fn parameters_are_taken_in_the_order_in_which_they_appear() {
-        let commands = split("-- Why.\nUPDATE t SET a = $2, b = $10 WHERE c = $2; -- and\nDELETE FROM t;\n");
+        let commands =
+            split("-- Why.\nUPDATE t SET a = $2, b = $10 WHERE c = $2; -- and\nDELETE FROM t;\n");
         let [update, delete] = &commands[..] else {
             panic!("{commands:?}")
         };
@@ -108,7 +116,10 @@ mod tests {
     #[test]
     fn paths_into_json_are_no_parameters() {
         let commands = split("SELECT JSON_VALUE(a, '$.b'), '$[*]' FROM t WHERE c = $1");
-        assert_eq!(commands[0].sql, "SELECT JSON_VALUE(a, '$.b'), '$[*]' FROM t WHERE c = ?");
+        assert_eq!(
+            commands[0].sql,
+            "SELECT JSON_VALUE(a, '$.b'), '$[*]' FROM t WHERE c = ?"
+        );
         assert_eq!(commands[0].arguments, [0]);
     }
 

@@ -117,10 +117,11 @@ async fn migrate(conn: &mut MySqlConnection) -> Result<()> {
 /// The version of the schema, 0 when there is none. Fails when a migration was changed after it
 /// was applied.
 async fn found(conn: &mut MySqlConnection) -> Result<i64> {
-    let applied: sqlx::Result<Vec<(i64, Vec<u8>)>> =
-        sqlx::query_as("SELECT version, checksum FROM _sqlx_migrations WHERE success ORDER BY version")
-            .fetch_all(conn)
-            .await;
+    let applied: sqlx::Result<Vec<(i64, Vec<u8>)>> = sqlx::query_as(
+        "SELECT version, checksum FROM _sqlx_migrations WHERE success ORDER BY version",
+    )
+    .fetch_all(conn)
+    .await;
     let applied = match applied {
         Ok(applied) => applied,
         Err(error) if number(&error) == Some(NO_TABLE) => return Ok(0),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
-use mainspring_benches::servers::{Postgres, Redis, find_program};
+use mainspring_benches::servers::{Mysql, Postgres, Redis, find_program};
 
 use super::fault_log::FaultLog;
 use super::proxy::Proxy;
@@ -15,8 +15,11 @@ use super::{blocking, pause};
 use crate::fake_model::{FakeModel, Options};
 
 /// Programs that a cluster needs.
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 10] = [
     "initdb",
+    "mariadb",
+    "mariadb-install-db",
+    "mariadbd",
     "pg_basebackup",
     "postgres",
     "pg_isready",
@@ -43,6 +46,8 @@ pub struct Recipe<'a> {
     pub schedulers: usize,
     /// Workers.
     pub workers: usize,
+    /// Whether MariaDB is the database instead of Postgres.
+    pub mysql: bool,
     /// Whether a [`Proxy`] stands between them and Postgres.
     pub proxied: bool,
     /// What the model does with every request.
@@ -59,6 +64,7 @@ impl Default for Recipe<'_> {
         Self {
             schedulers: 2,
             workers: 3,
+            mysql: false,
             proxied: false,
             script: "[[stream 4x40ms]]",
             keep_bodies: false,
@@ -84,6 +90,8 @@ pub struct Cluster {
     pub redis: Redis,
     /// The truth.
     pub postgres: Postgres,
+    /// The truth instead, where the recipe asks for it.
+    pub mysql: Option<Mysql>,
     /// What takes its place when it is gone.
     pub standby: Option<Postgres>,
     /// What is done to all of that.
@@ -112,6 +120,12 @@ impl Cluster {
             .tempdir()?;
         let (postgres, redis) = blocking(|| anyhow::Ok((Postgres::start()?, Redis::start()?)))?;
         let mut url = blocking(|| postgres.create_database("mainspring"))?;
+        let mut mysql = None;
+        if recipe.mysql {
+            let server = blocking(Mysql::start)?;
+            url = blocking(|| server.create_database("mainspring"))?;
+            mysql = Some(server);
+        }
         let mut proxy = None;
         if recipe.proxied {
             let before = Proxy::start(postgres.port()).await?;
@@ -131,6 +145,7 @@ impl Cluster {
             proxy,
             redis,
             postgres,
+            mysql,
             standby: None,
             fault_log: FaultLog::default(),
             dir: Some(dir),
@@ -225,15 +240,28 @@ impl Cluster {
 
     /// What the database answers, past every proxy.
     pub fn query(&self, sql: &str) -> Result<String> {
-        blocking(|| self.postgres.query("mainspring", sql))
+        blocking(|| self.ask(sql))
+    }
+
+    fn ask(&self, sql: &str) -> Result<String> {
+        match &self.mysql {
+            Some(mysql) => mysql.query("mainspring", sql),
+            None => self.postgres.query("mainspring", sql),
+        }
     }
 
     /// A worker that holds a session at this moment, as the database has it.
     pub async fn busy_worker(&self) -> Result<usize> {
-        let sql = "SELECT b.name FROM session_hot h JOIN boots b ON b.boot_id = h.owner_boot \
-            WHERE b.dead_at IS NULL AND b.lease_until > extract(epoch FROM now()) * 1000 LIMIT 1";
+        let now = match self.mysql {
+            Some(_) => "unix_timestamp()",
+            None => "extract(epoch FROM now())",
+        };
+        let sql = format!(
+            "SELECT b.name FROM session_hot h JOIN boots b ON b.boot_id = h.owner_boot \
+             WHERE b.dead_at IS NULL AND b.lease_until > {now} * 1000 LIMIT 1"
+        );
         for _ in 0..200 {
-            let name = self.query(sql)?;
+            let name = self.query(&sql)?;
             if let Some(n) = self.workers.iter().position(|worker| worker.name == name) {
                 return Ok(n);
             }
@@ -278,7 +306,7 @@ impl Drop for Cluster {
         if let Some(dir) = self.dir.take() {
             let kept = dir.keep();
             for (name, sql) in REMAINS {
-                let rows = self.postgres.query("mainspring", sql);
+                let rows = self.ask(sql);
                 let rows = rows.unwrap_or_else(|error| format!("{error:#}"));
                 // Where it cannot be written, the test's own words have to do.
                 let _ = std::fs::write(kept.join(name), rows);

@@ -133,8 +133,9 @@ fn place(id: &str) -> Result<(i64, i64)> {
 }
 
 /// Steps of which nobody is told: without a message and without a round.
-const SILENT: &str = "kind IN ('round', 'calls') AND refs::jsonb -> 'messages' IS NULL \
-                      AND refs::jsonb -> 'round' IS NULL";
+/// The members are looked for as text: databases read JSON differently.
+const SILENT: &str = "kind IN ('round', 'calls') AND refs NOT LIKE '%\"messages\":%' \
+                      AND refs NOT LIKE '%\"round\":%'";
 
 /// The last step of each session that has events, past the API.
 fn steps(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {

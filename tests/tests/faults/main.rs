@@ -5,6 +5,7 @@ mod commits;
 mod detached;
 mod kill;
 mod model;
+mod mysql;
 mod pause;
 mod runs;
 mod stores;

@@ -43,7 +43,17 @@ async fn client(url: &str, sql: &str) {
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
     let (host, port) = address.split_once(':').unwrap_or((address, "3306"));
     let output = Command::new("mariadb")
-        .args(["--no-defaults", "-h", host, "-P", port, "-u", user, "-e", sql])
+        .args([
+            "--no-defaults",
+            "-h",
+            host,
+            "-P",
+            port,
+            "-u",
+            user,
+            "-e",
+            sql,
+        ])
         .env("MYSQL_PWD", password)
         .output()
         .await
