@@ -15,12 +15,12 @@ use crate::hub::Hub;
 use crate::link::{Link, Sources, Voice};
 use crate::publisher::Publisher;
 
-/// Notices that wait for one listener of what every process listens to.
+/// Buffered notifications per listener of a topic that every process subscribes to.
 const SHARED_BUFFER: usize = 1_024;
-/// Notices that wait for one listener of a session. There may be thousands of those.
+/// Buffered notifications per listener of a session, of which there may be thousands.
 const LIVE_BUFFER: usize = 128;
 
-/// The bus on Redis. One connection listens for the whole process, another one publishes.
+/// The bus on Redis. One connection subscribes for the whole process, another one publishes.
 pub struct RedisBus {
     link: Arc<Link>,
     hub: Hub,
@@ -44,8 +44,8 @@ impl RedisBus {
         })
     }
 
-    /// Notices that were dropped since the bus was opened: Redis was away, or they came faster
-    /// than they could be sent.
+    /// Notifications that were dropped since the bus was opened, because Redis was unavailable or
+    /// the buffer was full.
     pub fn dropped(&self) -> u64 {
         self.publisher.dropped()
     }

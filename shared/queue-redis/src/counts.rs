@@ -1,23 +1,23 @@
-//! What the queue has been through.
+//! Counters of the queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often things happened since the queue was opened. Never goes back.
+/// Counters since the queue was opened; they never decrease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Jobs that were put into a lane.
+    /// Jobs that were pushed.
     pub pushed: u64,
-    /// Jobs that found their lane full.
+    /// Jobs that were rejected because their lane was full.
     pub full: u64,
-    /// Jobs that were not pushed because Redis was away, failed or was too slow.
+    /// Jobs that were not pushed because Redis was unavailable, failed or was too slow.
     pub failed: u64,
-    /// Jobs that a handler was called for.
+    /// Jobs that were passed to a handler.
     pub handled: u64,
-    /// Jobs that a stopping worker gave back.
+    /// Jobs that a stopping worker put back.
     pub returned: u64,
-    /// Workers that were started; beyond the first per lane each followed a failure.
+    /// Workers that were started; each one after the first of a lane follows a failure.
     pub lives: u64,
-    /// Finished jobs that the janitor forgot.
+    /// Finished jobs that the janitor deleted.
     pub tidied: u64,
 }
 

@@ -1,5 +1,5 @@
-//! When an idle worker looks into its lane: at every ring, and every quarter of a second in case a
-//! ring was lost.
+//! When an idle worker polls its lane: at every notification, and every quarter of a second in case
+//! one was lost.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -12,11 +12,12 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::tracked::InFlight;
 
-/// The longest that a job whose ring was lost waits for an idle worker.
+/// The longest that a job waits for an idle worker if its notification was lost.
 const NET: Duration = Duration::from_millis(250);
 
-/// Wakes a worker. apalis forgets a ring that comes while a fetch is under way, yet that fetch may
-/// have looked before the job was there: such a ring is kept until the fetch is over.
+/// Wakes a worker. apalis drops a notification that arrives during a fetch, although that fetch may
+/// have read the lane before the job was pushed: such a notification is kept until the fetch is
+/// over.
 pub(crate) struct Doorbell {
     rings: Fuse<BoxStream<'static, Notice>>,
     net: Interval,
@@ -41,21 +42,21 @@ impl Doorbell {
 
 impl PollStrategy for Doorbell {
     fn poll_drive(&mut self, cx: &mut Context<'_>, _: &PollSnapshot) -> Poll<Option<()>> {
-        // A gap may have been a ring.
+        // The lost notification may have been for this lane.
         while let Poll::Ready(Some(_)) = self.rings.poll_next_unpin(cx) {
             self.rung = true;
         }
         // Being polled is all that it is for. Polled to its end, so that it wakes again.
         while self.net.poll_tick(cx).is_ready() {}
         if self.in_flight.is_zero() {
-            // The fetch that this very poll begins will see what was rung for.
+            // The fetch that this poll starts will see the job.
             self.rung = false;
         }
         match &mut self.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             None => self.waker = Some(cx.waker().clone()),
         }
-        // apalis does not look at this.
+        // apalis ignores this.
         Poll::Pending
     }
 

@@ -1,8 +1,8 @@
-//! One pub/sub connection for all who listen in this process.
+//! One pub/sub connection for all listeners of this process.
 //!
-//! Whoever listens enters the table first; a task then brings the connection in line with the
-//! table, again after every loss. So nobody has to subscribe twice, and what may have been missed
-//! meanwhile is told as a gap.
+//! A listener is registered in a table first; a task then brings the subscriptions of the
+//! connection in line with the table, also after a reconnect. Listeners therefore never subscribe
+//! twice, and get a gap if notifications may have been missed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,11 +21,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::link::{Backoff, CONNECT_LIMIT, PROBE_INTERVAL, PROBE_LIMIT, Sources, reason};
 
-/// Heard by every hub: a publisher lost more than it can name.
+/// Received by every hub: a publisher dropped more notifications than it can name.
 pub(crate) const GAP_CHANNEL: &str = "mainspring:gap";
-/// How long a new listener waits to be effective; then it is told of a gap once it is.
+/// How long a new listener waits for its subscription; after that it gets a gap once it is
+/// subscribed.
 const SUBSCRIBE_LIMIT: Duration = Duration::from_secs(1);
-/// Channels that one command subscribes to or leaves.
+/// Channels per subscribe or unsubscribe command.
 const CHANNELS_STEP: usize = 500;
 
 /// The listeners of a process and the task that serves them.
@@ -53,7 +54,8 @@ struct Channel {
     sender: broadcast::Sender<Notice>,
     listeners: usize,
     confirmed: bool,
-    /// Whether something may have been missed: told once the subscription is confirmed.
+    /// Whether notifications may have been missed: reported as a gap once the subscription is
+    /// confirmed.
     gap: bool,
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -73,15 +75,16 @@ impl Hub {
         self.shared.table().connected
     }
 
-    /// Listens to a channel. Effective on return while connected; else a gap comes when it is.
-    /// `buffer` notices wait for a slow listener, then the oldest become a gap.
+    /// Subscribes to a channel. The subscription is effective on return if connected; otherwise a
+    /// gap follows once it is. Up to `buffer` notifications wait for a slow listener, then the
+    /// oldest are replaced by a gap.
     pub(crate) async fn subscribe(
         &self,
         channel: String,
         buffer: usize,
     ) -> BoxStream<'static, Notice> {
         let (receiver, effective) = self.shared.enter(&channel, buffer);
-        // Before any await: a caller that gives up leaves no listener behind.
+        // Before any await, so that a cancelled caller leaves no listener behind.
         let listener = Listener {
             shared: Arc::clone(&self.shared),
             channel,
@@ -124,7 +127,7 @@ impl fmt::Debug for Hub {
     }
 }
 
-/// Takes its place in the table with it.
+/// Dropping it unregisters the listener.
 struct Listener {
     shared: Arc<Shared>,
     channel: String,
@@ -191,7 +194,7 @@ impl Shared {
         let mut table = self.table();
         if let Some(channel) = table.channels.get_mut(name) {
             if channel.confirmed {
-                // It became effective in this very moment.
+                // It has become effective in the meantime.
                 let _ = channel.sender.send(Notice::Gap);
             } else {
                 channel.gap = true;
@@ -199,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Everything is to be subscribed again; listeners that come from now on wait for it.
+    /// Marks all channels to be subscribed again; new listeners wait for it.
     fn connected(&self) {
         let mut table = self.table();
         table.connected = true;
@@ -214,12 +217,12 @@ impl Shared {
         for channel in table.channels.values_mut() {
             channel.confirmed = false;
             channel.gap = true;
-            // Those who wait return now, and hear of the gap later.
+            // Waiting callers return now, and get the gap later.
             channel.waiting.clear();
         }
     }
 
-    /// What the connection has to be told next: channels to listen to, and to leave.
+    /// The next channels to subscribe to and to unsubscribe from.
     fn take_dirty(&self) -> (Vec<String>, Vec<String>) {
         let mut table = self.table();
         let count = table.dirty.len().min(CHANNELS_STEP);
@@ -270,7 +273,7 @@ impl Shared {
             } else {
                 Notice::Payload(Bytes::copy_from_slice(payload))
             };
-            // Nobody to receive it is as good as received: the listener is leaving.
+            // A failure means that the listener was dropped.
             let _ = channel.sender.send(notice);
         }
     }
@@ -304,30 +307,30 @@ async fn keep(shared: Arc<Shared>, client: Client, sources: Sources) {
     }
 }
 
-/// What was asked of the connection, when it is done: the channels that are now listened to.
-type Asked = BoxFuture<'static, Result<Vec<String>, RedisError>>;
+/// A subscribe command in flight; returns the channels that are then subscribed.
+type Pending = BoxFuture<'static, Result<Vec<String>, RedisError>>;
 
-/// Serves listeners until the connection is lost; returns why it was.
+/// Serves listeners until the connection is lost; returns the reason.
 async fn serve(shared: &Shared, sink: PubSubSink, mut stream: PubSubStream) -> &'static str {
-    let mut asked: Option<Asked> = Some(first(sink.clone()));
+    let mut pending: Option<Pending> = Some(first(sink.clone()));
     let mut due = tokio::time::interval(PROBE_INTERVAL);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        if asked.is_none() {
+        if pending.is_none() {
             let (wanted, unwanted) = shared.take_dirty();
             if !wanted.is_empty() || !unwanted.is_empty() {
-                asked = Some(change(sink.clone(), wanted, unwanted));
+                pending = Some(change(sink.clone(), wanted, unwanted));
             }
         }
-        let idle = asked.is_none();
+        let idle = pending.is_none();
         tokio::select! {
             message = stream.next() => match message {
                 Some(message) => shared.dispatch(&message),
                 None => return "closed",
             },
-            // Messages go on being dispatched while an answer is waited for.
-            Some(answer) = OptionFuture::from(asked.as_mut().map(within_limit)) => {
-                asked = None;
+            // Messages are still dispatched while a command is in flight.
+            Some(answer) = OptionFuture::from(pending.as_mut().map(within_limit)) => {
+                pending = None;
                 match answer {
                     Ok(Ok(names)) => shared.confirm(&names),
                     Ok(Err(error)) => return reason(&error),
@@ -335,23 +338,23 @@ async fn serve(shared: &Shared, sink: PubSubSink, mut stream: PubSubStream) -> &
                 }
             }
             () = shared.changed.notified(), if idle => {}
-            _ = due.tick(), if idle => asked = Some(probe(sink.clone())),
+            _ = due.tick(), if idle => pending = Some(probe(sink.clone())),
         }
     }
 }
 
-fn within_limit(asked: &mut Asked) -> tokio::time::Timeout<&mut Asked> {
-    tokio::time::timeout(PROBE_LIMIT, asked)
+fn within_limit(pending: &mut Pending) -> tokio::time::Timeout<&mut Pending> {
+    tokio::time::timeout(PROBE_LIMIT, pending)
 }
 
-fn first(mut sink: PubSubSink) -> Asked {
+fn first(mut sink: PubSubSink) -> Pending {
     Box::pin(async move {
         sink.subscribe(GAP_CHANNEL).await?;
         Ok(Vec::new())
     })
 }
 
-fn change(mut sink: PubSubSink, wanted: Vec<String>, unwanted: Vec<String>) -> Asked {
+fn change(mut sink: PubSubSink, wanted: Vec<String>, unwanted: Vec<String>) -> Pending {
     Box::pin(async move {
         if !unwanted.is_empty() {
             sink.unsubscribe(unwanted.as_slice()).await?;
@@ -363,7 +366,7 @@ fn change(mut sink: PubSubSink, wanted: Vec<String>, unwanted: Vec<String>) -> A
     })
 }
 
-fn probe(mut sink: PubSubSink) -> Asked {
+fn probe(mut sink: PubSubSink) -> Pending {
     Box::pin(async move {
         sink.ping::<redis::Value>().await?;
         Ok(Vec::new())

@@ -1,20 +1,20 @@
-//! Fault points: places in the code that a simulation makes fail where no store, queue or bus that is
-//! wrapped around it can reach. In a release they are constants, and cost nothing.
+//! Fault points: places in the code that a simulation can make fail and that no wrapper of a store,
+//! queue or bus can reach. In release builds they are constants and cost nothing.
 
 #[cfg(debug_assertions)]
 use std::cell::RefCell;
 
-/// What decides whether a point fails, by its name.
+/// Decides by its name whether a point fails.
 #[cfg(debug_assertions)]
 type Decide = Box<dyn FnMut(&'static str) -> bool>;
 
 #[cfg(debug_assertions)]
 thread_local! {
-    /// A simulated world has one thread, and its own decisions.
+    /// Each simulated world has its own thread and its own decisions.
     static DECIDE: RefCell<Option<Decide>> = const { RefCell::new(None) };
 }
 
-/// Whether the point of this name fails now. Only where a simulation in this thread says so.
+/// Whether this point fails now. False without a simulation in this thread.
 #[cfg(debug_assertions)]
 pub fn buggify(point: &'static str) -> bool {
     DECIDE.with(|decide| {
@@ -25,7 +25,7 @@ pub fn buggify(point: &'static str) -> bool {
     })
 }
 
-/// Whether the point of this name fails now: never in a release.
+/// Whether this point fails now: never in release builds.
 #[cfg(not(debug_assertions))]
 #[inline]
 pub const fn buggify(_: &'static str) -> bool {
@@ -38,7 +38,7 @@ pub fn set_buggify(decide: Option<Box<dyn FnMut(&'static str) -> bool>>) {
     DECIDE.with(|now| *now.borrow_mut() = decide);
 }
 
-/// Without effect in a release.
+/// No-op in release builds.
 #[cfg(not(debug_assertions))]
 pub fn set_buggify(_: Option<Box<dyn FnMut(&'static str) -> bool>>) {}
 

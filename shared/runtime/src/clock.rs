@@ -1,12 +1,12 @@
-//! The true clock.
+//! The system clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use mainspring_shared::time::{Clock, Timestamp};
 
-/// The operating system's clocks. Its monotonic time goes on while the machine is suspended, where
-/// the system has such a clock: a lease does, too.
+/// The operating system's clocks. Where supported, its monotonic time includes suspends of the
+/// machine, since leases expire during them as well.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     start: Duration,

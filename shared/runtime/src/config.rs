@@ -18,15 +18,15 @@ pub use layers::{DEFAULTS, Layers, Sources};
 pub use secret::Secret;
 pub use settings::{Choice, Setting, Settings, Values};
 
-/// One thing that is wrong with a configuration.
+/// One problem of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of problem, never renamed: `config.unknown_key`, `config.invalid_value`,
-    /// `config.missing`, `config.unsupported` or `config.unreadable`.
+    /// The stable kind of problem: `config.unknown_key`, `config.invalid_value`, `config.missing`,
+    /// `config.unsupported` or `config.unreadable`.
     pub code: &'static str,
-    /// The flag, variable or file that said it.
+    /// The flag, variable or file that caused it.
     pub origin: String,
-    /// What is wrong and what to write instead. Never a secret's value.
+    /// What is wrong and what to write instead. Never contains a secret.
     pub detail: String,
 }
 
@@ -36,7 +36,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a configuration.
+/// All problems of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", lines(.0))]
 pub struct Problems(pub Vec<Problem>);

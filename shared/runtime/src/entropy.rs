@@ -1,4 +1,4 @@
-//! The true source of chance.
+//! The system's source of randomness.
 
 use mainspring_shared::entropy::Entropy;
 use uuid::Uuid;

@@ -1,8 +1,8 @@
 //! Groups: concurrent work shares one transaction.
 //!
-//! A group is what queued while the last one was under way, at most [`GROUP_MAX`] items, without a
-//! timer: alone, an item waits for nothing; under load, the commit rate no longer bounds the rate
-//! of work. Where items may be large, a group is bounded by their bytes as well.
+//! A group consists of the items that arrived while the previous one was in flight, at most
+//! [`GROUP_MAX`]. There is no timer: a single item never waits, and under load the commit rate does
+//! not limit the throughput. Groups of large items are limited by their bytes as well.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -12,10 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::buggify;
 
-/// Items that one transaction may carry.
+/// Maximum number of items per transaction.
 pub const GROUP_MAX: usize = 128;
 
-/// Items that may wait for the next group; beyond that, callers wait to hand theirs over.
+/// Items that may wait for the next group; further callers wait for a free place.
 const WAITING_MAX: usize = 16_384;
 
 /// Collects items of concurrent callers and hands them to a function in groups. Dropping the last
@@ -33,34 +33,34 @@ impl<T, R> Clone for Group<T, R> {
     }
 }
 
-/// The group's function ended without an answer for the item: it panicked, broke its promise of one
-/// answer per item, or the runtime shuts down. Whether it did its work is not known.
+/// The group's function returned no result for the item: it panicked, did not return one result per
+/// item, or the runtime is shutting down. It is not known whether the item was processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the group ended without an answer")]
 pub struct GroupEnded;
 
-/// How large the items of a group may be together.
+/// The limit on the total size of a group's items.
 #[derive(Debug)]
 pub struct Weight<T> {
-    /// Bytes at which a group is closed; an item that has more goes by itself.
+    /// Size in bytes at which a group is closed; a larger item gets a group of its own.
     pub bytes_max: usize,
-    /// About how many bytes an item has.
+    /// The approximate size of an item in bytes.
     pub bytes_of: fn(&T) -> usize,
 }
 
-/// An item with whoever waits for its answer.
+/// An item with the channel for its result.
 type Handed<T, R> = (T, oneshot::Sender<R>);
 
 /// The items that wait for a group.
 struct Inbox<T, R> {
     items: mpsc::Receiver<Handed<T, R>>,
-    /// One that was taken, and had no room in the group before.
+    /// An item that did not fit into the previous group.
     carried: Option<Handed<T, R>>,
     weight: Weight<T>,
 }
 
 impl<T, R> Inbox<T, R> {
-    /// The next group; none once nobody hands over any more.
+    /// The next group; none once all senders are dropped.
     async fn next(&mut self) -> Option<Vec<Handed<T, R>>> {
         let first = match self.carried.take() {
             Some(carried) => carried,
@@ -69,8 +69,8 @@ impl<T, R> Inbox<T, R> {
         let mut bytes = (self.weight.bytes_of)(&first.0);
         let mut batch = vec![first];
         self.fill(&mut batch, &mut bytes);
-        // Whoever is about to hand an item over, mostly one whom the last group answered, comes
-        // along. With nobody about to this takes no time.
+        // Yield once, so that callers released by the previous group can join this one. It costs
+        // nothing if there are none.
         tokio::task::yield_now().await;
         self.fill(&mut batch, &mut bytes);
         Some(batch)
@@ -94,8 +94,8 @@ impl<T, R> Inbox<T, R> {
 }
 
 impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
-    /// Starts the task. `run` gets a group and returns one answer per item, in order. At most
-    /// `lanes` groups are under way at once: with one, every group is as large as the load allows.
+    /// Starts the task. `run` gets a group and returns one result per item, in order. At most
+    /// `lanes` groups are in flight: with one, every group is as large as the load allows.
     pub fn spawn<F, Fut>(lanes: usize, run: F) -> Self
     where
         F: Fn(Vec<T>) -> Fut + Clone + Send + 'static,
@@ -108,7 +108,7 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
         Self::weighed(lanes, weight, run)
     }
 
-    /// The same, with groups that are bounded in bytes too.
+    /// The same, with groups that are limited in bytes as well.
     pub fn weighed<F, Fut>(lanes: usize, weight: Weight<T>, run: F) -> Self
     where
         F: Fn(Vec<T>) -> Fut + Clone + Send + 'static,
@@ -128,7 +128,7 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
                     let next = inbox.lock().await.next().await;
                     let Some(batch) = next else { return };
                     let (work, callers): (Vec<T>, Vec<_>) = batch.into_iter().unzip();
-                    // A panic concerns this group alone: its callers hear that they got no answer.
+                    // A panic only affects this group: its callers get an error.
                     let Ok(answers) = AssertUnwindSafe(run(work)).catch_unwind().await else {
                         tracing::error!(items = callers.len(), "a group's function panicked");
                         continue;
@@ -137,7 +137,7 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
                         continue;
                     }
                     for (answer, caller) in answers.into_iter().zip(callers) {
-                        // A caller that went away no longer needs its answer.
+                        // The caller may have been cancelled.
                         let _ = caller.send(answer);
                     }
                 }
@@ -146,8 +146,8 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
         Self { items }
     }
 
-    /// Puts an item into the next group and returns its answer. Once handed over, the item is
-    /// worked on even if the caller goes away.
+    /// Adds an item to the next group and returns its result. Once submitted, the item is processed
+    /// even if the caller is cancelled.
     pub async fn submit(&self, item: T) -> Result<R, GroupEnded> {
         let (caller, answer) = oneshot::channel();
         self.items

@@ -1,4 +1,4 @@
-//! How a process stops: softly first, then hard, never later than its limit.
+//! Shutdown of a process: a graceful stage, then a hard one, within a time limit.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The two stages of a stop and the tasks that it waits for. Clones share all of it.
+/// The two stages of a shutdown and the tasks that it waits for. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Lifecycle {
     soft: CancellationToken,
@@ -15,12 +15,12 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// A lifecycle that is running.
+    /// A lifecycle that is not stopping.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A lifecycle whose hard stop follows this one's, but which can be stopped by itself.
+    /// A child lifecycle: it is hard-stopped with its parent, and can be stopped on its own.
     #[must_use]
     pub fn child(&self) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Lifecycle {
         }
     }
 
-    /// Runs a task that a stop waits for.
+    /// Spawns a task that the shutdown waits for.
     pub fn spawn<F>(&self, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -38,23 +38,23 @@ impl Lifecycle {
         self.tasks.spawn(task);
     }
 
-    /// Asks everyone to take on nothing new and to finish what is under way.
+    /// Starts the graceful stage: tasks accept nothing new and finish work in flight.
     pub fn stop(&self) {
         self.soft.cancel();
     }
 
-    /// Asks everyone to drop what they do.
+    /// Starts the hard stage: tasks drop their work.
     pub fn abort(&self) {
         self.soft.cancel();
         self.hard.cancel();
     }
 
-    /// Whether a stop has begun.
+    /// Whether shutdown has begun.
     pub fn is_stopping(&self) -> bool {
         self.soft.is_cancelled()
     }
 
-    /// Resolves when a stop begins.
+    /// Resolves when shutdown begins.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
         self.soft.clone().cancelled_owned()
     }
@@ -64,8 +64,8 @@ impl Lifecycle {
         self.hard.clone().cancelled_owned()
     }
 
-    /// Stops softly, waits for the tasks at most `limit`, then hard, and waits once more as long.
-    /// Returns whether everything ended by itself.
+    /// Starts the graceful stage and waits for the tasks up to `limit`, then starts the hard stage
+    /// and waits up to `limit` again. Returns whether all tasks ended gracefully.
     pub async fn shut_down(&self, limit: Duration) -> bool {
         self.stop();
         self.tasks.close();
@@ -73,7 +73,7 @@ impl Lifecycle {
             return true;
         }
         self.abort();
-        // Whoever ignores the hard stop is left behind: the leases decide, not this process.
+        // Tasks that ignore the hard stop are abandoned: leases protect the data.
         let _ = tokio::time::timeout(limit, self.tasks.wait()).await;
         false
     }

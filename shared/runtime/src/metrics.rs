@@ -13,28 +13,28 @@ const SECONDS: [f64; 16] = [
     600.0,
 ];
 
-/// How often histograms are folded into their buckets. Between two scrapes samples wait in memory,
-/// so a process that nobody scrapes must fold by itself.
+/// Interval at which histograms are folded into their buckets. Samples stay in memory until the
+/// next scrape, so a process that is not scraped has to fold by itself.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// What this process counted, for `/metrics`.
+/// The metrics of this process, for `/metrics`.
 #[derive(Clone)]
 pub struct Metrics(PrometheusHandle);
 
-/// Metrics cannot be collected: something else in the process collects them already.
+/// Another recorder is already installed in this process.
 #[derive(Debug, thiserror::Error)]
 #[error("metrics cannot be collected")]
 pub struct MetricsError(#[from] metrics_exporter_prometheus::BuildError);
 
 impl Metrics {
-    /// Begins to collect what any crate of the process counts. Once per process.
+    /// Installs the recorder for all crates of the process. Once per process.
     pub fn install() -> Result<Self, MetricsError> {
         let seconds = Matcher::Suffix("_seconds".to_owned());
         let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SECONDS)?;
         Ok(Self(builder.install_recorder()?))
     }
 
-    /// Keeps memory flat until the process stops.
+    /// Keeps memory bounded until shutdown.
     #[expect(
         clippy::disallowed_methods,
         reason = "upkeep is no business of the tests' clock"
@@ -52,7 +52,7 @@ impl Metrics {
         });
     }
 
-    /// Everything in the text format of Prometheus.
+    /// All metrics in the Prometheus text format.
     pub fn render(&self) -> String {
         self.0.render()
     }

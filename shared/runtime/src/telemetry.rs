@@ -14,18 +14,18 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 use crate::{Choice as _, Key, choice, settings};
 
-/// How long a stop waits for the last spans.
+/// How long shutdown waits for the export of the last spans.
 const FLUSH: Duration = Duration::from_secs(3);
 
 settings! {
-    /// What people can see of a process.
+    /// Settings of logs and traces.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct TelemetrySettings {
-        /// Which log lines appear: `info`, or `warn,mainspring_worker=debug`, …
+        /// The log filter: `info`, or `warn,mainspring_worker=debug`, …
         log: String = "info,apalis_core=off,rmcp=warn,sqlx=warn".to_owned() => Key::text("log");
-        /// How log lines look.
+        /// The format of log lines.
         log_format: LogFormat = LogFormat::Pretty => Key::choice("log_format", LogFormat::WORDS);
-        /// Where traces go over OTLP/HTTP; nowhere when none.
+        /// The endpoint for traces over OTLP/HTTP; no export if none.
         otlp_endpoint: Option<String> => Key::url("otlp_endpoint", &["http", "https"])
             .or(&["OTEL_EXPORTER_OTLP_ENDPOINT"]);
     }
@@ -50,7 +50,7 @@ pub struct Telemetry {
 /// Logs or traces cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter makes no sense.
+    /// The filter is invalid.
     #[error("log = {filter:?} is not a filter; write info, or warn,mainspring_worker=debug")]
     Filter {
         /// The filter.
@@ -62,14 +62,14 @@ pub enum TelemetryError {
     /// The exporter of traces cannot be made.
     #[error("traces cannot be exported")]
     Exporter(#[source] opentelemetry_otlp::ExporterBuildError),
-    /// Something else in the process logs already.
+    /// A subscriber is already installed in this process.
     #[error("logs are set up already")]
     Installed(#[source] tracing_subscriber::util::TryInitError),
 }
 
 impl Telemetry {
-    /// Begins to log and trace for the whole process. Once per process, and outside of any
-    /// runtime: the exporter brings its own blocking client.
+    /// Installs logs and traces for the whole process. Once per process, and outside of any async
+    /// runtime, since the exporter has its own blocking client.
     pub fn install(settings: &TelemetrySettings, role: &str) -> Result<Self, TelemetryError> {
         Self::install_to(settings, role, io::stderr)
     }
@@ -97,7 +97,7 @@ impl Telemetry {
         Ok(Self { provider })
     }
 
-    /// Hands over the last spans, within a bounded time.
+    /// Exports the last spans, within a time limit.
     pub fn shut_down(self) {
         let Some(provider) = self.provider else {
             return;

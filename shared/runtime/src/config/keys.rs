@@ -1,4 +1,4 @@
-//! Keys: what each takes and between which bounds.
+//! Keys: the type and bounds of each value.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::environment::PREFIX;
 
-/// What a key takes.
+/// The type of a key's value.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// A text that is not empty.
@@ -47,14 +47,14 @@ pub enum Kind {
 pub struct Key {
     /// Its place in the file, dotted. A `*` stands for any name; at the end also for one with dots.
     pub path: &'static str,
-    /// What it takes.
+    /// The type of its value.
     pub kind: Kind,
-    /// Variables that count when ours is not set.
+    /// Other variables that are read if the key's own is not set.
     pub fallback: &'static [&'static str],
 }
 
 impl Key {
-    /// A key that takes this.
+    /// A key of this type.
     pub const fn new(path: &'static str, kind: Kind) -> Self {
         Self {
             path,
@@ -152,7 +152,7 @@ impl Keys {
         Self { keys, like }
     }
 
-    /// All of them, but those that are like others.
+    /// All keys, without those that repeat others.
     pub fn iter(&self) -> impl Iterator<Item = &Key> {
         self.keys.iter()
     }
@@ -263,7 +263,7 @@ impl Kind {
         if fits { Ok(value) } else { Err(self.wants()) }
     }
 
-    /// Says what it takes. Never repeats what was given: it may be a secret in the wrong place.
+    /// Describes the expected value. Never repeats the given one: it may be a misplaced secret.
     pub fn wants(&self) -> String {
         match self {
             Self::Text | Self::Secret => "takes a text that is not empty".to_owned(),

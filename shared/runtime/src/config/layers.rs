@@ -1,4 +1,4 @@
-//! Puts the layers on top of each other.
+//! Merges the layers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,10 +8,10 @@ use toml::{Table, Value};
 use super::keys::Keys;
 use super::{Environment, Key, Problem, Problems, Settings, Values, print};
 
-/// What values are said to come from that nobody set.
+/// The source of default values.
 pub const DEFAULTS: &str = "the defaults";
 
-/// Where values come from, lowest first.
+/// The layers, lowest precedence first.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
     /// The manual: a TOML text that gives every key that needs one its default.

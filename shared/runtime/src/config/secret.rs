@@ -1,10 +1,10 @@
-//! Values that must not be seen.
+//! Secret values.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// What is shown instead.
+/// The placeholder for secrets.
 const HIDDEN: &str = "[hidden]";
 
 /// A text that is shown nowhere: neither `Debug`, `Display` nor serialization reveals it.
