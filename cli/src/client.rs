@@ -181,7 +181,7 @@ impl Client {
 
     fn broken_off(&self, error: &reqwest::Error) -> Failure {
         let cause = innermost(error);
-        let message = format!("{} broke its answer off: {cause}", self.server);
+        let message = format!("{} closed the connection early: {cause}", self.server);
         Failure::new(Exit::Unavailable, message).next("ask again")
     }
 
@@ -276,7 +276,7 @@ impl Client {
                 Exit::Unavailable,
                 format!("{server} did not answer in time"),
             )
-            .next("ask again: nothing that was accepted is lost");
+            .next("retry: accepted work is not lost");
         }
         Failure::new(
             Exit::Unavailable,
@@ -293,10 +293,11 @@ impl Client {
         let Some(known) = Code::parse(code) else {
             let detail = problem["detail"]
                 .as_str()
-                .unwrap_or("no problem document came with it");
-            let message = format!("{} answered {status}: {detail}", self.server);
-            return Failure::new(exit_of_status(status), message)
-                .next("is this address a Mainspring scheduler's, of this version?");
+                .unwrap_or("no problem document in the response");
+            let message = format!("{} responded {status}: {detail}", self.server);
+            return Failure::new(exit_of_status(status), message).next(
+                "check that this is the address of a Mainspring scheduler of the same version",
+            );
         };
         let detail = problem["detail"].as_str().unwrap_or(code);
         let errors = problem["errors"]
@@ -321,9 +322,9 @@ impl Client {
     }
 
     fn strange(&self, what: &str) -> Failure {
-        let message = format!("{} gave an answer that makes no sense: {what}", self.server);
+        let message = format!("{} sent an invalid response: {what}", self.server);
         Failure::new(Exit::Failure, message)
-            .next("is this address a Mainspring scheduler's, of this version?")
+            .next("check that this is the address of a Mainspring scheduler of the same version")
     }
 }
 

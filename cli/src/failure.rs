@@ -167,14 +167,18 @@ pub(crate) fn next_of(code: Code) -> String {
         Code::TimerNotFound => "`mainspring timers list` shows what exists",
         Code::RunNotFound => "`mainspring runs list` shows what exists",
         Code::WorkflowNodeNotFound => "`mainspring runs nodes RUN` lists those that were reached",
-        Code::SessionClosed => "`mainspring sessions reopen ID` lets it take sends again",
+        Code::SessionClosed => "`mainspring sessions reopen ID` lets it accept sends again",
         Code::SessionNotWaiting => {
-            "no send of it waits for recovery; `mainspring sends list --session ID` shows them all"
+            "none of its sends waits for recovery; `mainspring sends list --session ID` lists them"
         }
-        Code::SendNotCancellable => "it had ended; `mainspring sends show ID` has its result",
-        Code::TimerNotArmed => "`mainspring timers show ID` says where it stands",
+        Code::SendNotCancellable => {
+            "it had already ended; `mainspring sends show ID` shows its result"
+        }
+        Code::TimerNotArmed => "`mainspring timers show ID` shows its state",
         Code::RequestInvalid => "nothing was changed; the same request will fail again",
-        Code::RequestNotFound => "is this address a Mainspring scheduler's, of this version?",
+        Code::RequestNotFound => {
+            "check that this is the address of a Mainspring scheduler of the same version"
+        }
         Code::StoreSchemaMissing => "run `mainspring migrate` against the same database",
         Code::StoreDenied => {
             "correct the user, password and name in the database's URL, or what the database \

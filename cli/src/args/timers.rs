@@ -34,7 +34,7 @@ pub(crate) enum TimersCommand {
         /// The timer
         id: String,
     },
-    /// Cancels a timer; sends that it made go on
+    /// Cancels a timer; sends that it created continue
     Cancel {
         /// The timer
         id: String,

@@ -104,7 +104,7 @@ impl Events {
                     self.cut(failure).await?;
                 }
                 Err(_) => {
-                    let failure = Failure::new(Exit::Unavailable, "the event stream fell silent");
+                    let failure = Failure::new(Exit::Unavailable, "the event stream timed out");
                     self.cut(failure).await?;
                 }
             }

@@ -99,7 +99,7 @@ impl Tree {
             self.bar.set_length(count("leaves"));
             self.bar
                 .set_position(done.iter().map(|name| count(name)).sum());
-            self.bar.set_message(format!("{} under way", count("live")));
+            self.bar.set_message(format!("{} in flight", count("live")));
         }
         let Some(state) = event.name.strip_prefix("node.") else {
             return;

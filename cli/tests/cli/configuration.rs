@@ -152,7 +152,7 @@ fn the_manual_of_the_settings_comes_with_the_program_and_is_a_configuration() {
     assert!(
         printed
             .stdout
-            .contains("# How long a process keeps its sessions"),
+            .contains("# Time to live of a process's lease"),
         "{}",
         printed.stdout
     );

@@ -98,7 +98,7 @@ impl Person {
     }
 
     async fn edited(&mut self) -> Result<Option<String>, Failure> {
-        let broke = || Failure::new(Exit::Failure, "the line editor broke");
+        let broke = || Failure::new(Exit::Failure, "the line editor failed");
         let mut editor = self.editor.take().ok_or_else(broke)?;
         let begun = String::from_utf8_lossy(&std::mem::take(&mut self.begun)).into_owned();
         let edited = tokio::task::spawn_blocking(move || {

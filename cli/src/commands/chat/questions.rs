@@ -107,7 +107,7 @@ fn shown(call: &Value) -> String {
     let name = call["name"].as_str().unwrap_or_default();
     let arguments = &call["arguments"];
     let text = if asks_permission(call) {
-        format!("[permit {name} {arguments}? y/n]")
+        format!("[approve {name} {arguments}? y/n]")
     } else if let Some(asked) = question(call) {
         asks(&asked)
     } else {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_permission_is_given_or_refused_with_a_note() {
         let call = call("permission", "human", &json!({ "euro": 5 }));
-        assert_eq!(shown(&call), "[permit pay {\"euro\":5}? y/n]");
+        assert_eq!(shown(&call), "[approve pay {\"euro\":5}? y/n]");
         assert_eq!(answer(&call, "y"), Ok(json!({ "approved": true })));
         assert_eq!(answer(&call, "Yes "), Ok(json!({ "approved": true })));
         assert_eq!(answer(&call, "n"), Ok(json!({ "approved": false })));
