@@ -161,6 +161,9 @@ pub(crate) struct DevArgs {
     /// Folder of the database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<String>,
+    /// Database URL, postgres://…, mysql://… or sqlite://…, instead of a database in the folder
+    #[arg(long, value_name = "URL")]
+    pub(crate) database_url: Option<String>,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
     #[command(flatten)]
@@ -206,7 +209,7 @@ pub(crate) struct WorkerArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
-    /// Database URL, postgres://… or sqlite://… [env: MAINSPRING_DATABASE_URL]
+    /// Database URL, postgres://…, mysql://… or sqlite://… [env: MAINSPRING_DATABASE_URL]
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<String>,
 }

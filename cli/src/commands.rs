@@ -45,7 +45,7 @@ pub(crate) fn run(
     names_server: bool,
 ) -> Result<(), Failure> {
     match command {
-        Command::Dev(_) => serving(dev::run(config)),
+        Command::Dev(args) => serving(dev::run(args, config)),
         Command::Scheduler(_) => serving(scheduler::run(config)),
         Command::Worker(_) => serving(worker::run(config)),
         Command::Migrate(args) => asking(migrate::run(args, config)),

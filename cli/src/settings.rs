@@ -95,6 +95,7 @@ fn flags(cli: &Cli) -> Flags {
         Command::Dev(args) => {
             add(&mut flags, "listen", args.listen.as_ref());
             add(&mut flags, "data_dir", args.data_dir.as_ref());
+            add(&mut flags, "database_url", args.database_url.as_ref());
             runs(&mut flags, &args.runs);
             process(&mut flags, &args.process);
         }

@@ -21,8 +21,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
-  test [--require-all] [-- ARGS]   builds the binary and runs every test, on Postgres and Redis too:
-                                   those of MAINSPRING_TEST_POSTGRES_URL and MAINSPRING_TEST_REDIS_URL,
+  test [--require-all] [-- ARGS]   builds the binary and runs every test, on servers too: those of
+                                   MAINSPRING_TEST_{POSTGRES,MYSQL,REDIS}_URL,
                                    else servers of its own, started from what the machine has or what
                                    its package manager gives; ARGS go to `cargo test`
   simulate [--seeds N] [--from SEED] [--store model|sqlite] [--threads N] [--trace] [--whole]

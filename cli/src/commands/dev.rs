@@ -1,4 +1,4 @@
-//! `mainspring dev`: both roles in one process, on an embedded database.
+//! `mainspring dev`: both roles in one process, on an embedded database or on the one that was named.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -7,14 +7,18 @@ use crate::config::{Backend, Config, Migrate};
 use mainspring_runtime::Choice as _;
 
 use super::serve::{Base, bind};
+use crate::args::DevArgs;
 use crate::failure::Failure;
 use crate::{output, wiring};
 
 /// What a stop may take beyond the answers under way.
 const MARGIN: Duration = Duration::from_secs(5);
 
-pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
-    let config = &embedded(config);
+pub(crate) async fn run(args: &DevArgs, config: &Config) -> Result<(), Failure> {
+    let config = &match args.database_url {
+        Some(_) => config.clone(),
+        None => embedded(config),
+    };
     let base = Base::prepare()?;
     let store = wiring::store(config, Migrate::Create).await?;
     let listener = bind(&config.listen, "--listen").await?;

@@ -8,7 +8,7 @@ use super::Config;
 /// What a configuration is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Both roles in one process on an embedded database.
+    /// Both roles in one process.
     Dev,
     /// The API and the background loops.
     Scheduler,

@@ -30,6 +30,11 @@ pub(crate) async fn all(
     boot: BootId,
     items: Vec<AcceptSend>,
 ) -> Result<Vec<AcceptOutcome>> {
+    let existing = |item: &AcceptSend| match &item.target {
+        Target::Existing(key) => Some(*key),
+        Target::New(_) => item.parent(),
+    };
+    hot::lock(tx, items.iter().filter_map(existing)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(one(tx, boot, item).await?);

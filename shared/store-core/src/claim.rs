@@ -32,6 +32,7 @@ pub(crate) async fn all(
     boot: BootId,
     items: Vec<ClaimSession>,
 ) -> Result<Vec<ClaimOutcome>> {
+    hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(one(tx, boot, item).await?);

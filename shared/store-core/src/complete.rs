@@ -14,7 +14,7 @@ use crate::calls;
 use crate::claim;
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{Author, Hot, NewStep};
+use crate::hot::{self, Author, Hot, NewStep};
 use crate::inbox;
 use crate::query::query_scalar;
 use crate::rounds::{Held, Stored, held, number, usage_rows};
@@ -23,6 +23,7 @@ use crate::store::Tx;
 
 /// Makes sends final one after the other.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<CompleteSend>) -> Result<Vec<CompleteOutcome>> {
+    hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(one(tx, item).await?);

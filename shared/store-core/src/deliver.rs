@@ -18,6 +18,7 @@ use crate::store::Tx;
 
 /// Takes items in order, so that later ones of a session see the earlier ones.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<DeliverItem>) -> Result<Vec<DeliverOutcome>> {
+    hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(one(tx, item).await?);

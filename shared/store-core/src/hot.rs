@@ -1,6 +1,8 @@
 //! The hot row of a session: read at the start of a step, changed in memory, written at its end.
 //! Between the two nothing else can change it, because there is one writer.
 
+use std::collections::BTreeSet;
+
 use mainspring_shared::agent::Priority;
 use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionKey};
@@ -135,6 +137,26 @@ pub(crate) fn lifecycle(cells: &mut Cells<'_>) -> Result<Lifecycle> {
     let number: i16 = cells.get("lifecycle")?;
     Lifecycle::from_i16(number)
         .ok_or_else(|| cells.corrupt("lifecycle", &format!("{number} is not known")))
+}
+
+/// Locks sessions in the order of their keys, so that transactions over several of them do not wait
+/// for each other in a circle. With one writer there is nobody to wait for.
+pub(crate) async fn lock(tx: &mut Tx, keys: impl Iterator<Item = SessionKey>) -> Result<()> {
+    if !tx.has_peers {
+        return Ok(());
+    }
+    let keys: BTreeSet<SessionKey> = keys.collect();
+    if keys.len() < 2 {
+        return Ok(());
+    }
+    for key in keys {
+        statement(sql!("sessions/lock"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
 }
 
 /// A session that is not deleted.

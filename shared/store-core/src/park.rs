@@ -9,7 +9,7 @@ use crate::calls;
 use crate::complete::{End, finish};
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{Author, NewStep};
+use crate::hot::{self, Author, NewStep};
 use crate::query::statement;
 use crate::rounds::{Held, held, usage_rows};
 use crate::rows::json;
@@ -17,6 +17,7 @@ use crate::store::Tx;
 
 /// Parks sends one after the other.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<ParkSend>) -> Result<Vec<ParkOutcome>> {
+    hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         outcomes.push(one(tx, item).await?);
@@ -93,6 +94,7 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
 
 /// Gives leases back; true where the lease was still held.
 pub(crate) async fn release(tx: &mut Tx, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
+    hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut released = Vec::with_capacity(items.len());
     for ReleaseSession { key, lease, lost } in items {
         if lost {

@@ -22,12 +22,15 @@ pub(crate) struct Tx {
     inner: Box<dyn Transaction>,
     /// The database's clock at its begin; one moment for the whole transaction.
     pub(crate) now: Timestamp,
+    /// Others may write at the same time.
+    pub(crate) has_peers: bool,
 }
 
 /// What a transaction does with its input.
 pub(crate) type Work<I, T> = for<'t> fn(&'t mut Tx, I) -> BoxFuture<'t, Result<T>>;
 
-/// The pause before a transaction that lost against another one is run again.
+/// The pause before a transaction that lost against another one is run again, the first time; each
+/// further one is twice as long.
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 
 impl SqlStore {
@@ -66,17 +69,15 @@ impl SqlStore {
     {
         let db = self.db.clone();
         let task = tokio::spawn(async move {
-            let mut left = db.attempts();
-            loop {
-                left = left.saturating_sub(1);
-                if left == 0 {
-                    return attempt(&*db, commit, at, input, work).await;
-                }
+            let mut wait = RETRY_AFTER;
+            for _ in 1..db.attempts() {
                 match attempt(&*db, commit, at, input.clone(), work).await {
-                    Err(fault) if fault.is_busy() => pause().await,
+                    Err(fault) if fault.is_busy() => pause(wait).await,
                     done => return done,
                 }
+                wait *= 2;
             }
+            attempt(&*db, commit, at, input, work).await
         });
         match task.await {
             Ok(result) => Ok(result?),
@@ -112,8 +113,8 @@ impl SqlStore {
     clippy::disallowed_methods,
     reason = "the driver runs on this clock, too; nothing of the domain waits here"
 )]
-async fn pause() {
-    tokio::time::sleep(RETRY_AFTER).await;
+async fn pause(wait: Duration) {
+    tokio::time::sleep(wait).await;
 }
 
 async fn attempt<I, T>(
@@ -124,7 +125,12 @@ async fn attempt<I, T>(
     work: Work<I, T>,
 ) -> Result<T> {
     let (inner, now) = db.begin(commit, at).await?;
-    let mut tx = Tx { inner, now };
+    let has_peers = db.attempts() > 1;
+    let mut tx = Tx {
+        inner,
+        now,
+        has_peers,
+    };
     match work(&mut tx, input).await {
         Ok(value) => tx.inner.commit().await.map(|()| value),
         Err(fault) => {

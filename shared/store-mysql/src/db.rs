@@ -21,7 +21,7 @@ use crate::migrate;
 use crate::settings::Settings;
 
 /// How often a transaction is run that meets another one. A wait for a lock ends after a second.
-const ATTEMPTS: u32 = 5;
+const ATTEMPTS: u32 = 6;
 
 /// The clock in whole milliseconds.
 const NOW: &str = "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)";

@@ -14,10 +14,9 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{CatchUp, First, Schedule, TimerRule, TimerTarget};
 use mainspring_shared::tool::call_id;
-use mainspring_store_sqlite::SqliteStore;
-use tempfile::TempDir;
+use mainspring_store_core::SqlStore;
 
-use crate::file::beside;
+use crate::opened::{Place, execute};
 use crate::steps::*;
 
 /// What breaks each invariant.
@@ -109,14 +108,14 @@ const PLANTS: &[(&str, &str)] = &[
     (
         "run.final_is_quiet",
         "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
-                           attempt, usage, counts, created_at, finished_at)
+                           attempt, \"usage\", counts, created_at, finished_at)
          VALUES (1, x'01', 'r', 'completed', '{}', 1, '0', '{}', 1, 1, '{}', '{}', 0, 1);
          UPDATE sends SET run_id = x'01', run_path = '/0', run_attempt = 1 WHERE status = 'running'",
     ),
     (
         "run.steps_gap_free",
         "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
-                           attempt, usage, counts, created_at, step)
+                           attempt, \"usage\", counts, created_at, step)
          VALUES (1, x'01', 'r', 'running', '{}', 1, '0', '{}', 1, 1, '{}', '{}', 0, 1)",
     ),
     ("timer.fired_once", "DELETE FROM timer_occurrences WHERE n = 2"),
@@ -139,8 +138,8 @@ const PLANTS: &[(&str, &str)] = &[
     (
         "call.asked",
         "INSERT INTO tool_calls (tenant, call_id, session_id, send_id, round, place, name,
-                                 arguments, repeat, approval, requested_at)
-         SELECT tenant, 'dangling', session_id, send_id, round, place + 1, name, arguments, repeat,
+                                 arguments, \"repeat\", approval, requested_at)
+         SELECT tenant, 'dangling', session_id, send_id, round, place + 1, name, arguments, \"repeat\",
                 approval, requested_at
          FROM tool_calls LIMIT 1",
     ),
@@ -156,11 +155,11 @@ const PLANTS: &[(&str, &str)] = &[
     ),
     (
         "usage.sums",
-        "UPDATE usage_rows SET usage = '{\"input_tokens\":3,\"output_tokens\":0}' WHERE round = 1",
+        "UPDATE usage_rows SET \"usage\" = '{\"input_tokens\":3,\"output_tokens\":0}' WHERE round = 1",
     ),
     (
         "usage.sums",
-        "UPDATE sends SET usage = '{\"input_tokens\":3,\"output_tokens\":0}'
+        "UPDATE sends SET \"usage\" = '{\"input_tokens\":3,\"output_tokens\":0}'
          WHERE status = 'completed'",
     ),
     (
@@ -171,19 +170,19 @@ const PLANTS: &[(&str, &str)] = &[
     (
         "budget.kept",
         "UPDATE sends SET options = '{\"budget\":{\"tokens\":5}}',
-             usage = '{\"input_tokens\":0,\"output_tokens\":0,\"held\":{\"c\":{\"tokens\":6,\"nano_usd\":0,\"rounds\":0}}}'
+             \"usage\" = '{\"input_tokens\":0,\"output_tokens\":0,\"held\":{\"c\":{\"tokens\":6,\"nano_usd\":0,\"rounds\":0}}}'
          WHERE status = 'completed'",
     ),
     (
         "budget.kept",
         "UPDATE sends SET options = '{\"budget\":{\"tokens\":5}}' WHERE status = 'completed';
-         UPDATE usage_rows SET usage = '{\"input_tokens\":3,\"output_tokens\":3}' WHERE round = 0",
+         UPDATE usage_rows SET \"usage\" = '{\"input_tokens\":3,\"output_tokens\":3}' WHERE round = 0",
     ),
     (
         "budget.kept",
         "UPDATE tool_calls SET name = 'spawn_agent', result = '{\"value\":{\"status\":\"completed\"}}';
-         UPDATE sends SET usage = json_object('input_tokens', 0, 'output_tokens', 0, 'held', json_object(
-             (SELECT call_id FROM tool_calls), json('{\"tokens\":6,\"nano_usd\":0,\"rounds\":0}')))
+         UPDATE sends SET \"usage\" = '{\"input_tokens\":0,\"output_tokens\":0,\"held\":{\"'
+             || (SELECT call_id FROM tool_calls) || '\":{\"tokens\":6,\"nano_usd\":0,\"rounds\":0}}}'
          WHERE status = 'completed'",
     ),
     ("epoch.one_boot", "UPDATE session_hot SET owner_boot = x'09' WHERE owner_boot IS NOT NULL"),
@@ -209,13 +208,13 @@ const PLANTS: &[(&str, &str)] = &[
     (
         "run.final_is_quiet",
         "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
-                           attempt, usage, counts, created_at, finished_at)
+                           attempt, \"usage\", counts, created_at, finished_at)
          VALUES (1, x'01', 'r', 'completed', '{}', 1, '0', '{}', 1, 1, '{}', '{\"live\":1}', 0, 1)",
     ),
     (
         "run.final_is_quiet",
         "INSERT INTO runs (tenant, run_id, name, status, spec, dsl_version, input, options, depth,
-                           attempt, usage, counts, created_at, finished_at)
+                           attempt, \"usage\", counts, created_at, finished_at)
          VALUES (1, x'01', 'r', 'completed', '{}', 1, '0', '{}', 1, 1, '{}', '{}', 0, 1);
          INSERT INTO run_nodes (tenant, run_id, path, n, state, node)
          VALUES (1, x'01', '/0', 1, 'waiting', '{}')",
@@ -224,7 +223,7 @@ const PLANTS: &[(&str, &str)] = &[
     (
         "tenant.own_rows",
         "UPDATE sends SET tenant = 2 WHERE status = 'queued';
-         UPDATE inbox SET send_id = (SELECT send_id FROM sends WHERE tenant = 2)",
+         UPDATE inbox SET send_id = (SELECT send_id FROM sends WHERE tenant = 2 LIMIT 1)",
     ),
     ("send.rounds_in_order", "UPDATE sends SET rounds = 3 WHERE status = 'completed'"),
     (
@@ -283,7 +282,7 @@ async fn healthy() -> Opened {
 }
 
 /// A timer with three occurrences.
-async fn tick(store: &SqliteStore) {
+async fn tick(store: &SqlStore) {
     let session = key(3);
     let new = NewSession {
         key: session,
@@ -322,7 +321,7 @@ async fn tick(store: &SqliteStore) {
     assert_eq!((fired.sends.len(), fired.merged), (1, 2));
 }
 
-async fn violated(store: &SqliteStore, rows_max: u32) -> Vec<(String, usize)> {
+async fn violated(store: &SqlStore, rows_max: u32) -> Vec<(String, usize)> {
     let options = AuditOptions {
         rows_max,
         ..AuditOptions::default()
@@ -332,24 +331,24 @@ async fn violated(store: &SqliteStore, rows_max: u32) -> Vec<(String, usize)> {
     names.collect()
 }
 
-async fn plant(dir: &TempDir, sql: &'static str) {
-    sqlx::raw_sql(sql)
-        .execute(&mut beside(dir).await)
-        .await
-        .expect(sql);
+async fn plant(place: &Place, sql: &'static str) {
+    execute(place, sql).await;
 }
 
 #[tokio::test]
 async fn a_healthy_store_violates_nothing() {
-    let Opened { store, dir: _dir } = healthy().await;
+    let Opened {
+        store,
+        place: _place,
+    } = healthy().await;
     assert_sound(&store, 40).await;
 }
 
 #[tokio::test]
 async fn every_planted_violation_is_found_by_its_invariant() {
     for (invariant, sql) in PLANTS {
-        let Opened { store, dir } = healthy().await;
-        plant(&dir, sql).await;
+        let Opened { store, place } = healthy().await;
+        plant(&place, sql).await;
         let found = violated(&store, 20).await;
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         assert!(names.contains(invariant), "{sql}: {names:?}");
@@ -365,8 +364,8 @@ fn every_invariant_has_a_plant() {
 
 #[tokio::test]
 async fn no_more_rows_are_shown_than_asked_for() {
-    let Opened { store, dir } = healthy().await;
-    plant(&dir, "DELETE FROM usage_rows").await;
+    let Opened { store, place } = healthy().await;
+    plant(&place, "DELETE FROM usage_rows").await;
     let two = vec![("usage.matches_rounds".to_owned(), 2)];
     assert_eq!(violated(&store, 20).await, two);
     let one = vec![("usage.matches_rounds".to_owned(), 1)];

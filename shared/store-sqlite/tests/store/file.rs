@@ -10,6 +10,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tempfile::TempDir;
 
 use crate::newest;
+use crate::opened::open_in;
 use crate::steps::*;
 
 /// A connection beside the store's, as another program would have it.
@@ -46,7 +47,7 @@ async fn a_second_process_is_refused_and_told_who_has_the_directory() {
 
 #[tokio::test]
 async fn a_reader_needs_no_lock_and_changes_nothing() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     accept(&store, 0, opening(1, 1)).await;
     let options = SqliteOptions::dir(dir.path());
     let reader = mainspring_store_sqlite::open_read_only(options)
@@ -68,7 +69,7 @@ async fn a_reader_needs_no_lock_and_changes_nothing() {
 
 #[tokio::test]
 async fn what_was_committed_is_there_after_reopening() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     let claimed = running(&store).await;
     append(&store, 20, round(&claimed)).await;
     let before = store.dump().await.expect("answers");
@@ -114,7 +115,7 @@ async fn an_empty_file_has_no_schema() {
 
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     let mut conn = beside(&dir).await;
     execute(
         &mut conn,
@@ -140,7 +141,7 @@ async fn a_newer_schema_is_refused() {
 
 #[tokio::test]
 async fn a_check_says_what_answers() {
-    let Opened { store, dir: _dir } = open().await;
+    let Opened { store, place: _dir } = open().await;
     let info = store.check().await.expect("answers");
     assert!(info.server.starts_with("SQLite 3."), "{}", info.server);
     assert_eq!(info.schema, newest());
@@ -149,7 +150,7 @@ async fn a_check_says_what_answers() {
 
 #[tokio::test]
 async fn a_row_that_cannot_be_read_is_named() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     accept(&store, 0, opening(1, 1)).await;
     let mut conn = beside(&dir).await;
     execute(&mut conn, "UPDATE sends SET options = '{'").await;
@@ -166,7 +167,7 @@ async fn a_row_that_cannot_be_read_is_named() {
 
 #[tokio::test]
 async fn a_writer_that_is_held_up_waits_its_turn() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     accept(&store, 0, opening(1, 1)).await;
     let mut conn = beside(&dir).await;
     execute(&mut conn, "BEGIN IMMEDIATE").await;
@@ -184,7 +185,7 @@ async fn a_writer_that_is_held_up_waits_its_turn() {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_leaves_no_transaction_open() {
-    let Opened { store, dir: _dir } = open().await;
+    let Opened { store, place: _dir } = open().await;
     accept(&store, 0, opening(1, 1)).await;
     for n in 2..40 {
         let offered = store.accept_sends(at(1), SCHEDULER, vec![sending(n, 1)]);

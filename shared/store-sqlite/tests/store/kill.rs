@@ -7,6 +7,7 @@ use mainspring_shared::store::prelude::*;
 use mainspring_store_sqlite::SqliteOptions;
 use tempfile::TempDir;
 
+use crate::opened::open_in;
 use crate::steps::*;
 
 /// Says in its directory that it is meant to run there.
@@ -96,7 +97,7 @@ fn cut(from: &TempDir, kept: u64) -> TempDir {
 
 #[tokio::test]
 async fn wherever_the_log_is_cut_the_store_is_sound() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     let claimed = running(&store).await;
     append(&store, 20, round(&claimed)).await;
     accept(&store, 21, sending(2, 1)).await;

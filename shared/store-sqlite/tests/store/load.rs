@@ -89,7 +89,7 @@ async fn final_sends(store: &SqliteStore) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_senders_and_workers_leave_a_sound_store() {
-    let Opened { store, dir: _dir } = open().await;
+    let Opened { store, place: _dir } = open().await;
     let store = Arc::new(store);
     let sessions = (1..=SESSIONS).map(|n| (new_session(n), None)).collect();
     store

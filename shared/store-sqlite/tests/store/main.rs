@@ -5,6 +5,7 @@ mod file;
 mod kill;
 mod load;
 mod migration;
+mod opened;
 mod path;
 mod statements;
 mod steps;

@@ -8,6 +8,7 @@ use mainspring_store_sqlite::SqliteOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
+use crate::opened::open_in;
 use crate::steps::*;
 
 /// What the first release's schema holds after a round in which the model asked for a tool that

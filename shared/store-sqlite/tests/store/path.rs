@@ -7,7 +7,7 @@ use crate::steps::*;
 
 #[tokio::test]
 async fn completing_takes_the_next_send_under_the_same_lease() {
-    let Opened { store, dir: _dir } = open().await;
+    let Opened { store, place: _dir } = open().await;
     let claimed = running(&store).await;
     accept(&store, 11, sending(2, 1)).await;
     let item = ending(&claimed, &claimed.send.record, Then::Continue);
@@ -26,7 +26,7 @@ async fn completing_takes_the_next_send_under_the_same_lease() {
 
 #[tokio::test]
 async fn an_item_that_is_refused_by_the_database_leaves_nothing_of_its_call() {
-    let Opened { store, dir: _dir } = open().await;
+    let Opened { store, place: _dir } = open().await;
     accept(&store, 0, opening(1, 1)).await;
     let before = store.dump().await.expect("answers");
     let items = vec![sending(2, 1), sending(1, 1)];

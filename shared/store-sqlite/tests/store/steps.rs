@@ -19,33 +19,17 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Repeat, call_id};
 use mainspring_shared::usage::Usage;
-use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
+use mainspring_store_core::SqlStore;
 use serde_json::{Map, json};
-use tempfile::TempDir;
 use uuid::Uuid;
+
+pub(crate) use crate::opened::{Opened, open};
 
 /// How long the leases of boots run.
 pub(crate) const TTL: i64 = 10_000;
 
 /// The process that accepts and sweeps.
 pub(crate) const SCHEDULER: BootId = BootId(Uuid::from_u128(0x5c));
-
-/// A store in a directory of its own, which is removed with it.
-pub(crate) struct Opened {
-    pub(crate) store: SqliteStore,
-    pub(crate) dir: TempDir,
-}
-
-pub(crate) async fn open() -> Opened {
-    let dir = tempfile::tempdir().expect("a directory");
-    let store = open_in(&dir).await;
-    Opened { store, dir }
-}
-
-pub(crate) async fn open_in(dir: &TempDir) -> SqliteStore {
-    let opened = mainspring_store_sqlite::open(SqliteOptions::dir(dir.path())).await;
-    opened.expect("opens")
-}
 
 /// A point of a time line far in the future, where no lease has ended by the database's own clock.
 #[expect(
@@ -198,12 +182,12 @@ pub(crate) fn waits(on: WaitingOn) -> CallBegin {
 }
 
 /// The answers to a round's calls, to be written behind the message that asked.
-pub(crate) async fn answers(store: &SqliteStore, n: u128, session: u128) -> Vec<NewMessage> {
+pub(crate) async fn answers(store: &SqlStore, n: u128, session: u128) -> Vec<NewMessage> {
     let calls = store.read_round(key(session), send(n), 0).await;
     mainspring_shared::tool::answers(&calls.expect("answers")).expect("every call is settled")
 }
 
-pub(crate) async fn call(store: &SqliteStore, n: u128, place: usize) -> CallRecord {
+pub(crate) async fn call(store: &SqlStore, n: u128, place: usize) -> CallRecord {
     let ids = vec![(TenantId::DEFAULT, call_id(send(n), 0, place))];
     one(store.get_calls(ids).await.expect("answers")).expect("the call exists")
 }
@@ -229,7 +213,7 @@ pub(crate) fn ending(claimed: &Claimed, record: &SendRecord, then: Then) -> Comp
     }
 }
 
-pub(crate) async fn register(store: &SqliteStore, ms: i64, n: u128) {
+pub(crate) async fn register(store: &SqlStore, ms: i64, n: u128) {
     let new = NewBoot {
         id: boot(n),
         role: mainspring_shared::store::Role::Worker,
@@ -242,12 +226,12 @@ pub(crate) async fn register(store: &SqliteStore, ms: i64, n: u128) {
     store.register_boot(at(ms), new).await.expect("registers");
 }
 
-pub(crate) async fn offer(store: &SqliteStore, ms: i64, item: AcceptSend) -> AcceptOutcome {
+pub(crate) async fn offer(store: &SqlStore, ms: i64, item: AcceptSend) -> AcceptOutcome {
     let outcomes = store.accept_sends(at(ms), SCHEDULER, vec![item]).await;
     one(outcomes.expect("answers"))
 }
 
-pub(crate) async fn accept(store: &SqliteStore, ms: i64, item: AcceptSend) -> Accepted {
+pub(crate) async fn accept(store: &SqlStore, ms: i64, item: AcceptSend) -> Accepted {
     match offer(store, ms, item).await {
         AcceptOutcome::Accepted(accepted) => accepted,
         other => panic!("accepted was expected: {other:?}"),
@@ -255,7 +239,7 @@ pub(crate) async fn accept(store: &SqliteStore, ms: i64, item: AcceptSend) -> Ac
 }
 
 pub(crate) async fn try_claim(
-    store: &SqliteStore,
+    store: &SqlStore,
     ms: i64,
     n: u128,
     session: u128,
@@ -267,7 +251,7 @@ pub(crate) async fn try_claim(
 }
 
 pub(crate) async fn claim(
-    store: &SqliteStore,
+    store: &SqlStore,
     ms: i64,
     n: u128,
     session: u128,
@@ -280,14 +264,14 @@ pub(crate) async fn claim(
 }
 
 /// Boot 1, registered; send 1 in session 1, accepted at 0 and claimed at 10 with token 1.
-pub(crate) async fn running(store: &SqliteStore) -> Claimed {
+pub(crate) async fn running(store: &SqlStore) -> Claimed {
     register(store, 0, 1).await;
     accept(store, 0, opening(1, 1)).await;
     claim(store, 10, 1, 1, 1).await
 }
 
 /// The lease as its next write carries it: whoever holds it counts what it wrote.
-async fn numbered(store: &SqliteStore, session: SessionKey, lease: Lease) -> Lease {
+async fn numbered(store: &SqlStore, session: SessionKey, lease: Lease) -> Lease {
     let dump = store.dump().await.expect("answers");
     let found = dump.sessions.into_iter().find(|s| s.key == session);
     let held = found.filter(|found| found.hot.token == Some(lease.token));
@@ -296,7 +280,7 @@ async fn numbered(store: &SqliteStore, session: SessionKey, lease: Lease) -> Lea
 }
 
 /// The rounds that a send has closed: its next one has this index.
-async fn closed(store: &SqliteStore, session: SessionKey, send: SendId) -> i32 {
+async fn closed(store: &SqlStore, session: SessionKey, send: SendId) -> i32 {
     let dump = store.dump().await.expect("answers");
     let found = dump.sessions.into_iter().find(|s| s.key == session);
     let steps = found.into_iter().flat_map(|found| found.steps);
@@ -304,7 +288,7 @@ async fn closed(store: &SqliteStore, session: SessionKey, send: SendId) -> i32 {
     i32::try_from(rounds.count()).expect("few rounds")
 }
 
-pub(crate) async fn append(store: &SqliteStore, ms: i64, mut item: AppendRound) -> AppendOutcome {
+pub(crate) async fn append(store: &SqlStore, ms: i64, mut item: AppendRound) -> AppendOutcome {
     item.lease = numbered(store, item.key, item.lease).await;
     let closed = closed(store, item.key, item.send_id).await;
     item.round = item.round.map(|_| round_ref(closed));
@@ -316,7 +300,7 @@ pub(crate) async fn append(store: &SqliteStore, ms: i64, mut item: AppendRound) 
 }
 
 pub(crate) async fn try_complete(
-    store: &SqliteStore,
+    store: &SqlStore,
     ms: i64,
     mut item: CompleteSend,
 ) -> CompleteOutcome {
@@ -330,7 +314,7 @@ pub(crate) async fn try_complete(
         .expect("answers"))
 }
 
-pub(crate) async fn complete(store: &SqliteStore, ms: i64, item: CompleteSend) -> Completed {
+pub(crate) async fn complete(store: &SqlStore, ms: i64, item: CompleteSend) -> Completed {
     match try_complete(store, ms, item).await {
         CompleteOutcome::Completed(completed) => *completed,
         other => panic!("a final send was expected: {other:?}"),
@@ -350,12 +334,12 @@ pub(crate) fn words(session: u128, id: &str, mode: OnBusy) -> DeliverItem {
     }
 }
 
-pub(crate) async fn deliver(store: &SqliteStore, ms: i64, item: DeliverItem) -> DeliverOutcome {
+pub(crate) async fn deliver(store: &SqlStore, ms: i64, item: DeliverItem) -> DeliverOutcome {
     let outcomes = store.deliver_items(at(ms), SCHEDULER, vec![item]).await;
     one(outcomes.expect("answers"))
 }
 
-pub(crate) async fn transcript(store: &SqliteStore, session: u128) -> Vec<Message> {
+pub(crate) async fn transcript(store: &SqlStore, session: u128) -> Vec<Message> {
     let query = ReadMessages {
         key: key(session),
         after: 0,
@@ -364,19 +348,19 @@ pub(crate) async fn transcript(store: &SqliteStore, session: u128) -> Vec<Messag
     store.read_messages(query).await.expect("answers")
 }
 
-pub(crate) async fn cancel(store: &SqliteStore, ms: i64, n: u128) -> CancelOutcome {
+pub(crate) async fn cancel(store: &SqlStore, ms: i64, n: u128) -> CancelOutcome {
     let items = vec![(TenantId::DEFAULT, send(n))];
     let outcomes = store.cancel_sends(at(ms), SCHEDULER, items).await;
     one(outcomes.expect("answers"))
 }
 
-pub(crate) async fn stored(store: &SqliteStore, n: u128) -> SendRecord {
+pub(crate) async fn stored(store: &SqlStore, n: u128) -> SendRecord {
     let found = store.get_sends(vec![(TenantId::DEFAULT, send(n))]).await;
     one(found.expect("answers")).expect("the send exists")
 }
 
 /// Fails unless every invariant holds.
-pub(crate) async fn assert_sound(store: &SqliteStore, ms: i64) {
+pub(crate) async fn assert_sound(store: &SqlStore, ms: i64) {
     let violations = store.audit(at(ms), AuditOptions::default()).await;
     assert_eq!(violations.expect("answers"), []);
 }

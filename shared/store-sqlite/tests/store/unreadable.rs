@@ -40,7 +40,7 @@ async fn unreadable(store: &SqliteStore) -> Vec<String> {
 
 #[tokio::test]
 async fn timers_fire_beside_those_that_cannot_be_read() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     accept(&store, 0, opening(1, 1)).await;
     for n in 1..=3 {
         let new = NewTimer {
@@ -85,7 +85,7 @@ async fn timers_fire_beside_those_that_cannot_be_read() {
 
 #[tokio::test]
 async fn alarms_are_served_beside_sends_that_cannot_be_read() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     for n in 1..=4 {
         let item = AcceptSend {
             options: SendOptions {
@@ -119,7 +119,7 @@ async fn alarms_are_served_beside_sends_that_cannot_be_read() {
 
 #[tokio::test]
 async fn children_are_reported_beside_those_that_cannot_be_read() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     let claimed = running(&store).await;
     let begins = vec![waits(WaitingOn::Agent), waits(WaitingOn::Agent)];
     append(&store, 20, calling(&claimed, begins)).await;
@@ -156,7 +156,7 @@ fn run(n: u128) -> RunKey {
 
 #[tokio::test]
 async fn runs_are_claimed_beside_news_that_cannot_be_read() {
-    let Opened { store, dir } = open().await;
+    let Opened { store, place: dir } = open().await;
     register(&store, 0, 1).await;
     for n in 1..=3 {
         let new = NewRun {

@@ -1,0 +1,169 @@
+//! Several processes on one database at once.
+
+use std::collections::BTreeSet;
+
+use mainspring_shared::agent::OnBusy;
+use mainspring_shared::store::prelude::*;
+use mainspring_shared::store::{
+    AcceptOutcome, AcceptSend, CancelOutcome, ClaimOutcome, IdempotencyKey,
+};
+use mainspring_store_core::SqlStore;
+
+use crate::opened::{Opened, open, open_again};
+use crate::steps::*;
+
+fn keyed(name: &str) -> IdempotencyKey {
+    IdempotencyKey {
+        tenant: key(1).tenant,
+        route: "sends".to_owned(),
+        key: name.to_owned(),
+        body_hash: [7; 32],
+    }
+}
+
+async fn pending(store: &SqlStore, session: u128) -> i64 {
+    let dump = store.dump().await.expect("dumps");
+    let mut sessions = dump.sessions.into_iter();
+    let session = sessions.find(|found| found.key == key(session));
+    session.expect("it is there").hot.pending
+}
+
+/// Sessions of the tests below.
+const SESSIONS: u128 = 6;
+/// Sends to each of them.
+const SENDS: u128 = 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sends_to_the_same_sessions_from_two_processes_all_get_a_place_of_their_own() {
+    let Opened { store, place } = open().await;
+    let other = open_again(&place).await;
+    register(&store, 0, 1).await;
+    for session in 1..=SESSIONS {
+        accept(&store, 0, opening(session, session)).await;
+    }
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 1..=SENDS {
+        let store = if n % 2 == 0 {
+            store.clone()
+        } else {
+            other.clone()
+        };
+        tasks.spawn(async move {
+            // Each group locks all sessions, and in an order of its own.
+            let mut items: Vec<AcceptSend> = (1..=SESSIONS)
+                .map(|session| sending(1_000 * n + session, session))
+                .collect();
+            items.rotate_left((n % SESSIONS) as usize);
+            if n % 3 == 0 {
+                items.reverse();
+            }
+            store.accept_sends(at(10), SCHEDULER, items).await
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        let outcomes = done.expect("no panic").expect("accepts");
+        let all = outcomes
+            .iter()
+            .all(|it| matches!(it, AcceptOutcome::Accepted(_)));
+        assert!(all, "{outcomes:?}");
+    }
+    for session in 1..=SESSIONS {
+        assert_eq!(pending(&store, session).await, 1 + SENDS as i64);
+    }
+    assert_sound(&store, 40).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_session_is_claimed_once_and_a_send_cancelled_once() {
+    let Opened { store, place } = open().await;
+    let other = open_again(&place).await;
+    for n in 1..=4 {
+        register(&store, 0, n).await;
+    }
+    for session in 1..=SESSIONS {
+        accept(&store, 0, opening(session, session)).await;
+    }
+    let mut claims = tokio::task::JoinSet::new();
+    for n in 1..=4_u128 {
+        let store = if n % 2 == 0 {
+            store.clone()
+        } else {
+            other.clone()
+        };
+        claims.spawn(async move {
+            let items = (1..=SESSIONS).map(|session| claiming(session, 100 * n + session));
+            store.claim_sessions(at(1), boot(n), items.collect()).await
+        });
+    }
+    let mut claimed = BTreeSet::new();
+    while let Some(done) = claims.join_next().await {
+        for outcome in done.expect("no panic").expect("claims") {
+            if let ClaimOutcome::Claimed(session) = outcome {
+                assert!(
+                    claimed.insert(session.key),
+                    "{} is claimed twice",
+                    session.key
+                );
+            }
+        }
+    }
+    assert_eq!(claimed.len() as u128, SESSIONS);
+    for session in 1..=SESSIONS {
+        accept(&store, 2, sending(50 + session, session)).await;
+    }
+    let mut cancels = tokio::task::JoinSet::new();
+    for n in 0..4 {
+        let store = if n % 2 == 0 {
+            store.clone()
+        } else {
+            other.clone()
+        };
+        cancels.spawn(async move {
+            let items = (1..=SESSIONS).map(|session| (key(session).tenant, send(50 + session)));
+            store.cancel_sends(at(3), SCHEDULER, items.collect()).await
+        });
+    }
+    let mut ended = 0;
+    while let Some(done) = cancels.join_next().await {
+        for outcome in done.expect("no panic").expect("cancels") {
+            match outcome {
+                CancelOutcome::Cancelled { .. } => ended += 1,
+                CancelOutcome::AlreadyFinal(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(ended, SESSIONS);
+    assert_sound(&store, 40).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_key_makes_one_send_whoever_is_asked() {
+    let Opened { store, place } = open().await;
+    let other = open_again(&place).await;
+    accept(&store, 0, opening(1, 1)).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..8_u128 {
+        let store = if n % 2 == 0 {
+            store.clone()
+        } else {
+            other.clone()
+        };
+        tasks.spawn(async move {
+            let mut item = sending(10 + n, 1);
+            item.options.on_busy = OnBusy::Enqueue;
+            item.idempotency = Some(keyed("the same"));
+            store.accept_sends(at(1), SCHEDULER, vec![item]).await
+        });
+    }
+    let mut accepted = 0;
+    while let Some(done) = tasks.join_next().await {
+        match &done.expect("no panic").expect("answers")[..] {
+            [AcceptOutcome::Accepted(_)] => accepted += 1,
+            [AcceptOutcome::Replayed(_)] => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(accepted, 1);
+    assert_sound(&store, 40).await;
+}

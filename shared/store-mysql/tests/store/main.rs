@@ -1,0 +1,12 @@
+//! The store on a database of its own per test, on the server of `MAINSPRING_TEST_MYSQL_URL`. Where
+//! there is none, `cargo xtask test` says so.
+
+// What is planted behind the store's back, and what it is planted into, is the same in SQLite.
+#[path = "../../../store-sqlite/tests/store/audit.rs"]
+mod audit;
+mod concurrent;
+mod opened;
+mod statements;
+#[path = "../../../store-sqlite/tests/store/steps.rs"]
+#[allow(dead_code, reason = "what only SQLite's tests use")]
+mod steps;

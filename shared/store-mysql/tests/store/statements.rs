@@ -1,0 +1,78 @@
+//! The statements themselves.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, SqlSafeStr};
+
+use crate::opened::{Opened, open};
+
+fn folder(path: &str) -> Vec<std::path::PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let entries = std::fs::read_dir(path).expect("a folder");
+    entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("a text")
+}
+
+/// The core's texts by name, replaced where MySQL has its own.
+fn texts() -> BTreeMap<String, String> {
+    let mut texts = BTreeMap::new();
+    for noun in folder("../store-core/sql") {
+        for path in folder(noun.to_str().expect("a name")) {
+            let name = |path: &Path| {
+                path.file_stem()
+                    .map(|stem| stem.to_string_lossy().into_owned())
+            };
+            let (noun, verb) = (name(&noun).expect("a name"), name(&path).expect("a name"));
+            texts.insert(format!("{noun}/{verb}"), read(&path));
+        }
+    }
+    for path in folder("sql") {
+        for section in read(&path).split("-- name: ").skip(1) {
+            let (name, text) = section.split_once('\n').expect("a name and a text");
+            assert!(text.starts_with("-- "), "{name} says what it does");
+            let known = texts.insert(name.trim().to_owned(), text.to_owned());
+            assert!(known.is_some(), "{name} is a statement of the core");
+        }
+    }
+    texts
+}
+
+#[tokio::test]
+async fn every_statement_prepares() {
+    let Opened {
+        store: _store,
+        place,
+    } = open().await;
+    let conn = MySqlConnection::connect(&place.url()).await;
+    let mut conn = conn.expect("connects");
+    let mode = "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,\
+                NO_BACKSLASH_ESCAPES'";
+    sqlx::raw_sql(mode).execute(&mut conn).await.expect("sets");
+    let texts = texts();
+    assert!(texts.len() > 200, "{}", texts.len());
+    for (name, text) in texts {
+        let code = text.lines().filter_map(|line| line.split("-- ").next());
+        let code = code.collect::<Vec<_>>().join("\n");
+        for sql in code.split(';').map(str::trim).filter(|sql| !sql.is_empty()) {
+            let numbered = sql.split('$').enumerate().map(|(place, part)| {
+                let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+                match (place, digits) {
+                    (0, _) => part.to_owned(),
+                    (_, 0) => format!("${part}"),
+                    _ => format!("?{}", &part[digits..]),
+                }
+            });
+            let sql = numbered.collect::<String>();
+            let prepared = conn.prepare(AssertSqlSafe(sql).into_sql_str()).await;
+            if let Err(error) = prepared {
+                panic!("{name}: {error}");
+            }
+        }
+    }
+}
