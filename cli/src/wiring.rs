@@ -93,11 +93,11 @@ pub(crate) async fn store_to_read(config: &Config) -> Result<Arc<dyn Store>, Fai
 }
 
 /// The statements that make the schema.
-pub(crate) fn ddl(config: &Config) -> Result<String, Failure> {
+pub(crate) fn ddl(config: &Config) -> String {
     match config.backend() {
-        Backend::Postgres => Ok(mainspring_store_postgres::ddl()),
-        Backend::Sqlite => Ok(mainspring_store_sqlite::ddl()),
-        Backend::Mysql => Ok(mainspring_store_mysql::ddl()),
+        Backend::Postgres => mainspring_store_postgres::ddl(),
+        Backend::Sqlite => mainspring_store_sqlite::ddl(),
+        Backend::Mysql => mainspring_store_mysql::ddl(),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{output, wiring};
 
 pub(crate) async fn run(args: &MigrateArgs, config: &Config) -> Result<(), Failure> {
     if args.print {
-        return output::raw(&wiring::ddl(config)?);
+        return output::raw(&wiring::ddl(config));
     }
     let store = wiring::store(config, Migrate::Create).await?;
     let info = store

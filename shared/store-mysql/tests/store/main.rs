@@ -8,5 +8,5 @@ mod concurrent;
 mod opened;
 mod statements;
 #[path = "../../../store-sqlite/tests/store/steps.rs"]
-#[allow(dead_code, reason = "what only SQLite's tests use")]
+#[expect(dead_code, reason = "what only SQLite's tests use")]
 mod steps;

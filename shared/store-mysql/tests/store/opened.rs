@@ -3,10 +3,11 @@
 use std::io::Write as _;
 use std::process::Command;
 
+use mainspring_runtime::OsEntropy;
+use mainspring_shared::entropy::Entropy;
 use mainspring_store_core::SqlStore;
 use mainspring_store_mysql::Settings;
 use sqlx::{Connection, MySqlConnection};
-use uuid::Uuid;
 
 /// Where a store's data is.
 pub(crate) struct Place {
@@ -24,7 +25,7 @@ impl Place {
         let server = server();
         let place = Self {
             server: server.trim_end_matches('/').to_owned(),
-            name: format!("mainspring_test_{}", Uuid::new_v4().simple()),
+            name: format!("mainspring_test_{}", OsEntropy.random_id().simple()),
         };
         place.client(&format!("CREATE DATABASE {}", place.name));
         place

@@ -43,7 +43,10 @@ fn statements() -> Vec<(PathBuf, String)> {
 
 #[tokio::test]
 async fn every_statement_prepares() {
-    let Opened { store: _store, place: dir } = open().await;
+    let Opened {
+        store: _store,
+        place: dir,
+    } = open().await;
     let mut conn = beside(&dir).await;
     let statements = statements();
     assert!(statements.len() > 60, "{}", statements.len());
@@ -103,7 +106,10 @@ async fn no_statement_of_the_hot_path_scans_a_table() {
         "timers/next",
         "timers/session",
     ];
-    let Opened { store: _store, place: dir } = open().await;
+    let Opened {
+        store: _store,
+        place: dir,
+    } = open().await;
     let mut conn = beside(&dir).await;
     let mut seen = 0;
     for (path, sql) in statements() {
