@@ -14,8 +14,8 @@ pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 failed, 2 makes no sense, 3 not found, 4 conflict, 5 not allowed,
-6 unavailable or timed out, 7 the send or run failed, 8 it was cancelled";
+Exit codes: 0 success, 1 failure, 2 invalid command or request, 3 not found, 4 conflict,
+5 not allowed, 6 unavailable or timed out, 7 the send or run failed, 8 it was cancelled";
 
 /// Runs LLM agents as durable, distributed work.
 #[derive(Debug, Parser)]
@@ -296,7 +296,7 @@ pub(crate) struct SendArgs {
     /// Waits for the answer and prints it
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Stops waiting after this long with exit code 6; the send goes on
+    /// Stops waiting after this long with exit code 6; the send continues
     #[arg(long, value_name = "DURATION", requires = "wait")]
     pub(crate) timeout: Option<Span>,
     /// Idempotency key: the same key and text are one send, however often the command runs

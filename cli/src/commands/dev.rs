@@ -40,9 +40,7 @@ pub(super) fn embedded(config: &Config) -> Config {
     if config.backend() != Backend::Sqlite {
         let url = wiring::database(&config);
         let folder = config.data_dir.display();
-        output::note(&format!(
-            "note: its data is {folder}, and {url} is left alone"
-        ));
+        output::note(&format!("note: it uses the data in {folder}, not {url}"));
         config.database_url = None;
     }
     config
@@ -64,7 +62,7 @@ fn welcome(config: &Config) -> impl FnOnce(SocketAddr) + Send + 'static {
     let model = match &config.llm.model {
         Some(model) if model == provider => String::new(),
         Some(model) => format!("/{model}"),
-        None => ", no model: agents have to name one, or set MAINSPRING_LLM_MODEL".to_owned(),
+        None => ", no default model: agents must name one, or set MAINSPRING_LLM_MODEL".to_owned(),
     };
     let program = std::env::args()
         .next()
@@ -81,7 +79,7 @@ fn welcome(config: &Config) -> impl FnOnce(SocketAddr) + Send + 'static {
         let url = format!("http://{}", SocketAddr::new(near, address.port()));
         // Without it, others are only told less exactly where to ask.
         if let Err(error) = std::fs::write(&address_file, &url) {
-            tracing::debug!(%error, "the address is not written into the data folder");
+            tracing::debug!(%error, "the address could not be written to the data folder");
         }
         let at = if url == server {
             String::new()
