@@ -25,14 +25,14 @@ pub const MAX_ROUNDS_DEFAULT: u32 = 50;
 /// Tokens that one answer may have unless the agent says otherwise.
 pub const MAX_TOKENS_DEFAULT: u32 = 8_000;
 
-/// What a session's creator decides about its agent. Versioned: a send keeps the version that was
+/// How a session's model is called. Versioned: a send keeps the version that was
 /// current when it started.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AgentSpec {
     /// A label to filter by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Said to the model before the transcript.
+    /// Instructions for the model, before the transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
     /// `MODEL` of the default provider, or `PROVIDER/MODEL`.
@@ -44,26 +44,26 @@ pub struct AgentSpec {
     /// Narrows the tools to those with these names: a child gets no more than its parent has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// Model calls that one send may make.
+    /// Maximum number of rounds of one send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
-    /// Tokens that one answer may have.
+    /// Maximum number of tokens of one answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
     /// Passed to the provider as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// What all sends of the session together may spend, with everything that they cause.
+    /// The budget of all sends of the session together, with everything that they cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// The shape of final answers: a JSON Schema, or `{name, schema, strict}`.
+    /// The schema of final answers: a JSON Schema, or `{name, schema, strict}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub output_schema: Option<Value>,
     /// What the model sees of the transcript.
     #[serde(default)]
     pub context: ContextSpec,
-    /// What happens to an interrupted round.
+    /// What to do with an interrupted round.
     #[serde(default)]
     pub recovery: Recovery,
     /// The workers that may run it; `default` when absent.
@@ -72,7 +72,7 @@ pub struct AgentSpec {
     /// How it keeps notes, if it has the tools for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<NotesSpec>,
-    /// The blackboard that it shares with all agents that name the same; by default that of its
+    /// The board that it shares with all agents that name the same; by default that of its
     /// tree of sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
@@ -93,7 +93,7 @@ impl AgentSpec {
 /// How an agent keeps notes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NotesSpec {
-    /// Notes that a session may have, at most 50.
+    /// Maximum number of notes, at most 50.
     #[serde(default = "notes_max")]
     pub max: u32,
     /// What becomes of one more.
@@ -125,7 +125,7 @@ pub struct ContextSpec {
     /// At most this many of the last messages; all of them when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_messages: Option<u32>,
-    /// What becomes of an answer that was cut at its token limit.
+    /// What to do with an answer that was cut at its token limit.
     #[serde(default, skip_serializing_if = "OnTruncation::is_default")]
     pub on_truncation: OnTruncation,
     /// What this release does not know of it.
@@ -134,8 +134,8 @@ pub struct ContextSpec {
     pub extra: Extra,
 }
 
-/// What becomes of an answer that was cut at its token limit. Its calls are never made: the last of
-/// them may be cut too.
+/// What to do with an answer that was cut at its token limit. Its calls are never executed: the last of
+/// them may be cut as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnTruncation {
@@ -159,7 +159,7 @@ impl OnTruncation {
     }
 }
 
-/// What happens to a round that a dead worker left open.
+/// What to do with a round that was open when its worker died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Recovery {
@@ -182,10 +182,10 @@ pub struct SendOptions {
     /// Narrows the agent's tools to those with these names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// Replaces the agent's bound on rounds.
+    /// Replaces the agent's limit on rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
-    /// What this send may spend, with everything that it causes.
+    /// The budget of this send, with everything that it causes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// Replaces the agent's shape of the answer.
@@ -199,7 +199,7 @@ pub struct SendOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub deadline: Option<Span>,
-    /// From accept to its place in the session.
+    /// From acceptance until it has a position in the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub delay: Option<Span>,

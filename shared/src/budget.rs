@@ -35,7 +35,7 @@ pub struct Budget {
     /// Model answers, those of children included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
-    /// From the start of a send, waits included.
+    /// From the start of a send, including waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub wall: Option<Span>,

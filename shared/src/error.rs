@@ -243,7 +243,7 @@ pub trait Coded: std::error::Error {
     }
 }
 
-/// A failure as it is stored on a send and shown: no secrets, no driver's words.
+/// A failure as stored with a send: without secrets or texts of drivers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Failure {
     /// The stable code.

@@ -164,7 +164,7 @@ pub struct LiveEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", content = "data")]
 pub enum LiveKind {
-    /// A worker took the send.
+    /// A worker has claimed the send.
     #[serde(rename = "send.started")]
     SendStarted,
     /// The model is asked.

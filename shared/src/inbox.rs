@@ -53,7 +53,7 @@ impl ItemKind {
     }
 }
 
-/// What became of an item.
+/// The outcome of an item.
 #[derive(
     Debug,
     Clone,
@@ -115,9 +115,9 @@ pub fn ended_run(item_id: &str) -> Option<RunId> {
 /// An item as stored and as the API shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct InboxItem {
-    /// Unique in the session.
+    /// Unique within the session.
     pub id: String,
-    /// Its place among the session's items: they are delivered in this order.
+    /// Its position among the session's items, which are delivered in this order.
     pub n: i64,
     /// Where it comes from.
     pub kind: ItemKind,
@@ -128,7 +128,7 @@ pub struct InboxItem {
     pub send_id: Option<SendId>,
     /// What it says.
     pub content: Vec<ContentPart>,
-    /// What became of it.
+    /// Its outcome.
     pub fate: Fate,
     /// The message that it became.
     pub seq: Option<i64>,

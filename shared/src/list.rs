@@ -174,7 +174,7 @@ impl List {
     }
 }
 
-/// What a full list does with one more entry.
+/// What happens when a note is added to a full list.
 #[derive(
     Debug,
     Clone,

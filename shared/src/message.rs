@@ -45,7 +45,7 @@ impl Role {
     }
 }
 
-/// A typed piece of a message.
+/// A typed part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
@@ -62,7 +62,7 @@ pub enum ContentPart {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
-    /// A picture.
+    /// An image.
     Image {
         /// Where it is.
         source: ImageSource,
@@ -114,7 +114,7 @@ pub fn texts(parts: &[ContentPart]) -> impl Iterator<Item = &str> {
 /// A function that the model asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ToolCall {
-    /// Unique within the session; made here, because models repeat and omit theirs.
+    /// Unique within the session; assigned by Mainspring, because models repeat or omit theirs.
     pub id: String,
     /// The tool's name as the model wrote it.
     pub name: String,
@@ -133,7 +133,7 @@ pub struct Message {
     pub send_id: SendId,
     /// Who speaks.
     pub role: Role,
-    /// What is said.
+    /// The text.
     pub content: Vec<ContentPart>,
     /// The tools asked for; only on an assistant's message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -166,7 +166,7 @@ pub struct Message {
 pub struct NewMessage {
     /// Who speaks.
     pub role: Role,
-    /// What is said.
+    /// The text.
     pub content: Vec<ContentPart>,
     /// The tools asked for.
     pub tool_calls: Vec<ToolCall>,

@@ -147,7 +147,7 @@ pub struct SendRecord {
     pub stop_reason: Option<StopReason>,
     /// The user's words.
     pub input: Vec<ContentPart>,
-    /// The sender's decisions.
+    /// The options of the send.
     pub options: SendOptions,
     /// The version of the agent that it started with; none before.
     pub agent_version: Option<i32>,
@@ -227,11 +227,11 @@ pub struct SendView {
     pub usage: Usage,
     /// Rounds that are durable.
     pub rounds: i32,
-    /// Model calls begun in its present round.
+    /// Model calls started in its current round.
     pub attempts: i32,
     /// What it waits for.
     pub waiting_on: Option<WaitingOn>,
-    /// Its place in the session.
+    /// Its position in the session.
     pub position: Option<i64>,
     /// When it was accepted.
     #[schema(value_type = String, format = DateTime)]
@@ -242,8 +242,8 @@ pub struct SendView {
     /// When it became final.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
-    /// What the agent of a session that is made with it names in its `tools` and no worker of its pool
-    /// has.
+    /// Names in the `tools` of the session's agent that no worker of its pool has; only for a session that is
+    /// created with the send.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub warnings: Vec<ToolFault>,

@@ -49,7 +49,7 @@ named!(
 );
 
 named!(
-    /// What becomes of occurrences that nobody fired when they were due.
+    /// What to do with occurrences that did not fire when they were due.
     CatchUp {
         /// They are left out.
         Skip = "skip",
@@ -61,7 +61,7 @@ named!(
 );
 
 named!(
-    /// What becomes of an occurrence while the send of the one before still waits for its turn.
+    /// What to do with an occurrence while the previous one's send is still queued.
     Merge {
         /// It is merged into that send.
         Coalesce = "coalesce",
@@ -71,7 +71,7 @@ named!(
 );
 
 named!(
-    /// What became of an occurrence.
+    /// The outcome of an occurrence.
     Fate {
         /// It was delivered: its send is accepted.
         Fired = "fired",
@@ -94,7 +94,7 @@ pub enum TimerTarget {
         session: SessionId,
         /// The words.
         input: Vec<ContentPart>,
-        /// The sender's decisions.
+        /// The options of the send.
         options: Box<SendOptions>,
     },
     /// A workflow run, which belongs to no session.
@@ -104,7 +104,7 @@ pub enum TimerTarget {
     },
 }
 
-/// What the runs of a timer are made of: checked when the timer is made.
+/// The parameters of a timer's runs; they are validated when the timer is created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct TimerRun {
     /// The spec's name.
@@ -117,7 +117,7 @@ pub struct TimerRun {
     /// The value of `input`.
     #[schema(value_type = Object)]
     pub input: Value,
-    /// What each run may use beyond its spec.
+    /// Options of each run in addition to the spec.
     pub options: RunOptions,
 }
 
@@ -144,14 +144,14 @@ impl TimerTarget {
 pub struct TimerRule {
     /// When it is due.
     pub schedule: Schedule,
-    /// What becomes of missed occurrences.
+    /// What to do with missed occurrences.
     pub catch_up: CatchUp,
-    /// What becomes of an occurrence whose forerunner still waits.
+    /// What to do with an occurrence while the previous one's send is still queued.
     pub on_busy: Merge,
     /// Occurrences that it may have, of whatever fate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_occurrences: Option<u32>,
-    /// Nothing is due behind this.
+    /// Nothing is due after this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// Each occurrence is put off by less than this, by a length that follows from the timer and the
@@ -248,7 +248,7 @@ pub struct TimerRecord {
     pub rule: TimerRule,
     /// Where it stands.
     pub state: TimerState,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
@@ -288,11 +288,11 @@ impl TimerRecord {
 /// An occurrence as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occurrence {
-    /// Its number, from 1.
+    /// Its number, counted from 1.
     pub n: i64,
     /// When it was due, its jitter included.
     pub due_at: Timestamp,
-    /// What became of it.
+    /// Its outcome.
     pub fate: Fate,
     /// The send that it is in; where the timer starts runs, that run.
     pub send_id: Option<SendId>,

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens and money of one model response, or the sum of several.
+/// Tokens and cost of one model response, or the sum of several.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Usage {
-    /// Tokens read, those from the provider's cache included.
+    /// Input tokens, including those from the provider's cache.
     pub input_tokens: u64,
-    /// Tokens written, those of reasoning included.
+    /// Output tokens, including reasoning.
     pub output_tokens: u64,
     /// The part of `input_tokens` that the provider's cache served.
     #[serde(default)]
     pub cache_read_tokens: u64,
-    /// The part of `input_tokens` that was written to the provider's cache, where that is told.
+    /// The part of `input_tokens` that was written to the provider's cache, if reported.
     #[serde(default)]
     pub cache_write_tokens: u64,
     /// The part of `output_tokens` that was reasoning.

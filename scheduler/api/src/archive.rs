@@ -245,7 +245,7 @@ impl Reader {
         self.held = line;
     }
 
-    /// Reads a line behind which there is another one.
+    /// Reads a line that is not the last one.
     fn read(&mut self, text: &[u8]) {
         if self.unknown.is_some() {
             return;
@@ -497,7 +497,7 @@ fn message(line: MessageLine) -> Message {
         failed: line.failed,
         round: line.round,
         created_at: line.created_at,
-        // The store that takes it counts these anew.
+        // The target store counts these itself.
         asked_at_seq: None,
         epoch: 0,
     }

@@ -77,7 +77,7 @@ impl<B: Batch> Serialize for ItemResult<B> {
     }
 }
 
-/// What a client is told of the items, in their order.
+/// The response: one result per item, in order.
 #[derive(Serialize)]
 #[serde(bound = "")]
 struct Results<B: Batch> {
@@ -143,7 +143,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(create_timers))
 }
 
-/// Accepts or refuses each of up to 1000 sends
+/// Accepts or rejects each of up to 1000 sends
 #[utoipa::path(
     post,
     path = "/v1/sends:batch",
@@ -161,7 +161,7 @@ async fn create_sends(
     create::<sends::Sends>(app, headers, body).await
 }
 
-/// Makes or refuses each of up to 1000 timers
+/// Creates or rejects each of up to 1000 timers
 #[utoipa::path(
     post,
     path = "/v1/timers:batch",

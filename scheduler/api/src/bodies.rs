@@ -66,7 +66,7 @@ pub(super) struct SessionChangeBody {
     /// Replaces the metadata.
     #[schema(value_type = Option<Object>)]
     pub(super) metadata: Option<Map<String, Value>>,
-    /// Closes the session for new sends, or opens it again.
+    /// Closes the session for new sends, or reopens it.
     pub(super) closed: Option<bool>,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct SendBody {
     /// The user's words: a text, or text parts.
     #[schema(schema_with = input_schema)]
     pub(super) input: Input,
-    /// The sender's decisions.
+    /// The options of the send.
     #[serde(default, deserialize_with = "object")]
     pub(super) options: Option<Options>,
 }
@@ -116,7 +116,7 @@ pub(super) struct SendAnywhereBody {
     /// The user's words: a text, or text parts.
     #[schema(schema_with = input_schema)]
     pub(super) input: Input,
-    /// The sender's decisions.
+    /// The options of the send.
     #[serde(default, deserialize_with = "object")]
     pub(super) options: Option<Options>,
     /// The session; a new one with nothing set when neither member names one.
@@ -124,7 +124,7 @@ pub(super) struct SendAnywhereBody {
     pub(super) session: Option<SendSession>,
     /// A session that exists.
     pub(super) session_id: Option<String>,
-    /// Makes a repeat of this item harmless. Only in a batch; elsewhere it is a header.
+    /// Idempotency key of this item. Only in a batch; otherwise it is a header.
     pub(super) idempotency_key: Option<String>,
 }
 
@@ -139,7 +139,7 @@ pub(super) struct BatchBody {
     sends: Vec<SendAnywhereBody>,
 }
 
-/// A sender's decisions, as they may be written.
+/// The options of a send.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SendOptions)]
@@ -150,20 +150,20 @@ pub(super) struct Options {
     pub(super) system_prompt: Option<String>,
     /// Narrows the agent's tools to those with these names.
     pub(super) tools: Option<Vec<String>>,
-    /// Replaces the agent's bound on rounds.
+    /// Replaces the agent's limit on rounds.
     pub(super) max_rounds: Option<u32>,
-    /// What this send may spend, with everything that it causes.
+    /// The budget of this send, with everything that it causes.
     pub(super) budget: Option<Budget>,
-    /// The shape of the answer: a JSON Schema, or `{name, schema, strict}`. Replaces the agent's.
+    /// The schema of the answer: a JSON Schema, or `{name, schema, strict}`. Replaces the agent's.
     #[schema(value_type = Option<Object>)]
     pub(super) output_schema: Option<Value>,
     /// `high` (the default) or `low`; a number from -100 to 100 is read as `low` below 0.
     #[schema(value_type = Option<String>)]
     pub(super) priority: Option<PriorityText>,
-    /// From accept to the end.
+    /// From acceptance to the end.
     #[schema(value_type = Option<String>)]
     pub(super) deadline: Option<Span>,
-    /// From accept to its place in the session.
+    /// From acceptance until it has a position in the session.
     #[schema(value_type = Option<String>)]
     pub(super) delay: Option<Span>,
     /// `enqueue` (the default), `coalesce`, `steer`, `interrupt` or `reject`.

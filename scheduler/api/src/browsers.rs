@@ -22,7 +22,7 @@ use mainspring_shared::error::Code;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Ends of names that nobody can register, so that no page is served under them from outside.
+/// Suffixes that cannot be registered publicly, so that no foreign page is served under them.
 const PRIVATE_ENDS: [&str; 4] = [".localhost", ".local", ".internal", ".svc"];
 
 /// What a page of an allowed origin may say.

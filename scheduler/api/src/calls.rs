@@ -52,7 +52,7 @@ pub(super) struct ResultBody {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Object>)]
     output: Option<Value>,
-    /// A text, or parts of text, pictures and files, which the model is shown.
+    /// A text, or a list of text, image and file parts for the model.
     #[schema(schema_with = input_schema)]
     content: Option<Input>,
     /// What went wrong, for the model.
@@ -107,13 +107,13 @@ struct Permission {
     note: Option<String>,
 }
 
-/// What became of the posted results, in order.
+/// The outcomes of the posted results, in order.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct PostedResults {
     results: Vec<PostedResult>,
 }
 
-/// What became of one.
+/// The outcome of one.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct PostedResult {
     /// The call.
@@ -130,7 +130,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(output))
 }
 
-/// Answers external tools, and people's questions and permissions; the first answer counts
+/// Posts results of external tools, and answers to questions and approvals; the first result counts
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/tool-results",

@@ -54,7 +54,7 @@ struct Patience {
     write: Duration,
 }
 
-/// Serves connections until `lifecycle` stops, and then until the requests under way are answered.
+/// Serves connections until `lifecycle` stops, and then until the requests in flight are answered.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -189,7 +189,7 @@ async fn connection(stream: TcpStream, router: Router, patience: Patience, lifec
 /// answered: one that is full must not be taken for dead, and lose all it serves.
 async fn refuse(mut stream: TcpStream, problem: &Problem) -> io::Result<()> {
     let mut head = Vec::with_capacity(QUESTION_BYTES_MAX);
-    // Whoever asks nothing in time is told all the same.
+    // A client that sends nothing in time also gets the response.
     if let Ok(read) = tokio::time::timeout(QUESTION_MAX, question(&mut stream, &mut head)).await {
         read?;
     }

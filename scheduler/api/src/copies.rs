@@ -46,7 +46,7 @@ const PAGE_BYTES: usize = 1 << 20;
 /// What an archive is called on the wire.
 pub(super) const LINES: &str = "application/x-ndjson";
 
-/// Where and as what a session is forked; everything has a default.
+/// Options of a fork; all of them have defaults.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForkBody {
@@ -402,7 +402,7 @@ impl<'a> Importing<'a> {
     }
 }
 
-/// An archive: a line that says what it is, a line per message, a line with counts and a SHA-256 over the lines before
+/// An archive: a header line, a line per message, and a line with counts and a SHA-256 of the preceding lines
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/export",

@@ -19,14 +19,14 @@ use super::respond::{self, Begin, List};
 use crate::extract::{FromText, Limit, Query, SessionPath, cursor, text};
 use crate::router::Api;
 
-/// A send as it was accepted, or the one that took the words in.
+/// The accepted send, or the open send to which the message was delivered.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[schema(as = AcceptedSend)]
 pub(super) struct AcceptedSend {
     #[serde(flatten)]
     send: SendView,
-    /// The item in the session's inbox, where the words went to a send under way (`on_busy`). Not
-    /// there when an earlier request had brought them.
+    /// The item in the session's inbox, if the message was delivered to an open send (`on_busy`). Absent if
+    /// an earlier request with the same key delivered it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     inbox_item: Option<InboxItem>,
@@ -93,7 +93,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(inbox))
 }
 
-/// What reached the session while it worked, and what became of it
+/// Messages and results for a busy session, with their outcomes
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/inbox",
@@ -114,7 +114,7 @@ pub(super) async fn inbox(
         limit: query.limit.0,
     };
     let read = async |after: Option<i64>, limit: u32| {
-        // One more than asked for tells whether there is more.
+        // One more than requested shows whether there are more.
         let wanted = ReadInbox {
             key,
             pending: query.fate.is_some(),

@@ -70,7 +70,7 @@ pub(super) async fn of_send(
     Ok(stream(reader, admission))
 }
 
-/// The session's events, for ever
+/// The session's events, without an end
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/events",

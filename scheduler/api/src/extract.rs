@@ -132,7 +132,7 @@ async fn collect(app: &Api, stream: &mut BodyDataStream, bytes_max: usize) -> Re
             weight: None,
         });
     };
-    // What was announced weighs nothing: whoever wants the room has to fill it.
+    // An announced size reserves nothing: only received bytes count.
     let mut weight = weigh(app, first.len())?;
     let mut whole: Option<BytesMut> = None;
     let mut length = first.len();
@@ -271,7 +271,7 @@ pub(crate) trait JsonBody: DeserializeOwned + Send {
         None
     }
 
-    /// What is told of a body that cannot be read.
+    /// The error for an unreadable body.
     fn unreadable(error: Error) -> Error {
         error
     }

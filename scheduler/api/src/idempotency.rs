@@ -14,7 +14,7 @@ use super::extract::{BESIDE, beside_if, parse};
 /// Characters that a key may have.
 const KEY_MAX: usize = 255;
 
-/// What every bad key is told.
+/// The error for an invalid key.
 const EXPECTED: &str = "an idempotency key has 1 to 255 visible ASCII characters";
 
 /// Whether a caller's key has the form that keys have.

@@ -6,7 +6,7 @@ use mainspring_shared::message::{ContentPart, FileSource, ImageSource};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// The user's words.
+/// The user's message.
 #[derive(Debug)]
 pub(super) struct Input(pub(super) Vec<ContentPart>);
 

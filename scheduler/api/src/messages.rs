@@ -73,7 +73,7 @@ pub(super) async fn list(
         limit: query.limit.0,
     };
     let read = async |after: Option<i64>, limit: u32| {
-        // One more than asked for tells whether there is more.
+        // One more than requested shows whether there are more.
         let wanted = ReadMessages {
             key,
             after: after.unwrap_or(0),

@@ -34,7 +34,7 @@ pub(crate) struct RunEvent {}
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Mainspring",
-    description = "Durable, distributed work of LLM agents: sessions, sends and their events.",
+    description = "LLM agents as durable, distributed work: sessions, sends and their events.",
 ))]
 struct About;
 
@@ -59,13 +59,13 @@ pub(super) async fn show() -> Result<Response, Problem> {
 const TAGS: [(&str, &str); 6] = [
     (
         "sessions",
-        "Conversations, their transcripts and what waits in them.",
+        "Conversations, their transcripts and pending calls.",
     ),
-    ("sends", "Words for a session, and what became of them."),
+    ("sends", "A message for a session, with its outcome."),
     ("timers", "What is sent by itself."),
-    ("runs", "Workflows under way."),
+    ("runs", "Workflows and their runs."),
     ("workflows", "The language of workflows."),
-    ("operations", "What operators, autoscalers and probes ask."),
+    ("operations", "For operators, autoscalers and probes."),
 ];
 
 /// Where the id in an answer leads: schema, parameter, operations.

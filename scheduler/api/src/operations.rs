@@ -22,17 +22,17 @@ use super::respond::{self, List};
 use crate::extract::{NoQuery, Query};
 use crate::router::Api;
 
-/// A worker that lives.
+/// A live worker.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct WorkerView {
-    /// One life of it.
+    /// One lifetime of the process.
     #[schema(value_type = String)]
     id: mainspring_shared::id::BootId,
     /// Its label.
     name: String,
     /// The pool it serves.
     pool: String,
-    /// Sends it may have in flight.
+    /// Maximum number of sends in flight.
     concurrency: u32,
     /// Sends it had in flight at its last renewal.
     in_flight: u32,
@@ -53,7 +53,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(scaling))
 }
 
-/// The workers that live
+/// Live workers
 #[utoipa::path(
     get,
     path = "/v1/workers",
@@ -82,7 +82,7 @@ pub(super) async fn workers(
     respond::json(StatusCode::OK, &List::whole(alive.collect()))
 }
 
-/// What agents may name in their `tools`.
+/// The names that agents can use in `tools`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct ToolView {
     /// Its name.
@@ -108,7 +108,7 @@ pub(super) enum ToolKind {
     McpServer,
 }
 
-/// What agents may name in their tools, as the workers say that live or did a short while ago
+/// The names that agents can use in `tools`, as published by live and recent workers
 #[utoipa::path(
     get,
     path = "/v1/tools",
@@ -155,11 +155,11 @@ fn presets_of(kind: ToolKind, name: &str) -> Vec<&'static str> {
 pub(super) struct PoolView {
     #[serde(flatten)]
     stats: QueueStats,
-    /// Jobs in the queue; null while it is away.
+    /// Jobs in the queue; null while it is unavailable.
     depth: Option<u64>,
 }
 
-/// What waits and runs, by pool
+/// Waiting and running sends by pool
 #[utoipa::path(
     get,
     path = "/v1/queue",
@@ -193,7 +193,7 @@ async fn depth(app: &App, pool: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// What an autoscaler needs
+/// Metrics for autoscaling
 #[utoipa::path(
     get,
     path = "/v1/scaling/{pool}",

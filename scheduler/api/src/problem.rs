@@ -127,12 +127,12 @@ pub(crate) async fn advice(code: Result<Path<String>, PathRejection>) -> Result<
     Ok((headers, code.advice()).into_response())
 }
 
-/// The shape of a problem document.
+/// A problem document.
 #[derive(Debug, utoipa::ToSchema)]
 #[schema(as = Problem)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct ProblemDocument {
-    /// Leads to a page of advice.
+    /// The address of a page with advice.
     #[schema(rename = "type")]
     kind: String,
     /// What the code means.
@@ -145,7 +145,7 @@ pub(crate) struct ProblemDocument {
     code: String,
     /// Whether the same request may work later.
     retryable: bool,
-    /// The members at fault, where the code is about members.
+    /// The invalid members, if the code is about members.
     errors: Option<Vec<MemberDocument>>,
 }
 
@@ -154,8 +154,8 @@ pub(crate) struct ProblemDocument {
 #[schema(as = FieldError)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct MemberDocument {
-    /// A JSON pointer into the body, in a body of lines behind the line's number and `:`; for a
-    /// query parameter or a header, its name behind `?` or `#`.
+    /// A JSON pointer into the body, preceded by `LINE:` in a body of JSON lines; for a query parameter or a
+    /// header, its name preceded by `?` or `#`.
     pointer: String,
     /// What is wrong, for people.
     detail: String,

@@ -17,15 +17,15 @@ use super::validate::{COUNT_MAX, Checks};
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 
-/// What to remove: one of the first two.
+/// What to remove: either `before_seq` or `keep_last`.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PruneBody {
     /// Messages with a lower `seq`.
     before_seq: Option<i64>,
-    /// All but so many of the last messages, at least 1.
+    /// Keeps this many of the last messages, at least 1.
     keep_last: Option<u32>,
-    /// Only says what would be removed.
+    /// Only counts what would be removed.
     #[serde(default)]
     dry_run: bool,
 }
@@ -71,7 +71,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(prune))
 }
 
-/// Removes old messages; calls stay with their results, and so do the last message and what the open send wrote
+/// Removes old messages; calls are kept with their results, as are the last message and those of the open send
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/prune",

@@ -46,7 +46,7 @@ pub(super) struct Begin<C> {
 }
 
 /// One page of a list: at most `limit` items, fewer where they have no room together, but at least
-/// one. `read` gives up to so many rows that come behind a place, and whether there are more;
+/// one. `read` gives up to so many rows that come after a cursor, and whether there are more;
 /// `place` is that of a row, and `view` what is shown of it.
 pub(super) async fn page<C, T, V, R>(
     app: &App,

@@ -14,10 +14,10 @@ use crate::{
     prune, runs, sends, sessions, timers, usage, waiting, workflows,
 };
 
-/// The scheduler behind the API, and the bounds of what is under way. It derefs to the scheduler.
+/// The scheduler and the limits of requests in flight. Derefs to the scheduler.
 pub(crate) struct Api {
     pub(crate) scheduler: Arc<App>,
-    /// Requests under way.
+    /// Requests in flight.
     pub(crate) requests: Arc<Semaphore>,
     /// Requests that wait or stream.
     pub(crate) waiters: Arc<Semaphore>,

@@ -23,7 +23,7 @@ pub type OnAccepting = Box<dyn FnOnce(SocketAddr) + Send>;
 pub struct Serving {
     /// What `/metrics` shows; without it the path does not exist.
     pub metrics: Option<RenderMetrics>,
-    /// Whom to tell that requests are answered.
+    /// Notified once requests are accepted.
     pub on_accepting: Option<OnAccepting>,
 }
 

@@ -54,7 +54,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunPath {
     }
 }
 
-/// What a run is made of, where it belongs to no session.
+/// The parameters of a run that belongs to no session.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunBody {
@@ -64,7 +64,7 @@ pub(super) struct RunBody {
     /// The value of `input`; the spec's own where absent.
     #[schema(value_type = Option<Object>)]
     input: Option<Value>,
-    /// What it may use beyond its spec.
+    /// Options in addition to its spec.
     options: Option<RunOptions>,
 }
 
@@ -109,7 +109,7 @@ pub(super) struct NewRunBody {
     input: Option<Value>,
     /// The session it belongs to: its leaves' sessions are children of that one.
     session_id: Option<String>,
-    /// What it may use beyond its spec.
+    /// Options in addition to its spec.
     options: Option<RunOptions>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(retry))
 }
 
-/// Starts a workflow: 202, or 200 when it ends within `wait`; 422 with every problem of its spec
+/// Starts a workflow: 202, or 200 if it ends within `wait`; 422 with all problems of its spec
 #[utoipa::path(
     post,
     path = "/v1/runs",
@@ -263,7 +263,7 @@ pub(super) async fn list(
     respond::page(&app, begin, read, |run| run.key.run, RunView::from).await
 }
 
-/// A run, now or once it ended
+/// A run, at once or after its end
 #[utoipa::path(
     get,
     path = "/v1/runs/{id}",
@@ -284,7 +284,7 @@ pub(super) async fn show(
     respond::json(StatusCode::OK, &RunView::from(record))
 }
 
-/// Why a run is to end.
+/// Options of a cancellation.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CancelRunBody {
@@ -292,7 +292,7 @@ pub(super) struct CancelRunBody {
     reason: Option<String>,
 }
 
-/// How a run is run again.
+/// Options of a retry.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RetryRunBody {
@@ -336,7 +336,7 @@ impl JsonBody for RetryRunBody {
     }
 }
 
-/// Ends a run and everything below it
+/// Cancels a run and everything below it
 #[utoipa::path(
     post,
     path = "/v1/runs/{id}/cancel",
@@ -400,7 +400,7 @@ fn conflict(record: &RunRecord, what: &str) -> Error {
     Error::new(Code::WorkflowNotResumable, detail)
 }
 
-/// Leaves an ask for the run's owner: 202, or 200 when the run is final within `wait`.
+/// Stores an ask for the run's owner: 202, or 200 if the run is final within `wait`.
 pub(super) async fn asked(
     app: &App,
     key: RunKey,

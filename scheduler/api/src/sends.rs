@@ -41,7 +41,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(cancel))
 }
 
-/// Accepts a send: 202, or 200 when it ends within `wait`
+/// Accepts a send: 202, or 200 if it ends within `wait`
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/sends",
@@ -270,7 +270,7 @@ pub(super) async fn list(
     respond::page(&app, begin, read, |send| send.id, SendView::from).await
 }
 
-/// A send, now or once it ended
+/// A send, at once or after its end
 #[utoipa::path(
     get,
     path = "/v1/sends/{id}",
@@ -293,7 +293,7 @@ pub(super) async fn show(
     respond::json(StatusCode::OK, &SendView::from(found))
 }
 
-/// Ends it at once, or at its worker's next safe point
+/// Cancels a send: at once, or at its worker's next safe point
 #[utoipa::path(
     post,
     path = "/v1/sends/{id}/cancel",

@@ -93,7 +93,7 @@ pub(super) async fn answer_creation(
     }
 }
 
-/// A session, with what is to be told of its agent.
+/// A session, with warnings about its agent.
 async fn view(app: &App, record: SessionRecord) -> SessionView {
     let warnings = app.acceptor.missing_tools(app, &record.agent).await;
     SessionView {
@@ -220,7 +220,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Lets a send that waits for recovery go on
+/// Resumes a send that waits for recovery
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/resume",
@@ -237,7 +237,7 @@ pub(super) async fn resume(
     respond::send(StatusCode::ACCEPTED, &SendView::from(record))
 }
 
-/// Ends a send that waits for recovery
+/// Cancels a send that waits for recovery
 #[utoipa::path(
     post,
     path = "/v1/sessions/{id}/abort",

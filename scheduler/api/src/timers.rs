@@ -60,7 +60,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(occurrences))
 }
 
-/// Makes a timer, armed from now on
+/// Creates a timer
 #[utoipa::path(
     post,
     path = "/v1/timers",
@@ -190,7 +190,7 @@ pub(super) async fn show(
     answer(StatusCode::OK, read(&app, id).await?)
 }
 
-/// What became of a timer's occurrences, newest first
+/// A timer's occurrences with their outcomes, newest first
 #[utoipa::path(
     get,
     path = "/v1/timers/{id}/occurrences",
@@ -222,7 +222,7 @@ pub(super) async fn occurrences(
     respond::page(&app, begin, read, |occurrence| occurrence.n, view).await
 }
 
-/// Ends a timer; what it has sent goes on
+/// Cancels a timer; sends that it created continue
 #[utoipa::path(
     delete,
     path = "/v1/timers/{id}",
@@ -238,7 +238,7 @@ pub(super) async fn cancel(
     change(&app, path, TimerChange::Cancel).await
 }
 
-/// Stops a timer for a while
+/// Pauses a timer
 #[utoipa::path(
     post,
     path = "/v1/timers/{id}/pause",
@@ -254,7 +254,7 @@ pub(super) async fn pause(
     change(&app, path, TimerChange::Pause).await
 }
 
-/// Lets a paused or dead timer go on
+/// Resumes a paused or dead timer
 #[utoipa::path(
     post,
     path = "/v1/timers/{id}/resume",

@@ -17,7 +17,7 @@ use super::respond;
 use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
 
-/// What a session cost, as far as its sends are kept.
+/// The cost of a session, as far as its sends are still stored.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct SessionUsageView {
     /// Its own model calls.
@@ -28,12 +28,12 @@ pub(super) struct SessionUsageView {
     sessions: u64,
 }
 
-/// What model calls cost.
+/// The cost of model calls.
 #[derive(Debug, Default, Serialize, utoipa::ToSchema)]
 pub(super) struct UsageView {
-    /// Answers of models, those that broke off included.
+    /// Model responses, including incomplete ones.
     calls: u64,
-    /// What they cost together.
+    /// Their total cost.
     usage: Usage,
     /// The same by model.
     models: Vec<ModelUsage>,
@@ -76,7 +76,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(of_session))
 }
 
-/// What its model calls cost, and those of the sessions below it, by model
+/// The cost of its model calls, and of those of the sessions below it, by model
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/usage",

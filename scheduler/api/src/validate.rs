@@ -279,7 +279,7 @@ impl Checks {
         }
     }
 
-    /// The shape of an answer.
+    /// The schema of an answer.
     fn output(&mut self, member: &str, schema: Option<&Value>) {
         let Some(schema) = schema else {
             return;

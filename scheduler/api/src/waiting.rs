@@ -29,7 +29,7 @@ const SESSIONS_MAX: usize = 1_000;
 /// A call that waits for an answer.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct WaitingCall {
-    /// Names it where it is answered.
+    /// The id with which its result is posted.
     call_id: String,
     /// The session that asks: the one asked about, or one below it.
     #[schema(value_type = String)]
@@ -80,7 +80,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// Calls of the session, and of the sessions below it, that wait for an answer from outside
+/// Calls of the session, and of the sessions below it, that wait for a person or a client
 #[utoipa::path(
     get,
     path = "/v1/sessions/{id}/calls",

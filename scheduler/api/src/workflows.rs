@@ -1,4 +1,4 @@
-//! Specs of workflows: checked without being run, and their JSON Schema.
+//! Validation of workflow specs, and their JSON Schema.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,7 @@ use super::validate::Checks;
 use crate::extract::{Json, JsonBody, NoQuery, Query, beside, parse};
 use crate::router::Api;
 
-/// A spec to check.
+/// A spec to validate.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValidateBody {
@@ -47,12 +47,12 @@ impl JsonBody for SpecOrBody {
     }
 }
 
-/// What a sound spec holds.
+/// The contents of a valid spec.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct SpecSummary {
     /// Its name.
     name: String,
-    /// How many nodes it has, by what they do.
+    /// The number of nodes, by type.
     nodes: BTreeMap<String, u32>,
     /// The names that its nodes have.
     ids: Vec<String>,
@@ -90,7 +90,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(schema))
 }
 
-/// Checks a spec: 422 with every problem at once
+/// Validates a spec: 422 with all problems at once
 #[utoipa::path(
     post,
     path = "/v1/workflows:validate",

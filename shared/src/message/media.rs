@@ -29,7 +29,7 @@ pub enum ImageSource {
     Base64 {
         /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
         media_type: String,
-        /// Its bytes in base64, at most 5 MiB of them.
+        /// Its bytes in base64, at most 5 MiB before encoding.
         data: String,
     },
     /// Where the provider fetches it.
@@ -45,14 +45,14 @@ pub enum ImageSource {
 pub enum FileSource {
     /// Words.
     Text {
-        /// The words, at most 10 MiB of them.
+        /// The text, at most 10 MiB.
         text: String,
     },
-    /// Bytes, which not every provider takes: both take `application/pdf`.
+    /// Bytes, which not every provider accepts: both accept `application/pdf`.
     Base64 {
         /// Like `application/pdf`.
         media_type: String,
-        /// Its bytes in base64, at most 10 MiB of them.
+        /// Its bytes in base64, at most 10 MiB before encoding.
         data: String,
     },
 }

@@ -31,7 +31,7 @@ pub struct Rules {
     /// Model calls of that round that earlier workers may have begun and never told of: they are no
     /// failures, and no interruptions, but their numbers are taken.
     pub lost: u32,
-    /// What happens to a round that a dead worker left open.
+    /// What to do with a round that was open when its worker died.
     pub recovery: Recovery,
 }
 

@@ -27,7 +27,7 @@ pub struct TimerView {
     /// What it says there.
     #[schema(value_type = Option<Vec<Object>>)]
     pub input: Option<Vec<ContentPart>>,
-    /// The sender's decisions.
+    /// The options of the send.
     pub options: Option<SendOptions>,
     /// The workflow run that it starts instead.
     pub run: Option<TimerRun>,
@@ -44,24 +44,24 @@ pub struct TimerView {
     pub cron: Option<String>,
     /// The calendar's time zone.
     pub timezone: Option<String>,
-    /// What becomes of missed occurrences.
+    /// What to do with missed occurrences.
     pub catch_up: CatchUp,
-    /// What becomes of an occurrence whose forerunner still waits.
+    /// What to do with an occurrence while the previous one's send is still queued.
     pub on_busy: Merge,
-    /// Occurrences that it may have.
+    /// Maximum number of occurrences.
     pub max_occurrences: Option<u32>,
-    /// Nothing is due behind this.
+    /// Nothing is due after this.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
-    /// Each occurrence is put off by less than this.
+    /// Each occurrence is delayed by less than this.
     #[schema(value_type = Option<String>)]
     pub jitter: Option<Span>,
     /// When the next occurrences fire, at most five.
     #[schema(value_type = Vec<String>)]
     pub next: Vec<Timestamp>,
-    /// Occurrences that have their fate.
+    /// Occurrences that have an outcome.
     pub occurrences: i64,
-    /// Deliveries of the next occurrence that failed.
+    /// Failed deliveries of the next occurrence.
     pub failures: i32,
     /// Why the last of them failed.
     pub error: Option<Failure>,
@@ -74,7 +74,7 @@ pub struct TimerView {
     /// When an occurrence last got its fate.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_fired_at: Option<Timestamp>,
-    /// When it was made.
+    /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     /// When it last changed.
@@ -165,12 +165,12 @@ fn members(schedule: Schedule) -> Members {
 /// An occurrence as the API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct OccurrenceView {
-    /// Its number, from 1.
+    /// Its number, counted from 1.
     pub n: i64,
     /// When it was due.
     #[schema(value_type = String, format = DateTime)]
     pub due_at: Timestamp,
-    /// What became of it.
+    /// Its outcome.
     pub fate: Fate,
     /// The send that it is in.
     #[schema(value_type = Option<String>)]

@@ -168,7 +168,7 @@ pub struct CallRecord {
     pub name: String,
     /// The arguments as the model gave them.
     pub arguments: Value,
-    /// What a repeat does.
+    /// The effect of a repeated call.
     pub repeat: Repeat,
     /// Whom it waits for; none while it is the worker's to run, and once it is settled.
     pub waits_on: Option<WaitingOn>,

@@ -28,7 +28,7 @@ const PATTERNS_MAX: usize = 256;
 pub enum ToolEntry {
     /// A preset (`core`, `explore`, `full`) or the name of a tool that the workers have.
     Named(String),
-    /// A tool with everything it takes to call it.
+    /// A tool with everything that is needed to call it.
     Declared(DeclaredTool),
 }
 
@@ -69,12 +69,12 @@ pub enum DeclaredTool {
     Worker(WorkerTool),
 }
 
-/// A tool behind a URL.
+/// An HTTP tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct HttpTool {
     /// The name that the model calls it by.
     pub name: String,
-    /// What the model is told about it.
+    /// The description for the model.
     #[serde(default)]
     pub description: String,
     /// The JSON Schema of its arguments; any object when absent.
@@ -83,7 +83,7 @@ pub struct HttpTool {
     pub parameters: Value,
     /// Where it is called.
     pub url: String,
-    /// What a repeat does.
+    /// The effect of a repeated call.
     #[serde(default)]
     pub repeat: Repeat,
     /// How long one attempt may take; 60 seconds when absent.
@@ -110,14 +110,14 @@ pub struct HttpTool {
 pub struct ExternalTool {
     /// The name that the model calls it by.
     pub name: String,
-    /// What the model is told about it.
+    /// The description for the model.
     #[serde(default)]
     pub description: String,
     /// The JSON Schema of its arguments; any object when absent.
     #[serde(default = "schema::any_object")]
     #[schema(value_type = Object)]
     pub parameters: Value,
-    /// How long a result is waited for; without it for ever.
+    /// How long to wait for a result; forever if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub deadline: Option<Span>,
@@ -133,7 +133,7 @@ pub struct ExternalTool {
     pub extra: Extra,
 }
 
-/// A preset or a tool that the workers have, named with more than its name.
+/// A preset or a tool of the workers, with additional options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WorkerTool {
     /// A preset (`core`, `explore`, `full`) or the name of a tool that the workers have.
@@ -218,7 +218,7 @@ fn yes() -> bool {
 pub struct ToolFault {
     /// Where, as a JSON pointer below the list.
     pub pointer: String,
-    /// What is wrong there.
+    /// What is wrong with it.
     pub detail: String,
 }
 

@@ -96,20 +96,20 @@ impl NodeState {
     }
 }
 
-/// What a run may use beyond its spec, fixed when it is created.
+/// Options of a run in addition to its spec, fixed when it is created.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RunOptions {
     /// Tokens that all its sends together may use; the smaller of this and the spec's counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// The limit that a retry set; counts in place of every other.
+    /// The limit set by a retry; it replaces all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raised_tokens: Option<u64>,
-    /// Leaves under way at once.
+    /// Maximum number of leaves in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u32>,
-    /// Narrows every leaf's tools to those with these names: a run gets no more than who started
-    /// it.
+    /// Restricts every leaf's tools to those with these names: a run never has more than its
+    /// starter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
     /// The workers that every leaf runs on: a run stays in the pool of the agent that started it.
@@ -195,7 +195,7 @@ pub struct RunRecord {
     pub dsl_version: i32,
     /// The value of `input`.
     pub input: Value,
-    /// What its creator decided.
+    /// The options of its creator.
     pub options: RunOptions,
     /// The session it belongs to: its leaves' sessions are children of that one.
     pub session: Option<SessionId>,
@@ -209,9 +209,9 @@ pub struct RunRecord {
     pub result: Option<Value>,
     /// Why it did not succeed.
     pub error: Option<Failure>,
-    /// The sum over its settled leaves, every attempt counted.
+    /// The sum over all attempts of its settled leaves.
     pub usage: Usage,
-    /// How many leaves there are, by what became of them.
+    /// The number of leaves, by state.
     pub counts: RunCounts,
     /// When someone has to look at it though nothing ends: a pause, a retry, its own limit.
     pub alarm_at: Option<Timestamp>,
@@ -223,18 +223,18 @@ pub struct RunRecord {
     pub finished_at: Option<Timestamp>,
 }
 
-/// Leaves of a run, by what became of them.
+/// Leaves of a run, by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RunCounts {
     /// Known so far: a fan-out counts once it is expanded.
     pub leaves: u32,
-    /// Under way.
+    /// In flight.
     pub live: u32,
     /// Succeeded.
     pub completed: u32,
-    /// Failed, tolerated ones too.
+    /// Failed, including tolerated ones.
     pub failed: u32,
-    /// Ended by someone, or by a neighbour's failure.
+    /// Cancelled by someone, or because a sibling failed.
     pub cancelled: u32,
     /// Skipped.
     pub skipped: u32,
@@ -264,9 +264,9 @@ pub struct NodeRecord {
     pub id: Option<String>,
     /// Where it stands.
     pub state: NodeState,
-    /// Its failure does not fail what is around it.
+    /// Its failure does not fail the enclosing node.
     pub tolerated: bool,
-    /// Which attempt is under way or was the last, from 1.
+    /// The current or last attempt, counted from 1.
     pub attempt: i32,
     /// The session of that attempt.
     pub session: Option<SessionId>,
@@ -291,9 +291,9 @@ pub struct NodeRecord {
     pub reserved: Spent,
     /// When a pause or the wait before its next attempt is over, or its time is up.
     pub due_at: Option<Timestamp>,
-    /// Its result was given by hand.
+    /// Its result was replaced by an operator.
     pub amended: bool,
-    /// What people told it while it was under way, oldest first.
+    /// Messages from people while it was running, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steered: Vec<Steered>,
     /// The attempts before this one.
@@ -324,22 +324,22 @@ fn set_aside<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Spent, D::Err
     })
 }
 
-/// Words that a person put into the session of a leaf while it was under way.
+/// A message that a person sent to the session of a running leaf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Steered {
-    /// The item in the session's inbox: what became of it is told there.
+    /// The item in the session's inbox, which has its outcome.
     pub item_id: String,
-    /// What was said; its beginning where it is long.
+    /// The message, truncated if it is long.
     pub text: String,
     /// When the run took note of it.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
 }
 
-/// An attempt of a leaf that another followed.
+/// An earlier attempt of a leaf.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Attempt {
-    /// Its number, from 1.
+    /// Its number, counted from 1.
     pub attempt: i32,
     /// Its session.
     #[schema(value_type = Option<String>)]
@@ -421,9 +421,9 @@ pub enum RunAsk {
     AmendNode {
         /// The node.
         path: String,
-        /// What it says instead.
+        /// The text that replaces the node's.
         text: Option<String>,
-        /// The value it returns instead.
+        /// The value that replaces the node's.
         payload: Option<Value>,
     },
     /// Notes what someone told a node: it was put into the inbox of its session before.

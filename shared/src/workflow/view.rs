@@ -29,7 +29,7 @@ pub struct RunView {
     /// The value of `input`.
     #[schema(value_type = Object)]
     pub input: Value,
-    /// What its creator decided.
+    /// The options of its creator.
     pub options: RunOptions,
     /// Counts retries, from 1.
     pub attempt: i32,
@@ -38,9 +38,9 @@ pub struct RunView {
     pub result: Option<Value>,
     /// Why it did not succeed.
     pub error: Option<Failure>,
-    /// The sum over its settled leaves, every attempt counted.
+    /// The sum over all attempts of its settled leaves.
     pub usage: Usage,
-    /// How many leaves there are, by what became of them.
+    /// The number of leaves, by state.
     pub counts: RunCounts,
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
@@ -81,7 +81,7 @@ impl From<RunRecord> for RunView {
 /// A node as the API shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NodeView {
-    /// Its place in the tree.
+    /// Its position in the tree.
     pub path: String,
     /// Counts the run's nodes in the order in which they were reached, from 1.
     pub n: i64,
@@ -89,13 +89,13 @@ pub struct NodeView {
     pub kind: NodeKind,
     /// The spec's name for it.
     pub id: Option<String>,
-    /// Where it stands; of a leaf that is under way, where its send stands.
+    /// Its state; that of the send for a leaf in flight.
     pub state: NodeState,
     /// What its send waits for.
     pub waiting_on: Option<WaitingOn>,
-    /// Its failure does not fail what is around it.
+    /// Its failure does not fail the enclosing node.
     pub tolerated: bool,
-    /// Which attempt is under way or was the last, from 1.
+    /// The current or last attempt, counted from 1.
     pub attempt: i32,
     /// The session of that attempt.
     #[schema(value_type = Option<String>)]
@@ -115,9 +115,9 @@ pub struct NodeView {
     /// When a pause or the wait before its next attempt is over, or its time is up.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub due_at: Option<Timestamp>,
-    /// Its result was given by hand.
+    /// Its result was replaced by an operator.
     pub amended: bool,
-    /// What people told it while it was under way, oldest first.
+    /// Messages from people while it was running, oldest first.
     pub steered: Vec<Steered>,
     /// The attempts before this one.
     pub earlier: Vec<Attempt>,

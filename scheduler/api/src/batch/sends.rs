@@ -35,7 +35,7 @@ struct Checked {
     _sends: Vec<serde::de::IgnoredAny>,
 }
 
-/// The shape of an answer.
+/// The schema of an answer.
 #[derive(Debug, utoipa::ToSchema)]
 #[schema(as = BatchResults)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -44,14 +44,14 @@ pub(crate) struct ResultsShape {
     results: Vec<ResultShape>,
 }
 
-/// What became of one item: `send` or `problem` is there.
+/// The outcome of one item: it has either `send` or `problem`.
 #[derive(Debug, utoipa::ToSchema)]
 #[schema(as = BatchResult)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct ResultShape {
     /// The status that the item alone would have been answered with.
     status: u16,
-    /// The accepted send, or the one that took the words in.
+    /// The accepted send, or the open send to which the message was delivered.
     send: Option<AcceptedSend>,
     /// Why nothing was stored.
     problem: Option<ProblemDocument>,

@@ -82,7 +82,7 @@ fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Error {
     if unread && text.starts_with("expected value") {
         return Error::invalid(pointer, "has a value of another type");
     }
-    // The fault is told by its place in the document, not by line and column.
+    // The error has a JSON pointer instead of line and column.
     let said = text
         .rsplit_once(" at line ")
         .map_or(text.as_str(), |(said, _)| said);

@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for Limit {
 
 /// A parameter that is written as a text of a known form.
 pub(crate) trait FromText: Sized {
-    /// What one that has another form is told.
+    /// The error for an invalid value.
     const EXPECTED: &'static str;
 
     fn from_text(text: &str) -> Option<Self>;

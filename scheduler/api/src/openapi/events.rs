@@ -44,32 +44,32 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
     let any = json!({ "description": "Any JSON." });
     let of = |name: &str, schema: Value| (name.to_owned(), schema);
     schemas.extend([
-        of("LiveEvent", data("A worker took the send.", &[], json!({ "send_id": send() }))),
+        of("LiveEvent", data("A worker has claimed the send.", &[], json!({ "send_id": send() }))),
         of("StepEvent", data("Where a send stands.", &["id", "status", "at"], json!({
             "send_id": send(), "id": send(), "status": named("SendStatus"), "at": time,
             "waiting_on": text("What it waits for; with `send.waiting`."),
-            "reason": text("Why it goes on; with `send.resumed`."),
+            "reason": text("Why it continues; with `send.resumed`."),
         }))),
-        of("RoundEvent", data("A call of the model.", &["round", "model"], json!({
+        of("RoundEvent", data("A model call.", &["round", "model"], json!({
             "send_id": send(), "round": number("Its number within the send, from 0."),
             "model": text("The model."), "usage": named("Usage"),
         }))),
         of("DeltaEvent", data(
-            "A piece of an answer. Pieces of an older attempt are void.",
+            "A part of an answer. Parts of an older attempt are void.",
             &["round", "attempt", "offset", "text"],
             json!({
                 "send_id": send(), "round": number("The round."), "attempt": number("The attempt within it."),
-                "offset": number("Characters of this attempt before this piece."), "text": text("The piece."),
+                "offset": number("Number of characters of this attempt before this delta."), "text": text("The piece."),
             }),
         )),
-        of("ResetEvent", data("A new attempt begins.", &["round", "attempt"], json!({
+        of("ResetEvent", data("A new attempt starts.", &["round", "attempt"], json!({
             "send_id": send(), "round": number("The round."), "attempt": number("The new attempt."),
             "reason": text("Why."),
         }))),
         of("CallEvent", data("A tool call.", &["id", "name"], json!({
             "send_id": send(), "id": text("The call."), "name": text("The tool."),
             "arguments": any,
-            "result": { "type": "array", "items": named("ContentPart"), "description": "What the model is shown of it." },
+            "result": { "type": "array", "items": named("ContentPart"), "description": "The part that the model sees." },
         }))),
     ]);
     let names: Vec<&str> = OF_SENDS.iter().map(|(name, _)| *name).collect();

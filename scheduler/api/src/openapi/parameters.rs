@@ -42,7 +42,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
     let (place, says, schema) = match name {
         "limit" => (
             "query",
-            "Items of a page.",
+            "Maximum number of items on the page.",
             json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }),
         ),
         "cursor" => (
@@ -61,7 +61,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         "status" => ("query", "Only those with this status.", status()),
         "fate" => (
             "query",
-            "`pending`: only what was not delivered yet.",
+            "`pending`: only undelivered items.",
             json!({ "type": "string", "enum": ["pending"] }),
         ),
         "agent" => (
@@ -87,7 +87,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "after" if path.ends_with("/messages") => (
             "query",
-            "Only what comes behind this `seq`.",
+            "Only messages after this `seq`.",
             json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX }),
         ),
         "folded" => (
@@ -97,12 +97,12 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         "after" => (
             "query",
-            "Only what comes behind the event with this id.",
+            "Only events after the one with this id.",
             text(EVENT_ID),
         ),
         "prefix" => (
             "query",
-            "Only nodes whose paths begin so.",
+            "Only nodes whose paths start with this.",
             json!({ "type": "string" }),
         ),
         "Last-Event-ID" => (
@@ -112,7 +112,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
         ),
         _ => (
             "header",
-            "1 to 255 visible ASCII characters that make a repeat harmless.",
+            "1 to 255 visible ASCII characters. A repeated request with the same key has no further effect.",
             text(KEY),
         ),
     };

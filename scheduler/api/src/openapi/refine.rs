@@ -390,7 +390,7 @@ fn input_part() -> Value {
         ("image", "ImagePart"),
         ("file", "FilePart"),
     ]);
-    union["description"] = json!("A piece of what someone says.");
+    union["description"] = json!("A part of a message's content.");
     union
 }
 

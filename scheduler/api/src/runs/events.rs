@@ -126,7 +126,7 @@ impl RunReader {
         None
     }
 
-    /// Reads on. The stream ends behind a final event that no retry follows.
+    /// Reads further events. The stream ends after a final event that no retry follows.
     async fn read(&mut self) -> Result<Vec<u8>, store::Error> {
         let steps = self.app.store.read_run_steps(self.key, self.read_to, STEPS);
         let steps = steps.await?;

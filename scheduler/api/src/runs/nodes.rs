@@ -113,7 +113,7 @@ pub(crate) async fn list(
         limit,
     };
     let some = async |after: Option<i64>, limit: u32| {
-        // One more than asked for tells whether there is more.
+        // One more than requested shows whether there are more.
         let query = ReadNodes {
             key,
             prefix: prefix.clone(),
@@ -194,7 +194,7 @@ async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Error> {
     }
 }
 
-/// Ends a node, whose path is percent-encoded, and what is below it
+/// Cancels a node, whose path is percent-encoded, and everything below it
 #[utoipa::path(
     post,
     path = "/v1/runs/{id}/nodes/{path}/cancel",
@@ -216,7 +216,7 @@ pub(crate) async fn cancel(
     asked(&app, key, RunAsk::CancelNode { path }, wait).await
 }
 
-/// Runs a settled node again, and what depends on it
+/// Runs a settled node and those that depend on it again
 #[utoipa::path(
     post,
     path = "/v1/runs/{id}/nodes/{path}/retry",
@@ -238,13 +238,13 @@ pub(crate) async fn retry(
     asked(&app, key, RunAsk::RetryNode { path }, wait).await
 }
 
-/// A node's result, given by hand.
+/// A result that replaces a node's.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AmendBody {
-    /// What it says instead.
+    /// The text that replaces the node's.
     text: Option<String>,
-    /// The value it returns instead.
+    /// The value that replaces the node's.
     #[schema(value_type = Option<Object>)]
     output: Option<Value>,
 }
@@ -260,7 +260,7 @@ impl JsonBody for AmendBody {
     }
 }
 
-/// Gives a node's result by hand; what depends on it runs again
+/// Replaces a node's result; nodes that depend on it run again
 #[utoipa::path(
     post,
     path = "/v1/runs/{id}/nodes/{path}/amend",
@@ -285,11 +285,11 @@ pub(crate) async fn amend(
     asked(&app, key, ask, wait).await
 }
 
-/// Words for a leaf that is under way.
+/// A message for a running leaf.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SteerBody {
-    /// What it is told at its next round.
+    /// The message that it gets before its next round.
     text: String,
 }
 
@@ -304,7 +304,7 @@ impl JsonBody for SteerBody {
     }
 }
 
-/// Tells a leaf something at its next round
+/// Sends a message to a running leaf, delivered before its next round
 #[utoipa::path(
     post,
     path = "/v1/runs/{id}/nodes/{path}/steer",

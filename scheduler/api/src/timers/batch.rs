@@ -31,7 +31,7 @@ struct Checked {
     _timers: Vec<serde::de::IgnoredAny>,
 }
 
-/// Timers to make in one request.
+/// Timers to create in one request.
 #[derive(Debug, utoipa::ToSchema)]
 #[expect(
     dead_code,
@@ -42,7 +42,7 @@ pub(crate) struct TimerBatchBody {
     timers: Vec<TimerBody>,
 }
 
-/// The shape of an answer.
+/// The schema of an answer.
 #[derive(Debug, utoipa::ToSchema)]
 #[schema(as = TimerBatchResults)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -51,7 +51,7 @@ pub(crate) struct ResultsShape {
     results: Vec<ResultShape>,
 }
 
-/// What became of one item: `timer` or `problem` is there.
+/// The outcome of one item: it has either `timer` or `problem`.
 #[derive(Debug, utoipa::ToSchema)]
 #[schema(as = TimerBatchResult)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -99,7 +99,7 @@ impl Batch for Timers {
         Ok(None)
     }
 
-    /// Makes the timers in one transaction, and tells the schedulers.
+    /// Creates the timers in one transaction, and notifies the schedulers.
     async fn store(
         app: &Arc<App>,
         items: Vec<Self::Item>,

@@ -25,7 +25,7 @@ const JITTER_MAX: Duration = Duration::from_hours(24);
 /// The longest cron expression: lists of every minute and every day fit.
 const EXPRESSION_BYTES_MAX: usize = 512;
 
-/// A timer to make.
+/// A timer to create.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TimerBody {
@@ -38,7 +38,7 @@ pub(crate) struct TimerBody {
     /// What it says: a text, or text parts.
     #[schema(schema_with = input_schema)]
     input: Option<Input>,
-    /// The sender's decisions.
+    /// The options of the send.
     #[serde(default, deserialize_with = "object")]
     options: Option<Options>,
     /// When it is due: once, or with `every` the first time.
@@ -50,24 +50,24 @@ pub(crate) struct TimerBody {
     /// A fixed rate, at least `1s`.
     #[schema(value_type = Option<String>)]
     every: Option<Span>,
-    /// A calendar: five fields from minutes on, or six with seconds in front.
+    /// A cron expression: five fields starting with minutes, or six with seconds first.
     cron: Option<String>,
     /// The calendar's time zone, such as `Europe/Berlin`; `UTC` when absent.
     timezone: Option<String>,
-    /// What becomes of missed occurrences; `once` when absent.
+    /// What to do with missed occurrences; `once` by default.
     catch_up: Option<CatchUp>,
     /// What becomes of an occurrence while the send of the one before has not begun: `coalesce`, or
     /// `enqueue`, which is the default with `catch_up: all`.
     on_busy: Option<Merge>,
-    /// Occurrences that it may have.
+    /// Maximum number of occurrences.
     max_occurrences: Option<u32>,
-    /// Nothing is due behind this.
+    /// Nothing is due after this.
     #[schema(value_type = Option<String>, format = DateTime)]
     until: Option<Timestamp>,
-    /// Each occurrence is put off by less than this; at most `1d`.
+    /// Each occurrence is delayed by less than this; at most `1d`.
     #[schema(value_type = Option<String>)]
     jitter: Option<Span>,
-    /// Makes a repeat of this item harmless. Only in a batch; elsewhere it is a header.
+    /// Idempotency key of this item. Only in a batch; otherwise it is a header.
     pub(super) idempotency_key: Option<String>,
 }
 

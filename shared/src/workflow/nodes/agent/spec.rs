@@ -32,7 +32,7 @@ pub struct LeafAgent {
     pub tools: Option<Vec<ToolEntry>>,
     /// Model calls that it may make.
     pub max_rounds: u32,
-    /// Tokens that one answer may have.
+    /// Maximum number of tokens of one answer.
     pub max_tokens: u32,
     /// Passed to the provider unchanged.
     pub temperature: f64,
