@@ -1,8 +1,8 @@
 //! Accepting sends, and creating the sessions that some of them bring along.
 
-use mainspring_shared::agent::{OnBusy, Priority};
 use mainspring_shared::id::{BootId, SendId, SessionKey};
-use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::hot::HotRow;
+use mainspring_shared::session::transition::{self, Offer, refuse_accept};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, IdempotencyKey, KeyOutcome, NewSession, RefuseReason,
     Target,
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Author, Hot, Session, priority_number};
+use crate::hot::{self, Session};
 use crate::query::{query_as, statement};
 use crate::rows::json;
 use crate::store::Tx;
@@ -76,24 +76,7 @@ async fn one(tx: &mut Tx, boot: BootId, item: AcceptSend) -> Result<AcceptOutcom
 /// A session as it is right after its creation.
 fn fresh(new: &NewSession) -> Session {
     Session {
-        hot: Hot {
-            key: new.key,
-            owner: None,
-            token: None,
-            epoch: 0,
-            next_seq: 1,
-            next_position: 1,
-            next_step: 1,
-            pending: 0,
-            signals: 0,
-            ready_since: None,
-            lifecycle: Lifecycle::Open,
-            pool: new.agent.pool().to_owned(),
-            priority: Priority::High,
-            spent: None,
-            writes: 0,
-            context_version: 0,
-        },
+        hot: HotRow::new(new.key, new.agent.pool()),
         owner_lives: false,
         head: None,
         busy: false,
@@ -105,53 +88,26 @@ fn admit(
     item: &AcceptSend,
 ) -> std::result::Result<Session, RefuseReason> {
     let session = session.ok_or(RefuseReason::SessionNotFound)?;
-    if session.hot.lifecycle == Lifecycle::Closed {
-        return Err(RefuseReason::SessionClosed);
+    let on_busy = item.options.on_busy;
+    match refuse_accept(&session.hot, session.busy, on_busy, item.queued_max) {
+        Some(reason) => Err(reason),
+        None => Ok(session),
     }
-    if item.options.on_busy == OnBusy::Reject && session.busy {
-        return Err(RefuseReason::Busy);
-    }
-    if session.hot.pending >= item.queued_max {
-        return Err(RefuseReason::QueueFull);
-    }
-    Ok(session)
 }
 
 async fn insert(tx: &mut Tx, boot: BootId, session: Session, item: AcceptSend) -> Result<Accepted> {
     let now = tx.now;
-    let Session { mut hot, head, .. } = session;
-    let due = item.options.delay.map(|delay| now.after(delay.0));
-    let deadline = item.options.deadline.map(|span| now.after(span.0));
-    let alarm = match (due, deadline) {
-        (Some(due), Some(deadline)) => Some(due.min(deadline)),
-        (due, deadline) => due.or(deadline),
+    let offer = Offer {
+        id: item.id,
+        options: &item.options,
+        boot,
     };
-    let step = hot.next_step;
-    hot.next_step += 1;
-    let mut ring = None;
-    let position = due.is_none().then_some(hot.next_position);
-    if position.is_some() {
-        hot.next_position += 1;
-        ring = hot.gain_work(now, head, item.options.priority);
-    }
-    let author = Author::ungranted(boot);
-    statement(sql!("sends/accept"))
-        .bind(hot.key.tenant.0)
-        .bind(hot.key.session.0)
-        .bind(item.id.0)
-        .bind(position)
+    let change = transition::accept(&session.hot, session.head, offer, now);
+    let sql = sql!("sends/insert", "steps/insert", "sessions/save");
+    hot::bind(statement(sql), &change)?
         .bind(json(&item.input)?)
         .bind(json(&item.options)?)
-        .bind(deadline.map(|at| at.0))
-        .bind(alarm.map(|at| at.0))
-        .bind(step)
-        .bind(now.0)
-        .bind(author.epoch)
-        .bind(author.boot.0)
-        .bind(hot.next_position)
-        .bind(hot.pending)
-        .bind(hot.ready_since.map(|at| at.0))
-        .bind(priority_number(hot.priority))
+        .bind(change.send.and_then(|send| send.deadline_at).map(|at| at.0))
         .bind(item.reports_to)
         .bind(item.run.as_ref().map(|leaf| leaf.run.0))
         .bind(item.run.as_ref().map(|leaf| leaf.path.clone()))
@@ -159,10 +115,10 @@ async fn insert(tx: &mut Tx, boot: BootId, session: Session, item: AcceptSend) -
         .execute(tx.conn())
         .await?;
     Ok(Accepted {
-        position,
-        step,
+        position: change.send.and_then(|send| send.position),
+        step: change.step_n(),
         created_at: now,
-        ring,
+        ring: change.notify.ready,
     })
 }
 

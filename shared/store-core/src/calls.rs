@@ -6,6 +6,8 @@ use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::NewMessage;
+use mainspring_shared::session::hot::HotRow;
+use mainspring_shared::session::transition::Grant;
 use mainspring_shared::store;
 use mainspring_shared::store::{
     CallBegin, CallChange, CallStep, Calls, NewCall, PostOutcome, PostResult, ReadInbox,
@@ -19,7 +21,6 @@ use serde::Serialize;
 
 use crate::db::{Conn, sql};
 use crate::fault::Result;
-use crate::hot::{Author, Hot};
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, json};
 use crate::store::{SqlStore, Tx};
@@ -95,7 +96,7 @@ struct Stands {
 }
 
 impl Stands {
-    fn started(author: Author) -> Self {
+    fn started(author: Grant) -> Self {
         Self {
             started_epoch: Some(author.epoch),
             ..Self::default()
@@ -115,7 +116,7 @@ pub(crate) async fn insert(
     tx: &mut Tx,
     key: SessionKey,
     send: SendId,
-    author: Author,
+    author: Grant,
     calls: &[NewCall],
 ) -> Result<()> {
     if calls.is_empty() {
@@ -135,7 +136,7 @@ pub(crate) async fn insert(
     Ok(())
 }
 
-fn call_cells(call: &NewCall, author: Author, now: Timestamp) -> Result<CallCells<'_>> {
+fn call_cells(call: &NewCall, author: Grant, now: Timestamp) -> Result<CallCells<'_>> {
     let mut approval = Approval::None;
     let stands = match &call.begins {
         CallBegin::Started => Stands::started(author),
@@ -180,7 +181,7 @@ struct ChangeCells<'c> {
 pub(crate) async fn change(
     tx: &mut Tx,
     key: SessionKey,
-    author: Author,
+    author: Grant,
     changes: &[CallChange],
 ) -> Result<()> {
     let now = tx.now;
@@ -216,7 +217,7 @@ fn groups(changes: &[CallChange]) -> Vec<&[CallChange]> {
     groups
 }
 
-fn change_cells(change: &CallChange, author: Author, now: Timestamp) -> Result<ChangeCells<'_>> {
+fn change_cells(change: &CallChange, author: Grant, now: Timestamp) -> Result<ChangeCells<'_>> {
     let stands = match &change.change {
         CallStep::Started => Stands::started(author),
         CallStep::Waits { on, deadline } => Stands {
@@ -349,7 +350,7 @@ pub(crate) async fn interrupt(tx: &mut Tx, key: SessionKey, send: SendId) -> Res
 /// asks for calls. Returns the messages that answer them, to be written next.
 pub(crate) async fn end_open_round(
     tx: &mut Tx,
-    hot: &Hot,
+    hot: &HotRow,
     send: SendId,
 ) -> Result<Vec<NewMessage>> {
     let now = tx.now;

@@ -3,16 +3,18 @@
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{BootId, SessionKey};
-use mainspring_shared::lease::Lease;
 use mainspring_shared::message::Message;
-use mainspring_shared::send::{SendRecord, SendStatus};
-use mainspring_shared::step::{StepKind, StepRefs};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::hot::{HotRow, SendState};
+use mainspring_shared::session::transition::{
+    self, ClaimFacts, ClaimRefusal, Claimer, Granted, refuse_claim,
+};
 use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, Resumed, StartedSend};
 
 use crate::boots::declare_dead;
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Hot, NewStep, Session};
+use crate::hot::{self, Beside};
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, Cells};
 use crate::store::Tx;
@@ -44,63 +46,46 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
     let Some(session) = hot::load(tx, item.key).await? else {
         return Ok(ClaimOutcome::Idle);
     };
-    let Session {
-        mut hot,
-        owner_lives,
-        head: status,
-        ..
-    } = session;
-    if hot.ready_since.is_none() {
-        return Ok(ClaimOutcome::Idle);
-    }
-    // Nobody takes over from itself, however late it is: it would be declared dead by that.
-    let is_taken = owner_lives || hot.owner == Some(boot);
-    if is_taken || (hot.owner.is_some() && !item.orphans) || is_dead(tx, boot).await? {
-        return Ok(ClaimOutcome::Busy);
-    }
-    // A queued send has lost nobody, whoever held its session.
-    let orphaned = hot.owner.is_some() && status == Some(SendStatus::Running);
-    if let Some(dead) = hot.owner {
-        declare_dead(tx, dead).await?;
-    }
-    let Some(head) = head(tx, item.key).await? else {
-        hot.owner = None;
-        hot.token = None;
-        hot.ready_since = None;
-        hot.save(tx).await?;
-        return Ok(ClaimOutcome::Idle);
-    };
-    if head.record.crashes + i32::from(orphaned) >= item.crashes_below {
-        if hot.owner.take().is_some() {
-            hot.token = None;
-            hot.save(tx).await?;
-        }
-        if orphaned {
-            statement(sql!("sends/died"))
-                .bind(item.key.tenant.0)
-                .bind(head.record.id.0)
-                .execute(tx.conn())
-                .await?;
-        }
-        return Ok(ClaimOutcome::Suspect);
-    }
-    let grant = hot.grant(boot);
-    let lease = Lease {
+    let hot = session.hot;
+    let claimer = Claimer {
         boot,
         token: item.token,
-        epoch: grant.epoch,
-        write: 0,
+        crashes_below: item.crashes_below,
+        orphans: item.orphans,
     };
-    hot.owner = Some(boot);
-    hot.token = Some(item.token);
-    let send = go(tx, &mut hot, lease, head, orphaned).await?;
-    let window = window(tx, &hot, &send.agent, &item).await?;
+    let facts = ClaimFacts {
+        owner_lives: session.owner_lives,
+        claimer_dead: hot.ready_since.is_some() && is_dead(tx, boot).await?,
+    };
+    match refuse_claim(&hot, claimer, facts) {
+        Some(ClaimRefusal::Idle) => return Ok(ClaimOutcome::Idle),
+        Some(ClaimRefusal::Busy) => return Ok(ClaimOutcome::Busy),
+        None => {}
+    }
+    let head = head(tx, item.key).await?;
+    let state = head.as_ref().map(Head::state);
+    let claim = transition::claim(&hot, state.as_ref(), claimer, tx.now);
+    if let Some(dead) = claim.dead {
+        declare_dead(tx, dead).await?;
+    }
+    let send = claim.change.send;
+    let done = hot::commit(tx, claim.change, Beside::default()).await?;
+    let (lease, resumed) = match claim.granted {
+        Granted::Idle => return Ok(ClaimOutcome::Idle),
+        Granted::Suspect => return Ok(ClaimOutcome::Suspect),
+        Granted::Lease(lease, resumed) => (lease, resumed),
+    };
+    let (Some(head), Some(send)) = (head, send) else {
+        return Ok(ClaimOutcome::Idle);
+    };
+    let send = started(tx, head, send, resumed).await?;
+    let window = window(tx, &done.hot, &send.agent, &item).await?;
     Ok(ClaimOutcome::Claimed(Box::new(Claimed {
         key: item.key,
         lease,
-        counters: hot.counters(),
+        counters: done.hot.counters(),
         send,
-        spent: hot.spent.unwrap_or_default(),
+        spent: done.hot.spent.unwrap_or_default(),
         window,
     })))
 }
@@ -136,103 +121,46 @@ pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<Head>> {
     }))
 }
 
-/// Lets the head run under a lease that the hot row already carries, and writes both.
-pub(crate) async fn go(
-    tx: &mut Tx,
-    hot: &mut Hot,
-    lease: Lease,
-    head: Head,
-    taken_over: bool,
-) -> Result<StartedSend> {
-    match head.record.status {
-        SendStatus::Queued => start(tx, hot, head).await,
-        _ => resume(tx, hot, lease, head, taken_over).await,
+impl Head {
+    /// The columns that the session machine decides on.
+    pub(crate) fn state(&self) -> SendState {
+        SendState::of(&self.record)
     }
 }
 
-/// Starts a queued send: no step, because a claim may be lost.
-async fn start(tx: &mut Tx, hot: &mut Hot, head: Head) -> Result<StartedSend> {
-    let now = tx.now;
+/// The head as its claimer gets it; one that starts is pinned to its agent's version.
+pub(crate) async fn started(
+    tx: &mut Tx,
+    head: Head,
+    send: SendState,
+    resumed: Option<Resumed>,
+) -> Result<StartedSend> {
     let Head {
         mut record,
         agent,
         version,
     } = head;
-    hot.pending -= 1;
-    record.status = SendStatus::Running;
-    record.started_at = record.started_at.or(Some(now));
-    record.agent_version = record.agent_version.or(Some(version));
-    record.alarm_at = record.deadline_at;
-    let sql = sql!("sends/start", "sessions/save");
-    hot.bind(statement(sql))
-        .bind(record.id.0)
-        .bind(record.started_at.map(|at| at.0))
-        .bind(record.agent_version)
-        .execute(tx.conn())
-        .await?;
+    send.store_in(&mut record);
+    if record.agent_version.is_none() {
+        record.agent_version = Some(version);
+        statement(sql!("sends/pin"))
+            .bind(record.key.tenant.0)
+            .bind(record.id.0)
+            .bind(version)
+            .execute(tx.conn())
+            .await?;
+    }
     Ok(StartedSend {
         record,
         agent,
-        resumed: None,
-    })
-}
-
-/// Goes on with a send that had begun: it was running when its worker died or left, or it waited
-/// and what it waited for has come.
-async fn resume(
-    tx: &mut Tx,
-    hot: &mut Hot,
-    lease: Lease,
-    head: Head,
-    taken_over: bool,
-) -> Result<StartedSend> {
-    let Head {
-        mut record, agent, ..
-    } = head;
-    let reason = match record.waiting_on.take() {
-        Some(on) => {
-            record.alarm_at = record.deadline_at;
-            Resumed::from_wait(on)
-        }
-        None if taken_over => {
-            record.crashes += 1;
-            record.attempts += 1;
-            Resumed::Takeover
-        }
-        None if record.crashes > 0 => Resumed::Takeover,
-        None => Resumed::Handover,
-    };
-    record.status = SendStatus::Running;
-    let refs = StepRefs {
-        reason: Some(reason.as_str().to_owned()),
-        ..StepRefs::default()
-    };
-    let step = NewStep {
-        author: lease.into(),
-        send: record.id,
-        kind: StepKind::Resumed,
-        at: tx.now,
-        refs: &refs,
-    };
-    let sql = sql!("sends/resume", "steps/write");
-    let (_, query) = hot.step(sql, step)?;
-    query
-        .bind(record.crashes)
-        .bind(record.alarm_at.map(|at| at.0))
-        .bind(record.attempts)
-        .execute(tx.conn())
-        .await?;
-    Ok(StartedSend {
-        record,
-        agent,
-        resumed: Some(reason),
+        resumed,
     })
 }
 
 /// The messages of the active window that the claimer's cache lacks.
 async fn window(
     tx: &mut Tx,
-    hot: &Hot,
+    hot: &HotRow,
     agent: &AgentSpec,
     item: &ClaimSession,
 ) -> Result<Vec<Message>> {

@@ -1,17 +1,20 @@
 //! Words for sessions that are busy.
 
 use mainspring_shared::agent::OnBusy;
-use mainspring_shared::id::SendId;
-use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::inbox::{Fate, InboxItem};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::hot::{HotRow, SendState};
+use mainspring_shared::session::transition::{self, Delivery, DeliveryFacts, Notify};
 use mainspring_shared::store::{DeliverItem, DeliverOutcome};
+use mainspring_shared::time::Timestamp;
 
 use crate::accept::{self, Seen};
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Hot};
-use crate::inbox::{self, Told};
+use crate::hot::{self, Beside};
+use crate::inbox;
 use crate::query::statement;
 use crate::rows::{self, Cells, json};
 use crate::store::Tx;
@@ -48,87 +51,89 @@ async fn one(tx: &mut Tx, mut item: DeliverItem) -> Result<DeliverOutcome> {
     Ok(outcome)
 }
 
-async fn take(tx: &mut Tx, hot: Hot, item: DeliverItem) -> Result<DeliverOutcome> {
+async fn take(tx: &mut Tx, hot: HotRow, item: DeliverItem) -> Result<DeliverOutcome> {
     if let Some(stored) = inbox::find(tx, item.key, &item.item_id).await? {
         if let Some(send_id) = stored.send_id {
-            return Ok(accepted(send_id, stored, Told::default()));
+            return Ok(accepted(send_id, stored, Notify::default()));
         }
         if stored.kind == item.kind {
             return Ok(DeliverOutcome::Kept(Box::new(stored)));
         }
     }
-    if inbox::count_pending(tx, item.key).await? >= item.items_max {
-        return Ok(DeliverOutcome::Full);
-    }
-    match item.mode {
-        OnBusy::Coalesce => join(tx, hot, item).await,
-        OnBusy::Steer | OnBusy::Interrupt => steer(tx, hot, item).await,
-        // These make sends, never items.
-        OnBusy::Enqueue | OnBusy::Reject => Ok(DeliverOutcome::Idle),
+    let (head, last) = match item.mode {
+        OnBusy::Coalesce => (None, last_queued(tx, item.key).await?),
+        OnBusy::Steer | OnBusy::Interrupt | OnBusy::Enqueue | OnBusy::Reject => {
+            (hot::head(tx, item.key).await?, None)
+        }
+    };
+    let state = head.as_ref().map(SendState::of);
+    let facts = DeliveryFacts {
+        head: state.as_ref(),
+        last_queued: last.as_ref().map(|send| send.id),
+        pending_items: inbox::count_pending(tx, item.key).await?,
+    };
+    let (mode, kind) = (item.mode, item.kind);
+    match transition::deliver(&hot, facts, mode, kind, item.items_max, tx.now) {
+        Delivery::Full => Ok(DeliverOutcome::Full),
+        Delivery::Idle => Ok(DeliverOutcome::Idle),
+        Delivery::Joined { change, n, send } => {
+            let mut input = last.map(|send| send.input).unwrap_or_default();
+            input.extend(item.content.iter().cloned());
+            statement(sql!("sends/join"))
+                .bind(item.key.tenant.0)
+                .bind(send.0)
+                .bind(json(&input)?)
+                .execute(tx.conn())
+                .await?;
+            let key = item.key;
+            let stored = stored(item, n, Some(send), Fate::Delivered, tx.now);
+            inbox::insert(tx, key, &stored).await?;
+            let done = hot::commit(tx, change, Beside::default()).await?;
+            Ok(accepted(send, stored, done.notify))
+        }
+        Delivery::Stored(what) => {
+            let (key, send) = (item.key, what.send);
+            let pending = stored(item, what.n, send, Fate::Pending, tx.now);
+            let notify = inbox::store(tx, key, what, &pending).await?;
+            Ok(match send {
+                Some(send) => accepted(send, pending, notify),
+                None => DeliverOutcome::Kept(Box::new(pending)),
+            })
+        }
     }
 }
 
-fn accepted(send_id: SendId, item: InboxItem, told: Told) -> DeliverOutcome {
+fn accepted(send_id: SendId, item: InboxItem, notify: Notify) -> DeliverOutcome {
     DeliverOutcome::Accepted {
         send_id,
         item: Box::new(item),
-        ring: told.ring,
-        owner: told.owner,
+        ring: notify.ready,
+        owner: notify.owner,
     }
 }
 
-/// Adds to the input of the last queued send.
-async fn join(tx: &mut Tx, mut hot: Hot, item: DeliverItem) -> Result<DeliverOutcome> {
+/// The queued send with the highest position.
+async fn last_queued(tx: &mut Tx, key: SessionKey) -> Result<Option<SendRecord>> {
     let row = statement(sql!("sends/last_queued"))
-        .bind(item.key.tenant.0)
-        .bind(item.key.session.0)
+        .bind(key.tenant.0)
+        .bind(key.session.0)
         .fetch_optional(tx.conn())
         .await?;
-    let Some(row) = row else {
-        return Ok(DeliverOutcome::Idle);
-    };
-    let send = rows::send(&mut Cells::new(&row, "sends"))?;
-    let mut input = send.input;
-    input.extend(item.content.iter().cloned());
-    statement(sql!("sends/join"))
-        .bind(item.key.tenant.0)
-        .bind(send.id.0)
-        .bind(json(&input)?)
-        .execute(tx.conn())
-        .await?;
-    let stored = store(tx, &mut hot, item, Some(send.id), Fate::Delivered).await?;
-    hot.save(tx).await?;
-    Ok(accepted(send.id, stored, Told::default()))
+    let row = row.as_ref();
+    row.map(|row| rows::send(&mut Cells::new(row, "sends")))
+        .transpose()
 }
 
-/// Brings an item to the send that is under way, or to the one that comes next.
-async fn steer(tx: &mut Tx, mut hot: Hot, item: DeliverItem) -> Result<DeliverOutcome> {
-    let head: Option<SendRecord> = hot::head(tx, item.key).await?;
-    if head.is_none() && item.kind == ItemKind::Message {
-        return Ok(DeliverOutcome::Idle);
-    }
-    let (mode, send_id) = (item.mode, head.as_ref().map(|head| head.id));
-    let stored = store(tx, &mut hot, item, send_id, Fate::Pending).await?;
-    let told = inbox::tell(tx, &mut hot, head.as_ref(), mode).await?;
-    hot.save(tx).await?;
-    Ok(match send_id {
-        Some(send_id) => accepted(send_id, stored, told),
-        None => DeliverOutcome::Kept(Box::new(stored)),
-    })
-}
-
-/// Stores an item for a send.
-async fn store(
-    tx: &mut Tx,
-    hot: &mut Hot,
+fn stored(
     item: DeliverItem,
+    n: i64,
     send_id: Option<SendId>,
     fate: Fate,
-) -> Result<InboxItem> {
-    let now = tx.now;
-    let stored = InboxItem {
+    now: Timestamp,
+) -> InboxItem {
+    InboxItem {
         id: item.item_id,
-        n: hot.next_position,
+        n,
         kind: item.kind,
         mode: item.mode,
         send_id,
@@ -137,8 +142,5 @@ async fn store(
         seq: None,
         created_at: now,
         settled_at: (fate != Fate::Pending).then_some(now),
-    };
-    hot.next_position += 1;
-    inbox::insert(tx, item.key, &stored).await?;
-    Ok(stored)
+    }
 }

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::id::{SendId, SessionKey};
-use mainspring_shared::session::hot::HotRow;
 use mainspring_shared::store::{Dump, DumpSession};
 use mainspring_shared::usage::Usage;
 
 use crate::db::{Conn, Statement, sql};
 use crate::fault::Result;
-use crate::hot::{self, Hot};
+use crate::hot;
 use crate::lists;
 use crate::query::statement;
 use crate::row::Row;
@@ -80,45 +79,11 @@ fn put(
 
 fn session(row: &Row) -> Result<DumpSession> {
     let mut cells = Cells::new(row, "session_hot");
-    let Hot {
-        key,
-        owner,
-        token,
-        epoch,
-        next_seq,
-        next_position,
-        next_step,
-        pending,
-        signals,
-        ready_since,
-        lifecycle,
-        pool,
-        priority,
-        spent,
-        writes,
-        context_version,
-    } = hot::read(&mut cells)?;
+    let hot = hot::read(&mut cells)?;
     let mut cells = cells.of("sessions");
     Ok(DumpSession {
-        key,
-        hot: HotRow {
-            key,
-            lifecycle,
-            owner,
-            token,
-            epoch,
-            writes,
-            next_seq,
-            next_position,
-            next_step,
-            pending,
-            signals,
-            context_version,
-            spent,
-            ready_since,
-            pool,
-            priority,
-        },
+        key: hot.key,
+        hot,
         first_seq: cells.get("first_seq")?,
         agent_version: cells.get("agent_version")?,
         sends: Vec::new(),

@@ -1,52 +1,28 @@
-//! The hot row of a session: read at the start of a step, changed in memory, written at its end.
-//! Between the two nothing else can change it, because there is one writer.
+//! The hot row of a session: read at the start of a step, decided on by the session machine, written
+//! at its end. Between the two nothing else can change it: there is one writer, or the row is locked.
 
 use std::collections::BTreeSet;
 
 use mainspring_shared::agent::Priority;
-use mainspring_shared::budget::Spent;
-use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionKey};
-use mainspring_shared::lease::Lease;
-use mainspring_shared::send::{SendRecord, SendStatus};
-use mainspring_shared::session::{Lifecycle, SIGNAL_INBOX};
-use mainspring_shared::step::{StepKind, StepRefs};
-use mainspring_shared::store::{Counters, ReadySession, SendTotals};
-use mainspring_shared::time::Timestamp;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::session::hot::HotRow;
+use mainspring_shared::session::transition::{Change, Notify};
+use mainspring_shared::store::{SendTotals, UsageRow};
 
-use crate::db::{Statement, sql};
+use crate::db::sql;
 use crate::fault::Result;
 use crate::query::{Query, statement};
+use crate::rounds::{message_rows, usage_rows};
 use crate::rows::{self, Cells, json};
 use crate::store::Tx;
-
-/// A row of `session_hot`.
-#[derive(Debug, Clone)]
-pub(crate) struct Hot {
-    pub(crate) key: SessionKey,
-    pub(crate) owner: Option<BootId>,
-    pub(crate) token: Option<LeaseToken>,
-    pub(crate) epoch: i64,
-    pub(crate) next_seq: i64,
-    pub(crate) next_position: i64,
-    pub(crate) next_step: i64,
-    pub(crate) pending: i64,
-    pub(crate) signals: i32,
-    pub(crate) ready_since: Option<Timestamp>,
-    pub(crate) lifecycle: Lifecycle,
-    pub(crate) pool: String,
-    pub(crate) priority: Priority,
-    /// What the session spent, as it was read; written by [`Hot::spend`] alone.
-    pub(crate) spent: Option<Spent>,
-    /// Writes under the grant, as they were read: counted where the fence is.
-    pub(crate) writes: i64,
-    /// Changes of the context other than by messages, as they were read: raised by who makes one.
-    pub(crate) context_version: i64,
-}
 
 /// A hot row with what a step without a lease has to know besides.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) hot: Hot,
+    pub(crate) hot: HotRow,
     /// Whether the owner's boot is alive.
     pub(crate) owner_lives: bool,
     /// The status of the first open send that has its place.
@@ -55,37 +31,25 @@ pub(crate) struct Session {
     pub(crate) busy: bool,
 }
 
-/// A step to write.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NewStep<'r> {
-    pub(crate) author: Author,
-    pub(crate) send: SendId,
-    pub(crate) kind: StepKind,
-    pub(crate) at: Timestamp,
-    pub(crate) refs: &'r StepRefs,
+/// What is stored with a change besides.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Beside<'b> {
+    pub(crate) messages: &'b [NewMessage],
+    pub(crate) usage: &'b [UsageRow],
+    /// Without totals the send keeps its own.
+    pub(crate) totals: Option<&'b SendTotals>,
 }
 
-/// Who commits a step, and under which grant.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Author {
-    pub(crate) boot: BootId,
-    pub(crate) epoch: i64,
-}
-
-impl Author {
-    /// Someone who needs no grant for what it does.
-    pub(crate) fn ungranted(boot: BootId) -> Self {
-        Self { boot, epoch: 0 }
-    }
-}
-
-impl From<Lease> for Author {
-    fn from(lease: Lease) -> Self {
-        Self {
-            boot: lease.boot,
-            epoch: lease.epoch,
-        }
-    }
+/// A change that was stored.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    /// The row as it is now.
+    pub(crate) hot: HotRow,
+    pub(crate) notify: Notify,
+    /// The step's number; 0 without one.
+    pub(crate) step: i64,
+    /// The number of the first message, or of the next one where none was stored.
+    pub(crate) first_seq: i64,
 }
 
 /// The number in the database.
@@ -107,13 +71,13 @@ pub(crate) fn priority(number: i32) -> Priority {
 
 /// `tenant, session_id, owner_boot, token, epoch, next_seq, next_position, next_step, pending,
 /// signals, ready_since, lifecycle, pool, priority, spent, writes, context_version`
-pub(crate) fn read(cells: &mut Cells<'_>) -> Result<Hot> {
+pub(crate) fn read(cells: &mut Cells<'_>) -> Result<HotRow> {
     let key = cells.key()?;
     fields(cells, key).map_err(|fault| fault.of_row(|| key.to_string()))
 }
 
-fn fields(cells: &mut Cells<'_>, key: SessionKey) -> Result<Hot> {
-    Ok(Hot {
+fn fields(cells: &mut Cells<'_>, key: SessionKey) -> Result<HotRow> {
+    Ok(HotRow {
         key,
         owner: cells.boot_opt("owner_boot")?,
         token: cells.token_opt("token")?,
@@ -194,145 +158,110 @@ pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<SendReco
         .transpose()
 }
 
-impl Hot {
-    /// Marks the session as having work; keeps the older moment. Returns whom to ring for when it
-    /// had none before.
-    pub(crate) fn make_ready(&mut self, now: Timestamp) -> Option<ReadySession> {
-        if self.ready_since.is_some() {
-            return None;
-        }
-        self.ready_since = Some(now);
-        Some(self.ring(now))
-    }
+/// Stores a change: the hot row, the send, the step, and what belongs to it.
+pub(crate) async fn commit(tx: &mut Tx, change: Change, beside: Beside<'_>) -> Result<Committed> {
+    let first_seq = change.hot.next_seq;
+    let messages = message_rows(beside.messages, first_seq)?;
+    let change = change.with_messages(beside.messages.len() as u32);
+    let sql = match (&change.send, &change.step) {
+        (Some(_), Some(_)) if !beside.messages.is_empty() || !beside.usage.is_empty() => sql!(
+            "messages/insert",
+            "usage/insert",
+            "sends/save",
+            "steps/insert",
+            "sessions/save"
+        ),
+        (Some(_), Some(_)) => sql!("sends/save", "steps/insert", "sessions/save"),
+        (Some(_), None) => sql!("sends/save", "sessions/save"),
+        (None, Some(_)) => sql!("steps/insert", "sessions/save"),
+        (None, None) => sql!("sessions/save"),
+    };
+    bind(statement(sql), &change)?
+        .bind(beside.totals.map(|it| json(&it.spending())).transpose()?)
+        .bind(messages)
+        .bind(usage_rows(beside.usage)?)
+        .execute(tx.conn())
+        .await?;
+    let step = change.step_n();
+    Ok(Committed {
+        hot: change.hot,
+        notify: change.notify,
+        step,
+        first_seq,
+    })
+}
 
-    /// Makes a session ready as from now whose head waited: what it waited for has come. Returns
-    /// whom to ring for.
-    pub(crate) fn wake(&mut self, now: Timestamp) -> ReadySession {
-        self.ready_since = Some(now);
-        self.ring(now)
-    }
+/// Writes the row as it is now, and nothing else.
+pub(crate) async fn save(tx: &mut Tx, hot: HotRow) -> Result<()> {
+    let change = Change {
+        hot,
+        send: None,
+        end: None,
+        step: None,
+        notify: Notify::default(),
+    };
+    commit(tx, change, Beside::default()).await.map(drop)
+}
 
-    /// Takes a queued send that just got its place into account. Returns whom to ring for when the
-    /// session was not ready before; behind a send that waits nothing can go on yet.
-    pub(crate) fn gain_work(
-        &mut self,
-        now: Timestamp,
-        head: Option<SendStatus>,
-        priority: Priority,
-    ) -> Option<ReadySession> {
-        self.pending += 1;
-        if head == Some(SendStatus::Waiting) || self.ready_since.is_some() {
-            return None;
-        }
-        self.priority = priority;
-        self.make_ready(now)
-    }
-
-    /// Takes the lease back and decides what is left: queued sends make the session ready, as from
-    /// now, and someone has to ring.
-    pub(crate) fn give_back(&mut self, now: Timestamp) -> Option<ReadySession> {
-        self.owner = None;
-        self.token = None;
-        self.ready_since = None;
-        if self.pending > 0 {
-            return self.make_ready(now);
-        }
-        None
-    }
-
-    /// A grant inside one transaction, for who settles a send that nobody runs.
-    pub(crate) fn grant(&mut self, boot: BootId) -> Author {
-        self.epoch += 1;
-        Author {
-            boot,
-            epoch: self.epoch,
-        }
-    }
-
-    /// Lowers the signals that concern a send that ends. The next one finds the inbox.
-    pub(crate) fn keep_for_next(&mut self) {
-        self.signals &= SIGNAL_INBOX;
-    }
-
-    fn ring(&self, ready_since: Timestamp) -> ReadySession {
-        ReadySession {
-            key: self.key,
-            pool: self.pool.clone(),
-            priority: self.priority,
-            ready_since,
-        }
-    }
-
-    pub(crate) fn counters(&self) -> Counters {
-        Counters {
-            next_seq: self.next_seq,
-            pending: self.pending,
-            signals: self.signals,
-            context_version: self.context_version,
-        }
-    }
-
-    /// Writes what the session has spent, where the totals say so.
-    pub(crate) async fn spend(&mut self, tx: &mut Tx, totals: &SendTotals) -> Result<()> {
-        let Some(spent) = totals.session else {
-            return Ok(());
-        };
-        self.spent = Some(spent);
-        statement(sql!("sessions/spend"))
-            .bind(self.key.tenant.0)
-            .bind(self.key.session.0)
-            .bind(json(&spent)?)
-            .execute(tx.conn())
-            .await?;
-        Ok(())
-    }
-
-    /// Writes the row as it is now.
-    pub(crate) async fn save(&self, tx: &mut Tx) -> Result<()> {
-        self.bind(statement(sql!("sessions/save")))
-            .execute(tx.conn())
-            .await?;
-        Ok(())
-    }
-
-    /// Numbers a step. Binds what every file of a step names alike: `$1` to `$14` are the row as
-    /// the step leaves it, `$15` to `$21` the step. What a kind of step needs besides begins at
-    /// `$22`. Returns the step's number too.
-    pub(crate) fn step(
-        &mut self,
-        sql: &'static Statement,
-        step: NewStep<'_>,
-    ) -> Result<(i64, Query)> {
-        let n = self.next_step;
-        self.next_step += 1;
-        let query = self.bind(statement(sql));
-        let query = query
-            .bind(n)
-            .bind(step.send.0)
-            .bind(step.kind.as_str())
-            .bind(step.author.epoch)
-            .bind(step.author.boot.0)
-            .bind(step.at.0)
-            .bind(json(step.refs)?);
-        Ok((n, query))
-    }
-
-    /// Binds `$1` to `$14`: the row as it is now.
-    pub(crate) fn bind(&self, query: Query) -> Query {
-        query
-            .bind(self.key.tenant.0)
-            .bind(self.key.session.0)
-            .bind(self.owner.map(|boot| boot.0))
-            .bind(self.token.map(|token| token.0))
-            .bind(self.epoch)
-            .bind(self.next_seq)
-            .bind(self.next_position)
-            .bind(self.next_step)
-            .bind(self.pending)
-            .bind(self.signals)
-            .bind(self.ready_since.map(|at| at.0))
-            .bind(self.lifecycle.as_i16())
-            .bind(self.pool.clone())
-            .bind(priority_number(self.priority))
-    }
+/// Binds what every file of a change names alike: `$1` to `$16` the row as it is afterwards, `$17` to
+/// `$23` the step, `$24` to `$37` the send. `$18` is the send's id, with or without a step.
+pub(crate) fn bind(query: Query, change: &Change) -> Result<Query> {
+    let Change {
+        hot,
+        send,
+        end,
+        step,
+        notify: _,
+    } = change;
+    let send = send.as_ref();
+    let step = step.as_ref();
+    let id = send.map(|send| send.id).or(step.map(|step| step.send_id));
+    let query = query
+        .bind(hot.key.tenant.0)
+        .bind(hot.key.session.0)
+        .bind(hot.owner.map(|boot| boot.0))
+        .bind(hot.token.map(|token| token.0))
+        .bind(hot.epoch)
+        .bind(hot.next_seq)
+        .bind(hot.next_position)
+        .bind(hot.next_step)
+        .bind(hot.pending)
+        .bind(hot.signals)
+        .bind(hot.ready_since.map(|at| at.0))
+        .bind(hot.lifecycle.as_i16())
+        .bind(hot.pool.clone())
+        .bind(priority_number(hot.priority))
+        .bind(hot.writes)
+        .bind(hot.spent.as_ref().map(json).transpose()?)
+        .bind(step.map(|step| step.n))
+        .bind(id.map(|id| id.0))
+        .bind(step.map(|step| step.kind.as_str()))
+        .bind(step.map(|step| step.epoch))
+        .bind(step.map(|step| step.boot.0))
+        .bind(step.map(|step| step.at.0))
+        .bind(step.map(|step| json(&step.refs)).transpose()?)
+        .bind(send.map(|send| send.status.as_str()))
+        .bind(send.and_then(|send| send.waiting_on).map(WaitingOn::as_str))
+        .bind(send.and_then(|send| send.position))
+        .bind(send.and_then(|send| send.alarm_at).map(|at| at.0))
+        .bind(send.map(|send| send.rounds))
+        .bind(send.map(|send| send.attempts))
+        .bind(send.map(|send| send.crashes))
+        .bind(send.map(|send| send.cancel_requested))
+        .bind(send.and_then(|send| send.started_at).map(|at| at.0))
+        .bind(send.and_then(|send| send.finished_at).map(|at| at.0));
+    let end = end.as_ref();
+    Ok(query
+        .bind(end.map(|end| end.stop_reason.as_str()))
+        .bind(end.and_then(|end| end.output_text.clone()))
+        .bind(
+            end.and_then(|end| end.output.as_ref())
+                .map(json)
+                .transpose()?,
+        )
+        .bind(
+            end.and_then(|end| end.error.as_ref())
+                .map(json)
+                .transpose()?,
+        ))
 }

@@ -2,31 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use mainspring_shared::agent::OnBusy;
-use mainspring_shared::id::{BootId, SendId, SessionKey};
+use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::inbox::InboxItem;
-use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
-use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
-use mainspring_shared::store::{Delivery, ReadInbox, ReadySession};
+use mainspring_shared::session::transition::{Notify, Stored};
+use mainspring_shared::store::{Delivery, ReadInbox};
 use serde::Serialize;
 
 use crate::calls;
-use crate::cancel::wake;
 use crate::db::{Conn, sql};
 use crate::fault::Result;
-use crate::hot::Hot;
+use crate::hot::{self, Beside};
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, json, mode_word};
 use crate::store::Tx;
-
-/// Who has to hear of a change in a session.
-#[derive(Debug, Default)]
-pub(crate) struct Told {
-    /// Whom to ring for.
-    pub(crate) ring: Option<ReadySession>,
-    /// The boot that runs its send.
-    pub(crate) owner: Option<BootId>,
-}
 
 /// Stores an item.
 pub(crate) async fn insert(tx: &mut Tx, key: SessionKey, item: &InboxItem) -> Result<()> {
@@ -70,45 +58,21 @@ pub(crate) async fn count_pending(tx: &mut Tx, key: SessionKey) -> Result<i64> {
     Ok(count)
 }
 
-/// Tells a session of an item that it has now. `head` is its first open send. The hot row is the
-/// caller's to save.
-pub(crate) async fn tell(
+/// Stores a pending item with what it does to its session.
+pub(crate) async fn store(
     tx: &mut Tx,
-    hot: &mut Hot,
-    head: Option<&SendRecord>,
-    mode: OnBusy,
-) -> Result<Told> {
-    let interrupts = mode == OnBusy::Interrupt;
-    hot.signals |= SIGNAL_INBOX;
-    if interrupts {
-        hot.signals |= SIGNAL_INTERRUPT;
+    key: SessionKey,
+    what: Stored,
+    item: &InboxItem,
+) -> Result<Notify> {
+    insert(tx, key, item).await?;
+    if what.interrupts
+        && let Some(send) = what.send
+    {
+        calls::interrupt(tx, key, send).await?;
     }
-    let mut told = Told::default();
-    let Some(send) = head else { return Ok(told) };
-    if send.status == SendStatus::Running {
-        told.owner = hot.owner;
-    }
-    let goes_on = match send.waiting_on {
-        Some(WaitingOn::Retry | WaitingOn::Timer) => true,
-        Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run)
-            if interrupts =>
-        {
-            calls::interrupt(tx, hot.key, send.id).await?;
-            true
-        }
-        Some(
-            WaitingOn::Tool
-            | WaitingOn::Human
-            | WaitingOn::Agent
-            | WaitingOn::Run
-            | WaitingOn::Recovery,
-        )
-        | None => false,
-    };
-    if goes_on {
-        told.ring = Some(wake(tx, hot, send).await?);
-    }
-    Ok(told)
+    let done = hot::commit(tx, what.change, Beside::default()).await?;
+    Ok(done.notify)
 }
 
 /// A delivery on its way into the statement.

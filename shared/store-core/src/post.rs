@@ -1,17 +1,15 @@
 //! Results of calls that come from outside, and permission to make them.
 
 use mainspring_shared::id::SessionKey;
-use mainspring_shared::send::{SendStatus, WaitingOn};
-use mainspring_shared::session::SIGNAL_RESULT;
+use mainspring_shared::session::hot::{HotRow, SendState};
+use mainspring_shared::session::transition::{self, Notify, Post};
 use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
-use mainspring_shared::tool::{Approval, CallRecord};
+use mainspring_shared::tool::CallRecord;
 
 use crate::calls;
-use crate::cancel::wake;
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Hot};
-use crate::inbox::Told;
+use crate::hot::{self, Beside};
 use crate::query::query_scalar;
 use crate::store::Tx;
 
@@ -43,28 +41,20 @@ async fn one(tx: &mut Tx, item: PostResult) -> Result<PostOutcome> {
     let Some(call) = calls::get(tx.conn(), tenant, &item.call_id).await? else {
         return Ok(PostOutcome::Unknown);
     };
-    if call.result.is_some() {
-        return Ok(PostOutcome::AlreadySettled);
-    }
-    let asked = call.approval == Approval::Asked;
-    match (&item.answer, call.waits_on) {
-        (CallAnswer::Approve, Some(_)) if asked => {
-            calls::approve(tx, tenant, &call.call_id).await?;
-        }
-        (CallAnswer::Result(result), Some(on))
-            if asked || matches!(on, WaitingOn::Tool | WaitingOn::Human) =>
-        {
+    match (transition::post(&call, &item.answer), &item.answer) {
+        (Post::AlreadySettled, _) => return Ok(PostOutcome::AlreadySettled),
+        (Post::Approves, _) => calls::approve(tx, tenant, &call.call_id).await?,
+        (Post::Settles, CallAnswer::Result(result)) => {
             calls::settle(tx, tenant, &call.call_id, result).await?;
         }
-        (CallAnswer::Approve | CallAnswer::Result(_), _) => return Ok(PostOutcome::NotWaiting),
+        (Post::Settles | Post::NotWaiting, _) => return Ok(PostOutcome::NotWaiting),
     }
-    let mut hot = session.hot;
-    let Told { ring, owner } = answered(tx, &mut hot, &call).await?;
+    let notify = answered(tx, &session.hot, &call).await?;
     Ok(PostOutcome::Accepted {
         key,
         send_id: call.send_id,
-        ring,
-        owner,
+        ring: notify.ready,
+        owner: notify.owner,
     })
 }
 
@@ -79,25 +69,12 @@ async fn is_below(tx: &mut Tx, key: SessionKey, of: SessionKey) -> Result<bool> 
     Ok(below)
 }
 
-/// Tells the send that asked for a call that it was answered, if it is under way. One that waits
-/// goes on once no call of its round waits for anyone.
-pub(crate) async fn answered(tx: &mut Tx, hot: &mut Hot, call: &CallRecord) -> Result<Told> {
-    let mut told = Told::default();
+/// Notifies the send that asked for a call that it was answered, if it is under way. One that waits
+/// continues once no call of its round waits for anyone.
+pub(crate) async fn answered(tx: &mut Tx, hot: &HotRow, call: &CallRecord) -> Result<Notify> {
     let head = hot::head(tx, hot.key).await?;
-    let Some(send) = head.filter(|head| head.id == call.send_id) else {
-        return Ok(told);
-    };
-    hot.signals |= SIGNAL_RESULT;
-    if send.status == SendStatus::Running {
-        told.owner = hot.owner;
-    }
-    let waits_for_calls = matches!(
-        send.waiting_on,
-        Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run)
-    );
-    if waits_for_calls && !calls::any_waits(tx, hot.key, send.id, call.round).await? {
-        told.ring = Some(wake(tx, hot, &send).await?);
-    }
-    hot.save(tx).await?;
-    Ok(told)
+    let state = head.as_ref().map(SendState::of);
+    let waits = calls::any_waits(tx, hot.key, call.send_id, call.round).await?;
+    let change = transition::answer(hot, state.as_ref(), call.send_id, waits, tx.now);
+    Ok(hot::commit(tx, change, Beside::default()).await?.notify)
 }

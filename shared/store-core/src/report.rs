@@ -6,14 +6,16 @@ use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::hot::{HotRow, SendState};
+use mainspring_shared::session::transition::{self, AtRest, Notify};
 use mainspring_shared::store::ReportOutcome;
 use mainspring_shared::tool::{child_item, child_result};
 
 use crate::calls;
 use crate::db::sql;
 use crate::fault::{Result, skipped};
-use crate::hot::{self, Hot};
-use crate::inbox::{self, Told};
+use crate::hot;
+use crate::inbox;
 use crate::post;
 use crate::query::statement;
 use crate::row::Row;
@@ -121,45 +123,45 @@ async fn one(tx: &mut Tx, send: &SendRecord) -> Result<Option<ReportOutcome>> {
     let Some(session) = hot::load(tx, parent).await? else {
         return Ok(None);
     };
-    let mut hot = session.hot;
+    let hot = session.hot;
     // The call may have been settled before its session was locked.
     let Some(call) = calls::get(tx.conn(), tenant, call_id).await? else {
         return Ok(None);
     };
-    let Told { ring, owner } = if call.result.is_none() {
+    let notify = if call.result.is_none() {
         calls::settle(tx, tenant, call_id, &child_result(send)).await?;
-        post::answered(tx, &mut hot, &call).await?
+        post::answered(tx, &hot, &call).await?
     } else {
-        leave_word(tx, &mut hot, send, call_id).await?
+        keep(tx, &hot, send, call_id).await?
     };
     Ok(Some(ReportOutcome {
         send_id: send.id,
         parent,
-        ring,
-        owner,
+        ring: notify.ready,
+        owner: notify.owner,
     }))
 }
 
 /// Puts the end of a child into its parent's inbox, because the call that asked for it was settled
 /// before: the child worked in the background, or the parent was interrupted.
-async fn leave_word(tx: &mut Tx, hot: &mut Hot, send: &SendRecord, call_id: &str) -> Result<Told> {
+async fn keep(tx: &mut Tx, hot: &HotRow, send: &SendRecord, call_id: &str) -> Result<Notify> {
     let head = hot::head(tx, hot.key).await?;
+    let state = head.as_ref().map(SendState::of);
+    let Some(what) = transition::report(hot, state.as_ref(), AtRest::Keep, tx.now) else {
+        return Ok(Notify::default());
+    };
     let (id, content) = child_item(send, call_id);
     let item = InboxItem {
         id,
-        n: hot.next_position,
+        n: what.n,
         kind: ItemKind::Child,
         mode: OnBusy::Steer,
-        send_id: head.as_ref().map(|head| head.id),
+        send_id: what.send,
         content,
         fate: Fate::Pending,
         seq: None,
         created_at: tx.now,
         settled_at: None,
     };
-    hot.next_position += 1;
-    inbox::insert(tx, hot.key, &item).await?;
-    let told = inbox::tell(tx, hot, head.as_ref(), item.mode).await?;
-    hot.save(tx).await?;
-    Ok(told)
+    inbox::store(tx, hot.key, what, &item).await
 }

@@ -3,46 +3,26 @@
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::NewMessage;
-use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_RESULT};
-use mainspring_shared::step::{RoundRef, StepKind, StepRefs};
+use mainspring_shared::session::SIGNAL_RESULT;
+use mainspring_shared::session::hot::{HotRow, SendState};
+use mainspring_shared::session::transition::{self, Grant};
 use mainspring_shared::store::{AppendOutcome, AppendRound, Counters, UsageRow};
-use mainspring_shared::time::Timestamp;
 use serde::Serialize;
 
 use crate::calls;
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Author, Hot, NewStep};
+use crate::hot::{self, Beside};
 use crate::inbox;
 use crate::query::statement;
-use crate::rows::{Cells, json};
+use crate::rows::{self, Cells, json};
 use crate::store::Tx;
 
-/// A session under a lease that holds, with the send that runs in it.
+/// A session under a lease whose token it has, with the send that runs in it.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) hot: Hot,
-    /// The running send's deadline.
-    pub(crate) deadline_at: Option<Timestamp>,
-}
-
-/// Messages that a step wrote.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Stored {
-    pub(crate) first_seq: i64,
-    pub(crate) count: u32,
-}
-
-impl Stored {
-    /// A step's references to these messages.
-    pub(crate) fn refs(self, round: Option<RoundRef>) -> StepRefs {
-        StepRefs {
-            first_seq: (self.count > 0).then_some(self.first_seq),
-            messages: self.count,
-            round,
-            ..StepRefs::default()
-        }
-    }
+    pub(crate) hot: HotRow,
+    pub(crate) send: SendState,
 }
 
 /// Stores rounds one after the other.
@@ -56,52 +36,32 @@ pub(crate) async fn all(tx: &mut Tx, items: Vec<AppendRound>) -> Result<Vec<Appe
 }
 
 async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
-    let send = item.send_id;
-    let Some(Held { mut hot, .. }) = held(tx, item.key, item.lease, send).await? else {
+    let id = item.send_id;
+    let Some(Held { hot, send }) = held(tx, item.key, item.lease, id).await? else {
         return repeated(tx, &item).await;
     };
-    let author = Author::from(item.lease);
-    hot.spend(tx, &item.totals).await?;
-    let (stored, messages) = number(&mut hot, &item.messages)?;
-    calls::insert(tx, item.key, send, author, &item.calls).await?;
-    calls::change(tx, item.key, author, &item.changes).await?;
-    inbox::deliver(tx, item.key, send, &item.deliveries, stored.first_seq).await?;
-    let signals = hot.signals;
-    hot.signals &= SIGNAL_CANCEL;
-    let kind = match item.round {
-        Some(_) => StepKind::Round,
-        None => StepKind::Calls,
+    let round = item.round.clone();
+    let change = transition::append(&hot, &send, item.lease, round, &item.totals, tx.now);
+    let Some(change) = change else {
+        return repeated(tx, &item).await;
     };
-    let refs = stored.refs(item.round);
-    let step = NewStep {
-        author,
-        send,
-        kind,
-        at: tx.now,
-        refs: &refs,
+    let grant = Grant::from(item.lease);
+    calls::insert(tx, item.key, id, grant, &item.calls).await?;
+    calls::change(tx, item.key, grant, &item.changes).await?;
+    inbox::deliver(tx, item.key, id, &item.deliveries, hot.next_seq).await?;
+    let beside = Beside {
+        messages: &item.messages,
+        usage: &item.usage,
+        totals: Some(&item.totals),
     };
-    let sql = sql!(
-        "messages/insert",
-        "usage/insert",
-        "sends/round",
-        "steps/write"
-    );
-    let (step, query) = hot.step(sql, step)?;
-    query
-        .bind(messages)
-        .bind(usage_rows(&item.usage)?)
-        .bind(json(&item.totals.spending())?)
-        .bind(item.totals.rounds)
-        .bind(item.totals.attempts)
-        .execute(tx.conn())
-        .await?;
+    let done = hot::commit(tx, change, beside).await?;
     Ok(AppendOutcome::Appended {
-        first_seq: stored.first_seq,
-        step,
+        first_seq: done.first_seq,
+        step: done.step,
         at: tx.now,
         counters: Counters {
-            signals,
-            ..hot.counters()
+            signals: hot.signals,
+            ..done.hot.counters()
         },
     })
 }
@@ -144,7 +104,8 @@ async fn repeated(tx: &mut Tx, item: &AppendRound) -> Result<AppendOutcome> {
     })
 }
 
-/// The session, if the lease holds and the send runs under it; the write is counted then.
+/// The session, if it has the lease's token and the send runs under it. The number of the write is
+/// the machine's to compare.
 pub(crate) async fn held(
     tx: &mut Tx,
     key: SessionKey,
@@ -157,14 +118,13 @@ pub(crate) async fn held(
         .bind(lease.token.0)
         .bind(lease.boot.0)
         .bind(send.0)
-        .bind(lease.write)
         .fetch_optional(tx.conn())
         .await?;
     let Some(row) = row else { return Ok(None) };
     let mut cells = Cells::new(&row, "session_hot");
     let hot = hot::read(&mut cells)?;
-    let deadline_at = cells.of("sends").time_opt("deadline_at")?;
-    Ok(Some(Held { hot, deadline_at }))
+    let send = rows::send_state(&mut cells.of("sends"), send)?;
+    Ok(Some(Held { hot, send }))
 }
 
 /// A row of `messages` on its way into the statement.
@@ -181,18 +141,11 @@ struct MessageRow<'m> {
     asked_at_seq: Option<i64>,
 }
 
-/// Numbers messages, which a step is about to store, and gives their rows as JSON.
-pub(crate) fn number(hot: &mut Hot, messages: &[NewMessage]) -> Result<(Stored, String)> {
-    let stored = Stored {
-        first_seq: hot.next_seq,
-        count: messages.len() as u32,
-    };
-    let rows = messages.iter().zip(hot.next_seq..);
-    let rows = rows
-        .map(|(message, seq)| message_row(message, seq))
-        .collect::<Result<Vec<_>>>()?;
-    hot.next_seq += i64::from(stored.count);
-    Ok((stored, json(&rows)?))
+/// Messages, numbered from `first_seq`, as JSON.
+pub(crate) fn message_rows(messages: &[NewMessage], first_seq: i64) -> Result<String> {
+    let rows = messages.iter().zip(first_seq..);
+    let rows = rows.map(|(message, seq)| message_row(message, seq));
+    json(&rows.collect::<Result<Vec<_>>>()?)
 }
 
 fn message_row(message: &NewMessage, seq: i64) -> Result<MessageRow<'_>> {

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use mainspring_shared::agent::OnBusy;
+use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::budget::Spending;
 use mainspring_shared::id::{BootId, LeaseToken, RunId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
+use mainspring_shared::session::hot::SendState;
 use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{self, BootRecord, Parent};
 use mainspring_shared::stored;
@@ -172,6 +173,30 @@ fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
         path,
         attempt,
     }))
+}
+
+/// `position, status, waiting_on, options, deadline_at, alarm_at, rounds, attempts, crashes,
+/// cancel_requested, started_at, finished_at`
+pub(crate) fn send_state(cells: &mut Cells<'_>, id: SendId) -> Result<SendState> {
+    send_state_fields(cells, id).map_err(|fault| fault.of_row(|| id.to_string()))
+}
+
+fn send_state_fields(cells: &mut Cells<'_>, id: SendId) -> Result<SendState> {
+    Ok(SendState {
+        id,
+        position: cells.get("position")?,
+        status: cells.word("status", SendStatus::parse)?,
+        waiting_on: cells.word_opt("waiting_on", WaitingOn::parse)?,
+        priority: cells.json::<SendOptions>("options")?.priority,
+        deadline_at: cells.time_opt("deadline_at")?,
+        alarm_at: cells.time_opt("alarm_at")?,
+        rounds: cells.get("rounds")?,
+        attempts: cells.get("attempts")?,
+        crashes: cells.get("crashes")?,
+        cancel_requested: cells.get("cancel_requested")?,
+        started_at: cells.time_opt("started_at")?,
+        finished_at: cells.time_opt("finished_at")?,
+    })
 }
 
 fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<SendRecord> {

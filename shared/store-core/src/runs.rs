@@ -4,6 +4,8 @@ use async_trait::async_trait;
 use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
+use mainspring_shared::session::hot::SendState;
+use mainspring_shared::session::transition::{self, AtRest, Notify};
 use mainspring_shared::store;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
@@ -17,7 +19,7 @@ use uuid::Uuid;
 use crate::accept::{self, Seen};
 use crate::db::{Commit, Conn, Statement, sql};
 use crate::fault::{Result, skipped};
-use crate::inbox::{self, Told};
+use crate::inbox;
 use crate::query::{query_as, query_scalar, statement};
 use crate::row::Row;
 use crate::rows::{self, Cells, json};
@@ -448,9 +450,9 @@ async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<Adva
     let mut told = None;
     if let Some(report) = item.report {
         let session = report.session;
-        let Told { ring, owner } = tell(tx, boot, report).await?;
-        rings.extend(ring);
-        told = owner.map(|owner| (session, owner));
+        let notify = tell(tx, boot, report).await?;
+        rings.extend(notify.ready);
+        told = notify.owner.map(|owner| (session, owner));
     }
     Ok(AdvanceOutcome::Advanced { step, rings, told })
 }
@@ -482,18 +484,18 @@ async fn write_run(tx: &mut Tx, boot: BootId, item: &AdvanceRun) -> Result<bool>
 
 /// Whoever waits for the run hears of its end: an open call by its result, a session that is busy by
 /// an item, one at rest by a send, unless it need not be woken.
-async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
+async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Notify> {
     let key = report.session;
     let Some(session) = hot::load(tx, key).await? else {
-        return Ok(Told::default());
+        return Ok(Notify::default());
     };
-    let mut hot = session.hot;
+    let hot = session.hot;
     if let Some((call_id, result)) = &report.call
         && let Some(call) = calls::get(tx.conn(), key.tenant, call_id).await?
         && call.result.is_none()
     {
         calls::settle(tx, key.tenant, call_id, result).await?;
-        return post::answered(tx, &mut hot, &call).await;
+        return post::answered(tx, &hot, &call).await;
     }
     let Some(RunWords {
         item_id,
@@ -503,27 +505,25 @@ async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
         ended_run,
     }) = report.words
     else {
-        return Ok(Told::default());
+        return Ok(Notify::default());
     };
     let head = hot::head(tx, key).await?;
-    if head.is_some() || !wake {
+    let state = head.as_ref().map(SendState::of);
+    let at_rest = if wake { AtRest::Send } else { AtRest::Keep };
+    if let Some(what) = transition::report(&hot, state.as_ref(), at_rest, tx.now) {
         let item = InboxItem {
             id: item_id,
-            n: hot.next_position,
+            n: what.n,
             kind: ItemKind::Child,
             mode: OnBusy::Steer,
-            send_id: head.as_ref().map(|head| head.id),
+            send_id: what.send,
             content,
             fate: Fate::Pending,
             seq: None,
             created_at: tx.now,
             settled_at: None,
         };
-        hot.next_position += 1;
-        inbox::insert(tx, key, &item).await?;
-        let told = inbox::tell(tx, &mut hot, head.as_ref(), item.mode).await?;
-        hot.save(tx).await?;
-        return Ok(told);
+        return inbox::store(tx, key, what, &item).await;
     }
     let send = AcceptSend {
         id: send,
@@ -546,7 +546,10 @@ async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Told> {
         | AcceptOutcome::Refused(_)
         | AcceptOutcome::Locked => None,
     });
-    Ok(Told { ring, owner: None })
+    Ok(Notify {
+        ready: ring,
+        owner: None,
+    })
 }
 
 /// Gives runs up that the boot owns.

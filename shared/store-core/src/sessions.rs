@@ -3,6 +3,8 @@
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
 use mainspring_shared::send::SendResult;
+use mainspring_shared::session::hot::{HotRow, SendState};
+use mainspring_shared::session::transition::{self, Grant};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::store;
 use mainspring_shared::store::{
@@ -14,10 +16,9 @@ use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use crate::accept::{self, Seen};
-use crate::complete::{End, finish};
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Author, Hot};
+use crate::hot::{self, Beside};
 use crate::query::{query_as, query_scalar, statement};
 use crate::rows::json;
 use crate::store::{SqlStore, Tx};
@@ -201,7 +202,7 @@ pub(crate) async fn update(
         Some(false) => Lifecycle::Open,
         None => hot.lifecycle,
     };
-    hot.save(tx).await?;
+    hot::save(tx, hot).await?;
     statement(sql!("sessions/update"))
         .bind(key.tenant.0)
         .bind(key.session.0)
@@ -277,7 +278,7 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(DeleteOutcome::NotFound);
     };
-    let mut hot = session.hot;
+    let hot = session.hot;
     let mut last: Vec<(Uuid, Option<i64>)> = query_as(sql!("sends/last_open"))
         .bind(key.tenant.0)
         .bind(key.session.0)
@@ -285,23 +286,17 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
         .fetch_all(tx.conn())
         .await?;
     timers::cancel_of_session(tx, key).await?;
-    let end = SendResult::cancelled();
     if last.len() > ERASED_AT_ONCE as usize {
         last.truncate(ERASED_AT_ONCE as usize);
         return end_last(tx, hot, boot, last).await;
     }
-    let owner = hot.owner.take();
-    hot.token = None;
-    hot.ready_since = None;
-    hot.pending = 0;
-    hot.signals = 0;
-    hot.lifecycle = Lifecycle::Deleted;
-    let author = hot.grant(boot);
+    let owner = hot.owner;
+    let (mut hot, grant) = transition::delete(&hot, boot);
     let cancelled: Vec<SendId> = last.into_iter().rev().map(|(id, _)| SendId(id)).collect();
-    for send in &cancelled {
-        finish(tx, &mut hot, author, End::of(*send, &end)).await?;
+    for id in &cancelled {
+        hot = end(tx, hot, *id, grant).await?;
     }
-    hot.save(tx).await?;
+    hot::save(tx, hot.clone()).await?;
     let now = tx.now;
     statement(sql!("sessions/mark"))
         .bind(key.tenant.0)
@@ -321,20 +316,18 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
 /// Ends the last of a session's open sends, all of them queued, and closes it: the others end next.
 async fn end_last(
     tx: &mut Tx,
-    mut hot: Hot,
+    mut hot: HotRow,
     boot: BootId,
     last: Vec<(Uuid, Option<i64>)>,
 ) -> Result<DeleteOutcome> {
-    let author = Author::ungranted(boot);
-    let end = SendResult::cancelled();
     let mut cancelled = Vec::with_capacity(last.len());
     for (id, position) in last {
-        finish(tx, &mut hot, author, End::of(SendId(id), &end)).await?;
         hot.pending -= i64::from(position.is_some());
+        hot = end(tx, hot, SendId(id), Grant::none(boot)).await?;
         cancelled.push(SendId(id));
     }
     hot.lifecycle = Lifecycle::Closed;
-    hot.save(tx).await?;
+    hot::save(tx, hot.clone()).await?;
     let now = tx.now;
     statement(sql!("erasures/begin"))
         .bind(hot.key.tenant.0)
@@ -346,4 +339,14 @@ async fn end_last(
         cancelled,
         last_step: hot.next_step - 1,
     })
+}
+
+/// Ends an open send of a session that is deleted.
+async fn end(tx: &mut Tx, hot: HotRow, id: SendId, grant: Grant) -> Result<HotRow> {
+    let Some(send) = reads::send(tx.conn(), hot.key.tenant, id).await? else {
+        return Ok(hot);
+    };
+    let state = SendState::of(&send);
+    let change = transition::finish(hot, &state, SendResult::cancelled(), grant, tx.now);
+    Ok(hot::commit(tx, change, Beside::default()).await?.hot)
 }

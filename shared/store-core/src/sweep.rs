@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
-use mainspring_shared::send::{SendRecord, SendResult, SendStatus};
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::hot::SendState;
+use mainspring_shared::session::transition;
 use mainspring_shared::store;
 use mainspring_shared::store::{
     AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
@@ -16,11 +18,10 @@ use mainspring_shared::tool::calls_of_send;
 use uuid::Uuid;
 
 use crate::boots::lease_of;
-use crate::cancel::{set_alarm, wake, watch};
-use crate::complete::{finish_queued, finish_unowned, past_deadline};
+use crate::complete::settle;
 use crate::db::{Conn, sql};
 use crate::fault::Result;
-use crate::hot::{self, Hot, Session};
+use crate::hot::{self, Session};
 use crate::query::{query_as, query_scalar, statement};
 use crate::reads;
 use crate::row::Row;
@@ -191,78 +192,22 @@ async fn serve(
     send: &SendRecord,
     sweep: &mut AlarmSweep,
 ) -> Result<()> {
-    let now = tx.now;
-    let Session { mut hot, head, .. } = session;
-    let too_late = send.deadline_at.is_some_and(|deadline| deadline <= now);
-    let is_to_end = too_late || send.cancel_requested;
-    let lease = match send.status {
+    let Session { hot, head, .. } = session;
+    let lease_until = match send.status {
         SendStatus::Running => lease_of(tx, hot.owner).await?,
         _ => None,
     };
-    match send.status {
-        SendStatus::Queued if too_late => {
-            let step = finish_queued(tx, &mut hot, boot, send, &past_deadline()).await?;
-            sweep.finished.push((send.key, send.id, step));
-        }
-        // Its worker sees to its end, unless it dies first.
-        SendStatus::Running if let Some(lease_until) = lease => {
-            let lease_end = lease_until.after(Duration::from_millis(1));
-            let next = if is_to_end {
-                Some(lease_end)
-            } else {
-                send.deadline_at
-            };
-            watch(tx, send, next).await?;
-        }
-        SendStatus::Running | SendStatus::Waiting if is_to_end => {
-            let end = if send.cancel_requested {
-                SendResult::cancelled()
-            } else {
-                past_deadline()
-            };
-            let (step, ring) = finish_unowned(tx, &mut hot, boot, send, &end).await?;
-            sweep.finished.push((send.key, send.id, step));
+    let state = SendState::of(send);
+    let change = transition::expire(&hot, &state, head, lease_until, boot, tx.now);
+    let is_end = change.end.is_some();
+    let done = settle(tx, change, send).await?;
+    sweep.ring.extend(done.notify.ready);
+    if is_end {
+        sweep.finished.push((send.key, send.id, done.step));
+        if send.status != SendStatus::Queued {
             sweep.begun.push((send.key, send.id));
-            sweep.ring.extend(ring);
-        }
-        SendStatus::Queued => {
-            sweep
-                .ring
-                .extend(take_place(tx, &mut hot, head, send).await?);
-        }
-        SendStatus::Running | SendStatus::Waiting => {
-            sweep.ring.push(wake(tx, &mut hot, send).await?);
-            hot.save(tx).await?;
-        }
-        // Nothing is left to do for it.
-        SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => {
-            disarm(tx, send).await?;
         }
     }
-    Ok(())
-}
-
-/// Gives a delayed send its place.
-async fn take_place(
-    tx: &mut Tx,
-    hot: &mut Hot,
-    head: Option<SendStatus>,
-    send: &SendRecord,
-) -> Result<Option<ReadySession>> {
-    let position = hot.next_position;
-    hot.next_position += 1;
-    let ring = hot.gain_work(tx.now, head, send.options.priority);
-    hot.save(tx).await?;
-    set_alarm(tx, send, Some(position)).await?;
-    Ok(ring)
-}
-
-async fn disarm(tx: &mut Tx, send: &SendRecord) -> Result<()> {
-    statement(sql!("sends/disarm"))
-        .bind(send.key.tenant.0)
-        .bind(send.id.0)
-        .execute(tx.conn())
-        .await?;
     Ok(())
 }
 

@@ -4,9 +4,9 @@
 -- Stores the messages of a step.
 INSERT INTO messages (tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id,
                       name, failed, round, asked_at_seq, epoch, created_at)
-SELECT $1, $2, e.seq, $16, e.role, e.content, e.tool_calls, e.tool_call_id, e.name, e.failed, e.round,
-       e.asked_at_seq, $18, $20
-FROM JSON_TABLE($22, '$[*]' COLUMNS (
+SELECT $1, $2, e.seq, $18, e.role, e.content, e.tool_calls, e.tool_call_id, e.name, e.failed, e.round,
+       e.asked_at_seq, $20, $22
+FROM JSON_TABLE($39, '$[*]' COLUMNS (
     seq BIGINT PATH '$.seq', role VARCHAR(16) CHARACTER SET utf8mb4 PATH '$.role', content LONGTEXT CHARACTER SET utf8mb4 PATH '$.content',
     tool_calls LONGTEXT CHARACTER SET utf8mb4 PATH '$.tool_calls', tool_call_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.tool_call_id',
     name VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.name', failed TINYINT PATH '$.failed', round INT PATH '$.round',

@@ -23,21 +23,17 @@ FROM session_hot h
 WHERE h.tenant = $1 AND h.session_id = $2 AND h.lifecycle <> 2;
 
 -- name: sessions/held
--- The session under a lease that holds, locked, with the deadline of the send that runs; the write is
--- counted.
+-- The session that a lease has, locked, with the scheduling columns of the send that runs under it.
 SELECT h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
        h.next_step, h.pending, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority, h.spent,
-       h.writes + 1 AS writes, h.context_version, s.deadline_at
+       h.writes, h.context_version,
+       s.position, s.status, s.waiting_on, s.options, s.deadline_at, s.alarm_at, s.rounds, s.attempts,
+       s.crashes, s.cancel_requested, s.started_at, s.finished_at
 FROM session_hot h
 STRAIGHT_JOIN sends s ON s.tenant = h.tenant AND s.send_id = $5 AND s.session_id = h.session_id
-WHERE h.tenant = $1 AND h.session_id = $2 AND h.token = $3 AND h.owner_boot = $4 AND h.writes = $6
+WHERE h.tenant = $1 AND h.session_id = $2 AND h.token = $3 AND h.owner_boot = $4
   AND s.status = 'running'
 FOR UPDATE;
-UPDATE session_hot h
-SET h.writes = h.writes + 1
-WHERE h.tenant = $1 AND h.session_id = $2 AND h.token = $3 AND h.owner_boot = $4 AND h.writes = $6
-  AND EXISTS (SELECT 1 FROM sends s
-              WHERE s.tenant = $1 AND s.send_id = $5 AND s.session_id = $2 AND s.status = 'running');
 
 -- name: sessions/last_write
 -- What the last write under a lease led to.
@@ -52,16 +48,6 @@ WHERE h.tenant = $1 AND h.session_id = $2 AND h.token = $3 AND h.owner_boot = $4
   AND t.send_id = $5 AND t.epoch = h.epoch AND t.kind <> 'resumed'
 ORDER BY t.n DESC
 LIMIT 1;
-
--- name: sessions/lost
--- The attempt that a running send was in counts, where the lease is still held. The session is
--- locked before its send, as everywhere.
-SELECT epoch FROM session_hot WHERE tenant = $1 AND session_id = $2 FOR UPDATE;
-UPDATE sends SET attempts = attempts + 1
-WHERE tenant = $1 AND session_id = $2 AND finished_at IS NULL AND status = 'running' AND EXISTS (
-    SELECT 1 FROM session_hot h
-    WHERE h.tenant = $1 AND h.session_id = $2 AND h.token = $3 AND h.owner_boot = $4
-);
 
 -- name: sessions/list
 -- Sessions, newest first: behind $2, of status $4, of agent $5, with the members of $6 in their

@@ -1,12 +1,10 @@
--- The fence: counts a write in the hot row if its token, its owner and the number of its writes are
--- the lease's and the send runs in it. What the write turns out to be is saved with the row later.
-UPDATE session_hot
-SET writes = writes + 1
-WHERE tenant = $1 AND session_id = $2 AND token = $3 AND owner_boot = $4 AND writes = $6
-  AND EXISTS (
-      SELECT 1 FROM sends s
-      WHERE s.tenant = $1 AND s.send_id = $5 AND s.session_id = $2 AND s.status = 'running'
-  )
-RETURNING tenant, session_id, owner_boot, token, epoch, next_seq, next_position,
-          next_step, pending, signals, ready_since, lifecycle, pool, priority, spent, writes, context_version,
-          (SELECT s.deadline_at FROM sends s WHERE s.tenant = $1 AND s.send_id = $5);
+-- The session that a lease has, with the scheduling columns of the send that runs under it.
+SELECT h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
+       h.next_step, h.pending, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority, h.spent,
+       h.writes, h.context_version,
+       s.position, s.status, s.waiting_on, s.options, s.deadline_at, s.alarm_at, s.rounds, s.attempts,
+       s.crashes, s.cancel_requested, s.started_at, s.finished_at
+FROM session_hot h
+JOIN sends s ON s.tenant = h.tenant AND s.send_id = $5 AND s.session_id = h.session_id
+WHERE h.tenant = $1 AND h.session_id = $2 AND h.token = $3 AND h.owner_boot = $4
+  AND s.status = 'running';

@@ -1,7 +1,7 @@
--- Part of a step: the model responses of the JSON array $23. One that is reported again says the
+-- Part of a step: the model responses of the JSON array $40. One that is reported again says the
 -- same.
 INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, "usage", at)
-SELECT $1, $2, $16, value ->> 'round', value ->> 'attempt', value ->> 'model', value ->> 'usage', $20
-FROM json_each($23)
+SELECT $1, $2, $18, value ->> 'round', value ->> 'attempt', value ->> 'model', value ->> 'usage', $22
+FROM json_each($40)
 WHERE true
 ON CONFLICT (tenant, send_id, round, attempt) DO UPDATE SET model = excluded.model, "usage" = excluded.usage;
