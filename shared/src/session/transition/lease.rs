@@ -75,7 +75,7 @@ pub fn append(
     totals: &SendTotals,
     now: Timestamp,
 ) -> Option<Change> {
-    let mut hot = write(hot, lease)?;
+    let mut hot = write(hot, send, lease)?;
     hot.spend(totals);
     hot.signals &= SIGNAL_CANCEL;
     // That more model calls were begun is no progress.
@@ -110,7 +110,7 @@ pub fn complete(
     completion: Completion<'_>,
     now: Timestamp,
 ) -> Complete {
-    let Some(mut hot) = write(hot, lease) else {
+    let Some(mut hot) = write(hot, send, lease) else {
         return Complete::LeaseLost;
     };
     if is_kept(&mut hot, completion.unless) {
@@ -159,7 +159,7 @@ pub fn park(
     parking: Parking<'_>,
     now: Timestamp,
 ) -> Park {
-    let Some(mut hot) = write(hot, lease) else {
+    let Some(mut hot) = write(hot, send, lease) else {
         return Park::LeaseLost;
     };
     if is_kept(&mut hot, parking.unless) {
@@ -214,9 +214,11 @@ pub fn abandon(hot: &HotRow, head: Option<&SendState>) -> Change {
     }
 }
 
-/// The fence: the row with the write counted.
-fn write(hot: &HotRow, lease: Lease) -> Option<HotRow> {
-    hot.admits(lease).then(|| HotRow {
+/// The fence: the row with the write counted. A send that does not run is nobody's to write under a
+/// lease, which may go on with the session's next one.
+fn write(hot: &HotRow, send: &SendState, lease: Lease) -> Option<HotRow> {
+    let admits = hot.admits(lease) && send.status == SendStatus::Running;
+    admits.then(|| HotRow {
         writes: hot.writes + 1,
         ..hot.clone()
     })

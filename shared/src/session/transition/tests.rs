@@ -195,6 +195,16 @@ fn a_cancel_wins_over_the_result_and_over_what_keeps_a_send() {
 }
 
 #[test]
+fn a_send_that_is_over_is_not_written_under_the_lease_that_went_on() {
+    let scene = Scene::idle().queued().claimed();
+    let mut send = scene.head().expect("it runs");
+    send.status = SendStatus::Completed;
+    let totals = totals(1, 0);
+    let change = append(&scene.hot, &send, scene.lease(), None, &totals, NOW);
+    assert_eq!(change, None);
+}
+
+#[test]
 fn more_model_calls_are_no_progress_and_keep_the_crash_count() {
     let scene = Scene::idle().queued().claimed();
     let mut head = scene.head().expect("it runs");
