@@ -79,9 +79,10 @@ async fn give_back(tx: &mut Tx, key: SessionKey, lease: Lease, lost: bool) -> Re
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(false);
     };
-    let head = match lost {
-        true => hot::head(tx, key).await?,
-        false => None,
+    let head = if lost {
+        hot::head(tx, key).await?
+    } else {
+        None
     };
     let state = head.as_ref().map(SendState::of);
     let change = transition::release(&session.hot, state.as_ref(), lease, lost);
