@@ -70,6 +70,18 @@ pub fn find_program(name: &str) -> Result<PathBuf> {
     })
 }
 
+/// Starts a server on a free port, and on another one if someone was quicker.
+fn on_a_free_port(mut start: impl FnMut(u16) -> Result<()>) -> Result<()> {
+    let mut last = start(free_port()?);
+    for _ in 0..4 {
+        if last.is_ok() {
+            break;
+        }
+        last = start(free_port()?);
+    }
+    last
+}
+
 /// A Postgres server with default durability.
 #[derive(Debug)]
 pub struct Postgres {
@@ -104,10 +116,13 @@ impl Postgres {
         }
         let mut server = Self {
             dir,
-            port: free_port()?,
+            port: 0,
             child: None,
         };
-        server.restart()?;
+        on_a_free_port(|port| {
+            server.port = port;
+            server.restart()
+        })?;
         Ok(server)
     }
 
@@ -136,10 +151,29 @@ impl Postgres {
         self.child = Some(command.spawn().context("starting postgres")?);
         let ready = find_program("pg_isready")?;
         wait_for("postgres", Duration::from_mins(1), || {
+            if !self.is_up()? {
+                return Ok(false);
+            }
             let mut ask = Command::new(&ready);
             ask.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
             Ok(ask.status()?.success())
         })
+    }
+
+    /// Whether this server, not another one on the same port, says in its own folder that it is up.
+    /// An error once it has ended.
+    fn is_up(&mut self) -> Result<bool> {
+        let child = self.child.as_mut().context("it was started")?;
+        if let Some(status) = child.try_wait()? {
+            bail!("postgres ended with {status}");
+        }
+        let pid = child.id().to_string();
+        let path = self.dir.path().join("data/postmaster.pid");
+        let file = std::fs::read_to_string(path).unwrap_or_default();
+        let lines: Vec<&str> = file.lines().map(str::trim).collect();
+        // The first line is the process, the eighth its state.
+        let state = lines.get(7).copied().unwrap_or_default();
+        Ok(lines.first() == Some(&pid.as_str()) && ["ready", "standby"].contains(&state))
     }
 
     /// Stops the server at once, as a crash of its machine would: it recovers at the next start.
@@ -216,10 +250,13 @@ impl Redis {
             .tempdir()?;
         let mut server = Self {
             dir,
-            port: free_port()?,
+            port: 0,
             child: None,
         };
-        server.restart()?;
+        on_a_free_port(|port| {
+            server.port = port;
+            server.restart()
+        })?;
         Ok(server)
     }
 
@@ -236,7 +273,14 @@ impl Redis {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         self.child = Some(command.spawn().context("starting redis-server")?);
-        wait_for_port(self.port, Duration::from_secs(10))
+        wait_for_port(self.port, Duration::from_secs(10))?;
+        let pid = self.pid().context("it was started")?;
+        let said = self.command(&["INFO", "server"])?;
+        let line = format!("process_id:{pid}");
+        if !said.lines().any(|it| it.trim() == line) {
+            bail!("another Redis answers on port {}", self.port);
+        }
+        Ok(())
     }
 
     /// Kills the server; what it held is gone.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{as_server_user, find_program, free_port, hand_over, wait_for};
+use super::{as_server_user, find_program, hand_over, on_a_free_port, wait_for};
 
 /// A MariaDB server with default durability.
 #[derive(Debug)]
@@ -40,10 +40,13 @@ impl Mysql {
         }
         let mut server = Self {
             dir,
-            port: free_port()?,
+            port: 0,
             child: None,
         };
-        server.restart()?;
+        on_a_free_port(|port| {
+            server.port = port;
+            server.restart()
+        })?;
         Ok(server)
     }
 
@@ -71,7 +74,14 @@ impl Mysql {
             .stdin(Stdio::null());
         self.child = Some(command.spawn().context("starting mariadbd")?);
         wait_for("mariadbd", Duration::from_mins(1), || {
-            Ok(self.query("mysql", "SELECT 1").is_ok())
+            let child = self.child.as_mut().context("it was started")?;
+            if let Some(status) = child.try_wait()? {
+                bail!("mariadbd ended with {status}");
+            }
+            // Another server may have been quicker on the port.
+            let folder = self.dir.path().join("data").display().to_string();
+            let said = self.query("mysql", "SELECT @@datadir");
+            Ok(said.is_ok_and(|said| said.trim_end_matches('/') == folder))
         })
     }
 
