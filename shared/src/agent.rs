@@ -122,7 +122,9 @@ fn notes_max() -> u32 {
 /// What the model sees of the transcript.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ContextSpec {
-    /// At most this many of the last messages; all of them when absent.
+    /// At most this many of the last messages when a send begins, its input included; all of them when
+    /// absent. To keep providers' prompt caches of use, the window moves in blocks: once the bound is
+    /// exceeded, by half of it. The send's own messages come on top.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_messages: Option<u32>,
     /// What to do with an answer that was cut at its token limit.

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::session::shown::Shown;
 use crate::stored::Dropped;
 use crate::time::Span;
 use crate::usage::Usage;
@@ -198,6 +199,9 @@ pub struct Spending {
     /// Model calls begun in the present round that did not fail and gave no whole answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_failed: i32,
+    /// What its rounds are shown besides the transcript.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Shown>,
 }
 
 #[expect(

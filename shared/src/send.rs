@@ -11,6 +11,7 @@ use crate::error::Failure;
 use crate::id::{SendId, SessionId, SessionKey};
 use crate::message::ContentPart;
 use crate::named::named;
+use crate::session::shown::Shown;
 use crate::time::Timestamp;
 use crate::tool::ToolFault;
 use crate::usage::Usage;
@@ -169,6 +170,9 @@ pub struct SendRecord {
     pub counted: i32,
     /// Those of them that messages interrupted or that gave a part of an answer.
     pub not_failed: i32,
+    /// What its rounds are shown besides the transcript, if that is anything; none before its first
+    /// step.
+    pub shown: Option<Shown>,
     /// Takeovers from a dead worker since its last durable step.
     pub crashes: i32,
     /// Whether someone asked to end it.

@@ -175,6 +175,7 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
             attempts,
             counted: record.counted,
             not_failed: record.not_failed,
+            shown: record.shown,
         },
         result: SendResult::failed(StopReason::Internal, failure),
         // The next send is for a run whose state is not in doubt.
@@ -304,7 +305,7 @@ async fn held(
             then,
         };
         let left = one(kernel, turn).await;
-        window.trim(bound);
+        window.trim(from_seq(window.next_seq(), bound));
         match left {
             Left::Done(following) => next = following.map(|next| *next),
             Left::Lost => return,
@@ -322,8 +323,7 @@ async fn reload(
 ) -> Option<Window> {
     let store = &kernel.parts.store;
     let first = store.get_session(key).await.ok()??.first_seq;
-    let bound = send.agent.context.last_messages;
-    let mut from = bound.map_or(first, |last| from_seq(next_seq, last).max(first));
+    let mut from = send.window_from(next_seq).max(first);
     let mut messages: Vec<Message> = Vec::new();
     loop {
         let after = messages.last().map_or(from - 1, |last| last.seq);

@@ -1,8 +1,11 @@
 //! The active window: the messages that the next model call sees.
 //!
-//! It is a function of the transcript's tail and of `context.last_messages` alone, so a worker
-//! that had the session cached and one that loads it afresh ask the model the same thing, byte
-//! for byte.
+//! It is a function of rows alone, the transcript's tail and where the send's window begins, so a
+//! worker that had the session cached and one that loads it afresh ask the model the same thing,
+//! byte for byte.
+//!
+//! A bounded window moves in blocks and only between sends ([`from_seq`]): in between, each request
+//! begins with the bytes of the one before it, which a provider's prompt cache serves.
 
 use std::sync::Arc;
 
@@ -80,13 +83,9 @@ impl Window {
         self.weight
     }
 
-    /// The active window: the last `last_messages` messages, or all; never beginning between a
-    /// call and its result.
-    pub fn active(&self, last_messages: Option<u32>) -> &[Arc<Message>] {
-        let Some(last) = last_messages else {
-            return &self.messages;
-        };
-        let from = from_seq(self.next_seq, last);
+    /// The active window: the messages from this `seq` on; never beginning between a call and its
+    /// result.
+    pub fn active(&self, from: i64) -> &[Arc<Message>] {
         let Some(index) = usize::try_from(from - self.from_seq()).ok() else {
             return &self.messages;
         };
@@ -104,16 +103,16 @@ impl Window {
     /// The active window as it will be once these messages, which follow, are stored.
     pub fn active_with(
         &self,
-        last_messages: Option<u32>,
+        from: i64,
         following: impl Iterator<Item = Message>,
     ) -> Vec<Arc<Message>> {
-        let mut longer = self.clone();
-        longer.messages.extend(following.map(Arc::new));
-        longer.next_seq += (longer.messages.len() - self.messages.len()) as i64;
-        let active = longer.active(last_messages).len();
-        let first = longer.messages.len() - active;
-        longer.messages.drain(..first);
-        longer.messages
+        let stored = self.active(from).iter().cloned();
+        stored.chain(following.map(Arc::new)).collect()
+    }
+
+    /// All that is held.
+    pub fn held(&self) -> &[Arc<Message>] {
+        &self.messages
     }
 
     /// The last message.
@@ -121,17 +120,26 @@ impl Window {
         self.messages.last().map(Arc::as_ref)
     }
 
-    /// Forgets what no later window of this bound can need.
-    pub fn trim(&mut self, last_messages: Option<u32>) {
-        let keep = self.active(last_messages).len();
+    /// Forgets what no window that begins there or later can need.
+    pub fn trim(&mut self, from: i64) {
+        let keep = self.active(from).len();
         let gone = self.messages.drain(..self.messages.len() - keep);
         self.weight -= gone.map(|message| weight(&message)).sum::<usize>();
     }
 }
 
-/// Where a window of the last `last` messages begins, before it is extended back to a call.
-pub fn from_seq(next_seq: i64, last: u32) -> i64 {
-    (next_seq - i64::from(last)).max(1)
+/// Where the window of a send begins whose first message has the number `input_seq`: 1 without a
+/// bound, else so that at most `last_messages` are in it, that message included. Then the begin
+/// stays for about half as many messages, and moves by as many.
+///
+/// The window is extended back where a result stands there, to the call that it belongs to. What
+/// the send itself adds comes on top.
+pub fn from_seq(input_seq: i64, last_messages: Option<u32>) -> i64 {
+    let Some(last) = last_messages else { return 1 };
+    let last = i64::from(last).max(1);
+    let block = (last / 2).max(1);
+    let over = (input_seq - last).max(0);
+    1 + (over + block - 1) / block * block
 }
 
 fn weight(message: &Message) -> usize {
@@ -193,18 +201,28 @@ mod tests {
             let next = all.len() as i64 + 1;
             let split = split.min(all.len());
             let mut warm = Window::new(all[..split].to_vec(), split as i64 + 1).expect("contiguous");
-            warm.trim(Some(last));
+            warm.trim(from_seq(split as i64 + 1, Some(last)));
             warm.extend(all[split..].to_vec()).expect("contiguous");
             // What a store returns to a caller that holds nothing.
-            let from = from_seq(next, last);
-            let first = all.iter().find(|m| m.seq == from).expect("within");
-            let from = first.asked_at_seq.unwrap_or(from);
+            let begin = from_seq(next, Some(last));
+            let first = all.iter().find(|m| m.seq == begin);
+            let from = first.and_then(|m| m.asked_at_seq).unwrap_or(begin);
             let tail = all.iter().filter(|m| m.seq >= from).cloned().collect();
             let cold = Window::new(tail, next).expect("contiguous");
-            prop_assert_eq!(warm.active(Some(last)), cold.active(Some(last)));
-            let active = cold.active(Some(last));
-            prop_assert!(active.len() >= (last as usize).min(all.len()));
-            prop_assert!(active[0].role != Role::Tool, "begins between a call and its result");
+            prop_assert_eq!(warm.active(begin), cold.active(begin));
+            if let Some(first) = cold.active(begin).first() {
+                prop_assert!(first.role != Role::Tool, "begins between a call and its result");
+            }
+        }
+
+        #[test]
+        fn a_window_moves_in_blocks_and_never_back(input_seq in 1i64..500, last in 1u32..60) {
+            let from = from_seq(input_seq, Some(last));
+            let shown = input_seq - from + 1;
+            prop_assert!((1..=i64::from(last)).contains(&shown), "{shown} of {last}");
+            prop_assert!(from == 1 || shown > i64::from(last) / 2);
+            let next = from_seq(input_seq + 1, Some(last));
+            prop_assert!(next == from || next == from + (i64::from(last) / 2).max(1));
         }
     }
 
@@ -212,7 +230,7 @@ mod tests {
     fn an_unbounded_window_is_the_whole_transcript() {
         let all = transcript(&[0, 2, 0]);
         let window = Window::new(all.clone(), all.len() as i64 + 1).expect("contiguous");
-        assert_eq!(window.active(None).len(), all.len());
+        assert_eq!(window.active(from_seq(4, None)).len(), all.len());
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::id::{BootId, LeaseToken, SendId, SessionKey};
 use crate::lease::Lease;
 use crate::message::{ContentPart, Message, NewMessage, json_weight};
 use crate::send::{SendRecord, SendResult, SendStatus, WaitingOn};
+use crate::session::shown::Shown;
+use crate::session::window;
 use crate::step::RoundRef;
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -147,6 +149,17 @@ pub struct StartedSend {
     pub resumed: Option<Resumed>,
 }
 
+impl StartedSend {
+    /// Where its window begins, before that is extended back to a call: as stored once something of
+    /// the send is, so that no round of it moves the begin. `next_seq` is the session's now, which is
+    /// the number of the send's first message until then.
+    pub fn window_from(&self, next_seq: i64) -> i64 {
+        let shown = self.record.shown.as_ref();
+        let stored = shown.and_then(|shown| shown.from_seq);
+        stored.unwrap_or_else(|| window::from_seq(next_seq, self.agent.context.last_messages))
+    }
+}
+
 /// Why a send goes on that an earlier worker had begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resumed {
@@ -280,6 +293,8 @@ pub struct SendTotals {
     /// Those of them that messages interrupted or that gave a part of an answer: no failures, so that
     /// they take none of the round's retries.
     pub not_failed: i32,
+    /// What its rounds are shown besides the transcript, if that is anything.
+    pub shown: Option<Shown>,
 }
 
 impl SendTotals {
@@ -290,6 +305,7 @@ impl SendTotals {
             held: self.held.clone(),
             counted: self.counted,
             not_failed: self.not_failed,
+            shown: self.shown.clone(),
         }
     }
 }

@@ -79,7 +79,8 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
         return Ok(ClaimOutcome::Idle);
     };
     let send = started(tx, head, send, resumed).await?;
-    let window = window(tx, &done.hot, &send.agent, &item).await?;
+    let from = send.window_from(done.hot.next_seq);
+    let window = window(tx, &done.hot, from, &item).await?;
     Ok(ClaimOutcome::Claimed(Box::new(Claimed {
         key: item.key,
         lease,
@@ -158,16 +159,7 @@ pub(crate) async fn started(
 }
 
 /// The messages of the active window that the claimer's cache lacks.
-async fn window(
-    tx: &mut Tx,
-    hot: &HotRow,
-    agent: &AgentSpec,
-    item: &ClaimSession,
-) -> Result<Vec<Message>> {
-    let from = match agent.context.last_messages {
-        Some(last) => (hot.next_seq - i64::from(last)).max(1),
-        None => 1,
-    };
+async fn window(tx: &mut Tx, hot: &HotRow, from: i64, item: &ClaimSession) -> Result<Vec<Message>> {
     // The first message asks for nothing before it, so a cache that reaches back to it is whole.
     let (cached_from, cached_next) = if item.cached_version == hot.context_version {
         (item.cached_from_seq, item.cached_next_seq)
@@ -175,7 +167,7 @@ async fn window(
         (0, 0)
     };
     let whole = cached_next == hot.next_seq && cached_from <= 1;
-    if from == hot.next_seq || (from == 1 && whole) {
+    if from >= hot.next_seq || (from == 1 && whole) {
         return Ok(Vec::new());
     }
     let rows = statement(sql!("messages/window"))

@@ -201,7 +201,7 @@ fn send_state_fields(cells: &mut Cells<'_>, id: SendId) -> Result<SendState> {
 
 fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<SendRecord> {
     let spending: Spending;
-    let (counted, not_failed);
+    let (counted, not_failed, shown);
     Ok(SendRecord {
         id,
         key,
@@ -220,13 +220,16 @@ fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<Sen
             spending.usage
         },
         held: {
-            (counted, not_failed) = (spending.counted, spending.not_failed);
+            counted = spending.counted;
+            not_failed = spending.not_failed;
+            shown = spending.shown;
             spending.held
         },
         rounds: cells.get("rounds")?,
         attempts: cells.get("attempts")?,
         counted,
         not_failed,
+        shown,
         crashes: cells.get("crashes")?,
         cancel_requested: cells.get("cancel_requested")?,
         reports_to: cells.get("reports_to")?,

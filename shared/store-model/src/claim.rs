@@ -1,6 +1,5 @@
 //! Taking the lease of a session that has work.
 
-use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::BootId;
 use mainspring_shared::message::{Message, Role};
 use mainspring_shared::session::transition::{self, ClaimFacts, ClaimRefusal, Claimer, Granted};
@@ -62,16 +61,14 @@ pub(crate) fn claim(
         lease,
         counters: session.hot.counters(),
         spent: session.hot.spent.unwrap_or_default(),
-        window: window(session, &send.agent, item),
+        window: window(session, send.window_from(session.hot.next_seq), item),
         send,
     }))
 }
 
 /// The messages of the active window that the claimer's cache lacks.
-fn window(session: &Session, agent: &AgentSpec, item: &ClaimSession) -> Vec<Message> {
+fn window(session: &Session, mut from: i64, item: &ClaimSession) -> Vec<Message> {
     let next_seq = session.hot.next_seq;
-    let bound = agent.context.last_messages;
-    let mut from = bound.map_or(1, |last| (next_seq - i64::from(last)).max(1));
     if let Some(first) = session.messages.get(&from)
         && first.role == Role::Tool
     {

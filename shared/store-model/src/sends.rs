@@ -170,6 +170,7 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
         attempts: 0,
         counted: 0,
         not_failed: 0,
+        shown: None,
         crashes: 0,
         cancel_requested: false,
         reports_to: item.reports_to,

@@ -170,6 +170,7 @@ impl Session {
             send.held = totals.held;
             send.counted = totals.counted;
             send.not_failed = totals.not_failed;
+            send.shown = totals.shown;
         }
     }
 

@@ -309,8 +309,7 @@ pub(crate) fn started(
 /// Whether the window may hold anything that the claimer's cache does not.
 fn lacks_messages(item: &ClaimSession, claimed: &Claimed) -> bool {
     let next_seq = claimed.counters.next_seq;
-    let bound = claimed.send.agent.context.last_messages;
-    let from = bound.map_or(1, |last| (next_seq - i64::from(last)).max(1));
+    let from = claimed.send.window_from(next_seq);
     let is_warm =
         is_valid(item, claimed) && item.cached_next_seq == next_seq && item.cached_from_seq <= from;
     next_seq > 1 && !is_warm
@@ -328,12 +327,11 @@ struct Lacking {
     next_seq: i64,
     cached_next_seq: i64,
     cached_from_seq: i64,
-    last_messages: Option<i64>,
+    from_seq: i64,
 }
 
 impl Lacking {
     fn new(ord: usize, item: &ClaimSession, claimed: &Claimed) -> Self {
-        let last_messages = claimed.send.agent.context.last_messages;
         let is_valid = is_valid(item, claimed);
         Self {
             ord,
@@ -341,14 +339,13 @@ impl Lacking {
             next_seq: claimed.counters.next_seq,
             cached_next_seq: if is_valid { item.cached_next_seq } else { 0 },
             cached_from_seq: if is_valid { item.cached_from_seq } else { 0 },
-            last_messages: last_messages.map(i64::from),
+            from_seq: claimed.send.window_from(claimed.counters.next_seq),
         }
     }
 
     /// About how many messages its window has.
     fn messages(&self) -> i64 {
-        let all = self.next_seq - 1;
-        self.last_messages.map_or(all, |last| last.min(all))
+        self.next_seq - self.from_seq
     }
 }
 
@@ -358,7 +355,7 @@ async fn window(pool: &Pool, lacking: &[Lacking]) -> Result<Vec<(usize, Message)
     let next_seqs: Vec<i64> = lacking.iter().map(|item| item.next_seq).collect();
     let cached_next: Vec<i64> = lacking.iter().map(|item| item.cached_next_seq).collect();
     let cached_from: Vec<i64> = lacking.iter().map(|item| item.cached_from_seq).collect();
-    let last: Vec<Option<i64>> = lacking.iter().map(|item| item.last_messages).collect();
+    let from: Vec<i64> = lacking.iter().map(|item| item.from_seq).collect();
     let rows = fetch(pool, || {
         sql!("leases/window")
             .bind(tenants.clone())
@@ -366,7 +363,7 @@ async fn window(pool: &Pool, lacking: &[Lacking]) -> Result<Vec<(usize, Message)
             .bind(next_seqs.clone())
             .bind(cached_next.clone())
             .bind(cached_from.clone())
-            .bind(last.clone())
+            .bind(from.clone())
     })
     .await?;
     let mut messages = Vec::with_capacity(rows.len());
@@ -384,7 +381,7 @@ mod tests {
 
     use super::*;
 
-    fn lacking(ord: usize, next_seq: i64, last_messages: Option<i64>) -> Lacking {
+    fn lacking(ord: usize, next_seq: i64, last_messages: Option<u32>) -> Lacking {
         Lacking {
             ord,
             key: SessionKey {
@@ -394,7 +391,7 @@ mod tests {
             next_seq,
             cached_next_seq: 0,
             cached_from_seq: 0,
-            last_messages,
+            from_seq: mainspring_shared::session::window::from_seq(next_seq, last_messages),
         }
     }
 

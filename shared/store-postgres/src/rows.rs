@@ -156,7 +156,7 @@ impl<'r> Fields<'r> {
         self.key = id.to_string();
         let session = SessionId(self.take("session_id")?);
         let spending: Spending;
-        let (counted, not_failed);
+        let (counted, not_failed, shown);
         Ok(SendRecord {
             id,
             key: SessionKey { tenant, session },
@@ -175,13 +175,16 @@ impl<'r> Fields<'r> {
                 spending.usage
             },
             held: {
-                (counted, not_failed) = (spending.counted, spending.not_failed);
+                counted = spending.counted;
+                not_failed = spending.not_failed;
+                shown = spending.shown;
                 spending.held
             },
             rounds: self.take("rounds")?,
             attempts: self.take("attempts")?,
             counted,
             not_failed,
+            shown,
             crashes: self.take("crashes")?,
             cancel_requested: self.take("cancel_requested")?,
             reports_to: self.take("reports_to")?,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, MAX_TOKENS_DEFAULT, OutputSpec};
 use mainspring_shared::message::{ContentPart, NewMessage, Role};
 use mainspring_shared::send::machine::Rules;
+use mainspring_shared::session::shown::Shown;
 use mainspring_shared::session::window::Window;
-use mainspring_shared::store::StartedSend;
+use mainspring_shared::store::{SendTotals, StartedSend};
 
 use crate::config::WorkerConfig;
 use crate::llm::{Reply, Request};
@@ -46,12 +47,31 @@ pub(super) fn lost(send: &StartedSend) -> u32 {
     u32::try_from(send.record.attempts - send.record.counted).unwrap_or(0)
 }
 
+/// What is known at once of what the send is shown: as it is stored, else where its window begins.
+pub(super) fn shown(send: &StartedSend, next_seq: i64) -> Option<Shown> {
+    let is_bounded = send.agent.context.last_messages.is_some();
+    let begins = || Shown {
+        from_seq: Some(send.window_from(next_seq)),
+        ..Shown::default()
+    };
+    send.record
+        .shown
+        .clone()
+        .or_else(|| is_bounded.then(begins))
+}
+
+/// Where the window of a send with these sums begins.
+pub(super) fn window_from(totals: &SendTotals) -> i64 {
+    let shown = totals.shown.as_ref();
+    shown.and_then(|shown| shown.from_seq).unwrap_or(1)
+}
+
 /// The request of the next round. `unsaid` are messages that the transcript does not have yet; the
 /// window is what it will be once it has them.
 pub(super) fn request(
     send: &StartedSend,
     model: String,
-    window: &Window,
+    (window, from): (&Window, i64),
     unsaid: &[NewMessage],
     offers: &Offers,
 ) -> Request {
@@ -60,7 +80,7 @@ pub(super) fn request(
         .iter()
         .zip(window.next_seq()..)
         .map(|(message, seq)| message.clone().at(seq, record.id, record.created_at, 0));
-    let messages = window.active_with(send.agent.context.last_messages, extra);
+    let messages = window.active_with(from, extra);
     let options = &record.options;
     let prompt = options
         .system_prompt

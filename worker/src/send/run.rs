@@ -239,6 +239,7 @@ impl<'a> Run<'a> {
             attempts: record.attempts,
             counted: record.counted,
             not_failed: record.not_failed,
+            shown: load::shown(&send, turn.counters.next_seq),
             session: None,
         };
         let mut unsaid = Unsaid::default();
@@ -362,7 +363,7 @@ impl<'a> Run<'a> {
             self.offers = tools.offers(clock, &self.send.agent, only).await;
         }
         let clock = self.kernel.parts.clock.as_ref();
-        self.output = Output::of(clock, &self.send, self.window.active(None)).await;
+        self.output = Output::of(clock, &self.send, self.window.held()).await;
         if !self.recall().await {
             return Err(self.release_as_lost().await);
         }

@@ -33,6 +33,7 @@ fn ended(status: SendStatus, stop_reason: StopReason) -> SendRecord {
         attempts: 0,
         counted: 0,
         not_failed: 0,
+        shown: None,
         crashes: 0,
         cancel_requested: false,
         reports_to: Some("call_1".to_owned()),

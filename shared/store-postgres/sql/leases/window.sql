@@ -1,6 +1,6 @@
 -- Reads, for freshly claimed sessions, the messages of the active window that the caller's cache
--- lacks: the last `last_messages` (all when null), begun at the message that asked when the window
--- would begin with an answer.
+-- lacks: those from `from_seq` on, begun at the message that asked when the window would begin with
+-- an answer.
 -- Index: messages_pkey; cost follows the window, not the transcript.
 WITH item AS MATERIALIZED (
     SELECT
@@ -8,12 +8,12 @@ WITH item AS MATERIALIZED (
         coalesce((
             SELECT a.asked_at_seq FROM messages a
             WHERE a.tenant = i.tenant AND a.session_id = i.session_id
-              AND a.seq = greatest(i.next_seq - i.last_messages, 1)
-        ), greatest(i.next_seq - i.last_messages, 1), 1) AS from_seq
+              AND a.seq = i.from_seq
+        ), i.from_seq) AS from_seq
     FROM unnest(
         $1::integer[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]
     ) WITH ORDINALITY AS i (
-        tenant, session_id, next_seq, cached_next_seq, cached_from_seq, last_messages, ord
+        tenant, session_id, next_seq, cached_next_seq, cached_from_seq, from_seq, ord
     )
 )
 SELECT

@@ -65,6 +65,7 @@ pub async fn an_accepted_send_is_stored_as_queued(store: &dyn Store) {
         attempts: 0,
         counted: 0,
         not_failed: 0,
+        shown: None,
         crashes: 0,
         cancel_requested: false,
         reports_to: None,

@@ -149,7 +149,7 @@ pub async fn a_window_over_copies_does_not_split_a_call_from_its_answer(store: &
         session: NewSession {
             agent: AgentSpec {
                 context: ContextSpec {
-                    last_messages: Some(2),
+                    last_messages: Some(3),
                     ..ContextSpec::default()
                 },
                 ..AgentSpec::default()

@@ -426,6 +426,7 @@ macro_rules! store_cases {
                 a_cache_that_begins_too_late_gets_the_whole_window,
                 a_cache_that_ends_before_the_window_gets_the_whole_window,
                 a_cache_of_a_bounded_window_gets_what_is_new,
+                the_rounds_of_a_send_do_not_move_its_window,
             }
         }
     };

@@ -2,6 +2,7 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
+use mainspring_shared::session::shown::Shown;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{ParkOutcome, ParkSend, ParkUntil, SendTotals, Store};
@@ -62,11 +63,16 @@ pub async fn the_alarm_is_the_earlier_of_wait_and_deadline(store: &dyn Store) {
 
 pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Store) {
     let claimed = running(store).await;
+    let shown = Some(Shown {
+        from_seq: Some(3),
+        notes: Some("blue".into()),
+    });
     let totals = SendTotals {
         usage: cost(30),
         attempts: 3,
         counted: 3,
         not_failed: 2,
+        shown: shown.clone(),
         ..SendTotals::default()
     };
     let item = ParkSend {
@@ -78,6 +84,7 @@ pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Store) {
     let record = stored(store, 1).await;
     assert_eq!((record.usage, record.attempts), (cost(30), 3));
     assert_eq!((record.counted, record.not_failed), (3, 2));
+    assert_eq!(record.shown, shown);
     let usage = dumped(store, 1).await.usage;
     assert_eq!(usage, [(send(1), 0, 1), (send(1), 0, 3)]);
 }

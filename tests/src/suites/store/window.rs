@@ -2,6 +2,7 @@
 
 use mainspring_shared::agent::{AgentSpec, ContextSpec};
 use mainspring_shared::message::Message;
+use mainspring_shared::session::shown::Shown;
 use mainspring_shared::store::{
     AcceptSend, ClaimOutcome, ClaimSession, NewSession, Store, Target, Then,
 };
@@ -69,8 +70,8 @@ pub async fn without_a_cache_the_whole_window_comes(store: &dyn Store) {
 }
 
 pub async fn the_agent_bounds_the_window(store: &dyn Store) {
-    prepare(store, Some(3)).await;
-    assert_eq!(seqs(&window(store, 0, 0).await), [6, 7, 8]);
+    prepare(store, Some(4)).await;
+    assert_eq!(seqs(&window(store, 0, 0).await), [7, 8]);
 }
 
 pub async fn a_bound_beyond_the_transcript_is_the_whole_of_it(store: &dyn Store) {
@@ -79,7 +80,7 @@ pub async fn a_bound_beyond_the_transcript_is_the_whole_of_it(store: &dyn Store)
 }
 
 pub async fn a_window_never_begins_between_a_call_and_its_result(store: &dyn Store) {
-    prepare(store, Some(4)).await;
+    prepare(store, Some(5)).await;
     assert_eq!(seqs(&window(store, 0, 0).await), [4, 5, 6, 7, 8]);
 }
 
@@ -94,16 +95,35 @@ pub async fn a_cache_that_reaches_back_gets_what_is_new(store: &dyn Store) {
 }
 
 pub async fn a_cache_that_begins_too_late_gets_the_whole_window(store: &dyn Store) {
-    prepare(store, Some(4)).await;
+    prepare(store, Some(5)).await;
     assert_eq!(seqs(&window(store, 6, 9).await), [4, 5, 6, 7, 8]);
 }
 
 pub async fn a_cache_that_ends_before_the_window_gets_the_whole_window(store: &dyn Store) {
-    prepare(store, Some(3)).await;
-    assert_eq!(seqs(&window(store, 1, 4).await), [6, 7, 8]);
+    prepare(store, Some(4)).await;
+    assert_eq!(seqs(&window(store, 1, 5).await), [7, 8]);
 }
 
 pub async fn a_cache_of_a_bounded_window_gets_what_is_new(store: &dyn Store) {
-    prepare(store, Some(4)).await;
+    prepare(store, Some(5)).await;
     assert_eq!(seqs(&window(store, 4, 8).await), [8]);
+}
+
+pub async fn the_rounds_of_a_send_do_not_move_its_window(store: &dyn Store) {
+    prepare(store, Some(5)).await;
+    let claimed = claim(store, 10, 1, 1, 9).await;
+    assert_eq!(seqs(&claimed.window), [4, 5, 6, 7, 8]);
+    let shown = Some(Shown {
+        from_seq: Some(claimed.send.window_from(claimed.counters.next_seq)),
+        notes: None,
+    });
+    let mut item = round(&claimed, 0);
+    item.totals.shown = shown.clone();
+    let added = item.messages.len() as i64;
+    append(store, 11, item).await;
+    release(store, 12, &claimed).await;
+    let again = claim(store, 13, 1, 1, 10).await;
+    assert_eq!(again.send.record.shown, shown);
+    let all: Vec<i64> = (4..9 + added).collect();
+    assert_eq!(seqs(&again.window), all);
 }

@@ -129,7 +129,8 @@ impl Run<'_> {
     /// What the model is asked.
     fn request(&mut self, model: String, native: bool) -> Request {
         let unsaid = &self.unsaid.messages;
-        let mut request = load::request(&self.send, model, self.window, unsaid, &self.offers);
+        let window = (&*self.window, load::window_from(&self.totals));
+        let mut request = load::request(&self.send, model, window, unsaid, &self.offers);
         load::remind(&mut request, self.notes.as_deref());
         if let Some(partial) = &self.partial {
             load::go_on(&mut request, &partial.reply);

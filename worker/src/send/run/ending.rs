@@ -163,7 +163,7 @@ impl Run<'_> {
             End::Completed(reason) => {
                 let text = match &reply {
                     Some(reply) => plain_text(&reply.content),
-                    None => settle::last_text(self.window.active(None), self.send.record.id),
+                    None => settle::last_text(self.window.held(), self.send.record.id),
                 };
                 SendResult {
                     output: reply.as_ref().and(self.value()),
