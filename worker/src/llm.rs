@@ -70,12 +70,18 @@ pub struct Request {
     pub messages: Vec<Arc<Message>>,
     /// The most tokens that the answer may have.
     pub max_tokens: u32,
+    /// What is shown behind the last message, as the end of the user's turn: it belongs to no
+    /// message, and the next send is shown another one. Whatever changes from send to send stands
+    /// here, so that all before it stays as it is and is served from the provider's prompt cache.
+    pub tail: Option<String>,
+    /// Tells the provider which requests begin alike; nothing, where that is nobody's.
+    pub cache_key: Option<String>,
     /// Passed on as it is; the provider's default when absent.
     pub temperature: Option<f64>,
     /// The tools on offer, in the order in which the model sees them.
     pub tools: Vec<Arc<ToolSpec>>,
     /// The shape of the final answer. Unless [`Model::native_schema`] says otherwise it is in the
-    /// system prompt, too, and a transport need not do anything about it.
+    /// system prompt or the tail, too, and a transport need not do anything about it.
     pub output: Option<Arc<OutputSpec>>,
 }
 

@@ -356,6 +356,8 @@ async fn ask(wired: &Providers, name: &str) -> Result<(), mainspring_worker::llm
         system: None,
         messages: vec![Arc::new(question.at(1, nobody, Timestamp::default(), 0))],
         max_tokens: 16,
+        tail: None,
+        cache_key: None,
         temperature: None,
         tools: Vec::new(),
         output: None,

@@ -27,6 +27,8 @@ settings! {
         /// Whether the provider holds answers to a JSON Schema by itself; by its protocol when not
         /// set.
         native_schema: Option<bool> => Key::switch("llm.native_schema");
+        /// Whether requests to Anthropic say up to where it may keep them in its prompt cache.
+        prompt_cache: bool = true => Key::switch("llm.prompt_cache");
         /// How long a connection may take to be made.
         connect_timeout: Duration = Duration::from_secs(10)
             => Key::span("llm.connect_timeout", MS, DAY);
@@ -99,8 +101,9 @@ fn foreign_kind(text: &str) -> ProviderKind {
 }
 
 /// What a named provider takes from `[llm]` where it does not say otherwise.
-const INHERITED: [&str; 5] = [
+const INHERITED: [&str; 6] = [
     "stream",
+    "prompt_cache",
     "connect_timeout",
     "first_byte_timeout",
     "idle_timeout",

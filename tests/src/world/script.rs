@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 pub struct Asked {
     /// What it was told before the transcript.
     pub system: Option<String>,
+    /// What it was told behind the transcript.
+    pub tail: Option<String>,
     /// The last user text.
     pub user: String,
     /// The whole transcript it was shown: role and text, in order.
@@ -184,6 +186,7 @@ impl Model for Script {
         let listed = listed(&shown);
         let asked = Asked {
             system: request.system.clone(),
+            tail: request.tail.clone(),
             user: user.clone(),
             transcript: shown,
             messages: request.messages.clone(),

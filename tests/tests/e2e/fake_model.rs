@@ -63,6 +63,8 @@ fn request(news: Vec<NewMessage>) -> Request {
         system,
         messages,
         max_tokens: 9,
+        tail: None,
+        cache_key: None,
         temperature: None,
         tools: vec![],
         output: None,

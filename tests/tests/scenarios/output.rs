@@ -76,11 +76,9 @@ async fn an_answer_that_fits_is_the_sends_value_at_once() {
     assert_eq!(record.output, Some(json!({"n": 3})));
     assert_eq!(record.output_text.as_deref(), Some(text));
     assert_eq!((record.rounds, world.script.ledger().len()), (1, 1));
-    let system = world.script.ledger()[0]
-        .system
-        .clone()
-        .expect("instructions");
-    assert!(system.contains("\"minimum\":1"), "{system}");
+    let asked = &world.script.ledger()[0];
+    let told = asked.tail.as_deref().expect("instructions");
+    assert!(told.contains("\"minimum\":1"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,6 +182,11 @@ async fn the_sends_shape_goes_before_the_agents() {
     let asked = world.script.ledger();
     let system = asked[0].system.as_deref().expect("instructions");
     assert!(system.starts_with("Be brief.\n\n"), "{system}");
+    // A send's own stands behind the messages: what is before them stays the agent's.
+    let second = asked.last().expect("was asked");
+    assert_eq!(second.system.as_deref(), Some("Be brief."));
+    let told = second.tail.as_deref().expect("instructions");
+    assert!(told.contains("\"minimum\":1"), "{told}");
     world.audit().await;
 }
 

@@ -146,6 +146,7 @@ impl Hook for HttpPolicy {
             "messages": request.messages.iter().map(|m| json!({
                 "role": m.role, "content": m.content, "tool_calls": m.tool_calls,
             })).collect::<Vec<_>>(),
+            "tail": request.tail,
             "tools": tools,
             "max_tokens": request.max_tokens,
             "round": at.round,

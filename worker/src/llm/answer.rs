@@ -141,6 +141,8 @@ mod tests {
             system: Some("Be brief, whatever you are asked.".to_owned()),
             messages: Vec::new(),
             max_tokens: 16,
+            tail: None,
+            cache_key: None,
             temperature: None,
             tools: Vec::new(),
             output: None,

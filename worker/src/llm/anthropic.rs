@@ -27,6 +27,7 @@ const REDACTED: &str = "redacted:";
 #[derive(Debug)]
 pub(super) struct Anthropic {
     endpoint: Endpoint,
+    caches: bool,
 }
 
 impl Anthropic {
@@ -41,7 +42,10 @@ impl Anthropic {
             headers.push(("x-api-key", settings.api_key.expose().to_owned()));
         }
         let endpoint = Endpoint::new(settings, base, "/v1/messages", &headers, clock)?;
-        Ok(Self { endpoint })
+        Ok(Self {
+            endpoint,
+            caches: settings.prompt_cache,
+        })
     }
 }
 
@@ -52,7 +56,7 @@ impl Model for Anthropic {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let body = || request::body(request, self.endpoint.streams());
+        let body = || request::body(request, self.caches, self.endpoint.streams());
         let mut answer = Answer::new(self.endpoint.key());
         self.endpoint
             .ask(request, &body, &mut answer, &mut Ear::new(on_chunk))

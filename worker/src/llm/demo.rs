@@ -138,7 +138,8 @@ fn reply(request: &Request, text: String, tool_calls: Vec<ToolCall>) -> Reply {
         .sum();
     let usage = Usage {
         input_tokens: request.messages.iter().map(said).sum::<u64>()
-            + request.system.as_deref().map_or(0, words),
+            + request.system.as_deref().map_or(0, words)
+            + request.tail.as_deref().map_or(0, words),
         output_tokens: words(&text) + called,
         ..Usage::default()
     };

@@ -111,6 +111,8 @@ mod tests {
             system: None,
             messages: messages.collect(),
             max_tokens: 1,
+            tail: None,
+            cache_key: None,
             temperature: None,
             tools: Vec::new(),
             output: None,

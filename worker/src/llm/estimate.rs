@@ -53,7 +53,8 @@ pub fn estimate_request_tokens(request: &Request) -> u64 {
         .iter()
         .map(|m| estimate_message_tokens(m))
         .sum();
-    system + messages + estimate_tools_tokens(request)
+    let tail = request.tail.as_deref().map_or(0, estimate_tokens);
+    system + messages + tail + estimate_tools_tokens(request)
 }
 
 fn estimate_tools_tokens(request: &Request) -> u64 {

@@ -67,6 +67,9 @@ pub struct ProviderSettings {
     /// Whether the provider holds answers to a JSON Schema by itself. Only chat completions have a
     /// way to ask for it; elsewhere, and without it, the schema goes into the system prompt.
     pub native_schema: bool,
+    /// Whether requests say up to where the provider may keep them in its prompt cache. Only
+    /// Messages have a way to say it; chat completions are kept in any case.
+    pub prompt_cache: bool,
     /// From the first packet to the end of the TLS handshake.
     pub connect_timeout: Duration,
     /// From the start of an attempt to the first byte of a streamed answer.
@@ -94,6 +97,7 @@ impl ProviderSettings {
             },
             stream: true,
             native_schema: kind == Kind::OpenAi,
+            prompt_cache: true,
             connect_timeout: Duration::from_secs(10),
             // Twice the silence: a long prompt is read, and a queue waited out, before it.
             first_byte_timeout: Duration::from_mins(2),

@@ -1,6 +1,5 @@
 //! What the model is asked: a function of the agent, the options and the active window.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, MAX_TOKENS_DEFAULT, OutputSpec};
@@ -87,12 +86,12 @@ pub(super) fn request(
         .as_deref()
         .or(send.agent.system_prompt.as_deref());
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
-    let missing = offers.missing();
-    let said: Vec<&str> = prompt.into_iter().chain(missing.as_deref()).collect();
     Request {
         model,
-        system: (!said.is_empty()).then(|| said.join("\n\n")),
+        system: prompt.map(str::to_owned),
         messages,
+        tail: offers.missing(),
+        cache_key: Some(record.key.session.to_string()),
         max_tokens: send.agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT),
         temperature: send.agent.temperature,
         tools: offers.specs(),
@@ -116,32 +115,45 @@ pub(super) fn go_on(request: &mut Request, partial: &Reply) {
     }
 }
 
-/// Shows the model its notes.
-pub(super) fn remind(request: &mut Request, notes: Option<&str>) {
-    if let Some(notes) = notes {
-        let system = request.system.get_or_insert_default();
-        if !system.is_empty() {
-            system.push_str("\n\n");
-        }
-        system.push_str(notes);
+/// Shows the model its notes, as data.
+pub(super) fn remind(request: &mut Request, shown: Option<&Shown>) {
+    if let Some(notes) = shown.and_then(|shown| shown.notes.as_deref()) {
+        paragraph(&mut request.tail, &fenced("notes", notes));
     }
 }
 
+/// A text between tags that it cannot close: what is in it was written by a model, or by whomever
+/// it read, and is not to be taken for the user's words.
+fn fenced(tag: &str, text: &str) -> String {
+    let text = text.replace(&format!("</{tag}"), &format!("<\u{200b}/{tag}"));
+    format!("<{tag}>\n{text}\n</{tag}>")
+}
+
+/// Adds a paragraph.
+fn paragraph(text: &mut Option<String>, more: &str) {
+    let text = text.get_or_insert_default();
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str(more);
+}
+
 /// Asks for an answer of this shape. Where the provider does not hold the model to it, the model is
-/// told so.
-pub(super) fn shape(request: &mut Request, output: &Arc<OutputSpec>, native: bool) {
+/// told so: before the messages if it is the agent's, which no send changes.
+pub(super) fn shape(request: &mut Request, output: &Arc<OutputSpec>, native: bool, is_sends: bool) {
     request.output = Some(Arc::clone(output));
     if native {
         return;
     }
-    let system = request.system.get_or_insert_default();
-    if !system.is_empty() {
-        system.push_str("\n\n");
-    }
-    let _ = write!(
-        system,
+    let told = format!(
         "Your final answer is one JSON value and nothing else: no explanation, no Markdown. It fits \
          this JSON Schema:\n{}",
         output.schema
     );
+    let place = if is_sends {
+        &mut request.tail
+    } else {
+        &mut request.system
+    };
+    paragraph(place, &told);
 }

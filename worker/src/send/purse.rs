@@ -12,7 +12,7 @@ use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::usage::Usage;
 
 use super::load;
-use crate::llm::{Request, estimate_message_tokens, estimate_request_tokens};
+use crate::llm::{Request, estimate_message_tokens, estimate_request_tokens, estimate_tokens};
 
 /// Tokens that frame a request, whatever it holds.
 const FRAME_TOKENS: u64 = 8;
@@ -144,11 +144,20 @@ impl Purse {
         let (known, rest) = match known {
             Some((count, tokens)) => {
                 let rest = request.messages[count..].iter();
-                (tokens, rest.map(|m| estimate_message_tokens(m)).sum())
+                let rest: u64 = rest.map(|m| estimate_message_tokens(m)).sum();
+                (tokens, rest + self.new_tail(request))
             }
             None => (0, estimate_request_tokens(request)),
         };
         known + rest + FRAME_TOKENS
+    }
+
+    /// What the request's tail takes, where that is another one than was measured.
+    fn new_tail(&self, request: &Request) -> u64 {
+        let measured = self.measured.as_ref();
+        let known = measured.is_some_and(|measured| measured.tail == request.tail);
+        let tail = request.tail.as_deref().filter(|_| !known);
+        tail.map_or(0, estimate_tokens)
     }
 
     /// Takes note of what a provider said of a request and its answer.
@@ -159,6 +168,7 @@ impl Purse {
                 .iter()
                 .map(|message| mark(message))
                 .collect(),
+            tail: request.tail.clone(),
             tokens: usage.input_tokens.saturating_add(usage.output_tokens),
         });
     }
@@ -225,6 +235,8 @@ pub(super) fn spending(usage: &Usage, rounds: i32, held: &Held) -> Spent {
 struct Measured {
     /// The messages that it had, in order.
     asked: Vec<(i64, Role, u64)>,
+    /// What stood behind them.
+    tail: Option<String>,
     /// What they and the answer took, with everything around them.
     tokens: u64,
 }
@@ -273,6 +285,8 @@ mod tests {
             system: None,
             messages: messages.collect(),
             max_tokens: 100,
+            tail: None,
+            cache_key: None,
             temperature: None,
             tools: Vec::new(),
             output: None,
@@ -288,6 +302,7 @@ mod tests {
         ]);
         let measured = Measured {
             asked: asked.messages.iter().map(|m| mark(m)).collect(),
+            tail: None,
             tokens: 77,
         };
         let base = [

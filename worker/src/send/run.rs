@@ -139,8 +139,6 @@ pub(crate) struct Run<'a> {
     /// The shape of the answer, if one was asked for.
     output: Result<Option<Output>, OutputFault>,
     unsaid: Unsaid,
-    /// What the session noted for itself, as the model is shown it in this send.
-    notes: Option<String>,
     /// Whether the inbox has to be read before the model is asked.
     inbox: Inbox,
     totals: SendTotals,
@@ -259,7 +257,6 @@ impl<'a> Run<'a> {
             offers: Offers::default(),
             output: Ok(None),
             unsaid,
-            notes: None,
             // Whoever had the send before may have lowered the signal and died.
             inbox: if signals & SIGNAL_INBOX != 0 {
                 Inbox::Raised

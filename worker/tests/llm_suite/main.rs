@@ -68,6 +68,8 @@ pub(crate) fn hello() -> Request {
         system: None,
         messages: vec![message(1, said(Role::User, "hello"))],
         max_tokens: 100,
+        tail: None,
+        cache_key: None,
         temperature: None,
         tools: Vec::new(),
         output: None,

@@ -128,6 +128,90 @@ async fn a_long_conversation_is_sent_as_messages_want_it() {
     insta::assert_snapshot!(body(Kind::Anthropic, &long()).await);
 }
 
+/// A body without its marks, which move with the conversation and are no part of what is cached.
+fn unmarked(body: Vec<u8>) -> String {
+    let body = String::from_utf8(body).unwrap();
+    body.replace(r#","cache_control":{"type":"ephemeral"}"#, "")
+}
+
+#[tokio::test]
+async fn a_request_is_marked_where_the_next_one_goes_on() {
+    let mut request = long();
+    request.tail = Some("<notes>\nblue\n</notes>".to_owned());
+    let received = sent(Kind::Anthropic, "/v1", true, &request).await;
+    let body: Value = serde_json::from_slice(&received.body).unwrap();
+    let marked = |block: &Value| block.get("cache_control").is_some();
+    assert!(marked(&body["system"][0]));
+    assert!(!body["tools"].as_array().unwrap().iter().any(marked));
+    let blocks = |message: &Value| message["content"].as_array().unwrap().clone();
+    let messages = body["messages"].as_array().unwrap();
+    let (last, before) = messages.split_last().unwrap();
+    let last = blocks(last);
+    let [.., end, tail] = last.as_slice() else {
+        panic!("{last:?}");
+    };
+    assert_eq!(end["text"], "second");
+    assert!(marked(end));
+    assert_eq!(tail["text"], "<notes>\nblue\n</notes>");
+    assert!(!marked(tail));
+    let earlier = before
+        .iter()
+        .filter(|message| blocks(message).iter().any(marked));
+    let earlier: Vec<_> = earlier
+        .map(|message| blocks(message).pop().unwrap())
+        .collect();
+    assert_eq!(earlier.len(), 1);
+    assert_eq!(earlier[0]["tool_use_id"], "call_3");
+}
+
+#[tokio::test]
+async fn marks_can_be_left_out() {
+    let server = Server::start(Answer::new(500, "text/plain", b"no", 100)).await;
+    let mut settings = settings(Kind::Anthropic, &server.url("/v1"));
+    settings.prompt_cache = false;
+    let _ = ask(&*model(&settings), &long()).await;
+    let body = String::from_utf8(server.received()[0].body.clone()).unwrap();
+    assert!(!body.contains("cache_control"), "{body}");
+}
+
+#[tokio::test]
+async fn a_tail_ends_the_users_turn_whatever_it_is() {
+    let ends = async |kind, last: &[NewMessage]| {
+        let news = [said(Role::User, "look")].into_iter().chain(last.to_vec());
+        let request = Request {
+            messages: (1..)
+                .zip(news)
+                .map(|(seq, new)| message(seq, new))
+                .collect(),
+            tail: Some("T".to_owned()),
+            ..hello()
+        };
+        let body = sent(kind, "/v1", true, &request).await.body;
+        let body: Value = serde_json::from_str(&unmarked(body)).unwrap();
+        let last = body["messages"].as_array().unwrap().last().unwrap().clone();
+        (last["role"].clone(), last["content"].clone())
+    };
+    let asking = NewMessage {
+        tool_calls: vec![call("c", "read", json!({}))],
+        ..said(Role::Assistant, "")
+    };
+    let results = [asking, result("c", "R")];
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let openai = Kind::OpenAi;
+    assert_eq!(ends(openai, &[]).await, (json!("user"), json!("look\n\nT")));
+    assert_eq!(ends(openai, &results).await, (json!("user"), json!("T")));
+    let answered = [said(Role::Assistant, "A")];
+    assert_eq!(ends(openai, &answered).await, (json!("user"), json!("T")));
+    let anthropic = Kind::Anthropic;
+    let shown = ends(anthropic, &[]).await;
+    assert_eq!(shown, (json!("user"), json!([text("look"), text("T")])));
+    let (role, content) = ends(anthropic, &results).await;
+    assert_eq!((role, &content[1]), (json!("user"), &text("T")));
+    assert_eq!(content[0]["type"], "tool_result");
+    let shown = ends(anthropic, &answered).await;
+    assert_eq!(shown, (json!("user"), json!([text("T")])));
+}
+
 #[tokio::test]
 async fn the_same_request_is_the_same_bytes_and_a_longer_one_begins_like_the_shorter() {
     for kind in [Kind::OpenAi, Kind::Anthropic] {
@@ -138,11 +222,10 @@ async fn the_same_request_is_the_same_bytes_and_a_longer_one_begins_like_the_sho
             .messages
             .push(message(13, said(Role::Assistant, "answer")));
         longer.messages.push(message(14, said(Role::User, "third")));
+        longer.tail = Some("another tail".to_owned());
+        longer.max_tokens = 50;
         let longer = sent(kind, "/v1", true, &longer).await.body;
-        let (first, longer) = (
-            String::from_utf8(first).unwrap(),
-            String::from_utf8(longer).unwrap(),
-        );
+        let (first, longer) = (unmarked(first), unmarked(longer));
         let until = first.find("second").unwrap() + "second".len();
         assert_eq!(first[..until], longer[..until]);
     }
@@ -181,7 +264,7 @@ async fn a_small_request_says_no_more_than_it_must() {
     let anthropic = sent(Kind::Anthropic, "/v1", false, &hello()).await.body;
     assert_eq!(
         String::from_utf8(anthropic).unwrap(),
-        r#"{"model":"m","max_tokens":100,"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]}],"stream":false}"#
+        r#"{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"hello","cache_control":{"type":"ephemeral"}}]}],"max_tokens":100,"stream":false}"#
     );
 }
 
@@ -239,14 +322,14 @@ async fn messages_begin_with_the_user_and_never_with_nothing() {
         message(2, said(Role::User, " ")),
     ];
     let received = sent(Kind::Anthropic, "/v1", true, &request).await;
-    let value: Value = serde_json::from_slice(&received.body).unwrap();
+    let value: Value = serde_json::from_str(&unmarked(received.body)).unwrap();
     assert_eq!(
         value["messages"],
         json!([{"role": "user", "content": [{"type": "text", "text": "[empty message]"}]}])
     );
     request.messages = Vec::new();
     let received = sent(Kind::Anthropic, "/v1", true, &request).await;
-    let value: Value = serde_json::from_slice(&received.body).unwrap();
+    let value: Value = serde_json::from_str(&unmarked(received.body)).unwrap();
     assert_eq!(value["messages"][0]["role"], "user");
 }
 
@@ -316,8 +399,8 @@ fn illustrated() -> Request {
 }
 
 async fn messages_sent(kind: Kind) -> Value {
-    let body = body(kind, &illustrated()).await;
-    let body: Value = serde_json::from_str(&body).expect("JSON");
+    let body = sent(kind, "/v1", true, &illustrated()).await.body;
+    let body: Value = serde_json::from_str(&unmarked(body)).expect("JSON");
     body["messages"].clone()
 }
 

@@ -17,24 +17,56 @@ const OMITTED: &str = "[earlier messages are omitted]";
 /// Stands for a user's message without any text.
 const EMPTY: &str = "[empty message]";
 
+/// What changes from send to send stands behind the messages, so that requests of one session begin
+/// with the same bytes.
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Marked<WireTool<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<[Marked<Block<'a>>; 1]>,
+    messages: Vec<WireMessage<'a>>,
     max_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    system: Option<&'a str>,
-    messages: Vec<WireMessage<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
     stream: bool,
+}
+
+/// Something up to which the provider may keep the request in its prompt cache.
+#[derive(Serialize)]
+struct Marked<T> {
+    #[serde(flatten)]
+    inner: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+impl<T> From<T> for Marked<T> {
+    fn from(inner: T) -> Self {
+        Self {
+            inner,
+            cache_control: None,
+        }
+    }
+}
+
+/// How long is the provider's default, five minutes since the last use.
+#[derive(Serialize)]
+struct CacheControl {
+    r#type: &'static str,
+}
+
+impl CacheControl {
+    const EPHEMERAL: Self = Self {
+        r#type: "ephemeral",
+    };
 }
 
 #[derive(Serialize)]
 struct WireMessage<'a> {
     role: WireRole,
-    content: Vec<Block<'a>>,
+    content: Vec<Marked<Block<'a>>>,
 }
 
 #[derive(Serialize, PartialEq, Eq, Clone, Copy)]
@@ -102,19 +134,54 @@ struct WireTool<'a> {
 }
 
 /// The body of a request, the same bytes for the same request.
-pub(super) fn body(request: &Request, stream: bool) -> Result<Vec<u8>, Error> {
-    let body = Body {
+pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<u8>, Error> {
+    let system = request.system.as_deref().filter(|s| !s.trim().is_empty());
+    let mut body = Body {
         model: &request.model,
-        max_tokens: request.max_tokens.max(1),
-        system: request.system.as_deref().filter(|s| !s.trim().is_empty()),
+        tools: request.tools.iter().map(|spec| tool(spec).into()).collect(),
+        system: system.map(|system| [text(system).into()]),
         messages: messages(request)?,
+        max_tokens: request.max_tokens.max(1),
         temperature: request.temperature,
-        tools: request.tools.iter().map(|spec| tool(spec)).collect(),
         stream,
     };
+    if caches {
+        mark(&mut body);
+    }
+    if let Some(tail) = &request.tail {
+        push_tail(&mut body.messages, tail);
+    }
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
         message: format!("it is no JSON: {error}"),
     })
+}
+
+/// Marks where the agent ends, where the request before this one ended, which was stored there, and
+/// where the messages end, for the next one. Four marks are allowed. A provider looks back twenty
+/// blocks from a mark, which a round with many calls exceeds, so the request before has one of its own.
+fn mark(body: &mut Body<'_>) {
+    match (&mut body.system, body.tools.last_mut()) {
+        (Some([system]), _) => system.cache_control = Some(CacheControl::EPHEMERAL),
+        (None, Some(tool)) => tool.cache_control = Some(CacheControl::EPHEMERAL),
+        (None, None) => {}
+    }
+    let turns = body.messages.iter_mut().rev();
+    for turn in turns.filter(|turn| turn.role == WireRole::User).take(2) {
+        if let Some(last) = turn.content.last_mut() {
+            last.cache_control = Some(CacheControl::EPHEMERAL);
+        }
+    }
+}
+
+/// Ends the user's turn.
+fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
+    match messages.last_mut() {
+        Some(turn) if turn.role == WireRole::User => turn.content.push(text(tail).into()),
+        _ => messages.push(WireMessage {
+            role: WireRole::User,
+            content: vec![text(tail).into()],
+        }),
+    }
 }
 
 fn messages(request: &Request) -> Result<Vec<WireMessage<'_>>, Error> {
@@ -131,21 +198,21 @@ fn messages(request: &Request) -> Result<Vec<WireMessage<'_>>, Error> {
         if messages.is_empty() && role == WireRole::Assistant {
             messages.push(WireMessage {
                 role: WireRole::User,
-                content: vec![text(OMITTED)],
+                content: vec![text(OMITTED).into()],
             });
         }
         match messages.last_mut().filter(|last| last.role == role) {
-            Some(last) => last.content.extend(blocks),
+            Some(last) => last.content.extend(blocks.into_iter().map(Marked::from)),
             None => messages.push(WireMessage {
                 role,
-                content: blocks,
+                content: blocks.into_iter().map(Marked::from).collect(),
             }),
         }
     }
     if messages.is_empty() {
         messages.push(WireMessage {
             role: WireRole::User,
-            content: vec![text(OMITTED)],
+            content: vec![text(OMITTED).into()],
         });
     }
     Ok(messages)

@@ -54,6 +54,8 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
         system: Some("be brief".into()),
         messages,
         max_tokens: 100,
+        tail: None,
+        cache_key: None,
         temperature: None,
         tools: Vec::new(),
         output,

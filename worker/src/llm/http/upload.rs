@@ -68,7 +68,8 @@ fn size(request: &Request) -> usize {
         .tools
         .iter()
         .map(|t| 4 * FRAME_BYTES + t.description.len());
-    messages + tools.sum::<usize>() + request.system.as_deref().map_or(0, str::len)
+    let around = [&request.system, &request.tail].into_iter().flatten();
+    messages + tools.sum::<usize>() + around.map(String::len).sum::<usize>()
 }
 
 fn message_size(message: &Message) -> usize {
@@ -86,6 +87,8 @@ mod tests {
             system: Some("x".repeat(bytes)),
             messages: Vec::new(),
             max_tokens: 1,
+            tail: None,
+            cache_key: None,
             temperature: None,
             tools: Vec::new(),
             output: None,

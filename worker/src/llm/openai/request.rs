@@ -32,6 +32,8 @@ struct Body<'a> {
     tool_choice: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<ResponseFormat<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -136,6 +138,10 @@ pub(super) fn body(
     for turn in turns(&request.messages) {
         push(&mut messages, turn, dialect)?;
     }
+    if let Some(tail) = &request.tail {
+        push_tail(&mut messages, tail);
+    }
+    let cache_key = request.cache_key.as_deref();
     let most = Some(request.max_tokens).filter(|max| *max > 0);
     let output = request.output.as_deref().filter(|_| native_schema);
     let body = Body {
@@ -154,6 +160,7 @@ pub(super) fn body(
             r#type: "json_schema",
             json_schema,
         }),
+        prompt_cache_key: cache_key.filter(|_| dialect == Dialect::Public),
     };
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
         message: format!("it is no JSON: {error}"),
@@ -207,6 +214,28 @@ fn push<'a>(
         }
     }
     Ok(())
+}
+
+/// Ends the user's turn. Tools' messages take no more than their results, so that behind them a turn
+/// is begun.
+fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
+    match messages.last_mut() {
+        Some(WireMessage::User {
+            content: Content::Text(text),
+        }) => {
+            let text = text.to_mut();
+            text.push_str("\n\n");
+            text.push_str(tail);
+        }
+        Some(WireMessage::User {
+            content: Content::Parts(parts),
+        }) => parts.push(Part::Text {
+            text: Cow::Borrowed(tail),
+        }),
+        _ => messages.push(WireMessage::User {
+            content: Content::Text(Cow::Borrowed(tail)),
+        }),
+    }
 }
 
 /// What a message says and shows, in its order.

@@ -131,13 +131,14 @@ impl Run<'_> {
         let unsaid = &self.unsaid.messages;
         let window = (&*self.window, load::window_from(&self.totals));
         let mut request = load::request(&self.send, model, window, unsaid, &self.offers);
-        load::remind(&mut request, self.notes.as_deref());
+        load::remind(&mut request, self.totals.shown.as_ref());
         if let Some(partial) = &self.partial {
             load::go_on(&mut request, &partial.reply);
         }
         if let Ok(Some(output)) = &mut self.output {
             output.told = !native;
-            load::shape(&mut request, &output.spec, native);
+            let is_sends = self.send.record.options.output_schema.is_some();
+            load::shape(&mut request, &output.spec, native, is_sends);
         }
         request
     }

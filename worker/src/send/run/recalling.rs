@@ -13,6 +13,10 @@ impl Run<'_> {
     /// Reads the notes of an agent that has the tools for them. False when the database does not
     /// say.
     pub(super) async fn recall(&mut self) -> bool {
+        if self.send.record.shown.is_some() {
+            // Whatever was noted since, the model is shown what it was shown before.
+            return true;
+        }
         let mut offered = self.offers.list().iter();
         if !offered.any(|offer| offer.traits.effect == Effect::Recall) {
             return true;
@@ -23,7 +27,8 @@ impl Run<'_> {
             let store = &self.kernel.parts.store;
             match store.read_list(self.key.tenant, name.clone()).await {
                 Ok(list) => {
-                    self.notes = notes_shown(&list.entries, NOTES_CHARS_MAX);
+                    let shown = self.totals.shown.get_or_insert_default();
+                    shown.notes = notes_shown(&list.entries, NOTES_CHARS_MAX);
                     return true;
                 }
                 Err(error) => {
