@@ -1,20 +1,38 @@
 //! One send, from its claim until this worker leaves it.
 //!
-//! `run` interprets the send's machine, `load` builds what the model is asked, `settle` builds
-//! what is stored of an answer, `output` reads an answer that has a shape, `vet` looks at an answer's
-//! calls before they are stored, `plan` says which calls run when, `purse` what may still be spent,
-//! `calls` runs them, and `unsaid` holds what the model is told before the transcript has it.
+//! | module | what it is |
+//! |---|---|
+//! | `run` | the interpreter of the send's machine |
+//! | `commands` | what the machine asks for, a file for each command |
+//! | `hold`, `round`, `bill`, `model_call`, `unsaid` | the parts of a run: lease and signals, the open round, what was spent, the model call, what is not in the transcript yet |
+//! | `answered`, `results`, `inbox`, `spending`, `delegating`, `starting`, `recalling` | what happens to it |
+//! | `persist` | writing and reading until the database has answered |
+//! | `load`, `settle`, `output`, `vet`, `plan`, `purse`, `children`, `calls` | functions: what the model is asked, what is stored of an answer, which calls run when, what may still be spent, what a child is |
 
+mod answered;
+mod bill;
 mod calls;
 mod children;
+mod commands;
+mod delegating;
+mod hold;
+mod inbox;
 mod load;
+mod model_call;
 mod output;
+mod persist;
 mod plan;
 mod purse;
+mod recalling;
+mod results;
+mod round;
 mod run;
 mod settle;
+mod spending;
+mod starting;
 mod unsaid;
 mod vet;
 
-pub(crate) use run::{Left, Reach, Run, Turn};
+pub(crate) use hold::Reach;
+pub(crate) use run::{Left, Run, Turn};
 pub(crate) use unsaid::Unsaid;

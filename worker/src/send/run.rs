@@ -1,50 +1,34 @@
-//! The interpreter of a send's machine.
+//! The interpreter of a send's machine: it performs what the machine asks for and reports what
+//! happens, one event after the other.
 
-mod asking;
-mod attempt;
-mod calling;
-mod delegating;
-mod ending;
-mod leaving;
-mod paying;
-mod persist;
-mod recalling;
-mod starting;
-
-use std::collections::BTreeSet;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::agent::OutputFault;
-use mainspring_shared::budget::{Price, Spent};
+use mainspring_shared::budget::Spent;
 use mainspring_shared::error::Failure;
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{NewMessage, Role};
 use mainspring_shared::send::machine::{Command, Event, Open, Rules, State, transition};
+use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::session::window::Window;
-use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX};
-use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then, UsageRow};
+use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{CallRecord, CallResult};
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use self::attempt::{Answered, Asked, Call, NoReply, Partial, Streamed};
+use super::bill::Bill;
 use super::calls::{Calls, Over};
+use super::hold::{Hold, Reach};
+use super::load;
+use super::model_call::{Answered, Asking, Call, NoReply};
 use super::output::Output;
-use super::purse::{Aside, Purse};
+use super::round::Round;
 use super::unsaid::Unsaid;
-use super::vet::Vetted;
-use super::{load, plan};
 use crate::Kernel;
-use crate::hook::{At, ToolCall};
-use crate::llm::{self, Reply};
-use crate::said::Said;
+use crate::hook::At;
+use crate::llm;
 use crate::tool::Offers;
 
 /// How a run left its session.
@@ -56,158 +40,43 @@ pub(crate) enum Left {
     Lost,
 }
 
-/// How others reach the run.
-#[derive(Debug, Clone)]
-pub(crate) struct Reach {
-    /// The session may belong to someone else.
-    pub(crate) lost: CancellationToken,
-    /// The send is to end.
-    pub(crate) cancel: CancellationToken,
-    /// The inbox has something for the next round.
-    pub(crate) news: Arc<AtomicBool>,
-    /// The inbox has something that does not wait.
-    pub(crate) interrupt: Arc<Notify>,
-    /// Writes under the lease so far.
-    pub(crate) writes: Arc<AtomicI64>,
-    /// What the model has said of the answer that is under way.
-    pub(crate) said: Arc<Said>,
-    /// What was spent and is not stored yet, for whoever ends the send when its run cannot.
-    pub(crate) owed: Arc<Mutex<Owed>>,
-}
-
-impl Reach {
-    /// The lease as the next write carries it.
-    pub(crate) fn lease(&self, lease: Lease) -> Lease {
-        Lease {
-            write: self.writes.load(Ordering::Relaxed),
-            ..lease
-        }
-    }
-}
-
-/// What a run owes the send's sums.
-#[derive(Debug, Default)]
-pub(crate) struct Owed {
-    /// Responses that no transaction has stored yet.
-    pub(crate) rows: Vec<UsageRow>,
-    /// The model call that is under way: what it costs so far.
-    pub(crate) asked: Option<Pending>,
-    /// What the session has spent with the rows, where that is counted.
-    pub(crate) session: Option<Spent>,
-}
-
-/// A model call that is under way.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    /// Without what was streamed.
-    row: UsageRow,
-    price: Option<Price>,
-    streamed: Arc<AtomicU64>,
-}
-
-impl Owed {
-    /// All that is owed, the call that is under way as far as it came.
-    pub(crate) fn settle(&mut self) -> (Vec<UsageRow>, Option<Spent>) {
-        let mut rows = std::mem::take(&mut self.rows);
-        let mut session = self.session.take();
-        if let Some(pending) = self.asked.take() {
-            let mut row = pending.row;
-            row.usage.output_tokens = paying::streamed_tokens(&pending.streamed);
-            row.usage.cost_usd = pending.price.map(|price| price.of(&row.usage));
-            session = session.map(|session| session.plus(Spent::of(&row.usage, 0)));
-            rows.push(row);
-        }
-        (rows, session)
-    }
-}
-
-/// One send under a lease.
+/// One send under a lease. Each part of it knows only itself; what takes several of them is a method
+/// of the whole.
 pub(crate) struct Run<'a> {
-    kernel: &'a Arc<Kernel>,
-    key: SessionKey,
-    lease: Lease,
-    send: StartedSend,
-    window: &'a mut Window,
-    rules: Rules,
-    purse: Purse,
-    /// What the session has spent.
-    spent: &'a mut Spent,
-    reach: Reach,
-    /// Whether the session goes back after this send whatever waits in it.
-    then: Then,
-    offers: Offers,
+    pub(super) kernel: &'a Arc<Kernel>,
+    pub(super) key: SessionKey,
+    pub(super) send: StartedSend,
+    pub(super) rules: Rules,
+    pub(super) hold: Hold,
+    pub(super) prompt: Prompt<'a>,
+    pub(super) asking: Asking,
+    pub(super) round: Round,
+    pub(super) bill: Bill<'a>,
+    pub(super) ending: Ending,
+}
+
+/// What requests to the model are made of.
+#[derive(Debug)]
+pub(super) struct Prompt<'a> {
+    /// What is stored of the transcript.
+    pub(super) window: &'a mut Window,
+    /// What is not, yet.
+    pub(super) unsaid: Unsaid,
+    /// The tools.
+    pub(super) offers: Offers,
     /// The shape of the answer, if one was asked for.
-    output: Result<Option<Output>, OutputFault>,
-    unsaid: Unsaid,
-    /// Whether the inbox has to be read before the model is asked.
-    inbox: Inbox,
-    totals: SendTotals,
-    /// The sums without what the model is told of with the next step, where that holds any.
-    aside: Option<Aside>,
-    /// Responses that no transaction has stored yet.
-    unpaid: Vec<UsageRow>,
-    /// What a hook says to the model after the answer that is stored next.
-    back: Option<String>,
-    /// Times that hooks sent the model back.
-    sent_back: u32,
-    /// What the model has said of its answer, where that was cut and goes on.
-    partial: Option<Partial>,
-    /// Model calls of the open round that messages interrupted, and those that gave the parts of an
-    /// answer that an interruption made void.
-    interrupted: u32,
-    asking: Option<Call>,
-    asked: Option<Asked>,
-    wait: Option<Duration>,
-    reply: Option<Reply>,
-    /// The calls of the round that is open, as they are stored or will be.
-    records: Vec<CallRecord>,
-    /// Places of calls that changed since they were stored.
-    fresh: Vec<usize>,
-    /// Places of calls that are not waited for any longer, while their rows may say more.
-    given_up: Vec<usize>,
-    /// Children and runs that the open round's calls made in an earlier life.
-    made: BTreeSet<Uuid>,
-    /// The calls of the last round with their results, of which hooks are still to be told.
-    over: Vec<(ToolCall, CallResult)>,
-    /// Children that have answered and are not kept.
-    answered: Vec<SessionKey>,
-    calls: Calls,
-    /// What is known of the calls of the last answer.
-    vetted: Vec<Vetted>,
-    /// When results that came are stored although others still run.
-    flush: Option<Duration>,
-    /// Signals that a step lowered, and about which nothing was done yet.
-    heard: i32,
+    pub(super) output: Result<Option<Output>, OutputFault>,
+}
+
+/// How the run ends.
+#[derive(Debug)]
+pub(super) struct Ending {
+    /// Whether the session goes back after this send whatever waits in it.
+    pub(super) then: Then,
     /// Why the last model call or tool failed.
-    failure: Option<Failure>,
-    /// Why the attempt that begins is not the round's first.
-    reset: Option<&'static str>,
-    /// Model calls begun in the present round, as of the last step.
-    stored_attempts: i32,
-    /// What was streamed of the present round.
-    streamed: Option<Streamed>,
-    left: Left,
-    seen: Seen,
-}
-
-/// What this worker knows of the inbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Inbox {
-    /// What was in it has been read.
-    Known,
-    /// It may have something; the signal is lowered.
-    Lowered,
-    /// It has something, and the signal is up: it has to be lowered before the inbox is read, so
-    /// that whatever comes later raises it again.
-    Raised,
-}
-
-/// What interrupts a send once, and was reported to its machine.
-#[derive(Debug, Default)]
-struct Seen {
-    cancel: bool,
-    deadline: bool,
-    drain: bool,
+    pub(super) failure: Option<Failure>,
+    /// How the session was left.
+    pub(super) left: Left,
 }
 
 /// A lease with what its next send needs.
@@ -247,51 +116,26 @@ impl<'a> Run<'a> {
         Self {
             kernel,
             key: turn.key,
-            lease: turn.lease,
-            window: turn.window,
             rules: load::rules(&send, &kernel.parts.config),
-            purse: Purse::new(&send, &totals, *turn.spent),
-            spent: turn.spent,
-            reach,
-            then: turn.then,
-            offers: Offers::default(),
-            output: Ok(None),
-            unsaid,
-            // Whoever had the send before may have lowered the signal and died.
-            inbox: if signals & SIGNAL_INBOX != 0 {
-                Inbox::Raised
-            } else if send.resumed.is_some() {
-                Inbox::Lowered
-            } else {
-                Inbox::Known
+            hold: Hold::new(turn.lease, reach, signals, send.resumed.is_some()),
+            prompt: Prompt {
+                window: turn.window,
+                unsaid,
+                offers: Offers::default(),
+                output: Ok(None),
             },
-            totals,
-            aside: None,
-            unpaid: Vec::new(),
-            back: None,
-            sent_back: 0,
-            partial: None,
-            interrupted: record.not_failed.unsigned_abs(),
-            asking: None,
-            asked: None,
-            wait: None,
-            reply: None,
-            records: Vec::new(),
-            fresh: Vec::new(),
-            given_up: Vec::new(),
-            made: BTreeSet::new(),
-            over: Vec::new(),
-            answered: Vec::new(),
-            calls: Calls::default(),
-            vetted: Vec::new(),
-            flush: None,
-            heard: 0,
-            failure: None,
-            reset: send.resumed.map(Resumed::as_str),
-            stored_attempts: send.record.attempts,
-            streamed: None,
-            left: Left::Lost,
-            seen: Seen::default(),
+            asking: Asking {
+                interrupted: record.not_failed.unsigned_abs(),
+                reset: send.resumed.map(Resumed::as_str),
+                ..Asking::default()
+            },
+            round: Round::default(),
+            bill: Bill::new(&send, totals, turn.spent),
+            ending: Ending {
+                then: turn.then,
+                failure: None,
+                left: Left::Lost,
+            },
             send,
         }
     }
@@ -303,15 +147,15 @@ impl<'a> Run<'a> {
         let place = self.place();
         self.observed(hooks.send_started(place), true).await;
         let Ok(open) = self.prepare().await else {
-            if matches!(self.left, Left::Lost) {
+            if matches!(self.ending.left, Left::Lost) {
                 self.release().await;
-                self.left = Left::Lost;
+                self.ending.left = Left::Lost;
             }
-            return self.left;
+            return self.ending.left;
         };
         let mut state = State::Taken {
-            rounds: self.totals.rounds.unsigned_abs(),
-            attempts: self.totals.attempts.unsigned_abs(),
+            rounds: self.bill.totals.rounds.unsigned_abs(),
+            attempts: self.bill.totals.attempts.unsigned_abs(),
             crashes: self.send.record.crashes.unsigned_abs(),
             open,
         };
@@ -328,20 +172,20 @@ impl<'a> Run<'a> {
                     tracing::error!(send.id = %self.send.record.id, %error);
                     debug_assert!(false, "{error}");
                     self.release().await;
-                    return self.left;
+                    return self.ending.left;
                 }
             };
             state = step.next;
             // A pause that something cut short must not end in a state that waits for something else.
             if !matches!(state, State::BackingOff { .. }) {
-                self.wait = None;
+                self.asking.wait = None;
             }
             let mut happened = None;
             for command in step.commands {
                 happened = self.perform(command).await.or(happened);
             }
             if state == State::Left {
-                return self.left;
+                return self.ending.left;
             }
             event = match happened {
                 Some(event) => event,
@@ -357,17 +201,17 @@ impl<'a> Run<'a> {
             let only = self.send.record.options.tools.as_deref();
             let tools = &self.kernel.parts.tools;
             let clock = self.kernel.parts.clock.as_ref();
-            self.offers = tools.offers(clock, &self.send.agent, only).await;
+            self.prompt.offers = tools.offers(clock, &self.send.agent, only).await;
         }
         let clock = self.kernel.parts.clock.as_ref();
-        self.output = Output::of(clock, &self.send, self.window.held()).await;
+        self.prompt.output = Output::of(clock, &self.send, self.prompt.window.held()).await;
         if !self.recall().await {
             return Err(self.release_as_lost().await);
         }
         if !self.roll_up_input().await {
             return Err(self.release_as_lost().await);
         }
-        let open_round = self.window.last().and_then(|last| {
+        let open_round = self.prompt.window.last().and_then(|last| {
             let asks = last.role == Role::Assistant && !last.tool_calls.is_empty();
             (asks && last.send_id == self.send.record.id).then_some(last.round)
         });
@@ -394,12 +238,9 @@ impl<'a> Run<'a> {
                 self.abort_asking();
                 None
             }
-            Command::Wait(wait) => {
-                self.wait = Some(wait);
-                self.note_spending().await
-            }
+            Command::Wait(wait) => self.wait(wait).await,
             Command::StoreRound => {
-                self.interrupted = 0;
+                self.asking.interrupted = 0;
                 Some(self.store_round().await)
             }
             Command::RunCalls => self.run_calls().await,
@@ -408,11 +249,11 @@ impl<'a> Run<'a> {
                 None
             }
             Command::StopCalls => {
-                self.calls.stop(true);
-                self.calls.is_empty().then_some(Event::CallsAborted)
+                self.round.calls.stop(true);
+                self.round.calls.is_empty().then_some(Event::CallsAborted)
             }
             Command::AbortCalls => {
-                self.calls = Calls::default();
+                self.round.calls = Calls::default();
                 None
             }
             Command::StoreResults => Some(self.store_results().await),
@@ -420,7 +261,7 @@ impl<'a> Run<'a> {
             Command::Park { on, after } => Some(self.park(on, after).await),
             Command::Release => Some(self.hand_over().await),
             Command::Drop => {
-                self.left = Left::Lost;
+                self.ending.left = Left::Lost;
                 None
             }
         }
@@ -432,7 +273,7 @@ impl<'a> Run<'a> {
             match self.happening().await {
                 Happening::Event(event) => return event,
                 Happening::Reply(reply) => {
-                    self.asking = None;
+                    self.asking.call = None;
                     if let Err(NoReply::Model(llm::Error::CallFailed { message })) = reply {
                         return self.call_failed(message).await;
                     }
@@ -450,7 +291,7 @@ impl<'a> Run<'a> {
                     }
                 }
                 Happening::Flush => {
-                    self.flush = None;
+                    self.round.flush = None;
                     if let Some(event) = self.flush_results().await {
                         return event;
                     }
@@ -464,36 +305,36 @@ impl<'a> Run<'a> {
         let clock = &kernel.parts.clock;
         let ends_at = [self.send.record.deadline_at, self.ends_at()];
         let deadline = ends_at.into_iter().flatten().min();
-        let deadline = deadline.filter(|_| !self.seen.deadline);
+        let deadline = deadline.filter(|_| !self.hold.seen.deadline);
         let now = kernel.boot.database_time(&kernel.parts);
         let deadline = pin!(sleep(clock.as_ref(), deadline.map(|at| at.since(now))));
-        let pause = pin!(sleep(clock.as_ref(), self.wait));
-        let flush = pin!(sleep(clock.as_ref(), self.flush));
-        let (cancel_seen, drain_seen) = (self.seen.cancel, self.seen.drain);
-        let reach = self.reach.clone();
+        let pause = pin!(sleep(clock.as_ref(), self.asking.wait));
+        let flush = pin!(sleep(clock.as_ref(), self.round.flush));
+        let (cancel_seen, drain_seen) = (self.hold.seen.cancel, self.hold.seen.drain);
+        let reach = self.hold.reach.clone();
         let event = tokio::select! {
             biased;
             () = reach.lost.cancelled() => Event::LeaseLost,
             () = reach.cancel.cancelled(), if !cancel_seen => {
-                self.seen.cancel = true;
+                self.hold.seen.cancel = true;
                 Event::CancelRaised
             }
             () = kernel.lifecycle.aborting() => Event::DrainOver,
             () = kernel.lifecycle.stopping(), if !drain_seen => {
-                self.seen.drain = true;
+                self.hold.seen.drain = true;
                 Event::DrainAsked
             }
             () = deadline => {
-                self.seen.deadline = true;
+                self.hold.seen.deadline = true;
                 Event::DeadlinePassed
             }
             () = reach.interrupt.notified() => return Happening::Interrupt,
             () = pause => {
-                self.wait = None;
+                self.asking.wait = None;
                 Event::BackoffOver
             }
-            reply = answer(&mut self.asking) => return Happening::Reply(reply),
-            (place, over) = self.calls.next() => return Happening::Over(place, over),
+            reply = answer(&mut self.asking.call) => return Happening::Reply(reply),
+            (place, over) = self.round.calls.next() => return Happening::Over(place, over),
             () = flush => return Happening::Flush,
         };
         Happening::Event(event)
@@ -502,7 +343,7 @@ impl<'a> Run<'a> {
     /// Lets hooks look on for as long as nothing is more urgent. What ends the wait is found by the
     /// machine: it stays raised.
     /// Where the send has ended, only the lease and the process's own end are.
-    async fn observed(&mut self, looks: impl Future<Output = ()> + Send, begins: bool) {
+    pub(super) async fn observed(&mut self, looks: impl Future<Output = ()> + Send, begins: bool) {
         let ends = [self.send.record.deadline_at, self.ends_at()];
         let deadline = ends.into_iter().flatten().min();
         let deadline = deadline.map(|at| at.since(self.now()));
@@ -510,52 +351,30 @@ impl<'a> Run<'a> {
         tokio::select! {
             biased;
             () = looks => {}
-            () = self.reach.lost.cancelled() => {}
+            () = self.hold.reach.lost.cancelled() => {}
             () = lifecycle.aborting() => {}
-            () = self.reach.cancel.cancelled(), if begins => {}
+            () = self.hold.reach.cancel.cancelled(), if begins => {}
             () = lifecycle.stopping(), if begins => {}
             () = sleep(self.kernel.parts.clock.as_ref(), deadline), if begins => {}
         }
     }
 
     /// Where the send stands, for hooks.
-    fn place(&self) -> At {
+    pub(super) fn place(&self) -> At {
         At {
             session: self.key,
             send: self.send.record.id,
-            round: self.totals.rounds,
-            attempt: self.totals.attempts,
+            round: self.bill.totals.rounds,
+            attempt: self.bill.totals.attempts,
         }
     }
 
     /// The database's time, as this process knows it.
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.kernel.boot.database_time(&self.kernel.parts)
     }
 
-    /// What the open round's calls need.
-    fn open(&self) -> Open {
-        plan::open(&self.records, self.now())
-    }
-
-    /// The same; when it is nothing, their results are told to the model next.
-    fn look(&mut self) -> Open {
-        let open = self.open();
-        if open == Open::Nothing && !self.records.is_empty() {
-            self.tell_results();
-        }
-        open
-    }
-
-    fn owed(&self) -> MutexGuard<'_, Owed> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
-        self.reach
-            .owed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn live(&self, kind: LiveKind) {
+    pub(super) fn live(&self, kind: LiveKind) {
         self.kernel.live.send(
             self.key,
             LiveEvent {

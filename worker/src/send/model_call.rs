@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mainspring_shared::budget::Price;
@@ -11,11 +12,11 @@ use mainspring_shared::tool::CallResult;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::Value;
 
+use super::output::Fault;
+use super::vet::{Vetted, Vetting};
+use super::{output, settle};
 use crate::hook::{Refusal, ToolCall};
 use crate::llm::{self, Chunk, Model, Reply, Request};
-use crate::send::output::Fault;
-use crate::send::vet::{Vetted, Vetting};
-use crate::send::{output, settle};
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, NoReply>>;
 
@@ -69,6 +70,39 @@ pub(super) struct Partial {
     pub(super) reply: Reply,
     /// Model calls that gave a part of it.
     pub(super) parts: u32,
+}
+
+/// The model call of the open round, and what came of the last one.
+#[derive(Default)]
+pub(super) struct Asking {
+    /// The call that is under way.
+    pub(super) call: Option<Call>,
+    /// What it asks, until it is paid for.
+    pub(super) asked: Option<Asked>,
+    /// How long to wait before the model is asked again.
+    pub(super) wait: Option<Duration>,
+    /// The answer that is to be stored.
+    pub(super) reply: Option<Reply>,
+    /// What the model has said of its answer, where that was cut and goes on.
+    pub(super) partial: Option<Partial>,
+    /// What was streamed of the present round.
+    pub(super) streamed: Option<Streamed>,
+    /// Why the attempt that begins is not the round's first.
+    pub(super) reset: Option<&'static str>,
+    /// Model calls of the open round that messages interrupted, and those that gave the parts of an
+    /// answer that an interruption made void.
+    pub(super) interrupted: u32,
+    /// What a hook says to the model after the answer that is stored next.
+    pub(super) back: Option<String>,
+    /// Times that hooks sent the model back.
+    pub(super) sent_back: u32,
+}
+
+impl Asking {
+    /// Model calls of the open round that gave a part of its answer or were interrupted.
+    pub(super) fn not_failed(&self) -> u32 {
+        self.interrupted + self.partial.as_ref().map_or(0, |partial| partial.parts)
+    }
 }
 
 /// A model call to make.

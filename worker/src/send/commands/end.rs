@@ -1,4 +1,4 @@
-//! How a send ends: what its last transaction tells, and what keeps it from ending.
+//! `End`: what the last transaction of a send stores, and what keeps a send from ending.
 
 use mainspring_shared::budget::Short;
 use mainspring_shared::error::{Code, Coded, Failure};
@@ -6,109 +6,108 @@ use mainspring_shared::message::{ContentPart, Role, plain_text};
 use mainspring_shared::send::machine::{End, Event};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
-use mainspring_shared::store::{CallChange, CallStep, CompleteOutcome, CompleteSend, Then};
+use mainspring_shared::store::{
+    CallChange, CallStep, CompleteOutcome, CompleteSend, Completed, Then,
+};
 use mainspring_shared::tool::CallResult;
 
-use super::persist::Outage;
-use super::{Inbox, Left, Run};
-use crate::metrics;
+use crate::send::hold::Inbox;
+use crate::send::persist::Unwritten;
+use crate::send::run::{Left, Run};
 use crate::send::settle;
 use crate::send::unsaid::Unsaid;
-use crate::writes;
+use crate::{metrics, writes};
 
 impl Run<'_> {
     /// Stores the end, and takes what the transaction took next.
-    pub(super) async fn end(&mut self, end: End) -> Event {
+    pub(in crate::send) async fn end(&mut self, end: End) -> Event {
         if let Some(event) = self.end_calls().await {
             return event;
         }
         // The signal is lowered: nobody would look again for what came. An answer that was made
         // without it is followed by another round; any other end tells it.
-        if self.inbox == Inbox::Lowered {
-            let answers = self.reply.is_some() && matches!(end, End::Completed(_));
+        if self.hold.inbox == Inbox::Lowered {
+            let answers = self.asking.reply.is_some() && matches!(end, End::Completed(_));
             if answers {
                 match self.lacks_words().await {
                     Some(true) => return Event::Undelivered,
-                    Some(false) => self.inbox = Inbox::Known,
+                    Some(false) => self.hold.inbox = Inbox::Known,
                     None => return self.release_as_lost().await,
                 }
             } else {
-                self.gather(self.totals.rounds).await;
+                self.gather(self.bill.totals.rounds).await;
             }
         }
         let mut item = self.completion(end);
         self.forget_children().await;
-        let mut outage = Outage::default();
         let mut refused = 0;
         loop {
-            match self.kernel.writes.complete(item.clone()).await {
+            let writes = &self.kernel.writes;
+            let write = || writes.complete(item.clone());
+            let ended = self
+                .patience()
+                .write(write, |outcome| matches!(outcome, CompleteOutcome::Locked));
+            match ended.await {
                 Ok(CompleteOutcome::Completed(completed)) => {
-                    self.wrote();
-                    metrics::send_ended(completed.status);
-                    if let (SendStatus::Failed, Some(failure)) =
-                        (completed.status, &item.result.error)
-                    {
-                        tracing::warn!(
-                            send.id = %item.send_id,
-                            session.id = %self.key.session,
-                            code = failure.code.as_str(),
-                            stop_reason = ?item.result.stop_reason,
-                            rounds = item.totals.rounds,
-                            "a send failed"
-                        );
-                    }
-                    self.report().await;
-                    if completed.status != SendStatus::Completed {
-                        self.end_children().await;
-                    }
-                    let first = completed.first_seq;
-                    self.show_stored(&item.messages, first, false).await;
-                    let kept = self.remember(item.messages, first, completed.at);
-                    if let Some(ready) = completed.ring {
-                        writes::ring(&self.kernel.parts, ready);
-                    }
-                    let hooks = self.kernel.parts.hooks.clone();
-                    let place = self.place();
-                    let looks = hooks.send_ended(place, completed.status);
-                    self.observed(looks, false).await;
-                    if !kept {
-                        return self.release_as_lost().await;
-                    }
-                    self.left = Left::Done(completed.next.map(Box::new));
-                    return Event::Stored;
+                    return self.ended(item, *completed).await;
                 }
                 Ok(CompleteOutcome::Undelivered) => {
-                    self.wrote();
+                    self.hold.wrote();
                     // The signals are lowered now. What raised them may have been told with this
                     // round's question: then the answer stands, and nothing is asked again.
                     if self.lacks_nothing(&item).await {
-                        item.lease = self.reach.lease(self.lease);
+                        item.lease = self.hold.lease();
                         continue;
                     }
                     return self.goes_on(item);
                 }
-                // An earlier attempt may have ended it and kept the lease for the next send.
-                Ok(CompleteOutcome::LeaseLost) => return self.release_as_lost().await,
-                Ok(CompleteOutcome::Locked) => {
-                    if !self.pause(&mut outage).await {
-                        return self.release_as_lost().await;
-                    }
-                }
-                Err(error) => {
-                    if self.outlast(&error, &mut outage).await {
-                        continue;
-                    }
-                    if outage.began || refused > 1 || item.messages.is_empty() {
-                        return self.release_as_lost().await;
-                    }
-                    // The database refuses the answer itself: the send ends without it.
+                // The database refuses the answer itself: the send ends without it.
+                Err(Unwritten::Refused(error)) if refused < 2 && !item.messages.is_empty() => {
                     refused += 1;
                     let failure = Failure::new(error.code(), "the answer could not be stored");
                     item.result = SendResult::failed(StopReason::Internal, failure);
                     unsay(&mut item, refused > 1);
                 }
+                // An earlier attempt may have ended it and kept the lease for the next send.
+                Ok(CompleteOutcome::LeaseLost | CompleteOutcome::Locked) | Err(_) => {
+                    return self.release_as_lost().await;
+                }
             }
         }
+    }
+
+    /// Does what follows from an end that is durable.
+    async fn ended(&mut self, item: CompleteSend, completed: Completed) -> Event {
+        self.hold.wrote();
+        metrics::send_ended(completed.status);
+        if let (SendStatus::Failed, Some(failure)) = (completed.status, &item.result.error) {
+            tracing::warn!(
+                send.id = %item.send_id,
+                session.id = %self.key.session,
+                code = failure.code.as_str(),
+                stop_reason = ?item.result.stop_reason,
+                rounds = item.totals.rounds,
+                "a send failed"
+            );
+        }
+        self.report().await;
+        if completed.status != SendStatus::Completed {
+            self.end_children().await;
+        }
+        let first = completed.first_seq;
+        self.show_stored(&item.messages, first, false).await;
+        let kept = self.remember(item.messages, first, completed.at);
+        if let Some(ready) = completed.ring {
+            writes::ring(&self.kernel.parts, ready);
+        }
+        let hooks = self.kernel.parts.hooks.clone();
+        let looks = hooks.send_ended(self.place(), completed.status);
+        self.observed(looks, false).await;
+        if !kept {
+            return self.release_as_lost().await;
+        }
+        self.ending.left = Left::Done(completed.next.map(Box::new));
+        Event::Stored
     }
 
     /// Whether the end that is to be stored delivers all that lies in the inbox. False when the
@@ -127,32 +126,32 @@ impl Run<'_> {
         let mut messages = item.messages;
         // The answer is made anew from the reply, which is kept for this.
         messages.pop();
-        self.unsaid = Unsaid {
+        self.prompt.unsaid = Unsaid {
             messages,
             changes: item.changes,
             deliveries: item.deliveries,
             ..Unsaid::default()
         };
-        self.unpaid = item.usage;
-        self.totals.rounds -= 1;
-        self.inbox = Inbox::Lowered;
+        self.bill.unpaid = item.usage;
+        self.bill.totals.rounds -= 1;
+        self.hold.inbox = Inbox::Lowered;
         Event::Undelivered
     }
 
     fn completion(&mut self, end: End) -> CompleteSend {
-        let index = self.totals.rounds;
-        let reply = self.reply.clone();
+        let index = self.bill.totals.rounds;
+        let reply = self.asking.reply.clone();
         let Unsaid {
             mut messages,
             changes,
             deliveries,
             ..
-        } = std::mem::take(&mut self.unsaid);
+        } = std::mem::take(&mut self.prompt.unsaid);
         let answer = reply.as_ref().filter(|reply| !reply.content.is_empty());
         if let Some(reply) = answer {
             messages.push(settle::answer(reply, index));
         } else if reply.is_none() {
-            let stored = self.window.last().map(|message| message.role);
+            let stored = self.prompt.window.last().map(|message| message.role);
             let last = messages.last().map(|message| message.role).or(stored);
             // Calls without their results are not left behind, so an answer is one in words.
             if last != Some(Role::Assistant) {
@@ -163,7 +162,7 @@ impl Run<'_> {
             End::Completed(reason) => {
                 let text = match &reply {
                     Some(reply) => plain_text(&reply.content),
-                    None => settle::last_text(self.window.held(), self.send.record.id),
+                    None => settle::last_text(self.prompt.window.held(), self.send.record.id),
                 };
                 SendResult {
                     output: reply.as_ref().and(self.value()),
@@ -175,35 +174,43 @@ impl Run<'_> {
                 SendResult::failed(StopReason::Budget, failure)
             }
             End::Failed(reason, code) => {
-                let failure = self.failure.take().filter(|failure| failure.code == code);
+                let failure = self
+                    .ending
+                    .failure
+                    .take()
+                    .filter(|failure| failure.code == code);
                 let failure = failure.unwrap_or_else(|| Failure::new(code, summary(code)));
                 SendResult::failed(reason, failure)
             }
             End::Cancelled => SendResult::cancelled(),
         };
         if reply.is_some() {
-            self.totals.rounds = index + 1;
+            self.bill.totals.rounds = index + 1;
         }
         // Only an answer can be followed by another round.
         let answered = answer.is_some() && result.status == SendStatus::Completed;
         let stopping = self.kernel.lifecycle.is_stopping();
         CompleteSend {
             key: self.key,
-            lease: self.reach.lease(self.lease),
+            lease: self.hold.lease(),
             send_id: self.send.record.id,
             messages,
             changes,
             deliveries,
-            usage: std::mem::take(&mut self.unpaid),
+            usage: std::mem::take(&mut self.bill.unpaid),
             round: reply.as_ref().map(|reply| settle::round_ref(reply, index)),
-            totals: self.sums(self.totals.rounds, self.totals.attempts),
+            totals: self.sums(),
             result,
             unless: if answered {
                 SIGNAL_INBOX | SIGNAL_INTERRUPT
             } else {
                 0
             },
-            then: if stopping { Then::Release } else { self.then },
+            then: if stopping {
+                Then::Release
+            } else {
+                self.ending.then
+            },
         }
     }
 }

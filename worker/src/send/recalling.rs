@@ -2,8 +2,7 @@
 
 use mainspring_shared::list::{ListName, notes_shown};
 
-use super::Run;
-use super::persist::Outage;
+use super::run::Run;
 use crate::tool::Effect;
 
 /// Characters of notes that the model is shown; pinned ones always.
@@ -17,26 +16,21 @@ impl Run<'_> {
             // Whatever was noted since, the model is shown what it was shown before.
             return true;
         }
-        let mut offered = self.offers.list().iter();
+        let mut offered = self.prompt.offers.list().iter();
         if !offered.any(|offer| offer.traits.effect == Effect::Recall) {
             return true;
         }
-        let mut outage = Outage::default();
         let name = ListName::Notes(self.key.session);
-        loop {
-            let store = &self.kernel.parts.store;
-            match store.read_list(self.key.tenant, name.clone()).await {
-                Ok(list) => {
-                    let shown = self.totals.shown.get_or_insert_default();
-                    shown.notes = notes_shown(&list.entries, NOTES_CHARS_MAX);
-                    return true;
-                }
-                Err(error) => {
-                    if !self.outlast(&error.into(), &mut outage).await {
-                        return false;
-                    }
-                }
-            }
-        }
+        let tenant = self.key.tenant;
+        let store = &self.kernel.parts.store;
+        let read = self
+            .patience()
+            .ask(|| store.read_list(tenant, name.clone()));
+        let Some(list) = read.await else {
+            return false;
+        };
+        let shown = self.bill.totals.shown.get_or_insert_default();
+        shown.notes = notes_shown(&list.entries, NOTES_CHARS_MAX);
+        true
     }
 }

@@ -1,19 +1,21 @@
 //! Runs of workflows that a send's calls start: awaited ones settle their calls when they end.
 
+use mainspring_shared::agent::Delegation;
+use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::RunKey;
+use mainspring_shared::id::{RunKey, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Event;
-use mainspring_shared::store::{CreateRunOutcome, IdempotencyKey, NewRun};
+use mainspring_shared::store::{CreateRunOutcome, IdempotencyKey, NewRun, StartedSend};
 use mainspring_shared::tool::{CallRecord, CallResult, CallState};
 use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions, Starter};
 use mainspring_shared::workflow::validate::validate_with;
 use serde_json::{Value, json};
 
-use super::Run;
-use super::persist::Outage;
+use super::children::{self, DEPTH_MAX, depth_of};
+use super::run::Run;
+use crate::Parts;
 use crate::checks::off_thread;
-use crate::send::children::{self, DEPTH_MAX, depth_of};
 use crate::tool::Effect;
 use crate::tools::workflow;
 
@@ -21,14 +23,14 @@ impl Run<'_> {
     /// Creates the runs that the open round's calls ask for, where they do not exist yet. An event
     /// when that did not work.
     pub(super) async fn start_runs(&mut self) -> Option<Event> {
-        for place in 0..self.records.len() {
-            let record = &self.records[place];
+        for place in 0..self.round.records.len() {
+            let record = &self.round.records[place];
             let waits = record.state() == CallState::Waits(WaitingOn::Run);
             if self.effect(record) != Effect::StartRun || !waits {
                 continue;
             }
             let run = children::run_id(record);
-            if self.made.contains(&run.0) {
+            if self.round.made.contains(&run.0) {
                 if is_detached(record) {
                     let key = RunKey {
                         tenant: self.key.tenant,
@@ -38,16 +40,16 @@ impl Run<'_> {
                 }
                 continue;
             }
-            let mut outage = Outage::default();
-            let started = loop {
-                match self.try_start(place).await {
-                    Ok(started) => break started,
-                    Err(error) => {
-                        if !self.outlast(&error.into(), &mut outage).await {
-                            return Some(self.release_as_lost().await);
-                        }
-                    }
-                }
+            let asks = Asks {
+                parts: &self.kernel.parts,
+                key: self.key,
+                send: &self.send,
+                call: record,
+                delegation: self.prompt.offers.delegation(&self.send),
+                budget: self.bill.child_budget(&record.call_id, self.time_left()),
+            };
+            let Some(started) = self.patience().ask(|| asks.run()).await else {
+                return Some(self.release_as_lost().await);
             };
             match started {
                 Ok(Some(receipt)) => self.settle(place, receipt),
@@ -57,21 +59,31 @@ impl Run<'_> {
         }
         None
     }
+}
 
+/// A call that asks for a run.
+struct Asks<'a> {
+    parts: &'a Parts,
+    key: SessionKey,
+    send: &'a StartedSend,
+    call: &'a CallRecord,
+    delegation: Delegation,
+    budget: Option<Budget>,
+}
+
+impl Asks<'_> {
     /// Creates the run that a call asks for; one that a crash left behind is found again by its key.
     /// A receipt where the caller does not wait.
-    async fn try_start(
-        &mut self,
-        place: usize,
+    async fn run(
+        &self,
     ) -> Result<Result<Option<CallResult>, CallResult>, mainspring_shared::store::Error> {
-        let store = self.kernel.parts.store.clone();
-        let record = &self.records[place];
+        let (store, record) = (&self.parts.store, self.call);
         let refuse = |code, text: String| Ok(Err(CallResult::error(code, text)));
         let detached = is_detached(record);
         let spec = record.arguments.get("spec").unwrap_or(&Value::Null);
-        let delegation = self.offers.delegation(&self.send);
+        let delegation = self.delegation.clone();
         let granted = delegation.clone();
-        let clock = self.kernel.parts.clock.clone();
+        let clock = self.parts.clock.clone();
         let spec = spec.clone();
         let spec =
             match off_thread(clock.as_ref(), move || validate_with(&spec, Some(&granted))).await {
@@ -91,7 +103,7 @@ impl Run<'_> {
             starter: Some(Box::new(Starter {
                 call_id: record.call_id.clone(),
                 delegation,
-                budget: self.child_budget(&record.call_id),
+                budget: self.budget,
                 used: None,
             })),
             ..RunOptions::default()
@@ -136,7 +148,7 @@ impl Run<'_> {
         let mut outcomes = store.create_runs(None, vec![new]).await?;
         match outcomes.pop() {
             Some(CreateRunOutcome::Created(_) | CreateRunOutcome::Replayed(_)) => {
-                workflow::publish(self.kernel.parts.bus.as_ref(), key);
+                workflow::publish(self.parts.bus.as_ref(), key);
                 Ok(Ok(detached.then(|| receipt(key))))
             }
             Some(CreateRunOutcome::Mismatch | CreateRunOutcome::SessionNotFound) | None => {

@@ -1,26 +1,27 @@
 //! Children of a send: made by its calls, reported by their ends, ended with it.
 
+use mainspring_shared::agent::Delegation;
+use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::RunKey;
+use mainspring_shared::id::{BootId, RunKey, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, CancelOutcome, DeleteOutcome, RefuseReason, cancel_below,
+    AcceptOutcome, AcceptSend, CancelOutcome, DeleteOutcome, RefuseReason, StartedSend, Store,
+    cancel_below,
 };
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState};
 use serde_json::json;
 
-use super::Run;
-use super::persist::Outage;
-use crate::send::children::{self, Asking, CHILDREN_MAX};
+use super::children::{self, Asking, CHILDREN_MAX};
+use super::persist::{Outage, StoreResult};
+use super::run::Run;
 use crate::tool::Effect;
-use crate::{signals, writes};
+use crate::{Parts, signals, writes};
 
 /// How often children are asked to end whose sessions are locked: for about seven seconds.
 const CHILDREN_ASKED_MAX: u32 = 10;
-
-pub(super) type StoreResult<T> = Result<T, mainspring_shared::store::Error>;
 
 /// What is to be done for a call, or what it is refused with.
 type Granted<T> = Result<T, CallResult>;
@@ -37,7 +38,7 @@ impl Run<'_> {
     pub(super) async fn find_made(&mut self) -> bool {
         let tenant = self.key.tenant;
         let (mut sends, mut runs) = (Vec::new(), Vec::new());
-        for record in &self.records {
+        for record in &self.round.records {
             match self.effect(record) {
                 Effect::Delegate => sends.push((tenant, children::send_id(record))),
                 Effect::StartRun => {
@@ -50,36 +51,27 @@ impl Run<'_> {
         if sends.is_empty() && runs.is_empty() {
             return true;
         }
-        let store = self.kernel.parts.store.clone();
-        let mut outage = Outage::default();
-        loop {
-            let found = async {
-                let sends = if sends.is_empty() {
-                    Vec::new()
-                } else {
-                    store.get_sends(sends.clone()).await?
-                };
-                let runs = if runs.is_empty() {
-                    Vec::new()
-                } else {
-                    store.get_runs(runs.clone()).await?
-                };
-                StoreResult::Ok((sends, runs))
+        let store = &self.kernel.parts.store;
+        let found = self.patience().ask(|| async {
+            let sends = if sends.is_empty() {
+                Vec::new()
+            } else {
+                store.get_sends(sends.clone()).await?
             };
-            match found.await {
-                Ok((sends, runs)) => {
-                    let sends = sends.into_iter().flatten().map(|send| send.id.0);
-                    let runs = runs.into_iter().flatten().map(|run| run.key.run.0);
-                    self.made = sends.chain(runs).collect();
-                    return true;
-                }
-                Err(error) => {
-                    if !self.outlast(&error.into(), &mut outage).await {
-                        return false;
-                    }
-                }
-            }
-        }
+            let runs = if runs.is_empty() {
+                Vec::new()
+            } else {
+                store.get_runs(runs.clone()).await?
+            };
+            Ok((sends, runs))
+        });
+        let Some((sends, runs)) = found.await else {
+            return false;
+        };
+        let sends = sends.into_iter().flatten().map(|send| send.id.0);
+        let runs = runs.into_iter().flatten().map(|run| run.key.run.0);
+        self.round.made = sends.chain(runs).collect();
+        true
     }
 
     /// Makes the children that the open round's calls ask for, where they do not exist yet. An event
@@ -88,8 +80,8 @@ impl Run<'_> {
         if let Some(event) = self.start_runs().await {
             return Some(event);
         }
-        for place in 0..self.records.len() {
-            let record = &self.records[place];
+        for place in 0..self.round.records.len() {
+            let record = &self.round.records[place];
             if self.effect(record) != Effect::Delegate || record.waits_on == Some(WaitingOn::Human)
             {
                 continue;
@@ -103,11 +95,19 @@ impl Run<'_> {
             if !(waits || background && has_receipt) {
                 continue;
             }
-            let made = self.made.contains(&children::send_id(record).0);
+            let made = self.round.made.contains(&children::send_id(record).0);
             let child = if made {
                 None
             } else {
-                match self.prepare_child(place).await {
+                let asks = Asks {
+                    store: self.kernel.parts.store.as_ref(),
+                    key: self.key,
+                    send: &self.send,
+                    call: record,
+                    delegation: self.prompt.offers.delegation(&self.send),
+                    budget: self.bill.child_budget(&record.call_id, self.time_left()),
+                };
+                match self.patience().ask(|| asks.child()).await {
                     Some(Ok(child)) => Some(child),
                     Some(Err(refused)) => {
                         self.settle(place, refused);
@@ -120,14 +120,16 @@ impl Run<'_> {
                 // Settled before the child exists: its end is to reach the inbox, however soon.
                 let receipt = self.receipt(place);
                 self.settle(place, receipt);
-                let changes = self.fresh_changes();
+                let changes = self.round.fresh_changes(self.now());
                 if let Some(event) = self.store_changes(changes).await {
                     return Some(event);
                 }
             }
             let Some(child) = child else { continue };
-            match self.accept_child(&child).await {
-                Some(Ok(())) => drop(self.made.insert(child.id.0)),
+            let (parts, boot) = (&self.kernel.parts, self.hold.lease.boot);
+            let accept = || accept_child(parts, boot, child.clone());
+            match self.patience().ask(accept).await {
+                Some(Ok(())) => drop(self.round.made.insert(child.id.0)),
                 Some(Err(refused)) => self.settle(place, refused),
                 None => return Some(self.release_as_lost().await),
             }
@@ -135,139 +137,28 @@ impl Run<'_> {
         None
     }
 
-    /// The child that a call asks for; none when the database does not say.
-    async fn prepare_child(&mut self, place: usize) -> Option<Granted<AcceptSend>> {
-        let mut outage = Outage::default();
-        loop {
-            match self.try_prepare(place).await {
-                Ok(prepared) => return Some(prepared),
-                Err(error) => {
-                    if !self.outlast(&error.into(), &mut outage).await {
-                        return None;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Accepts a child's send; none when the database does not say.
-    async fn accept_child(&mut self, item: &AcceptSend) -> Option<Granted<()>> {
-        let mut outage = Outage::default();
-        loop {
-            match self.try_accept(item.clone()).await {
-                Ok(accepted) => return Some(accepted),
-                Err(error) => {
-                    if !self.outlast(&error.into(), &mut outage).await {
-                        return None;
-                    }
-                }
-            }
-        }
-    }
-
-    /// The child that a call asks for, if it may have one.
-    async fn try_prepare(&mut self, place: usize) -> StoreResult<Granted<AcceptSend>> {
-        let store = self.kernel.parts.store.clone();
-        let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
-        let Some(session) = store.get_session(self.key).await? else {
-            return refuse(
-                Code::SessionNotFound,
-                "this conversation takes no more work",
-            );
-        };
-        let record = &self.records[place];
-        let delegation = self.offers.delegation(&self.send);
-        let parent = Asking {
-            key: self.key,
-            session: &session,
-            send: &self.send,
-            delegation: &delegation,
-            budget: self.child_budget(&record.call_id),
-        };
-        let child = children::child(record, parent);
-        let mut child = match child {
-            Ok(child) => child,
-            Err(refused) => return Ok(Err(refused)),
-        };
-        let there = store.get_session(child.item.target.key()).await?;
-        let parent = there.as_ref().and_then(|there| there.parent.as_ref());
-        if child.existing.is_some()
-            && parent.is_none_or(|parent| parent.session != self.key.session)
-        {
-            return refuse(
-                Code::SessionNotFound,
-                "that session is no child of this one",
-            );
-        }
-        if child.existing.is_some()
-            && let Some(there) = &there
-        {
-            child.narrow(&delegation, &there.agent);
-        }
-        // One that a crash left behind counts already.
-        if there.is_none() && store.open_children(self.key).await? >= CHILDREN_MAX {
-            let text = format!(
-                "{CHILDREN_MAX} agents of this session work at once already; wait for some of them"
-            );
-            return refuse(Code::LimitExceeded, &text);
-        }
-        Ok(Ok(child.item))
-    }
-
-    /// Accepts a child's send; one that a crash left behind is found again by its key.
-    async fn try_accept(&mut self, item: AcceptSend) -> StoreResult<Granted<()>> {
-        let store = self.kernel.parts.store.clone();
-        let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
-        let mut outcomes = store
-            .accept_sends(None, self.lease.boot, vec![item])
-            .await?;
-        match outcomes.pop() {
-            Some(AcceptOutcome::Accepted(accepted)) => {
-                if let Some(ready) = accepted.ring {
-                    writes::ring(&self.kernel.parts, ready);
-                }
-                Ok(Ok(()))
-            }
-            Some(AcceptOutcome::Replayed(_)) => Ok(Ok(())),
-            Some(AcceptOutcome::Locked) => Err(mainspring_shared::store::Error::Unavailable {
-                source: "the child's session is locked".into(),
-            }),
-            Some(AcceptOutcome::Refused(RefuseReason::QueueFull)) => refuse(
-                Code::LimitExceeded,
-                "too much waits in that session already",
-            ),
-            Some(AcceptOutcome::Mismatch | AcceptOutcome::Refused(_)) | None => {
-                refuse(Code::SessionNotFound, "that session takes no more work")
-            }
-        }
-    }
-
     /// Deletes children that were to stay until they have answered, and have. It is done before the
     /// answer is stored as told: whoever takes over before that is told again and does it again.
     pub(super) async fn forget_children(&mut self) {
+        let boot = self.hold.lease.boot;
         let store = self.kernel.parts.store.clone();
-        let mut outage = Outage::default();
-        while let Some(key) = self.answered.last().copied() {
-            let deleted = async {
+        while let Some(key) = self.round.answered.last().copied() {
+            let deleted = self.patience().ask(|| async {
                 let below = store.list_children(key).await?;
-                let deleted = store.delete_session(None, key, self.lease.boot).await?;
-                StoreResult::Ok((below, deleted))
-            };
+                Ok((below, store.delete_session(None, key, boot).await?))
+            });
             match deleted.await {
-                Ok((_, DeleteOutcome::Ending { .. })) => {}
-                Ok((below, deleted)) => {
-                    self.answered.pop();
-                    self.answered.extend(below);
+                Some((_, DeleteOutcome::Ending { .. })) => {}
+                Some((below, deleted)) => {
+                    self.round.answered.pop();
+                    self.round.answered.extend(below);
                     if matches!(deleted, DeleteOutcome::Deleted { owner: Some(_), .. }) {
                         signals::publish(&self.kernel.parts, key, 0);
                     }
                 }
-                Err(error) => {
-                    let error = error.into();
-                    if !self.outlast(&error, &mut outage).await {
-                        tracing::warn!(session.id = %key.session, %error, "a child stays");
-                        self.answered.pop();
-                    }
+                None => {
+                    tracing::warn!(session.id = %key.session, "a child stays");
+                    self.round.answered.pop();
                 }
             }
         }
@@ -279,7 +170,7 @@ impl Run<'_> {
     pub(super) async fn end_children(&mut self) {
         let mut outage = Outage::default();
         for _ in 0..CHILDREN_ASKED_MAX {
-            if self.ask_children_to_end().await || !self.pause(&mut outage).await {
+            if self.ask_children_to_end().await || !self.patience().pause(&mut outage).await {
                 return;
             }
         }
@@ -291,7 +182,7 @@ impl Run<'_> {
         let parts = &self.kernel.parts;
         let below = cancel_below(
             parts.store.as_ref(),
-            self.lease.boot,
+            self.hold.lease.boot,
             self.key,
             self.send.record.id,
         );
@@ -350,7 +241,7 @@ impl Run<'_> {
 
     /// The receipt of a child that works in the background.
     pub(super) fn receipt(&self, place: usize) -> CallResult {
-        let record = &self.records[place];
+        let record = &self.round.records[place];
         let send = children::send_id(record);
         let value = json!({ "send_id": send, "status": "accepted" });
         CallResult {
@@ -359,6 +250,89 @@ impl Run<'_> {
                 "The agent works in the background as {send}. Its result will be told to you when it \
                  is there; go on with something else, or end your turn."
             ))
+        }
+    }
+}
+
+/// A call that asks for a child.
+struct Asks<'a> {
+    store: &'a dyn Store,
+    key: SessionKey,
+    send: &'a StartedSend,
+    call: &'a CallRecord,
+    delegation: Delegation,
+    budget: Option<Budget>,
+}
+
+impl Asks<'_> {
+    /// The child that a call asks for, if it may have one.
+    async fn child(&self) -> StoreResult<Granted<AcceptSend>> {
+        let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
+        let Some(session) = self.store.get_session(self.key).await? else {
+            return refuse(
+                Code::SessionNotFound,
+                "this conversation takes no more work",
+            );
+        };
+        let parent = Asking {
+            key: self.key,
+            session: &session,
+            send: self.send,
+            delegation: &self.delegation,
+            budget: self.budget,
+        };
+        let child = children::child(self.call, parent);
+        let mut child = match child {
+            Ok(child) => child,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let there = self.store.get_session(child.item.target.key()).await?;
+        let parent = there.as_ref().and_then(|there| there.parent.as_ref());
+        if child.existing.is_some()
+            && parent.is_none_or(|parent| parent.session != self.key.session)
+        {
+            return refuse(
+                Code::SessionNotFound,
+                "that session is no child of this one",
+            );
+        }
+        if child.existing.is_some()
+            && let Some(there) = &there
+        {
+            child.narrow(&self.delegation, &there.agent);
+        }
+        // One that a crash left behind counts already.
+        if there.is_none() && self.store.open_children(self.key).await? >= CHILDREN_MAX {
+            let text = format!(
+                "{CHILDREN_MAX} agents of this session work at once already; wait for some of them"
+            );
+            return refuse(Code::LimitExceeded, &text);
+        }
+        Ok(Ok(child.item))
+    }
+}
+
+/// Accepts a child's send; one that a crash left behind is found again by its key.
+async fn accept_child(parts: &Parts, boot: BootId, item: AcceptSend) -> StoreResult<Granted<()>> {
+    let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
+    let mut outcomes = parts.store.accept_sends(None, boot, vec![item]).await?;
+    match outcomes.pop() {
+        Some(AcceptOutcome::Accepted(accepted)) => {
+            if let Some(ready) = accepted.ring {
+                writes::ring(parts, ready);
+            }
+            Ok(Ok(()))
+        }
+        Some(AcceptOutcome::Replayed(_)) => Ok(Ok(())),
+        Some(AcceptOutcome::Locked) => Err(mainspring_shared::store::Error::Unavailable {
+            source: "the child's session is locked".into(),
+        }),
+        Some(AcceptOutcome::Refused(RefuseReason::QueueFull)) => refuse(
+            Code::LimitExceeded,
+            "too much waits in that session already",
+        ),
+        Some(AcceptOutcome::Mismatch | AcceptOutcome::Refused(_)) | None => {
+            refuse(Code::SessionNotFound, "that session takes no more work")
         }
     }
 }

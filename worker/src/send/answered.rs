@@ -1,0 +1,244 @@
+//! What a model call gave, and what becomes of it.
+
+use std::sync::atomic::Ordering;
+
+use mainspring_shared::agent::OnTruncation;
+use mainspring_shared::budget::Short;
+use mainspring_shared::error::{Code, Coded, Failure};
+use mainspring_shared::message::{ContentPart, NewMessage, plain_text};
+use mainspring_shared::send::machine::{Answer, Event};
+use serde_json::Value;
+
+use super::model_call::{Answered, NoReply, Partial};
+use super::run::Run;
+use super::settle;
+use crate::hook::Refusal;
+use crate::llm::{self, Reply};
+use crate::metrics;
+
+/// What a model call added to an answer.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// Whether it said something.
+    said: bool,
+    /// Model calls before it that gave a part.
+    parts: u32,
+}
+
+impl Run<'_> {
+    pub(super) fn answered(&mut self, reply: Result<Answered, NoReply>) -> Event {
+        let Answered {
+            mut reply,
+            calls,
+            found,
+            back,
+        } = match reply {
+            Ok(answered) => answered,
+            Err(NoReply::Model(error)) => return self.failed(&error),
+            Err(NoReply::Policy(refusal)) => return self.not_permitted(refusal),
+        };
+        let capped = self.asking.asked.as_ref().is_some_and(|asked| asked.capped);
+        let model = reply.model.clone();
+        self.round.vetted = calls;
+        self.pay(&model, &mut reply.usage);
+        let shaped = matches!(self.prompt.output, Ok(Some(_)));
+        let part = self.join(&mut reply);
+        match settle::classify(&reply) {
+            Ok(Answer::Cut) if capped => {
+                reply.tool_calls.clear();
+                self.asking.reply = Some(reply);
+                self.short(Short::Cut)
+            }
+            Ok(Answer::Cut) if !shaped => self.cut(reply, part),
+            Ok(answer) => {
+                if answer != Answer::Calls {
+                    // Those of an answer that was cut may be cut themselves: they are not made.
+                    reply.tool_calls.clear();
+                }
+                let more = self.bill.totals.rounds.unsigned_abs() + 1 < self.rules.rounds_max;
+                if let Some(text) = back {
+                    self.asking.sent_back += 1;
+                    self.asking.back = Some(text);
+                    self.asking.reply = Some(reply);
+                    return Event::Replied(Answer::Again);
+                }
+                let checked = match (&mut self.prompt.output, found) {
+                    (Ok(Some(output)), Some(found)) => output.check(found, answer, more),
+                    (Ok(_) | Err(_), _) => Ok(answer),
+                };
+                let answer = match checked {
+                    Ok(answer) => answer,
+                    Err(failure) => {
+                        self.asking.reply = Some(reply);
+                        return self.cannot(failure);
+                    }
+                };
+                if answer == Answer::Refused {
+                    let text = plain_text(&reply.content);
+                    let message = format!("the model declined to answer: {text}");
+                    self.ending.failure = Some(Failure::new(
+                        Code::LlmRefused,
+                        message.trim_end_matches([':', ' ']),
+                    ));
+                }
+                self.asking.reply = Some(reply);
+                Event::Replied(answer)
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Puts what was said before it in front of a reply.
+    fn join(&mut self, reply: &mut Reply) -> Part {
+        let said = !plain_text(&reply.content).trim().is_empty();
+        let Some(before) = self.asking.partial.take() else {
+            return Part { said, parts: 0 };
+        };
+        let rest = std::mem::replace(&mut reply.content, before.reply.content);
+        for part in rest {
+            match (part, reply.content.last_mut()) {
+                (ContentPart::Text { text: more }, Some(ContentPart::Text { text })) => {
+                    text.push_str(&more);
+                }
+                // What it thought about how to go on belongs to no answer of its own.
+                (ContentPart::Reasoning { .. }, _) => {}
+                (other, _) => reply.content.push(other),
+            }
+        }
+        reply.usage.add(&before.reply.usage);
+        Part {
+            said,
+            parts: before.parts,
+        }
+    }
+
+    /// What becomes of an answer that was cut.
+    fn cut(&mut self, mut reply: Reply, part: Part) -> Event {
+        let asks = !reply.tool_calls.is_empty();
+        // They may be cut themselves.
+        reply.tool_calls.clear();
+        let empty = plain_text(&reply.content).trim().is_empty();
+        let parts = part.parts + 1;
+        let why = match self.send.agent.context.on_truncation {
+            OnTruncation::Accept if empty => {
+                return self.failed(&llm::Error::BadResponse {
+                    message: "the answer is empty".into(),
+                });
+            }
+            OnTruncation::Accept => {
+                self.asking.reply = Some(reply);
+                return Event::Replied(Answer::Cut);
+            }
+            OnTruncation::Fail => "",
+            OnTruncation::Continue if asks => ", and the calls that it asks for are not made",
+            OnTruncation::Continue if !part.said => ", and has no text that could go on",
+            OnTruncation::Continue
+                if self.bill.totals.rounds.unsigned_abs() + parts >= self.rules.rounds_max =>
+            {
+                ", and no rounds are left to go on"
+            }
+            OnTruncation::Continue => {
+                self.asking.partial = Some(Partial { reply, parts });
+                return Event::Replied(Answer::Part);
+            }
+        };
+        self.asking.reply = Some(reply);
+        let message = format!("the answer was cut at its token limit{why}");
+        self.cannot(Failure::new(Code::LlmTruncated, message))
+    }
+
+    /// What the model is told after the answer that is stored now, if that did not fit.
+    pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
+        if let Some(text) = self.asking.back.take() {
+            return Some(NewMessage::user(vec![ContentPart::text(text)], round));
+        }
+        self.prompt
+            .output
+            .as_mut()
+            .ok()?
+            .as_mut()?
+            .correction(round)
+    }
+
+    /// The value of the answer.
+    pub(super) fn value(&mut self) -> Option<Value> {
+        self.prompt.output.as_mut().ok()?.as_mut()?.take_value()
+    }
+
+    /// The send cannot be answered, however often the model is asked.
+    pub(super) fn cannot(&mut self, failure: Failure) -> Event {
+        let code = failure.code;
+        self.ending.failure = Some(failure);
+        Event::Failed {
+            code,
+            permanent: true,
+            retry_after: None,
+            fraction: 0.0,
+            not_failed: 0,
+        }
+    }
+
+    /// The call that stood in the place of a model failed, and the send with it, as the call did.
+    pub(super) async fn call_failed(&mut self, message: String) -> Event {
+        let round = self.bill.totals.rounds - 1;
+        let send = self.send.record.id;
+        let store = &self.kernel.parts.store;
+        // Without an answer the send fails all the same, only less precisely.
+        let calls = store.read_round(self.key, send, round).await;
+        let results = calls.unwrap_or_default().into_iter();
+        let code = results.filter_map(|call| call.result?.code).next_back();
+        self.asking.asked = None;
+        self.hold.owed().asked = None;
+        self.cannot(Failure::new(code.unwrap_or(Code::ToolFailed), message))
+    }
+
+    /// The event of a model call that is not made.
+    pub(super) fn short(&mut self, short: Short) -> Event {
+        self.cannot(Failure::new(Code::BudgetExceeded, short.to_string()))
+    }
+
+    /// A policy did not let the model be asked, or its answer be used.
+    fn not_permitted(&mut self, refusal: Refusal) -> Event {
+        self.pay_refused();
+        let Refusal { code, message } = refusal;
+        self.asking.reset = Some(code.as_str());
+        self.ending.failure = Some(Failure::new(code, message));
+        Event::Failed {
+            code,
+            permanent: code == Code::PolicyDenied,
+            retry_after: None,
+            fraction: self.kernel.parts.entropy.fraction(),
+            not_failed: self.asking.not_failed(),
+        }
+    }
+
+    pub(super) fn failed(&mut self, error: &llm::Error) -> Event {
+        let code = error.code();
+        metrics::model_call_failed(code);
+        tracing::warn!(
+            send.id = %self.send.record.id,
+            session.id = %self.key.session,
+            round.index = self.bill.totals.rounds,
+            attempt = self.bill.totals.attempts,
+            code = code.as_str(),
+            is_permanent = error.is_permanent(),
+            "a model call failed"
+        );
+        let heard = self.asking.asked.as_ref();
+        let heard = heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0);
+        if heard || code == Code::LlmTimeout {
+            self.pay_estimated();
+        }
+        self.asking.asked = None;
+        self.hold.owed().asked = None;
+        self.asking.reset = Some(code.as_str());
+        self.ending.failure = Some(Failure::new(code, error.to_string()));
+        Event::Failed {
+            code,
+            permanent: error.is_permanent(),
+            retry_after: error.retry_after(),
+            fraction: self.kernel.parts.entropy.fraction(),
+            not_failed: self.asking.not_failed(),
+        }
+    }
+}

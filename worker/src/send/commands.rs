@@ -1,0 +1,11 @@
+//! What the send's machine asks for, a file for each command: methods of [`Run`](super::run::Run) that return
+//! the event which the machine is given next, where it has already happened.
+
+mod ask;
+mod end;
+mod park;
+mod release;
+mod run_calls;
+mod store_results;
+mod store_round;
+mod wait;

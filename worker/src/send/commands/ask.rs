@@ -1,0 +1,177 @@
+//! `Ask` and `AbortAsking`: a model call, with everything that the model has to be told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::event::LiveKind;
+use mainspring_shared::message::plain_text;
+use mainspring_shared::send::machine::Event;
+
+use crate::llm::{Chunk, Model, Request, estimate_tokens};
+use crate::metrics;
+use crate::send::hold::Inbox;
+use crate::send::load;
+use crate::send::model_call::{Asked, Attempt, Streamed};
+use crate::send::output::Output;
+use crate::send::run::Run;
+use crate::send::vet::Vetting;
+
+/// Times that hooks may send the model back in one life of a send.
+const SENT_BACK_MAX: u32 = 4;
+
+impl Run<'_> {
+    /// Begins a model call.
+    pub(in crate::send) async fn ask(&mut self, round: i32, attempt: i32) -> Option<Event> {
+        if self.hold.reach.news.swap(false, Ordering::Relaxed) {
+            self.hold.inbox = Inbox::Raised;
+        }
+        if self.hold.inbox == Inbox::Raised
+            && let Some(event) = self.store_changes(Vec::new()).await
+        {
+            return Some(event);
+        }
+        if self.hold.inbox != Inbox::Known && !self.gather(round).await {
+            return Some(self.release_as_lost().await);
+        }
+        // Whatever was raised by now is told with this question.
+        self.hold.heard = 0;
+        let resolved = match self.kernel.parts.providers.resolve(load::model(&self.send)) {
+            Ok(resolved) => resolved,
+            Err(error) => return Some(self.failed(&error)),
+        };
+        if let Err(fault) = &self.prompt.output {
+            let message = format!("the output schema {}: {fault}", fault.pointer);
+            return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
+        }
+        let before = self
+            .asking
+            .streamed
+            .as_ref()
+            .filter(|before| before.round == round);
+        // What goes on is told on.
+        let goes_on = self.asking.partial.is_some() && self.asking.reset.is_none();
+        let heard = before.is_some_and(|before| before.heard.load(Ordering::Relaxed)) && !goes_on;
+        // What was streamed under the last number is void from now on, also for whoever takes over.
+        if heard && let Some(event) = self.note_spending().await {
+            return Some(event);
+        }
+        let label = match &self.asking.streamed {
+            Some(before) if before.round == round && !heard => before.attempt,
+            Some(_) | None => attempt,
+        };
+        self.bill.totals.attempts = attempt;
+        let client = resolved.client.clone();
+        let mut request = self.request(resolved.model.clone(), client.native_schema());
+        let capped = match self.bill.allow(&mut request, &resolved) {
+            Ok(capped) => capped,
+            Err(short) => return Some(self.short(short)),
+        };
+        let streamed = Arc::new(AtomicU64::new(0));
+        if !goes_on {
+            self.announce(round, label, &request.model, heard);
+        }
+        let heard = Arc::new(AtomicBool::new(goes_on));
+        self.asking.streamed = Some(Streamed {
+            round,
+            attempt: label,
+            heard: heard.clone(),
+        });
+        let request = Arc::new(request);
+        let asked = Asked {
+            request: request.clone(),
+            price: resolved.price,
+            streamed: streamed.clone(),
+            capped,
+        };
+        self.owe(&asked);
+        self.asking.asked = Some(asked);
+        let said = self.hold.reach.said.clone();
+        if !goes_on {
+            said.begin(round, label);
+        }
+        if let Some(partial) = self.asking.partial.as_ref().filter(|_| !goes_on) {
+            // Readers were told to forget the beginning of the answer.
+            said.piece(&Chunk::Text(&plain_text(&partial.reply.content)));
+            heard.store(true, Ordering::Relaxed);
+        }
+        let attempt = self.attempt(client, request);
+        metrics::model_call_started();
+        self.asking.call = Some(Box::pin(async move {
+            let mut on_chunk = |chunk: Chunk<'_>| {
+                let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk;
+                streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
+                said.piece(&chunk);
+                heard.store(true, Ordering::Relaxed);
+            };
+            attempt.answered(&mut on_chunk).await
+        }));
+        None
+    }
+
+    /// What the model is asked.
+    fn request(&mut self, model: String, native: bool) -> Request {
+        let unsaid = &self.prompt.unsaid.messages;
+        let window = (&*self.prompt.window, load::window_from(&self.bill.totals));
+        let mut request = load::request(&self.send, model, window, unsaid, &self.prompt.offers);
+        load::remind(&mut request, self.bill.totals.shown.as_ref());
+        if let Some(partial) = &self.asking.partial {
+            load::go_on(&mut request, &partial.reply);
+        }
+        if let Ok(Some(output)) = &mut self.prompt.output {
+            output.told = !native;
+            let is_sends = self.send.record.options.output_schema.is_some();
+            load::shape(&mut request, &output.spec, native, is_sends);
+        }
+        request
+    }
+
+    /// The model call, with everything that is found out about its answer.
+    fn attempt(&mut self, client: Arc<dyn Model>, request: Arc<Request>) -> Attempt {
+        let over = std::mem::take(&mut self.round.over);
+        let parts = &self.kernel.parts;
+        let shape = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
+        // Where no round is left, nobody is asked in vain.
+        let more = self.bill.totals.rounds.unsigned_abs() + 1 < self.rules.rounds_max;
+        Attempt {
+            vetting: Vetting {
+                clock: parts.clock.clone(),
+                hooks: parts.hooks.clone(),
+                offers: self.prompt.offers.clone(),
+                at: self.place(),
+            },
+            shape: shape.map(Output::schema),
+            may_go_back: more
+                && self.asking.sent_back < SENT_BACK_MAX
+                && self.asking.partial.is_none(),
+            over,
+            client,
+            request,
+        }
+    }
+
+    /// Tells readers that a model call begins.
+    fn announce(&mut self, round: i32, attempt: i32, model: &str, void: bool) {
+        // Whatever cut a stream off without an error of its own was a message.
+        let cut = void.then_some("interrupt");
+        if let Some(reason) = self.asking.reset.take().or(cut) {
+            self.live(LiveKind::MessageReset {
+                round,
+                attempt,
+                reason: reason.into(),
+            });
+        }
+        self.live(LiveKind::RoundStarted {
+            round,
+            model: model.to_owned(),
+        });
+    }
+
+    /// Stops the model call that is under way; what it said is void.
+    pub(in crate::send) fn abort_asking(&mut self) {
+        self.asking.interrupted = self.asking.not_failed() + 1;
+        self.asking.call = None;
+        self.asking.partial = None;
+        self.pay_estimated();
+    }
+}

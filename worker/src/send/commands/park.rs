@@ -1,0 +1,77 @@
+//! `Park`: the send waits for something outside, without a worker.
+
+use std::time::Duration;
+
+use mainspring_shared::send::WaitingOn;
+use mainspring_shared::send::machine::Event;
+use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
+use mainspring_shared::store::{ParkOutcome, ParkSend, ParkUntil};
+
+use crate::send::run::{Left, Run};
+use crate::writes;
+
+impl Run<'_> {
+    pub(in crate::send) async fn park(&mut self, on: WaitingOn, after: Option<Duration>) -> Event {
+        // What was settled here is not made again by whoever is woken, however much later.
+        if let Some(event) = self.flush_results().await {
+            return event;
+        }
+        let stopping = self.kernel.lifecycle.is_stopping();
+        // Whoever is woken by the end of its time ends it.
+        let after = [after, self.time_left()].into_iter().flatten().min();
+        let item = ParkSend {
+            key: self.key,
+            lease: self.hold.lease(),
+            send_id: self.send.record.id,
+            on,
+            until: after.map_or(ParkUntil::Asked, ParkUntil::After),
+            unless: match on {
+                WaitingOn::Retry | WaitingOn::Timer if stopping => 0,
+                WaitingOn::Retry | WaitingOn::Timer => SIGNAL_INBOX | SIGNAL_INTERRUPT,
+                WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run => {
+                    SIGNAL_RESULT | SIGNAL_INTERRUPT
+                }
+                WaitingOn::Recovery => 0,
+            },
+            usage: self.bill.unpaid.clone(),
+            totals: self.bill.sums_so_far(self.asking.not_failed()),
+        };
+        // What a step between lowered, the store does not know any more.
+        if self.hold.heard & item.unless != 0 {
+            return match self.open_after(0).await {
+                Ok(open) => Event::Woken { open },
+                Err(event) => event,
+            };
+        }
+        let writes = &self.kernel.writes;
+        let write = || writes.park(item.clone());
+        let parked = self
+            .patience()
+            .write(write, |outcome| matches!(outcome, ParkOutcome::Locked));
+        match parked.await {
+            Ok(ParkOutcome::Parked { .. }) => {
+                self.ending.left = Left::Done(None);
+                Event::Stored
+            }
+            Ok(ParkOutcome::Cancelled { ring, .. }) => {
+                if let Some(ready) = ring {
+                    writes::ring(&self.kernel.parts, ready);
+                }
+                // The cancel wrote the send's message, which this window does not have.
+                self.ending.left = Left::Lost;
+                Event::Stored
+            }
+            Ok(ParkOutcome::Woken { signals }) => {
+                self.hold.wrote();
+                match self.open_after(signals).await {
+                    Ok(open) => Event::Woken { open },
+                    Err(event) => event,
+                }
+            }
+            // Parking gives the lease back, so a repeat after an unheard commit ends here too.
+            Ok(ParkOutcome::LeaseLost | ParkOutcome::Locked) | Err(_) => {
+                self.release_as_lost().await
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `Release`: the session is given back with its send as it is.
+
+use mainspring_shared::send::machine::Event;
+use mainspring_shared::store::{ReadySession, ReleaseSession};
+
+use crate::send::run::{Left, Run};
+use crate::writes;
+
+impl Run<'_> {
+    /// Gives the session back; what was spent in vain is stored before.
+    pub(in crate::send) async fn hand_over(&mut self) -> Event {
+        if !self.bill.unpaid.is_empty() {
+            // What follows finds out whether the lease is still held.
+            let _ = self.store_changes(Vec::new()).await;
+        }
+        self.release().await
+    }
+
+    /// Gives the session back as it is, and rings so that another worker goes on at once. Tries for
+    /// as long as the life lasts: its renewals would keep a session that nobody here works on.
+    pub(in crate::send) async fn release(&mut self) -> Event {
+        let item = ReleaseSession {
+            key: self.key,
+            lease: self.hold.lease,
+            lost: self.bill.is_behind(),
+        };
+        let writes = &self.kernel.writes;
+        let write = || writes.release(item);
+        self.ending.left = match self.patience().write(write, |_| false).await {
+            Ok(true) => Left::Done(None),
+            Ok(false) | Err(_) => Left::Lost,
+        };
+        if matches!(self.ending.left, Left::Done(_)) {
+            let ready = ReadySession {
+                key: self.key,
+                pool: self.kernel.parts.config.pool.clone(),
+                priority: self.send.record.options.priority,
+                ready_since: self.send.record.created_at,
+            };
+            writes::ring(&self.kernel.parts, ready);
+        }
+        Event::Stored
+    }
+
+    /// Leaves a session whose state here can no longer be trusted to match the database's.
+    pub(in crate::send) async fn release_as_lost(&mut self) -> Event {
+        self.release().await;
+        self.ending.left = Left::Lost;
+        Event::LeaseLost
+    }
+}

@@ -1,0 +1,181 @@
+//! `RunCalls`, and what stops calls: running those of the open round that are this worker's.
+
+use std::time::Duration;
+
+use mainspring_shared::error::{Code, Failure};
+use mainspring_shared::event::LiveKind;
+use mainspring_shared::send::machine::{Event, Open};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{Approval, CallResult, CallState};
+use serde_json::Value;
+
+use crate::send::calls::{Begin, Calls, Over};
+use crate::send::plan;
+use crate::send::run::Run;
+use crate::tool::Place;
+
+/// How long a result waits for those of calls beside it before it is stored by itself.
+const FLUSH_AFTER: Duration = Duration::from_millis(500);
+
+/// Bytes of arguments that a live event carries: it is for those who look on, not for a file.
+const LIVE_BYTES_MAX: usize = 16 << 10;
+
+impl Run<'_> {
+    /// Begins the calls whose turn it is; settles those that nobody may make.
+    pub(in crate::send) async fn run_calls(&mut self) -> Option<Event> {
+        let now = self.now();
+        if self.move_outside(now) {
+            // Stored before the children exist: their ends, however soon, find who waits.
+            if let Some(event) = self.flush_results().await {
+                return Some(event);
+            }
+            if let Some(event) = self.spawn_children().await {
+                return Some(event);
+            }
+        }
+        for place in 0..self.round.records.len() {
+            let record = &self.round.records[place];
+            if let Some(result) =
+                plan::verdict(record, &self.prompt.offers, self.hold.lease.epoch, now)
+            {
+                self.round.give_up(place, result, now);
+            }
+        }
+        self.begin_next().await
+    }
+
+    /// Calls that a person has permitted and that are made outside wait for their results from now
+    /// on. True when some of them ask for children or runs.
+    fn move_outside(&mut self, now: Timestamp) -> bool {
+        let mut moved = Vec::new();
+        for (place, record) in self.round.records.iter_mut().enumerate() {
+            if record.state() != CallState::Requested {
+                continue;
+            }
+            if let Some(Place::Outside { on, deadline }) = self
+                .prompt
+                .offers
+                .get(&record.name)
+                .map(|offer| &offer.place)
+            {
+                record.waits_on = Some(*on);
+                record.deadline_at = deadline.map(|within| now.after(within));
+                self.round.fresh.push(place);
+                moved.push(place);
+            }
+        }
+        for place in &moved {
+            self.announce_call(*place);
+        }
+        moved
+            .iter()
+            .any(|place| self.effect(&self.round.records[*place]).is_agents_work())
+    }
+
+    /// Begins the next calls, or says that all are over.
+    async fn begin_next(&mut self) -> Option<Event> {
+        loop {
+            let places = plan::first(&self.round.records, &self.prompt.offers);
+            if places.is_empty() {
+                return Some(self.calls_over());
+            }
+            let marks = self.round.begin(&places, self.hold.lease.epoch);
+            if !marks.is_empty()
+                && let Some(event) = self.store_changes(marks).await
+            {
+                return Some(event);
+            }
+            for place in places {
+                self.begin(place);
+            }
+            if !self.round.calls.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    fn begin(&mut self, place: usize) {
+        let record = self.round.records[place].clone();
+        let Some(offer) = self.prompt.offers.get(&record.name) else {
+            return;
+        };
+        let Place::Here(tool) = &offer.place else {
+            return;
+        };
+        let begin = Begin {
+            place,
+            tool: tool.clone(),
+            offer: offer.clone(),
+            hooks: self.kernel.parts.hooks.clone(),
+        };
+        self.announce_call(place);
+        let clock = self.kernel.parts.clock.clone();
+        let asking = (self.key, self.hold.lease.boot);
+        self.round.calls.begin(clock, asking, &record, begin);
+    }
+
+    /// Tells readers of the round's calls that are made outside from now on.
+    pub(in crate::send) fn announce_waiting(&self) {
+        for (place, record) in self.round.records.iter().enumerate() {
+            let waits = matches!(record.state(), CallState::Waits(_));
+            if waits && record.approval == Approval::None {
+                self.announce_call(place);
+            }
+        }
+    }
+
+    /// Tells readers that a call begins, here or outside.
+    pub(in crate::send) fn announce_call(&self, place: usize) {
+        let record = &self.round.records[place];
+        let fits = record.arguments.to_string().len() <= LIVE_BYTES_MAX;
+        let arguments = if fits {
+            record.arguments.clone()
+        } else {
+            Value::Null
+        };
+        self.live(LiveKind::ToolCallStarted {
+            id: record.call_id.clone(),
+            name: record.name.clone(),
+            arguments,
+        });
+    }
+
+    /// Takes a result in; an event when all calls are over.
+    pub(in crate::send) async fn call_over(&mut self, place: usize, over: Over) -> Option<Event> {
+        match over {
+            Over::Abort(message) => {
+                let result = CallResult::error(Code::ToolFailed, format!("error: {message}"));
+                self.settle(place, result);
+                self.ending.failure = Some(Failure::new(Code::ToolFailed, message));
+                self.round.calls = Calls::default();
+                return Some(Event::CallsAborted);
+            }
+            Over::Result(result) => self.settle(place, result),
+        }
+        if !self.round.calls.is_empty() {
+            self.round.flush = self.round.flush.or(Some(FLUSH_AFTER));
+            return None;
+        }
+        self.round.flush = None;
+        if self.hold.reach.cancel.is_cancelled() {
+            return Some(self.calls_over());
+        }
+        self.begin_next().await
+    }
+
+    fn calls_over(&mut self) -> Event {
+        let (open, may_ride) = (self.round.open(self.now()), self.round.may_ride());
+        if open == Open::Nothing && may_ride {
+            self.tell_results();
+        }
+        Event::CallsOver { open, may_ride }
+    }
+
+    /// An interruption came: calls that can stop do, those that did not begin are not made, and
+    /// nobody outside is waited for.
+    pub(in crate::send) fn interrupt_calls(&mut self) {
+        self.round.calls.stop(false);
+        self.round
+            .interrupt(true, self.hold.lease.epoch, self.now());
+    }
+}

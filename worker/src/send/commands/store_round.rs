@@ -1,0 +1,107 @@
+//! `StoreRound`: an answer with its calls, and all that the model was told before it, in one
+//! transaction.
+
+use mainspring_shared::budget::Spent;
+use mainspring_shared::send::machine::{Event, Open};
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT};
+use mainspring_shared::store::AppendRound;
+
+use crate::hook::At;
+use crate::llm::Reply;
+use crate::send::run::Run;
+use crate::send::unsaid::Unsaid;
+use crate::send::{plan, settle};
+
+impl Run<'_> {
+    /// Stores the round of the reply with its calls.
+    pub(in crate::send) async fn store_round(&mut self) -> Event {
+        let Some(reply) = self.asking.reply.take() else {
+            return Event::LeaseLost;
+        };
+        let index = self.bill.totals.rounds;
+        let asking = settle::Asking {
+            key: self.key,
+            send: self.send.record.id,
+            round: index,
+            epoch: self.hold.lease.epoch,
+            now: self.now(),
+            stopping: self.kernel.lifecycle.is_stopping(),
+            answer_within: self.kernel.parts.config.answer_within,
+            no_children: false,
+        };
+        let round = self.round(&reply, asking);
+        let Unsaid {
+            mut messages,
+            changes,
+            deliveries,
+            ..
+        } = std::mem::take(&mut self.prompt.unsaid);
+        // Calls that are all refused have their answers in the round's own transaction.
+        let called = !round.records.is_empty();
+        let answered = plan::open(&round.records, self.now()) == Open::Nothing;
+        messages.extend(round.messages);
+        messages.extend(self.correction(index));
+        let totals = self.bill.sums(index + 1, 0, self.asking.not_failed());
+        let item = AppendRound {
+            key: self.key,
+            lease: self.hold.lease(),
+            send_id: self.send.record.id,
+            messages,
+            calls: round.calls,
+            changes,
+            deliveries,
+            usage: self.bill.unpaid.clone(),
+            round: Some(settle::round_ref(&reply, index)),
+            totals,
+        };
+        match self.append(item).await {
+            Ok(signals) => {
+                // What was answered before was asked by a round that is over.
+                self.hold.heard = signals & SIGNAL_INTERRUPT;
+                if !answered {
+                    self.round.records = round.records;
+                    self.announce_waiting();
+                }
+                let hooks = self.kernel.parts.hooks.clone();
+                let place = At {
+                    round: index,
+                    ..self.place()
+                };
+                if called {
+                    self.observed(hooks.round_stored(place), true).await;
+                }
+                if let Some(event) = self.spawn_children().await {
+                    return event;
+                }
+                let open = self.look();
+                Event::RoundStored {
+                    cancelled: signals & SIGNAL_CANCEL != 0,
+                    open,
+                }
+            }
+            Err(event) => event,
+        }
+    }
+
+    /// The round with its calls; what its children and runs get is set aside, and where that is too
+    /// little they are not made.
+    fn round(&mut self, reply: &Reply, mut asking: settle::Asking) -> settle::Round {
+        let tools = self.kernel.parts.tools.clone();
+        let is_agents_work = |name: &str| tools.effect(name).is_agents_work();
+        let calls = reply.tool_calls.iter();
+        let children = calls.filter(|call| is_agents_work(&call.name)).count();
+        if children == 0 {
+            return settle::round(reply, asking, &self.prompt.offers, &self.round.vetted);
+        }
+        let slice = self.bill.slice(children);
+        asking.no_children = slice.is_none();
+        let round = settle::round(reply, asking, &self.prompt.offers, &self.round.vetted);
+        let made = round.records.iter().filter(|r| r.result.is_none());
+        let made = made.filter(|record| is_agents_work(&record.name));
+        if let Some(slice) = slice.filter(|slice| *slice != Spent::default()) {
+            let held = made.map(|record| (record.call_id.clone(), slice));
+            self.bill.totals.held.0.extend(held);
+        }
+        round
+    }
+}

@@ -1,0 +1,67 @@
+//! The session's inbox, as the run of its send reads it.
+
+use mainspring_shared::inbox::InboxItem;
+use mainspring_shared::store::ReadInbox;
+
+use super::hold::Inbox;
+use super::run::Run;
+
+/// Items of the inbox that one round tells the model.
+const ITEMS_MAX: u32 = 64;
+
+impl Run<'_> {
+    pub(super) fn pending_items(&self) -> ReadInbox {
+        ReadInbox {
+            key: self.key,
+            pending: true,
+            after: 0,
+            limit: ITEMS_MAX,
+        }
+    }
+
+    /// Whether the inbox has something that the model is not about to be told.
+    pub(super) async fn has_news(&mut self) -> bool {
+        let read = self.kernel.parts.store.read_inbox(self.pending_items());
+        // Without an answer now, the next renewal brings the signal again.
+        let items = read.await.unwrap_or_default();
+        let news = self.prompt.unsaid.lacks(&items);
+        if news {
+            self.hold.inbox = Inbox::Raised;
+        }
+        news
+    }
+
+    /// Whether one reading of the inbox left something behind.
+    pub(super) fn is_full(&self, items: &[InboxItem]) -> bool {
+        items.len() >= self.pending_items().limit as usize
+    }
+
+    /// Whether the inbox has something that the model was not told; none when the database does not
+    /// say.
+    pub(super) async fn lacks_words(&mut self) -> Option<bool> {
+        let query = self.pending_items();
+        let store = &self.kernel.parts.store;
+        let items = self.patience().ask(|| store.read_inbox(query)).await?;
+        Some(self.is_full(&items) || self.prompt.unsaid.lacks(&items))
+    }
+
+    /// Reads what came into the inbox, for the round that begins. False when the database does not
+    /// say.
+    pub(super) async fn gather(&mut self, round: i32) -> bool {
+        let query = self.pending_items();
+        let store = &self.kernel.parts.store;
+        let Some(items) = self.patience().ask(|| store.read_inbox(query)).await else {
+            return false;
+        };
+        // What did not fit comes with the next round.
+        let fits = !self.is_full(&items);
+        let new = self.prompt.unsaid.new_of(items);
+        if !self.roll_up_items(&new).await {
+            self.hold.inbox = Inbox::Lowered;
+            return false;
+        }
+        self.hold.inbox = if fits { Inbox::Known } else { Inbox::Lowered };
+        self.prompt.unsaid.items(new, self.send.record.id, round);
+        true
+    }
+}

@@ -1,0 +1,110 @@
+//! Results of the open round's calls: read from their rows, settled, and told to the model.
+
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::send::machine::{Event, Open};
+use mainspring_shared::tool::{CallRecord, CallResult, answers, cancelled_call};
+
+use super::children::answered_for_good;
+use super::run::Run;
+use crate::hook::ToolCall;
+use crate::tool::Effect;
+
+impl Run<'_> {
+    /// Reads the open round's calls. False when the database does not say.
+    pub(super) async fn read_round(&mut self, round: i32) -> bool {
+        let (key, send) = (self.key, self.send.record.id);
+        let store = &self.kernel.parts.store;
+        let records = self
+            .patience()
+            .ask(|| store.read_round(key, send, round))
+            .await;
+        let is_known = records.is_some();
+        self.round.merge(records.unwrap_or_default());
+        is_known
+    }
+
+    /// Gives a call its result, which is not stored yet.
+    pub(super) fn settle(&mut self, place: usize, result: CallResult) {
+        let now = self.now();
+        self.round.settle(place, result, now);
+    }
+
+    /// Stores what calls were given that are not waited for any longer, and takes what their rows say
+    /// from then on: the result of whoever was first. An event when that did not work.
+    pub(super) async fn first_word(&mut self) -> Option<Event> {
+        let now = self.now();
+        let (given_up, changes) = self.round.given_up_changes(now);
+        let round = self.round.records[*given_up.first()?].round;
+        if !changes.is_empty()
+            && let Some(event) = self.store_changes(changes).await
+        {
+            return Some(event);
+        }
+        for place in given_up {
+            self.round.records[place].result = None;
+        }
+        if self.read_round(round).await {
+            return None;
+        }
+        Some(self.release_as_lost().await)
+    }
+
+    /// Puts the round's results among what the model is told next.
+    pub(super) fn tell_results(&mut self) {
+        debug_assert!(self.round.given_up.is_empty(), "who was first is not known");
+        let changes = self.round.fresh_changes(self.now());
+        if let Some(answers) = answers(&self.round.records) {
+            self.prompt.unsaid.answers(answers, changes);
+            let hooked = !self.kernel.parts.hooks.is_empty();
+            for record in std::mem::take(&mut self.round.records) {
+                if hooked {
+                    self.round.over.extend(seen_by_hooks(&record));
+                }
+                let effect = self.effect(&record);
+                if effect.is_agents_work() {
+                    self.bill.roll_up(&record);
+                }
+                let child = answered_for_good(&record).filter(|_| effect == Effect::Delegate);
+                self.round.answered.extend(child.map(|session| SessionKey {
+                    session,
+                    ..self.key
+                }));
+            }
+        }
+    }
+
+    /// The same; when it is nothing, their results are told to the model next.
+    pub(super) fn look(&mut self) -> Open {
+        let open = self.round.open(self.now());
+        if open == Open::Nothing && !self.round.records.is_empty() {
+            self.tell_results();
+        }
+        open
+    }
+
+    /// Settles whatever is open, because the send ends, and puts the results among what is stored
+    /// with its end. An event when that did not work.
+    pub(super) async fn end_calls(&mut self) -> Option<Event> {
+        let now = self.now();
+        for place in 0..self.round.records.len() {
+            self.round.give_up(place, cancelled_call(), now);
+        }
+        if let Some(event) = self.first_word().await {
+            return Some(event);
+        }
+        if !self.round.records.is_empty() {
+            self.tell_results();
+        }
+        None
+    }
+}
+
+/// A call that is over, as hooks are shown it.
+fn seen_by_hooks(record: &CallRecord) -> Option<(ToolCall, CallResult)> {
+    let call = ToolCall {
+        call_id: record.call_id.clone(),
+        name: record.name.clone(),
+        arguments: record.arguments.as_object().cloned().unwrap_or_default(),
+    };
+    Some((call, record.result.clone()?))
+}

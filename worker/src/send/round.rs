@@ -1,0 +1,287 @@
+//! The open round: its calls as their rows say or will say, and what of them is not stored yet.
+//! Changes nothing but itself; the run stores what it says.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use mainspring_shared::error::Code;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::send::machine::Open;
+use mainspring_shared::store::{CallChange, CallStep};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::{CallRecord, CallResult, CallState, Repeat};
+use uuid::Uuid;
+
+use super::calls::Calls;
+use super::plan;
+use super::vet::Vetted;
+use crate::hook::ToolCall;
+
+/// What a call gets that is not made, or not waited for, because a message came in between.
+const INTERRUPTED: &str = "error: a message came in between; this call was not made or its result is \
+                           not waited for";
+
+/// The calls of the round that is open.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// The calls, in order.
+    pub(super) records: Vec<CallRecord>,
+    /// Places of calls that changed since they were stored.
+    pub(super) fresh: Vec<usize>,
+    /// Places of calls that are no longer waited for, while their rows may already have a result.
+    pub(super) given_up: Vec<usize>,
+    /// Children and runs that the calls made in an earlier life.
+    pub(super) made: BTreeSet<Uuid>,
+    /// The calls of the last round with their results, of which hooks are still to be told.
+    pub(super) over: Vec<(ToolCall, CallResult)>,
+    /// Children that have answered and are not kept.
+    pub(super) answered: Vec<SessionKey>,
+    /// Those that run in this process.
+    pub(super) calls: Calls,
+    /// What is known of the calls of the last answer.
+    pub(super) vetted: Vec<Vetted>,
+    /// When results that came are stored although others still run.
+    pub(super) flush: Option<Duration>,
+}
+
+impl Round {
+    /// What the calls need.
+    pub(super) fn open(&self, now: Timestamp) -> Open {
+        plan::open(&self.records, now)
+    }
+
+    /// Takes in what rows say. Results that are not stored yet are known better here.
+    pub(super) fn merge(&mut self, stored: Vec<CallRecord>) {
+        for record in stored {
+            match self.records.iter_mut().find(|r| r.place == record.place) {
+                Some(known) if known.result.is_some() => {}
+                Some(known) => *known = record,
+                None => self.records.push(record),
+            }
+        }
+        self.records.sort_by_key(|record| record.place);
+    }
+
+    /// Notes that calls begin in this life; returns what of it has to be durable before they are
+    /// made.
+    pub(super) fn begin(&mut self, places: &[usize], epoch: i64) -> Vec<CallChange> {
+        let mut marks = Vec::new();
+        for place in places {
+            let record = &mut self.records[*place];
+            let durable = plan::needs_mark(record, epoch);
+            if record.started_epoch != Some(epoch) {
+                record.started_epoch = Some(epoch);
+                record.attempt += 1;
+            }
+            if durable {
+                marks.push(CallChange {
+                    call_id: record.call_id.clone(),
+                    change: CallStep::Started,
+                });
+            }
+        }
+        marks
+    }
+
+    /// Gives a call its result, which is not stored yet; the first one counts.
+    pub(super) fn settle(&mut self, place: usize, result: CallResult, now: Timestamp) {
+        let record = &mut self.records[place];
+        if record.result.is_none() {
+            record.result = Some(result);
+            record.waits_on = None;
+            record.settled_at = Some(now);
+            if !self.fresh.contains(&place) {
+                self.fresh.push(place);
+            }
+        }
+    }
+
+    /// Gives a call a result instead of the one that is waited for. Someone may have stored that one
+    /// meanwhile, so which of them counts is read back before the model is shown any.
+    pub(super) fn give_up(&mut self, place: usize, result: CallResult, now: Timestamp) {
+        let record = &self.records[place];
+        if record.result.is_none() && matches!(record.state(), CallState::Waits(_)) {
+            self.given_up.push(place);
+        }
+        self.settle(place, result, now);
+    }
+
+    /// Settles as interrupted what is not under way in this life: what waits outside, and with
+    /// `unbegun` what nobody has begun.
+    pub(super) fn interrupt(&mut self, unbegun: bool, epoch: i64, now: Timestamp) {
+        for place in 0..self.records.len() {
+            let over = match self.records[place].state() {
+                CallState::Settled => false,
+                CallState::Waits(_) => true,
+                CallState::Requested => unbegun,
+                CallState::Started { epoch: begun } => unbegun && begun != epoch,
+            };
+            if over {
+                let result = CallResult::error(Code::ToolInterrupted, INTERRUPTED);
+                self.give_up(place, result, now);
+            }
+        }
+    }
+
+    /// Whether what changed may be stored with the next round: if it is lost, it is made again.
+    pub(super) fn may_ride(&self) -> bool {
+        let mut fresh = self.fresh.iter();
+        self.given_up.is_empty() && fresh.all(|place| self.records[*place].repeat == Repeat::Safe)
+    }
+
+    /// What the rows get of calls that changed since they were stored.
+    pub(super) fn fresh_changes(&mut self, now: Timestamp) -> Vec<CallChange> {
+        let fresh = std::mem::take(&mut self.fresh);
+        self.changes_of(fresh, now)
+    }
+
+    /// The same, of calls that are no longer waited for alone; and the places of all of these.
+    pub(super) fn given_up_changes(&mut self, now: Timestamp) -> (Vec<usize>, Vec<CallChange>) {
+        let given_up = std::mem::take(&mut self.given_up);
+        let fresh = std::mem::take(&mut self.fresh).into_iter();
+        let (unsure, fresh) = fresh.partition(|place| given_up.contains(place));
+        self.fresh = fresh;
+        (given_up, self.changes_of(unsure, now))
+    }
+
+    fn changes_of(&self, places: Vec<usize>, now: Timestamp) -> Vec<CallChange> {
+        let changes = places.into_iter().filter_map(|place| {
+            let record = &self.records[place];
+            let change = match (&record.result, record.waits_on) {
+                (Some(result), _) => CallStep::Settled(result.clone()),
+                (None, Some(on)) => CallStep::Waits {
+                    on,
+                    deadline: record.deadline_at.map(|at| at.since(now)),
+                },
+                (None, None) => return None,
+            };
+            Some(CallChange {
+                call_id: record.call_id.clone(),
+                change,
+            })
+        });
+        changes.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_shared::id::{SendId, SessionId};
+    use mainspring_shared::send::WaitingOn;
+    use mainspring_shared::tool::Approval;
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000);
+
+    fn call(place: i32, repeat: Repeat) -> CallRecord {
+        CallRecord {
+            call_id: format!("call_{place}"),
+            session: SessionId(Uuid::nil()),
+            send_id: SendId(Uuid::nil()),
+            round: 0,
+            place,
+            name: "look".into(),
+            arguments: json!({}),
+            repeat,
+            waits_on: None,
+            approval: Approval::None,
+            started_epoch: None,
+            attempt: 0,
+            deadline_at: None,
+            result: None,
+            requested_at: NOW,
+            settled_at: None,
+        }
+    }
+
+    fn round(calls: Vec<CallRecord>) -> Round {
+        Round {
+            records: calls,
+            ..Round::default()
+        }
+    }
+
+    fn waits(place: i32) -> CallRecord {
+        CallRecord {
+            waits_on: Some(WaitingOn::Tool),
+            deadline_at: Some(Timestamp(1_500)),
+            ..call(place, Repeat::Once)
+        }
+    }
+
+    #[test]
+    fn the_first_result_of_a_call_counts_and_is_stored_once() {
+        let mut round = round(vec![call(0, Repeat::Safe)]);
+        round.settle(0, CallResult::text("first"), NOW);
+        round.settle(0, CallResult::text("second"), NOW);
+        assert_eq!(round.records[0].result, Some(CallResult::text("first")));
+        assert_eq!(round.fresh_changes(NOW).len(), 1);
+        assert_eq!(round.fresh_changes(NOW), []);
+        assert_eq!(round.open(NOW), Open::Nothing);
+    }
+
+    #[test]
+    fn rows_do_not_replace_a_result_that_is_not_stored_yet() {
+        let mut round = round(vec![call(1, Repeat::Safe)]);
+        round.settle(0, CallResult::text("known here"), NOW);
+        let stored = CallRecord {
+            result: Some(CallResult::text("of the row")),
+            ..call(1, Repeat::Safe)
+        };
+        round.merge(vec![stored, call(0, Repeat::Safe)]);
+        let places: Vec<_> = round.records.iter().map(|record| record.place).collect();
+        assert_eq!(places, [0, 1]);
+        let result = round.records[1].result.as_ref();
+        assert_eq!(result, Some(&CallResult::text("known here")));
+    }
+
+    #[test]
+    fn what_waited_outside_is_told_from_what_is_certain() {
+        let mut round = round(vec![waits(0), call(1, Repeat::Safe)]);
+        round.interrupt(true, 7, NOW);
+        assert!(!round.may_ride(), "who was first is not known");
+        let (given_up, changes) = round.given_up_changes(NOW);
+        assert_eq!(given_up, [0]);
+        let ids: Vec<_> = changes.iter().map(|change| &*change.call_id).collect();
+        assert_eq!(ids, ["call_0"]);
+        assert!(round.may_ride());
+        assert_eq!(round.fresh_changes(NOW)[0].call_id, "call_1");
+    }
+
+    #[test]
+    fn an_interruption_leaves_what_this_life_has_begun() {
+        let mut round = round(vec![call(0, Repeat::Once), call(1, Repeat::Once)]);
+        let marks = round.begin(&[0], 7);
+        assert_eq!(
+            marks.len(),
+            1,
+            "it must not be made twice, so it is stored first"
+        );
+        assert_eq!(round.begin(&[0], 7), []);
+        assert_eq!(round.records[0].attempt, 1);
+        round.interrupt(true, 7, NOW);
+        assert_eq!(round.records[0].result, None);
+        assert!(round.records[1].result.is_some());
+        round.interrupt(true, 8, NOW);
+        assert!(
+            round.records[0].result.is_some(),
+            "begun in an earlier life"
+        );
+    }
+
+    #[test]
+    fn a_wait_is_stored_with_the_time_that_is_left() {
+        let mut round = round(vec![waits(0)]);
+        round.fresh.push(0);
+        let changes = round.fresh_changes(NOW);
+        assert_eq!(
+            changes[0].change,
+            CallStep::Waits {
+                on: WaitingOn::Tool,
+                deadline: Some(Duration::from_millis(500)),
+            }
+        );
+    }
+}

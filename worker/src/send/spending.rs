@@ -1,0 +1,184 @@
+//! Entering what a send's model calls, children and runs cost, and how much of its time is left.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mainspring_shared::budget::Used;
+use mainspring_shared::id::{RunId, RunKey, SendId};
+use mainspring_shared::inbox::{InboxItem, ItemKind, ended_run};
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::store::SendTotals;
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::usage::Usage;
+use mainspring_shared::workflow::run::Starter;
+
+use super::children::is_ephemeral;
+use super::hold::Pending;
+use super::model_call::Asked;
+use super::run::Run;
+use crate::llm::estimate_request_tokens;
+
+impl Run<'_> {
+    /// When the send's time is up.
+    pub(super) fn ends_at(&self) -> Option<Timestamp> {
+        self.bill.purse.ends_at(self.send.record.started_at)
+    }
+
+    /// How much of its time is left.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let now = self.now();
+        self.ends_at().map(|at| at.since(now))
+    }
+
+    /// Whether its time is up; then the machine is told once.
+    pub(super) fn time_is_up(&mut self) -> bool {
+        let up = self.time_left().is_some_and(|left| left.is_zero());
+        self.hold.seen.deadline |= up;
+        up
+    }
+
+    /// The sums as the next step stores them.
+    pub(super) fn sums(&mut self) -> SendTotals {
+        let not_failed = self.asking.not_failed();
+        let (rounds, attempts) = (self.bill.totals.rounds, self.bill.totals.attempts);
+        self.bill.sums(rounds, attempts, not_failed)
+    }
+
+    /// Enters what an answer cost.
+    pub(super) fn pay(&mut self, model: &str, usage: &mut Usage) {
+        if let Some(asked) = self.asking.asked.take() {
+            let price = asked.price.as_ref();
+            usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(usage)));
+            if self.asking.partial.is_none() {
+                self.bill.purse.measure(&asked.request, usage);
+            }
+        }
+        self.enter(model.to_owned(), *usage);
+    }
+
+    /// Enters what a call may have cost that broke off: providers bill what they have read and
+    /// written by then.
+    pub(super) fn pay_estimated(&mut self) {
+        let Some(asked) = self.asking.asked.take() else {
+            return;
+        };
+        let mut usage = Usage {
+            input_tokens: estimate_request_tokens(&asked.request),
+            output_tokens: asked.streamed.load(Ordering::Relaxed),
+            estimated: true,
+            ..Usage::default()
+        };
+        usage.cost_usd = asked.price.map(|price| price.of(&usage));
+        self.enter(asked.request.model.clone(), usage);
+    }
+
+    /// Enters what a call may have cost that a hook ended: nothing, where the model was not heard.
+    pub(super) fn pay_refused(&mut self) {
+        let heard = self.asking.asked.as_ref();
+        if heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0) {
+            self.pay_estimated();
+        }
+        self.asking.asked = None;
+        self.hold.owed().asked = None;
+    }
+
+    fn enter(&mut self, model: String, usage: Usage) {
+        let (row, session) = self.bill.enter(model, usage);
+        let mut owed = self.hold.owed();
+        owed.asked = None;
+        owed.rows.push(row);
+        owed.session = session;
+    }
+
+    /// Enters a call that begins with those who end the send should its run break down.
+    pub(super) fn owe(&mut self, asked: &Asked) {
+        let usage = Usage {
+            input_tokens: estimate_request_tokens(&asked.request),
+            estimated: true,
+            ..Usage::default()
+        };
+        let row = self.bill.row(asked.request.model.clone(), usage);
+        let session = self.bill.purse.session(&self.bill.totals);
+        let mut owed = self.hold.owed();
+        owed.session = session;
+        owed.asked = Some(Pending {
+            row,
+            price: asked.price,
+            streamed: asked.streamed.clone(),
+        });
+    }
+
+    /// Adds what a run cost whose end is the input of this send; false when the database does not
+    /// say for as long as the lease allows.
+    pub(super) async fn roll_up_input(&mut self) -> bool {
+        // Stored with the first round, as the input is.
+        let told = self.send.record.rounds > 0;
+        match self.send.record.options.ended_run.filter(|_| !told) {
+            Some(run) => self.roll_up_ended(vec![run], Vec::new()).await,
+            None => true,
+        }
+    }
+
+    /// Adds what children and runs cost whose ends came into the inbox; false when the database does
+    /// not say.
+    pub(super) async fn roll_up_items(&mut self, items: &[InboxItem]) -> bool {
+        let runs = items.iter().filter_map(|item| ended_run(&item.id));
+        let ended = items.iter().filter(|item| item.kind == ItemKind::Child);
+        let sends = ended.filter_map(|item| item.id.strip_prefix("child_")?.parse().ok());
+        self.roll_up_ended(runs.collect(), sends.collect()).await
+    }
+
+    /// Takes in what runs and children used whose ends the model is told with the next step. All of
+    /// it is read before any is taken in: what is read again after an outage counts once.
+    async fn roll_up_ended(&mut self, runs: Vec<RunId>, sends: Vec<SendId>) -> bool {
+        if runs.is_empty() && sends.is_empty() {
+            return true;
+        }
+        let tenant = self.key.tenant;
+        let runs: Vec<_> = runs.into_iter().map(|run| RunKey { tenant, run }).collect();
+        let sends: Vec<_> = sends.into_iter().map(|send| (tenant, send)).collect();
+        let store = &self.kernel.parts.store;
+        let ended = self.patience().ask(|| async {
+            let runs = store.get_runs(runs.clone()).await?;
+            let mut children = Vec::new();
+            for child in store.get_sends(sends.clone()).await?.into_iter().flatten() {
+                let session = if child.status == SendStatus::Completed {
+                    store.get_session(child.key).await?
+                } else {
+                    None
+                };
+                children.push((child, session.as_ref().is_some_and(is_ephemeral)));
+            }
+            Ok((runs, children))
+        });
+        let Some((runs, children)) = ended.await else {
+            return false;
+        };
+        for run in runs.into_iter().flatten() {
+            let starter = run.options.starter.as_deref();
+            if let Some(Starter {
+                call_id,
+                budget,
+                used: Some(used),
+                ..
+            }) = starter
+            {
+                let slice = budget.unwrap_or_default().slice();
+                self.bill.take_in(call_id, *used, slice);
+            }
+        }
+        for (child, gone) in children {
+            let Some(call) = &child.reports_to else {
+                continue;
+            };
+            let used = Used {
+                usage: child.usage,
+                kept: child.kept(),
+            };
+            let slice = child.options.budget.unwrap_or_default().slice();
+            self.bill.take_in(call, used, slice);
+            self.round.answered.extend(gone.then_some(child.key));
+        }
+        true
+    }
+}
