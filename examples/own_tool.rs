@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use async_trait::async_trait;
+use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
 use mainspring_shared::agent::{AgentSpec, SendOptions};
@@ -26,7 +27,6 @@ use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{Repeat, ToolEntry};
 use mainspring_store_sqlite::SqliteOptions;
 use mainspring_worker::hook::Hooks;
-use mainspring_worker::llm::{Kind, ProviderSettings, Providers};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Tools, Traits};
 use mainspring_worker::tools::{http, mcp};
 use mainspring_worker::{Parts, WorkerConfig};
@@ -84,7 +84,7 @@ async fn main() -> anyhow::Result<()> {
         bus: Arc::new(LocalBus::new()),
         clock: clock.clone(),
         entropy: entropy.clone(),
-        providers: Arc::new(Providers::new(&[demo], "demo", &clock)?),
+        providers: Arc::new(mainspring_providers::open(&[demo], "demo", &clock)?),
         tools: Arc::new(tools),
         hooks: Arc::new(Hooks::default()),
         config: Arc::new(WorkerConfig::default()),

@@ -263,10 +263,10 @@ pub(crate) fn label(config: &Config) -> String {
 #[cfg(test)]
 mod tests {
     use crate::config::ShellKind;
+    use mainspring_providers::{Kind, ProviderSettings};
     use mainspring_runtime::{Environment, Lifecycle, Sources};
     use mainspring_scheduler::SchedulerConfig;
     use mainspring_worker::WorkerConfig;
-    use mainspring_worker::llm::{Kind, ProviderSettings};
     use mainspring_worker::tools::{BUILT_IN, builtin};
 
     use super::models::settings_of;

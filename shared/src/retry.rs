@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::time::Timestamp;
+
 /// Full-jitter exponential backoff: the wait before attempt n is drawn evenly from
 /// `[0, min(cap, base * 2^(n-1)))`.
 ///
@@ -51,6 +53,44 @@ impl Policy {
     }
 }
 
+/// How long the other side asks us to wait. A date is read against the answer's own `Date`, so that
+/// neither clock has to be right; `now` stands in where the answer has none. `header` finds the value
+/// of the response's header with a name in lower case.
+///
+/// `Retry-After` is RFC 9110, section 10.2.3; `retry-after-ms` is what providers of models send beside
+/// it.
+pub fn retry_after<'h>(
+    header: impl Fn(&str) -> Option<&'h str>,
+    now: Timestamp,
+) -> Option<Duration> {
+    let text = |name: &str| header(name).map(str::trim);
+    if let Some(millis) = text("retry-after-ms").and_then(positive) {
+        return Some(duration(millis / 1000.0));
+    }
+    let asked = text("retry-after")?;
+    if let Some(seconds) = positive(asked) {
+        return Some(duration(seconds));
+    }
+    let at = http_date(asked)?;
+    let from = text("date").and_then(http_date).unwrap_or(now);
+    Some(at.since(from))
+}
+
+fn positive(text: &str) -> Option<f64> {
+    text.parse()
+        .ok()
+        .filter(|n: &f64| n.is_finite() && *n >= 0.0)
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+fn http_date(text: &str) -> Option<Timestamp> {
+    let time = jiff::fmt::rfc2822::parse(text).ok()?;
+    Some(Timestamp(time.timestamp().as_millisecond()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +132,41 @@ mod tests {
         let policy = Policy::default();
         let asked = Some(Duration::from_secs(7));
         assert_eq!(policy.wait(1, asked, 0.0), asked);
+    }
+
+    #[test]
+    fn a_provider_may_ask_to_wait_in_seconds_milliseconds_or_by_a_date() {
+        let now = Timestamp(784_111_770_000);
+        let asked = |pairs: &[(&'static str, &'static str)]| {
+            let value = |name: &str| {
+                let pair = pairs.iter().find(|pair| pair.0 == name);
+                pair.map(|pair| pair.1)
+            };
+            retry_after(value, now).map(|d| d.as_millis())
+        };
+        assert_eq!(asked(&[]), None);
+        assert_eq!(asked(&[("retry-after", "7")]), Some(7_000));
+        assert_eq!(asked(&[("retry-after", "0.25")]), Some(250));
+        assert_eq!(
+            asked(&[("retry-after", "7"), ("retry-after-ms", "1500")]),
+            Some(1_500)
+        );
+        assert_eq!(
+            asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]),
+            Some(7_000)
+        );
+        let date = ("date", "Sun, 06 Nov 1994 08:49:35 GMT");
+        assert_eq!(
+            asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), date]),
+            Some(2_000)
+        );
+        assert_eq!(
+            asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:30 GMT"), date]),
+            Some(0)
+        );
+        for nonsense in ["soon", "-1", "NaN"] {
+            assert_eq!(asked(&[("retry-after", nonsense)]), None, "{nonsense}");
+        }
+        assert!(asked(&[("retry-after", "1e300")]).is_some());
     }
 }

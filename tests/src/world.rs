@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::Lifecycle;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
 use mainspring_shared::entropy::Entropy;
@@ -35,7 +36,6 @@ use mainspring_shared::store::{
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;
 use mainspring_worker::hook::Hooks;
-use mainspring_worker::llm::{Kind, ProviderSettings, Providers};
 use mainspring_worker::tool::Tools;
 use mainspring_worker::tools::builtin::register_wakeups;
 use mainspring_worker::{Parts, WorkerConfig};
@@ -231,8 +231,8 @@ impl World {
     pub fn worker_with(&self, config: WorkerConfig, store: Arc<dyn Store>) -> Lifecycle {
         // The name is taken by a provider that ships, and then given to the script.
         let settings = ["script", "demo"].map(|name| ProviderSettings::new(name, Kind::Demo));
-        let mut providers =
-            Providers::new(&settings, "script", &self.clock).expect("the settings are complete");
+        let mut providers = mainspring_providers::open(&settings, "script", &self.clock)
+            .expect("the settings are complete");
         providers
             .insert("script", self.script.clone(), "model")
             .expect("a good name");

@@ -1,34 +1,19 @@
-//! The port to language models, and the transports that ship with it.
+//! The port to language models.
 //!
 //! A [`Model`] makes one attempt: it never tries again by itself, so that retries are decided in
 //! one place, by the send's machine, and every attempt is seen and counted. Everything that can go
 //! wrong is an [`Error`] with a stable code that says whether another attempt makes sense.
 //!
-//! | provider | module |
-//! |---|---|
-//! | `anthropic` | `anthropic`: the Messages API |
-//! | `demo` | `demo`: answers by itself, without a network |
-//! | `mainspring/direct` | `direct`: no model, one tool call; for the leaves of workflows |
-//! | `openai` | `openai`: chat completions, the public API and everything compatible with it |
-//!
-//! A provider of one's own is an implementation of [`Model`] given to [`Providers::insert`].
+//! The crate `mainspring-providers` has the transports that ship. A provider of one's own is an
+//! implementation of [`Model`] given to [`Providers::insert`]. Only `mainspring/direct` is here: no
+//! model, one tool call, for the leaves of workflows.
 
-mod answer;
-mod anthropic;
-mod demo;
 mod direct;
 mod error;
 mod estimate;
-mod http;
-pub(crate) mod json;
-mod openai;
+pub mod json;
 mod providers;
 mod secret;
-mod settings;
-mod sse;
-mod status;
-mod transcript;
-mod usage;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -39,14 +24,12 @@ use mainspring_shared::message::{ContentPart, Message, ToolCall};
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
 
-pub use self::demo::Demo;
 pub use self::error::{Error, Wait};
-pub use self::estimate::{estimate_message_tokens, estimate_request_tokens, estimate_tokens};
-pub use self::providers::{Providers, Resolved, SetupError};
+pub use self::estimate::{
+    estimate_answer_tokens, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
+};
+pub use self::providers::{InvalidName, Providers, Resolved};
 pub use self::secret::Secret;
-pub use self::settings::{ANTHROPIC_BASE_URL, Kind, OPENAI_BASE_URL, ProviderSettings};
-
-pub(crate) use self::status::retry_after;
 
 /// A tool on offer.
 #[derive(Debug, Clone, PartialEq)]

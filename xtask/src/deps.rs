@@ -33,6 +33,7 @@ const WALLS: &[(&str, &[&str])] = &[
         "reqwest",
         &[
             "mainspring-worker",
+            "mainspring-providers",
             "mainspring-cli",
             "mainspring-tests",
             "mainspring-benches",
@@ -62,6 +63,7 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
         "mainspring-worker" | "mainspring-scheduler" => {
             Some(&["mainspring-shared", "mainspring-runtime"])
         }
+        "mainspring-providers" => Some(&["mainspring-shared", "mainspring-worker"]),
         "mainspring-api" => Some(&[
             "mainspring-shared",
             "mainspring-runtime",
@@ -183,6 +185,7 @@ mod tests {
             "mainspring-shared",
             "mainspring-runtime",
             "mainspring-worker",
+            "mainspring-providers",
             "mainspring-scheduler",
             "mainspring-api",
             "mainspring-store-postgres",
@@ -214,6 +217,7 @@ mod tests {
             ("mainspring-store-postgres", "mainspring-shared", None),
             ("mainspring-queue-redis", "apalis-redis", None),
             ("mainspring-worker", "mainspring-runtime", None),
+            ("mainspring-providers", "mainspring-worker", None),
             ("mainspring-worker", "mainspring-store-model", Some("dev")),
             ("mainspring-cli", "mainspring-store-postgres", None),
             ("mainspring-api", "axum", None),
@@ -226,6 +230,8 @@ mod tests {
     fn each_planted_violation_is_found() {
         let bad = [
             ("mainspring-worker", "sqlx", None),
+            ("mainspring-worker", "mainspring-providers", None),
+            ("mainspring-providers", "mainspring-scheduler", None),
             ("mainspring-worker", "mainspring-scheduler", None),
             ("mainspring-scheduler", "mainspring-worker", Some("dev")),
             ("mainspring-scheduler", "mainspring-store-postgres", None),

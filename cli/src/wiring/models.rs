@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::config::{Config, Provider, ProviderKind};
+use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::Choice as _;
 use mainspring_shared::budget::Price;
 use mainspring_shared::time::Clock;
-use mainspring_worker::llm::{Kind, ProviderSettings, Providers, Secret};
+use mainspring_worker::llm::{Providers, Secret};
 
 use crate::failure::{Failure, usage};
 
@@ -30,7 +31,7 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
         .prices
         .iter()
         .filter_map(|entry| Price::parse_entry(entry));
-    let providers = Providers::new(&settings, default, clock).map_err(usage)?;
+    let providers = mainspring_providers::open(&settings, default, clock).map_err(usage)?;
     Ok(providers.with_prices(prices.collect()))
 }
 

@@ -3,15 +3,14 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::SystemClock;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_tests::fake_model::{End, Entry, FakeModel, Options};
-use mainspring_worker::llm::{
-    Chunk, Error, Finish, Kind, Model, ProviderSettings, Providers, Reply, Request, Secret,
-};
+use mainspring_worker::llm::{Chunk, Error, Finish, Model, Reply, Request, Secret};
 
 const WIRES: [(Kind, bool); 4] = [
     (Kind::OpenAi, true),
@@ -45,7 +44,8 @@ fn model_within(limit: Duration, fake: &FakeModel, kind: Kind, stream: bool) -> 
         ..ProviderSettings::new("fake", kind)
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let providers = Providers::new(&[settings], "fake", &clock).expect("valid settings");
+    let providers =
+        mainspring_providers::open(&[settings], "fake", &clock).expect("valid settings");
     providers
         .resolve(Some("m"))
         .expect("it is the default")

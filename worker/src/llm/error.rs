@@ -106,13 +106,15 @@ impl Error {
         matches!(self, Self::CallFailed { .. }) || !self.code().retryable()
     }
 
-    pub(super) fn bad(message: impl Into<String>) -> Self {
+    /// An answer that is not the provider's protocol.
+    pub fn bad(message: impl Into<String>) -> Self {
         Self::BadResponse {
             message: message.into(),
         }
     }
 
-    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+    /// A provider that cannot be reached, without a wait that it asks for.
+    pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable {
             message: message.into(),
             retry_after: None,
@@ -149,18 +151,6 @@ impl Coded for Error {
             | Self::BadResponse { .. }
             | Self::InvalidRequest { .. } => None,
         }
-    }
-}
-
-/// The one kind of file, besides text, that providers read.
-pub(super) const PDF: &str = "application/pdf";
-
-/// A file that no provider takes.
-pub(super) fn not_taken(name: &str, media_type: &str) -> Error {
-    Error::InvalidRequest {
-        message: format!(
-            "the model takes files of text and {PDF}, not {name:?}, which is {media_type}"
-        ),
     }
 }
 

@@ -68,7 +68,7 @@ fn estimate_tools_tokens(request: &Request) -> u64 {
 }
 
 /// What an answer took.
-pub(super) fn answer_tokens(content: &[ContentPart], calls: &[ToolCall]) -> u64 {
+pub fn estimate_answer_tokens(content: &[ContentPart], calls: &[ToolCall]) -> u64 {
     parts_tokens(content) + calls.iter().map(call_tokens).sum::<u64>()
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Reads JSON whose strings may have halves of surrogate pairs: those read U+FFFD.
-pub(crate) fn parse(text: &str) -> Option<Value> {
+pub fn parse(text: &str) -> Option<Value> {
     match serde_json::from_str(text) {
         Ok(value) => Some(value),
         Err(_) => match without_lone_surrogates(text) {
@@ -20,7 +20,7 @@ pub(crate) fn parse(text: &str) -> Option<Value> {
 
 /// A call's arguments: nothing at all is the empty object, JSON is what it says, and the rest
 /// stays the text that it is.
-pub(super) fn arguments(text: &str) -> Value {
+pub fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());
     }
@@ -28,7 +28,7 @@ pub(super) fn arguments(text: &str) -> Value {
 }
 
 /// The text without U+0000, which a database cannot keep.
-pub(super) fn clean(text: &str) -> Cow<'_, str> {
+pub fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
     } else {
@@ -38,7 +38,7 @@ pub(super) fn clean(text: &str) -> Cow<'_, str> {
 
 /// The value without U+0000, and with whole numbers written as such: what a database gives back
 /// must read, and be sent again, exactly like what was first received.
-pub(crate) fn clean_value(value: Value) -> Value {
+pub fn clean_value(value: Value) -> Value {
     match value {
         Value::String(text) if text.contains('\0') => Value::String(clean(&text).into_owned()),
         Value::Number(number) => Value::Number(plain(number)),

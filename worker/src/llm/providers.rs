@@ -4,60 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mainspring_shared::budget::Price;
-use mainspring_shared::time::Clock;
 
 use super::Model;
-use super::anthropic::Anthropic;
-use super::demo::Demo;
 use super::direct::{self, Direct};
 use super::error::Error;
-use super::openai::OpenAi;
-use super::settings::{Kind, ProviderSettings};
 
-/// Settings that no provider can be made of. Never shows a key.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// The address is not one.
-    #[error("the base URL of provider {provider} is not an http or https address")]
-    BaseUrl {
-        /// Whose.
-        provider: String,
-    },
-    /// A header, or the key, has characters that no header may have.
-    #[error("the header {header} of provider {provider} cannot be sent")]
-    Header {
-        /// Whose.
-        provider: String,
-        /// Its name.
-        header: String,
-    },
-    /// The HTTP client cannot be built.
-    #[error("the HTTP client of provider {provider} cannot be built")]
-    Client {
-        /// Whose.
-        provider: String,
-        /// Why.
-        #[source]
-        source: reqwest::Error,
-    },
-    /// A name with a slash, which no model's name could begin with, or without any letter.
-    #[error("{provider:?} cannot be a provider's name")]
-    Name {
-        /// The name.
-        provider: String,
-    },
-    /// Two providers of one name.
-    #[error("provider {provider} is configured twice")]
-    Twice {
-        /// The name.
-        provider: String,
-    },
-    /// The default provider does not exist.
-    #[error("the default provider {provider} is not configured")]
-    NoDefault {
-        /// The name.
-        provider: String,
-    },
+/// A name that no provider can have: with a slash, which no model's name could begin with, or
+/// without any letter.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{provider:?} cannot be a provider's name")]
+pub struct InvalidName {
+    /// The name.
+    pub provider: String,
 }
 
 /// A model to ask, and what to put into [`Request::model`](super::Request::model).
@@ -89,43 +47,23 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// Makes each of `settings`; `default` names the one for models without a provider's name.
-    ///
-    /// # Panics
-    ///
-    /// When an HTTP provider is made before a rustls crypto provider is installed.
-    pub fn new(
-        settings: &[ProviderSettings],
-        default: &str,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<Self, SetupError> {
-        let mut providers = Self {
-            by_name: BTreeMap::new(),
-            default: default.to_owned(),
-            prices: BTreeMap::new(),
+    /// No providers but what runs the leaves of workflows; `default` names the one for models without
+    /// a provider's name.
+    pub fn new(default: impl Into<String>) -> Self {
+        let direct = Provider {
+            client: Arc::new(Direct),
+            model: direct::MODEL.to_owned(),
         };
-        for each in settings {
-            if providers.by_name.contains_key(&each.name) {
-                return Err(SetupError::Twice {
-                    provider: each.name.clone(),
-                });
-            }
-            let client: Arc<dyn Model> = match each.kind {
-                Kind::OpenAi => Arc::new(OpenAi::new(each, Arc::clone(clock))?),
-                Kind::Anthropic => Arc::new(Anthropic::new(each, Arc::clone(clock))?),
-                Kind::Demo => Arc::new(Demo::new(Arc::clone(clock))),
-            };
-            providers.insert(&each.name, client, &each.model)?;
+        Self {
+            by_name: BTreeMap::from([(direct::PROVIDER.to_owned(), direct)]),
+            default: default.into(),
+            prices: BTreeMap::new(),
         }
-        let is_there = providers.by_name.contains_key(default);
-        providers.insert(direct::PROVIDER, Arc::new(Direct), direct::MODEL)?;
-        if is_there {
-            Ok(providers)
-        } else {
-            Err(SetupError::NoDefault {
-                provider: default.to_owned(),
-            })
-        }
+    }
+
+    /// Whether a provider has this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
     }
 
     /// Adds a provider of the embedding program's own, or replaces one. `model` is asked when a
@@ -135,9 +73,9 @@ impl Providers {
         name: &str,
         client: Arc<dyn Model>,
         model: &str,
-    ) -> Result<(), SetupError> {
+    ) -> Result<(), InvalidName> {
         if name.trim().is_empty() || name.contains('/') {
-            return Err(SetupError::Name {
+            return Err(InvalidName {
                 provider: name.to_owned(),
             });
         }
@@ -206,23 +144,14 @@ impl Providers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mainspring_runtime::SystemClock;
-
-    fn demo(name: &str, model: &str) -> ProviderSettings {
-        ProviderSettings {
-            model: model.to_owned(),
-            ..ProviderSettings::new(name, Kind::Demo)
-        }
-    }
-
-    fn providers(settings: &[ProviderSettings]) -> Result<Providers, SetupError> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        Providers::new(settings, "main", &clock)
-    }
 
     #[test]
     fn a_model_is_found_with_and_without_its_providers_name() {
-        let providers = providers(&[demo("main", "small"), demo("other", "")]).expect("valid");
+        let mut providers = Providers::new("main");
+        for (name, model) in [("main", "small"), ("other", "")] {
+            let inserted = providers.insert(name, Arc::new(Direct), model);
+            assert_eq!(inserted, Ok(()));
+        }
         let found = |model| {
             let found = providers.resolve(model).ok()?;
             Some(format!("{} {}", found.provider, found.model))
@@ -233,27 +162,8 @@ mod tests {
         assert_eq!(found(Some("vendor/x")).as_deref(), Some("main vendor/x"));
         assert_eq!(found(Some("main/")).as_deref(), Some("main small"));
         assert_eq!(found(Some("other/")), None);
-    }
-
-    #[test]
-    fn settings_that_contradict_each_other_are_refused() {
-        assert!(matches!(providers(&[]), Err(SetupError::NoDefault { .. })));
-        assert!(matches!(
-            providers(&[demo("a/b", "")]),
-            Err(SetupError::Name { .. })
-        ));
-        let twice = providers(&[demo("main", ""), demo("main", "")]);
-        assert!(matches!(twice, Err(SetupError::Twice { .. })));
-    }
-
-    #[test]
-    fn no_key_is_printed() {
-        let mut settings = demo("main", "x");
-        settings.api_key = super::super::Secret::new("very-secret");
-        settings.headers.push((
-            "x-more".to_owned(),
-            super::super::Secret::new("very-secret"),
-        ));
-        assert!(!format!("{settings:?}").contains("very-secret"));
+        assert!(providers.names().eq(["main", "other"]));
+        let refused = providers.insert("a/b", Arc::new(Direct), "");
+        assert!(refused.is_err());
     }
 }

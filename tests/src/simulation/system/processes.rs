@@ -4,12 +4,12 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_worker::hook::Hooks;
-use mainspring_worker::llm::{Kind, ProviderSettings, Providers};
 use mainspring_worker::tool::Tools;
 use mainspring_worker::{Parts, WorkerConfig};
 
@@ -107,8 +107,8 @@ impl Core {
         }
         // The name is taken by a provider that ships, and then given to the model.
         let settings = [ProviderSettings::new("model", Kind::Demo)];
-        let mut providers =
-            Providers::new(&settings, "model", clock).expect("the settings are complete");
+        let mut providers = mainspring_providers::open(&settings, "model", clock)
+            .expect("the settings are complete");
         let mind = Mind {
             gate: gate.clone(),
             time: self.time,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use mainspring_shared::error::Code;
-use mainspring_shared::retry::Policy;
+use mainspring_shared::retry::{Policy, retry_after};
 use mainspring_shared::tool::{HttpTool, Repeat};
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -18,7 +18,6 @@ use super::Shared;
 use super::address::Addresses;
 use super::answer::Body;
 use super::fault::Fault;
-use crate::llm::retry_after;
 use crate::tool::{Concurrency, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// Attempts of one call. What a tool wants of the other side is rarely worth more patience: the
@@ -171,7 +170,9 @@ impl HttpCall {
             let body = Body::read(response, shared.answer_bytes_max).await;
             return body.map(Body::output).map_err(|error| Fault::of(&error));
         }
-        let retry_after = retry_after(response.headers(), shared.clock.now());
+        let headers = response.headers();
+        let header = |name: &str| headers.get(name)?.to_str().ok();
+        let retry_after = retry_after(header, shared.clock.now());
         Err(Fault::Answered {
             status: status.as_u16(),
             said: timeout(SAID_TIMEOUT, Body::said(response))

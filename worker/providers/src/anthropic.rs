@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 
 use self::reader::Answer;
-use super::answer::Ear;
-use super::error::Error;
-use super::http::Endpoint;
-use super::providers::SetupError;
-use super::settings::ProviderSettings;
-use super::{Chunk, Model, Reply, Request};
+use crate::answer::Ear;
+use crate::http::Endpoint;
+use crate::open::SetupError;
+use crate::settings::ProviderSettings;
+use mainspring_worker::llm::Error;
+use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 
 /// The version of the protocol that is spoken here.
 const VERSION: &str = "2023-06-01";

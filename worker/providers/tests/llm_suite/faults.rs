@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use mainspring_providers::Kind;
 use mainspring_shared::error::{Code, Coded};
-use mainspring_worker::llm::{Error, Finish, Kind, Wait};
+use mainspring_worker::llm::{Error, Finish, Wait};
 
 use super::server::{Answer, Server, Then};
 use super::{KEY, ask, hello, model, settings};

@@ -22,13 +22,15 @@ use reqwest::{Client, Response, Url};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::answer::{ANSWER_BYTES_MAX, Ear, too_large};
-use super::error::{Error, Wait};
-use super::providers::SetupError;
-use super::secret::Secret;
-use super::settings::ProviderSettings;
-use super::status::{Refusal, classify, retry_after};
-use super::{Request, json, sse};
+use crate::answer::{ANSWER_BYTES_MAX, Ear, too_large};
+use crate::open::SetupError;
+use crate::settings::ProviderSettings;
+use crate::sse;
+use crate::status::{Refusal, classify};
+use mainspring_shared::retry::retry_after;
+use mainspring_worker::llm::Secret;
+use mainspring_worker::llm::{Error, Wait};
+use mainspring_worker::llm::{Request, json};
 
 /// As much of a refusal is read as can hold its error object.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -190,7 +192,8 @@ impl Endpoint {
         if status.is_success() {
             return Ok(response);
         }
-        let wait = retry_after(response.headers(), self.clock.now());
+        let headers = response.headers();
+        let wait = retry_after(|name| headers.get(name)?.to_str().ok(), self.clock.now());
         let body = timeout(REFUSAL_TIMEOUT, read_refusal(response))
             .await
             .unwrap_or_default();

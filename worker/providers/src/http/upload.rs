@@ -9,7 +9,7 @@ use bytes::Bytes;
 use mainspring_shared::message::{ContentPart, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::super::Request;
+use mainspring_worker::llm::Request;
 
 /// KiB of bodies that one provider may have under way.
 const UNDER_WAY_KIB_MAX: u32 = 64 * 1024;

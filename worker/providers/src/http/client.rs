@@ -8,8 +8,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url};
 use tokio::sync::Semaphore;
 
-use super::super::providers::SetupError;
-use super::super::settings::ProviderSettings;
+use crate::open::SetupError;
+use crate::settings::ProviderSettings;
 
 /// Connections that are kept for the next attempt.
 const IDLE_CONNECTIONS_MAX: usize = 4_096;

@@ -8,6 +8,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
+use mainspring_worker::llm::Error;
+
+/// The one kind of file, besides text, that providers read.
+pub(super) const PDF: &str = "application/pdf";
+
+/// A file that no provider takes.
+pub(super) fn not_taken(name: &str, media_type: &str) -> Error {
+    Error::InvalidRequest {
+        message: format!(
+            "the model takes files of text and {PDF}, not {name:?}, which is {media_type}"
+        ),
+    }
+}
 
 /// Stands in for a result that the window lacks.
 const NO_RESULT: &str = "[the result of this call is not available]";

@@ -7,10 +7,10 @@ use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::error::{Error, PDF, not_taken};
-use super::super::transcript::{Turn, file_text, has_media, turns, wire_name};
-use super::super::{Request, ToolSpec};
 use super::Dialect;
+use crate::transcript::{PDF, Turn, file_text, has_media, not_taken, turns, wire_name};
+use mainspring_worker::llm::Error;
+use mainspring_worker::llm::{Request, ToolSpec};
 
 #[derive(Serialize)]
 struct Body<'a> {

@@ -3,12 +3,12 @@
 use mainspring_shared::message::ContentPart;
 use serde_json::Value;
 
-use super::super::answer::{self, Ear};
-use super::super::error::Error;
-use super::super::http::{Endpoint, Reader};
-use super::super::secret::Secret;
-use super::super::usage::{CacheCount, Counts};
-use super::super::{Finish, Reply, Request, json};
+use crate::answer::{self, Ear};
+use crate::http::{Endpoint, Reader};
+use crate::usage::{CacheCount, Counts};
+use mainspring_worker::llm::Error;
+use mainspring_worker::llm::Secret;
+use mainspring_worker::llm::{Finish, Reply, Request, json};
 
 use super::calls::Calls;
 

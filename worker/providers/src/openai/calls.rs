@@ -3,9 +3,9 @@
 use mainspring_shared::message::ToolCall;
 use serde_json::Value;
 
-use super::super::answer::{self, Ear};
-use super::super::error::Error;
-use super::super::json;
+use crate::answer::{self, Ear};
+use mainspring_worker::llm::Error;
+use mainspring_worker::llm::json;
 
 #[derive(Debug, Default)]
 struct Draft {
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::json;
 
     fn gather(fragments: &[Value]) -> Vec<String> {
-        let mut ignore = |_: super::super::super::Chunk<'_>| {};
+        let mut ignore = |_: mainspring_worker::llm::Chunk<'_>| {};
         let mut ear = Ear::new(&mut ignore);
         let mut calls = Calls::default();
         for fragment in fragments {

@@ -3,8 +3,10 @@
 use mainspring_shared::message::{ContentPart, ToolCall};
 use mainspring_shared::usage::Usage;
 
-use super::error::Error;
-use super::{Chunk, Finish, Reply, Request, estimate, json};
+use mainspring_worker::llm::Error;
+use mainspring_worker::llm::{
+    Chunk, Finish, Reply, Request, estimate_answer_tokens, estimate_request_tokens, json,
+};
 
 /// The most bytes that an answer may have, text, reasoning and calls together. Far above what any
 /// model's bound on tokens allows, so only something broken reaches it.
@@ -110,10 +112,10 @@ pub(super) fn reply(
     model: Option<String>,
 ) -> Reply {
     let mut usage = usage.unwrap_or_default();
-    let said = estimate::answer_tokens(&content, &tool_calls);
+    let said = estimate_answer_tokens(&content, &tool_calls);
     // No request is free of tokens, and no words are: who says so has not counted.
     if usage.input_tokens == 0 {
-        usage.input_tokens = estimate::estimate_request_tokens(request);
+        usage.input_tokens = estimate_request_tokens(request);
         usage.estimated = true;
     }
     if usage.output_tokens == 0 && said > 0 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::secret::Secret;
+use mainspring_worker::llm::Secret;
 
 /// The public OpenAI API.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";

@@ -14,13 +14,12 @@ mod server;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_runtime::SystemClock;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role};
 use mainspring_shared::time::{Clock, Timestamp};
-use mainspring_worker::llm::{
-    Chunk, Error, Kind, Model, ProviderSettings, Providers, Reply, Request, Secret,
-};
+use mainspring_worker::llm::{Chunk, Error, Model, Reply, Request, Secret};
 
 /// A key that is not one, in the shape of one.
 pub(crate) const KEY: &str = "sk-test-0123456789abcdef";
@@ -46,7 +45,8 @@ pub(crate) fn model(settings: &ProviderSettings) -> Arc<dyn Model> {
             .expect("nothing is installed");
     });
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let providers = Providers::new(std::slice::from_ref(settings), "test", &clock).unwrap();
+    let providers =
+        mainspring_providers::open(std::slice::from_ref(settings), "test", &clock).unwrap();
     providers.resolve(Some("m")).unwrap().client
 }
 

@@ -28,8 +28,9 @@ use mainspring_shared::time::Clock;
 use mainspring_shared::usage::Usage;
 
 use self::directive::{Directives, Fail};
-use super::error::{Error, Wait};
-use super::{Chunk, Finish, Model, Reply, Request, json, status};
+use crate::status;
+use mainspring_worker::llm::{Chunk, Finish, Model, Reply, Request, json};
+use mainspring_worker::llm::{Error, Wait};
 
 /// Between what counts in one round and what counts in the next.
 const THEN: &str = "!then";

@@ -6,10 +6,10 @@ use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::error::{Error, PDF, not_taken};
-use super::super::transcript::{ToolResult, Turn, has_media, turns, wire_name};
-use super::super::{Request, ToolSpec};
 use super::REDACTED;
+use crate::transcript::{PDF, ToolResult, Turn, has_media, not_taken, turns, wire_name};
+use mainspring_worker::llm::Error;
+use mainspring_worker::llm::{Request, ToolSpec};
 
 /// Begins a window that does not begin with the user.
 const OMITTED: &str = "[earlier messages are omitted]";

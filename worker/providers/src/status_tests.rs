@@ -1,6 +1,5 @@
 use super::*;
 use mainspring_shared::error::Coded;
-use reqwest::header::HeaderValue;
 
 fn code(status: u16, body: &str) -> String {
     let refusal = Refusal::from_body(body.as_bytes(), &Secret::default());
@@ -110,44 +109,6 @@ fn an_error_inside_an_answer_is_judged_by_its_type() {
             "{body}"
         );
     }
-}
-
-#[test]
-fn a_provider_may_ask_to_wait_in_seconds_milliseconds_or_by_a_date() {
-    let now = Timestamp(784_111_770_000);
-    let asked = |pairs: &[(&'static str, &'static str)]| {
-        let headers = pairs.iter().map(|(name, value)| {
-            (
-                name.parse().expect("a header's name"),
-                HeaderValue::from_static(value),
-            )
-        });
-        retry_after(&headers.collect(), now).map(|d| d.as_millis())
-    };
-    assert_eq!(asked(&[]), None);
-    assert_eq!(asked(&[("retry-after", "7")]), Some(7_000));
-    assert_eq!(asked(&[("retry-after", "0.25")]), Some(250));
-    assert_eq!(
-        asked(&[("retry-after", "7"), ("retry-after-ms", "1500")]),
-        Some(1_500)
-    );
-    assert_eq!(
-        asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]),
-        Some(7_000)
-    );
-    let date = ("date", "Sun, 06 Nov 1994 08:49:35 GMT");
-    assert_eq!(
-        asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), date]),
-        Some(2_000)
-    );
-    assert_eq!(
-        asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:30 GMT"), date]),
-        Some(0)
-    );
-    for nonsense in ["soon", "-1", "NaN"] {
-        assert_eq!(asked(&[("retry-after", nonsense)]), None, "{nonsense}");
-    }
-    assert!(asked(&[("retry-after", "1e300")]).is_some());
 }
 
 #[test]

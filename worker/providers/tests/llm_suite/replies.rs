@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use mainspring_providers::Kind;
 use mainspring_shared::error::Coded;
 use mainspring_shared::message::ContentPart;
-use mainspring_worker::llm::Kind;
 
 use super::server::{Answer, Server, Then};
 use super::{Heard, ask, hello, model, settings};

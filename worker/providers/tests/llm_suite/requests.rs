@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use mainspring_providers::Kind;
 use mainspring_shared::agent::OutputSpec;
 use mainspring_shared::message::{
     ContentPart, FileSource, ImageSource, NewMessage, Role, ToolCall,
 };
-use mainspring_worker::llm::{Error, Kind, Request, Secret, ToolSpec};
+use mainspring_worker::llm::{Error, Request, Secret, ToolSpec};
 use serde_json::{Value, json};
 
 use super::server::{Answer, Received, Server};

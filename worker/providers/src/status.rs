@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use mainspring_shared::time::Timestamp;
-use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use super::error::Error;
-use super::json;
-use super::secret::Secret;
+use mainspring_worker::llm::Error;
+use mainspring_worker::llm::Secret;
+use mainspring_worker::llm::json;
 
 /// A provider's words are shortened to this.
 const MESSAGE_CHARS_MAX: usize = 300;
@@ -197,37 +195,6 @@ pub(super) fn classify_inside(refusal: &Refusal) -> Error {
             retry_after: None,
         }
     }
-}
-
-/// How long the other side asks us to wait. A date is read against the answer's own `Date`, so that
-/// neither clock has to be right; `now` stands in where the answer has none.
-pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    if let Some(millis) = text("retry-after-ms").and_then(positive) {
-        return Some(duration(millis / 1000.0));
-    }
-    let asked = text(RETRY_AFTER.as_str())?;
-    if let Some(seconds) = positive(asked) {
-        return Some(duration(seconds));
-    }
-    let at = http_date(asked)?;
-    let from = text(DATE.as_str()).and_then(http_date).unwrap_or(now);
-    Some(at.since(from))
-}
-
-fn positive(text: &str) -> Option<f64> {
-    text.parse()
-        .ok()
-        .filter(|n: &f64| n.is_finite() && *n >= 0.0)
-}
-
-fn duration(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
-}
-
-fn http_date(text: &str) -> Option<Timestamp> {
-    let time = jiff::fmt::rfc2822::parse(text).ok()?;
-    Some(Timestamp(time.timestamp().as_millisecond()))
 }
 
 /// A provider's words on one line, short, and without anything that looks like the key.

@@ -4,7 +4,7 @@
 //! `event` and `data`. Lines are cut before they are decoded, so a character that is split over
 //! two reads is whole again, and what is not UTF-8 reads U+FFFD.
 
-use super::error::Error;
+use mainspring_worker::llm::Error;
 
 /// Room kept for the next line; more is given back after a long one.
 const KEPT_BYTES_MAX: usize = 16 * 1024;

@@ -6,7 +6,7 @@ use mainspring_shared::message::ToolCall;
 use mainspring_shared::time::Span;
 use serde_json::{Map, Value};
 
-use super::super::json;
+use mainspring_worker::llm::json;
 
 /// Chunks that one answer can be asked for.
 const CHUNKS_MAX: usize = 10_000;

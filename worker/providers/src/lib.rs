@@ -1,0 +1,26 @@
+//! The transports to language models that ship: implementations of the worker's port
+//! [`mainspring_worker::llm`].
+//!
+//! | provider | module |
+//! |---|---|
+//! | `anthropic` | `anthropic`: the Messages API |
+//! | `demo` | `demo`: answers by itself, without a network |
+//! | `openai` | `openai`: chat completions, the public API and everything compatible with it |
+//!
+//! [`open()`] makes all that are configured.
+
+mod answer;
+mod anthropic;
+mod demo;
+mod http;
+mod open;
+mod openai;
+mod settings;
+mod sse;
+mod status;
+mod transcript;
+mod usage;
+
+pub use demo::Demo;
+pub use open::{SetupError, open};
+pub use settings::{ANTHROPIC_BASE_URL, Kind, OPENAI_BASE_URL, ProviderSettings};

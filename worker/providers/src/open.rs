@@ -1,0 +1,128 @@
+//! Providers as they are configured.
+
+use std::sync::Arc;
+
+use mainspring_shared::time::Clock;
+use mainspring_worker::llm::{InvalidName, Model, Providers};
+
+use crate::anthropic::Anthropic;
+use crate::demo::Demo;
+use crate::openai::OpenAi;
+use crate::settings::{Kind, ProviderSettings};
+
+/// Settings that no provider can be made of. Never shows a key.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The address is not one.
+    #[error("the base URL of provider {provider} is not an http or https address")]
+    BaseUrl {
+        /// Whose.
+        provider: String,
+    },
+    /// A header, or the key, has characters that no header may have.
+    #[error("the header {header} of provider {provider} cannot be sent")]
+    Header {
+        /// Whose.
+        provider: String,
+        /// Its name.
+        header: String,
+    },
+    /// The HTTP client cannot be built.
+    #[error("the HTTP client of provider {provider} cannot be built")]
+    Client {
+        /// Whose.
+        provider: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The name of one is none.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// Two providers of one name.
+    #[error("provider {provider} is configured twice")]
+    Twice {
+        /// The name.
+        provider: String,
+    },
+    /// The default provider does not exist.
+    #[error("the default provider {provider} is not configured")]
+    NoDefault {
+        /// The name.
+        provider: String,
+    },
+}
+
+/// Makes each of `settings`; `default` names the one for models without a provider's name.
+///
+/// # Panics
+///
+/// When an HTTP provider is made before a rustls crypto provider is installed.
+pub fn open(
+    settings: &[ProviderSettings],
+    default: &str,
+    clock: &Arc<dyn Clock>,
+) -> Result<Providers, SetupError> {
+    let mut providers = Providers::new(default);
+    for each in settings {
+        if providers.contains(&each.name) {
+            return Err(SetupError::Twice {
+                provider: each.name.clone(),
+            });
+        }
+        let client: Arc<dyn Model> = match each.kind {
+            Kind::OpenAi => Arc::new(OpenAi::new(each, Arc::clone(clock))?),
+            Kind::Anthropic => Arc::new(Anthropic::new(each, Arc::clone(clock))?),
+            Kind::Demo => Arc::new(Demo::new(Arc::clone(clock))),
+        };
+        providers.insert(&each.name, client, &each.model)?;
+    }
+    if settings.iter().any(|each| each.name == default) {
+        Ok(providers)
+    } else {
+        Err(SetupError::NoDefault {
+            provider: default.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_runtime::SystemClock;
+    use mainspring_worker::llm::Secret;
+
+    use super::*;
+
+    fn demo(name: &str, model: &str) -> ProviderSettings {
+        ProviderSettings {
+            model: model.to_owned(),
+            ..ProviderSettings::new(name, Kind::Demo)
+        }
+    }
+
+    fn providers(settings: &[ProviderSettings]) -> Result<Providers, SetupError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        open(settings, "main", &clock)
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused() {
+        assert!(providers(&[demo("main", "")]).is_ok());
+        assert!(matches!(providers(&[]), Err(SetupError::NoDefault { .. })));
+        assert!(matches!(
+            providers(&[demo("a/b", "")]),
+            Err(SetupError::Name(_))
+        ));
+        let twice = providers(&[demo("main", ""), demo("main", "")]);
+        assert!(matches!(twice, Err(SetupError::Twice { .. })));
+    }
+
+    #[test]
+    fn no_key_is_printed() {
+        let mut settings = demo("main", "x");
+        settings.api_key = Secret::new("very-secret");
+        let header = ("x-more".to_owned(), Secret::new("very-secret"));
+        settings.headers.push(header);
+        assert!(!format!("{settings:?}").contains("very-secret"));
+    }
+}
