@@ -5,7 +5,6 @@
 //! cargo run -p mainspring-tests --example own_tool
 //! ```
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +27,6 @@ use mainspring_shared::tool::{Repeat, ToolEntry};
 use mainspring_store_sqlite::SqliteOptions;
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Tools, Traits};
-use mainspring_worker::tools::{http, mcp};
 use mainspring_worker::{Parts, WorkerConfig};
 use serde_json::{Map, json};
 
@@ -72,10 +70,7 @@ async fn main() -> anyhow::Result<()> {
     let store: Arc<dyn Store> =
         Arc::new(mainspring_store_sqlite::open(SqliteOptions::dir(folder.path())).await?);
 
-    let mut tools = Tools::new(
-        http::Caller::default(),
-        mcp::Pool::new(BTreeMap::new(), &clock)?,
-    );
+    let mut tools = Tools::default();
     tools.insert(Arc::new(Stock))?;
     let demo = ProviderSettings::new("demo", Kind::Demo);
     let parts = Parts {

@@ -35,9 +35,9 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;
+use mainspring_tools::builtin::register_wakeups;
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::tool::Tools;
-use mainspring_worker::tools::builtin::register_wakeups;
 use mainspring_worker::{Parts, WorkerConfig};
 use uuid::Uuid;
 

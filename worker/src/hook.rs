@@ -24,8 +24,6 @@
 //! ends its send as `policy.denied`, one that it could not judge is tried again as
 //! `policy.unavailable`.
 
-mod http;
-
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -42,8 +40,6 @@ use mainspring_shared::tool::CallResult;
 use serde_json::{Map, Value};
 
 use crate::llm::{Reply, Request};
-
-pub use self::http::HttpPolicy;
 
 /// Names that begin so are the kernel's own.
 const RESERVED: &str = "builtin.";

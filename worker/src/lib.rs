@@ -16,7 +16,6 @@ mod signals;
 mod strays;
 mod suspects;
 pub mod tool;
-pub mod tools;
 mod worker;
 mod writes;
 

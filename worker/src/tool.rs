@@ -1,11 +1,6 @@
 //! The port to tools: what a tool says of itself, how it is called, and what may come back.
 //!
-//! | tools | module |
-//! |---|---|
-//! | those of an agent that name a URL | [`crate::tools::http`] |
-//! | those of MCP servers | [`crate::tools::mcp`] |
-//! | files, search, shell and more | [`crate::tools::builtin`] |
-//! | to-do, notes, a board | [`crate::tools::state`] |
+//! The crate `mainspring-tools` has those that ship.
 //!
 //! A tool of one's own is an implementation of [`Tool`] given to [`Tools::insert`]. It then can be
 //! named by agents like a built-in one.
@@ -14,20 +9,20 @@ mod offer;
 mod registry;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::tool::Repeat;
+use mainspring_shared::tool::{DeclaredTool, Repeat};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::llm::ToolSpec;
 
-pub(crate) use offer::{Offer, Offers, Place};
-pub(crate) use registry::outside;
+pub use offer::{Offer, Offers, Place};
 pub use registry::{Tools, ToolsError};
 
 /// How long a call may take unless its tool says otherwise.
@@ -90,7 +85,7 @@ pub enum Effect {
 
 impl Effect {
     /// Whether other agents work for the call, which the send's budget has to pay for.
-    pub(crate) const fn is_agents_work(self) -> bool {
+    pub const fn is_agents_work(self) -> bool {
         matches!(self, Self::Delegate | Self::StartRun)
     }
 }
@@ -202,4 +197,32 @@ pub trait Tool: Send + Sync + Debug {
     /// after a worker's death once more if `repeat` allows. Dropping the future ends the call as
     /// well as that is possible; a tool that starts processes ends them with it.
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError>;
+}
+
+/// Where tools come from that agents declare with all that they are, and not by a name alone.
+#[async_trait]
+pub trait ToolSource: Send + Sync + Debug {
+    /// The tools that an entry of an agent's list stands for; none if entries of its kind are not
+    /// this source's.
+    async fn tools(&self, declared: &DeclaredTool) -> Option<Result<Vec<Arc<dyn Tool>>, Away>>;
+
+    /// Servers by the names that agents give them.
+    fn servers(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+/// Why declared tools are not on offer now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Away {
+    /// Which tools, for the model: `those of the MCP server x`.
+    pub which: String,
+    /// What happened, for the log.
+    pub why: String,
+}
+
+/// Something that is kept for the calls of a send, as long as this worker has it.
+pub trait PerSend: Send + Sync + Debug {
+    /// The send is no longer this worker's: what was kept for its calls goes.
+    fn left(&self, session: SessionKey, send: SendId);
 }

@@ -32,8 +32,8 @@ const WALLS: &[(&str, &[&str])] = &[
     (
         "reqwest",
         &[
-            "mainspring-worker",
             "mainspring-providers",
+            "mainspring-tools",
             "mainspring-cli",
             "mainspring-tests",
             "mainspring-benches",
@@ -64,6 +64,11 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
             Some(&["mainspring-shared", "mainspring-runtime"])
         }
         "mainspring-providers" => Some(&["mainspring-shared", "mainspring-worker"]),
+        "mainspring-tools" => Some(&[
+            "mainspring-shared",
+            "mainspring-runtime",
+            "mainspring-worker",
+        ]),
         "mainspring-api" => Some(&[
             "mainspring-shared",
             "mainspring-runtime",
@@ -186,6 +191,7 @@ mod tests {
             "mainspring-runtime",
             "mainspring-worker",
             "mainspring-providers",
+            "mainspring-tools",
             "mainspring-scheduler",
             "mainspring-api",
             "mainspring-store-postgres",
@@ -231,7 +237,10 @@ mod tests {
         let bad = [
             ("mainspring-worker", "sqlx", None),
             ("mainspring-worker", "mainspring-providers", None),
+            ("mainspring-worker", "reqwest", None),
             ("mainspring-providers", "mainspring-scheduler", None),
+            ("mainspring-providers", "mainspring-tools", None),
+            ("mainspring-tools", "mainspring-scheduler", None),
             ("mainspring-worker", "mainspring-scheduler", None),
             ("mainspring-scheduler", "mainspring-worker", Some("dev")),
             ("mainspring-scheduler", "mainspring-store-postgres", None),

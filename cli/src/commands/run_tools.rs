@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mainspring_runtime::SystemClock;
-use mainspring_worker::tools::builtin::run_child;
+use mainspring_tools::builtin::run_child;
 
 use crate::failure::{Exit, Failure};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mainspring_shared::agent::DEFAULT_POOL;
 use mainspring_shared::time::{Clock, Span};
-use mainspring_worker::tools::{BUILT_IN, PRESETS};
+use mainspring_tools::{BUILT_IN, PRESETS};
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;

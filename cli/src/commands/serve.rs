@@ -12,7 +12,7 @@ use mainspring_runtime::{Lifecycle, Metrics};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
-use mainspring_worker::tools::builtin::Background;
+use mainspring_tools::builtin::Background;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 

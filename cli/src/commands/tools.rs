@@ -1,6 +1,6 @@
 //! `mainspring tools`
 
-use mainspring_worker::tools::BUILT_IN;
+use mainspring_tools::BUILT_IN;
 use serde_json::json;
 
 use crate::args::Format;

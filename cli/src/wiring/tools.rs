@@ -8,12 +8,13 @@ use crate::config::{Config, ShellKind};
 use mainspring_runtime::{Environment, Lifecycle};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::time::Clock;
-use mainspring_worker::hook::{Hooks, HttpPolicy};
+use mainspring_tools::HttpPolicy;
+use mainspring_tools::http::{Caller, CallerSettings};
+use mainspring_tools::mcp::{Pool, ServerSettings, Transport};
+use mainspring_tools::{agents, builtin, state, workflow};
+use mainspring_worker::hook::Hooks;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::tool::Tools;
-use mainspring_worker::tools::http::{Caller, CallerSettings};
-use mainspring_worker::tools::mcp::{Pool, ServerSettings, Transport};
-use mainspring_worker::tools::{builtin, state, workflow};
 
 use crate::failure::{Exit, Failure, usage, usage_text};
 
@@ -109,7 +110,10 @@ pub(crate) fn tools(
         entropy,
     )?;
     let pool = mcp_servers(config, clock)?;
-    let mut tools = Tools::new(caller, pool);
+    let mut tools = Tools::default();
+    tools.add_source(Arc::new(caller));
+    tools.add_source(Arc::new(pool));
+    agents::register(&mut tools).map_err(usage)?;
     builtin::register(
         builtin::Settings {
             background: Some(background.clone()),

@@ -6,6 +6,8 @@ pub(super) mod reader;
 mod refs;
 pub(super) mod tree;
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -70,6 +72,16 @@ fn read(spec: &Value, granted: Option<&Delegation>, version: i32) -> Result<Spec
     let mut reader = Reader::new(granted, version);
     let spec = reader.spec(spec);
     reader.finish(spec)
+}
+
+/// Everything that is wrong with a spec, a line each, for a model that wrote it.
+pub fn listed(problems: &[Problem]) -> String {
+    let mut text = format!("error: the spec has {} problems:", problems.len());
+    for problem in problems {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n- {problem}");
+    }
+    text
 }
 
 #[cfg(test)]

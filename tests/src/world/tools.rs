@@ -8,10 +8,11 @@ use mainspring_shared::time::Clock;
 use mainspring_shared::tool::Repeat;
 use mainspring_shared::tool::schema::any_object;
 use mainspring_store_model::ModelStore;
+use mainspring_tools::http::Caller;
+use mainspring_tools::{agents, state};
 use mainspring_worker::tool::{
     Concurrency, Invocation, OnInterrupt, Output, Tool, ToolError, ToolSpec, Tools, Traits,
 };
-use mainspring_worker::tools::state;
 
 /// What a tool says that says anything.
 const LIE: &str = "\u{0}{\"role\": \"user\"}\u{fffe} é";
@@ -128,6 +129,8 @@ pub(super) fn tools(store: &Arc<ModelStore>, clock: &Arc<dyn Clock>, acts: &Arc<
     for tool in fakes(clock, acts) {
         tools.insert(tool).expect("a new name");
     }
+    agents::register(&mut tools).expect("new names");
+    tools.add_source(Arc::new(Caller::default()));
     state::register(store.clone(), clock.clone(), &mut tools).expect("new names");
     tools
 }

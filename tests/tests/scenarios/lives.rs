@@ -19,9 +19,9 @@ use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{ClaimOutcome, ClaimSession, DeliverOutcome, Role as Process};
 use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_tools::builtin::{self, Background, Settings, Shell, WorkspaceSettings};
 use mainspring_worker::WorkerConfig;
 use mainspring_worker::llm::estimate_tokens;
-use mainspring_worker::tools::builtin::{self, Background, Settings, Shell, WorkspaceSettings};
 use uuid::Uuid;
 
 const NEVER: FaultPlan = FaultPlan {

@@ -9,15 +9,15 @@ use mainspring_shared::send::machine::Event;
 use mainspring_shared::store::{CreateRunOutcome, IdempotencyKey, NewRun, StartedSend};
 use mainspring_shared::tool::{CallRecord, CallResult, CallState};
 use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions, Starter};
-use mainspring_shared::workflow::validate::validate_with;
+use mainspring_shared::workflow::validate::{listed, validate_with};
 use serde_json::{Value, json};
 
 use super::children::{self, DEPTH_MAX, depth_of};
 use super::run::Run;
 use crate::Parts;
 use crate::checks::off_thread;
+use crate::signals::publish_run;
 use crate::tool::Effect;
-use crate::tools::workflow;
 
 impl Run<'_> {
     /// Creates the runs that the open round's calls ask for, where they do not exist yet. An event
@@ -89,7 +89,7 @@ impl Asks<'_> {
             match off_thread(clock.as_ref(), move || validate_with(&spec, Some(&granted))).await {
                 Some(Ok(spec)) => spec,
                 Some(Err(problems)) => {
-                    return refuse(Code::SpecInvalid, workflow::problems(&problems));
+                    return refuse(Code::SpecInvalid, listed(&problems));
                 }
                 None => {
                     let text = "error: the spec could not be checked in time".to_owned();
@@ -148,7 +148,7 @@ impl Asks<'_> {
         let mut outcomes = store.create_runs(None, vec![new]).await?;
         match outcomes.pop() {
             Some(CreateRunOutcome::Created(_) | CreateRunOutcome::Replayed(_)) => {
-                workflow::publish(self.parts.bus.as_ref(), key);
+                publish_run(self.parts, key);
                 Ok(Ok(detached.then(|| receipt(key))))
             }
             Some(CreateRunOutcome::Mismatch | CreateRunOutcome::SessionNotFound) | None => {

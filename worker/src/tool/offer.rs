@@ -16,18 +16,22 @@ use crate::checks::off_thread;
 
 /// A tool on offer.
 #[derive(Debug, Clone)]
-pub(crate) struct Offer {
-    pub(crate) spec: Arc<ToolSpec>,
-    pub(crate) schema: Schema,
-    pub(crate) traits: Traits,
+pub struct Offer {
+    /// What the model is told.
+    pub spec: Arc<ToolSpec>,
+    /// What its arguments have to fit.
+    pub schema: Schema,
+    /// What the tool promises and needs.
+    pub traits: Traits,
     /// Whether a person is asked before each call.
-    pub(crate) approval: bool,
-    pub(crate) place: Place,
+    pub approval: bool,
+    /// Where its calls are made.
+    pub place: Place,
 }
 
 /// Where its calls are made.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub enum Place {
     /// In this worker.
     Here(Arc<dyn Tool>),
     /// Outside: the call is a row until its result comes.
@@ -41,7 +45,7 @@ pub(crate) enum Place {
 
 /// Everything on offer, in order.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Offers {
+pub struct Offers {
     list: Arc<[Offer]>,
     missing: Arc<[String]>,
     /// The places of their entries in the agent's list, by name.
@@ -50,11 +54,7 @@ pub(crate) struct Offers {
 
 impl Offers {
     /// Offers with the places of their entries in the agent's list, and what is missing of it.
-    pub(crate) fn new(
-        list: Vec<Offer>,
-        places: BTreeMap<String, usize>,
-        missing: Vec<String>,
-    ) -> Self {
+    pub fn new(list: Vec<Offer>, places: BTreeMap<String, usize>, missing: Vec<String>) -> Self {
         Self {
             list: list.into(),
             missing: missing.into(),
@@ -63,23 +63,23 @@ impl Offers {
     }
 
     /// What the agent names and the worker does not have, in words for its model.
-    pub(crate) fn missing(&self) -> Option<String> {
+    pub fn missing(&self) -> Option<String> {
         let names = self.missing.join(", ");
         (!names.is_empty()).then(|| format!("These tools of yours are not available now: {names}."))
     }
 
     /// The tool with this name.
-    pub(crate) fn get(&self, name: &str) -> Option<&Offer> {
+    pub fn get(&self, name: &str) -> Option<&Offer> {
         self.list.iter().find(|offer| offer.spec.name == name)
     }
 
     /// All of them.
-    pub(crate) fn list(&self) -> &[Offer] {
+    pub fn list(&self) -> &[Offer] {
         &self.list
     }
 
     /// What a send with these offers hands on to the agents that it starts.
-    pub(crate) fn delegation(&self, send: &StartedSend) -> Delegation {
+    pub fn delegation(&self, send: &StartedSend) -> Delegation {
         let granted = self.list.iter().filter_map(|offer| {
             let name = &offer.spec.name;
             Some((name.clone(), *self.places.get(name)?))
@@ -88,12 +88,12 @@ impl Offers {
     }
 
     /// What the model is told.
-    pub(crate) fn specs(&self) -> Vec<Arc<ToolSpec>> {
+    pub fn specs(&self) -> Vec<Arc<ToolSpec>> {
         self.list.iter().map(|offer| offer.spec.clone()).collect()
     }
 
     /// What is on offer, for a model that asked for something else; none when nothing is.
-    pub(crate) fn names(&self) -> Option<String> {
+    pub fn names(&self) -> Option<String> {
         let names: Vec<&str> = self.list.iter().map(|o| o.spec.name.as_str()).collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
@@ -101,7 +101,7 @@ impl Offers {
 
 impl Offer {
     /// The arguments as the tool takes them; what is wrong with them otherwise, for the model.
-    pub(crate) async fn arguments(
+    pub async fn arguments(
         &self,
         clock: &dyn Clock,
         given: &Value,
@@ -120,7 +120,7 @@ impl Offer {
     }
 
     /// The same, on this thread.
-    pub(crate) fn checked(&self, given: &Value) -> Result<Map<String, Value>, String> {
+    pub fn checked(&self, given: &Value) -> Result<Map<String, Value>, String> {
         let name = &self.spec.name;
         let Value::Object(arguments) = given else {
             return Err(match given {

@@ -14,20 +14,19 @@ use mainspring_shared::tool::{DeclaredTool, Published, Repeat, ToolEntry, preset
 use serde_json::Value;
 
 use super::offer::{Offer, Offers, Place};
-use super::{Effect, Tool, ToolSpec, Traits};
+use super::{Away, Effect, PerSend, Tool, ToolSource, ToolSpec, Traits};
 use crate::checks::off_thread;
-use crate::tools::builtin::Jail;
-use crate::tools::{self, http, mcp};
 
 /// The tools that a worker has.
 #[derive(Debug, Default)]
 pub struct Tools {
     /// As they are offered: a tool is always the same.
     named: BTreeMap<String, Offer>,
-    http: http::Caller,
-    mcp: mcp::Pool,
+    /// Where those come from that agents declare.
+    sources: Vec<Arc<dyn ToolSource>>,
     schemas: Schemas,
-    jail: Option<Arc<Jail>>,
+    /// What is kept for the calls of single sends.
+    per_send: Vec<Arc<dyn PerSend>>,
     /// What agents asked for in vain, as far as it was logged.
     missed: Mutex<BTreeSet<String>>,
 }
@@ -129,53 +128,59 @@ pub enum ToolsError {
 }
 
 impl Tools {
-    /// No tools but those that agents declare: over HTTP by this caller, and of these MCP servers.
-    pub fn new(http: http::Caller, mcp: mcp::Pool) -> Self {
-        Self {
-            named: BTreeMap::new(),
-            http,
-            mcp,
-            schemas: Schemas::default(),
-            jail: None,
-            missed: Mutex::default(),
-        }
+    /// Adds a source of tools that agents declare.
+    pub fn add_source(&mut self, source: Arc<dyn ToolSource>) {
+        self.sources.push(source);
     }
 
-    /// Ends the children of this jail with their sends.
-    pub(crate) fn confine(&mut self, jail: Arc<Jail>) {
-        self.jail = Some(jail);
+    /// Has this told when a send is left.
+    pub fn add_per_send(&mut self, kept: Arc<dyn PerSend>) {
+        self.per_send.push(kept);
     }
 
     /// The worker has left a send: what was kept for its calls goes.
-    pub(crate) fn left(&self, session: SessionKey, send: SendId) {
-        if let Some(jail) = &self.jail {
-            jail.left(session, send);
+    pub fn left(&self, session: SessionKey, send: SendId) {
+        for kept in &self.per_send {
+            kept.left(session, send);
         }
     }
 
     /// Enters a tool that agents may name.
     pub fn insert(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolsError> {
-        let ToolSpec {
-            name, parameters, ..
-        } = tool.spec();
-        if self.named.contains_key(&name) || tools::RESERVED.contains(&name.as_str()) {
+        let spec = tool.spec();
+        let schema = self.vacant(&spec)?;
+        self.named.insert(spec.name, offer(tool, schema, false));
+        Ok(())
+    }
+
+    /// Enters a tool whose calls wait for someone else, and what the kernel does for them.
+    pub fn insert_outside(
+        &mut self,
+        spec: ToolSpec,
+        on: WaitingOn,
+        effect: Effect,
+    ) -> Result<(), ToolsError> {
+        let schema = self.vacant(&spec)?;
+        let name = spec.name.clone();
+        let mut offer = outside(spec, schema, on, None, false);
+        offer.traits.effect = effect;
+        self.named.insert(name, offer);
+        Ok(())
+    }
+
+    /// The compiled schema of a tool whose name is free.
+    fn vacant(&self, spec: &ToolSpec) -> Result<Schema, ToolsError> {
+        let name = spec.name.clone();
+        if self.named.contains_key(&name) {
             return Err(ToolsError::Duplicate { name });
         }
-        let compiled = schema::parameters(&parameters);
-        match compiled {
-            Ok(schema) => {
-                self.named.insert(name, offer(tool, schema, false));
-                Ok(())
-            }
-            Err(fault) => Err(ToolsError::Parameters {
-                name,
-                detail: said(&fault),
-            }),
-        }
+        let detail = |fault| said(&fault);
+        let compiled = schema::parameters(&spec.parameters).map_err(detail);
+        compiled.map_err(|detail| ToolsError::Parameters { name, detail })
     }
 
     /// The tool with this name.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
         match &self.named.get(name)?.place {
             Place::Here(tool) => Some(tool.clone()),
             Place::Outside { .. } => None,
@@ -183,8 +188,8 @@ impl Tools {
     }
 
     /// What the kernel does for calls of this tool; nothing where it is not here.
-    pub(crate) fn effect(&self, name: &str) -> Effect {
-        let offer = tools::outside(name).or_else(|| self.named.get(name));
+    pub fn effect(&self, name: &str) -> Effect {
+        let offer = self.named.get(name);
         offer.map_or(Effect::None, |offer| offer.traits.effect)
     }
 
@@ -199,24 +204,19 @@ impl Tools {
         for (name, offer) in &self.named {
             published.add(name.clone(), &offer.spec.description);
         }
-        for name in tools::RESERVED {
-            if let Some(offer) = tools::outside(name) {
-                published.add((*name).to_owned(), &offer.spec.description);
-            }
-        }
         published.servers = self.servers().map(str::to_owned).collect();
         published
     }
 
     /// The MCP servers whose tools agents may use.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
-        self.mcp.names()
+        self.sources.iter().flat_map(|source| source.servers())
     }
 
     /// What an agent's model is offered, in the order of the agent's list; narrowed to `only`,
     /// where given. What a list names and this worker lacks is left out: a call of it is answered
     /// `tool.not_found`.
-    pub(crate) async fn offers(
+    pub async fn offers(
         &self,
         clock: &dyn Clock,
         agent: &AgentSpec,
@@ -271,15 +271,11 @@ impl Tools {
     }
 
     fn named(&self, offers: &mut Gathered, name: &str, approval: bool) {
-        if let Some(offer) = tools::outside(name) {
+        if let Some(offer) = self.named.get(name) {
             // Whoever is asked a question decides by answering.
-            let approval = approval && offer.traits.effect.is_agents_work();
-            offers.add(Offer {
-                approval,
-                ..offer.clone()
-            });
-        } else if let Some(offer) = self.named.get(name) {
-            let approval = approval || offer.approval;
+            let is_question = matches!(offer.place, Place::Outside { .. })
+                && !offer.traits.effect.is_agents_work();
+            let approval = (approval || offer.approval) && !is_question;
             offers.add(Offer {
                 approval,
                 ..offer.clone()
@@ -291,10 +287,6 @@ impl Tools {
 
     async fn declared(&self, clock: &dyn Clock, offers: &mut Gathered, declared: &DeclaredTool) {
         match declared {
-            DeclaredTool::Http(tool) => {
-                let http = self.http.tool(tool);
-                offers.add_valid(self.schemas.offer(clock, http, tool.approval).await);
-            }
             DeclaredTool::External(tool) => {
                 let spec = ToolSpec {
                     name: tool.name.clone(),
@@ -308,24 +300,43 @@ impl Tools {
                 offers.add_valid(schema.map(offer));
             }
             DeclaredTool::Worker(wanted) => self.ours(offers, &wanted.name, wanted.approval),
-            DeclaredTool::Mcp(wanted) => match self.mcp.tools(wanted).await {
-                Ok(tools) => {
-                    for tool in tools {
-                        offers.add_valid(self.schemas.offer(clock, tool, wanted.approval).await);
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(mcp.server = wanted.server, %error, "no tools of this server");
-                    let away = format!("those of the MCP server {}", wanted.server);
-                    offers.away.push(away);
-                }
-            },
+            DeclaredTool::Http(tool) => self.sourced(clock, offers, declared, tool.approval).await,
+            DeclaredTool::Mcp(tools) => {
+                self.sourced(clock, offers, declared, tools.approval).await;
+            }
         }
+    }
+
+    /// Tools of a source.
+    async fn sourced(
+        &self,
+        clock: &dyn Clock,
+        offers: &mut Gathered,
+        declared: &DeclaredTool,
+        approval: bool,
+    ) {
+        for source in &self.sources {
+            match source.tools(declared).await {
+                None => {}
+                Some(Ok(tools)) => {
+                    for tool in tools {
+                        offers.add_valid(self.schemas.offer(clock, tool, approval).await);
+                    }
+                    return;
+                }
+                Some(Err(Away { which, why })) => {
+                    tracing::warn!(tools = which, why, "declared tools are not on offer");
+                    offers.away.push(which);
+                    return;
+                }
+            }
+        }
+        tracing::warn!("an agent declares a tool of a kind that this worker has no source for");
     }
 }
 
 /// An offer of something that is done outside.
-pub(crate) fn outside(
+fn outside(
     spec: ToolSpec,
     schema: Schema,
     on: WaitingOn,

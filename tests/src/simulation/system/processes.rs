@@ -99,6 +99,7 @@ impl Core {
         lifecycle: &Lifecycle,
     ) -> tokio::task::JoinHandle<()> {
         let mut tools = Tools::default();
+        mainspring_tools::agents::register(&mut tools).expect("new names");
         let slow: Arc<dyn Clock> = clock.clone();
         for tool in fakes(&slow, &self.acts) {
             let gate = gate.clone();

@@ -1,0 +1,195 @@
+//! Tools that work in the session's workspace, and a clock.
+//!
+//! | tools | need |
+//! |---|---|
+//! | `apply_patch`, `edit_file`, `write_file` | a workspace; change only what the session has read as it now is |
+//! | `glob`, `grep`, `list_dir`, `read_file` | a workspace |
+//! | `shell` | a workspace and a way to run commands |
+//! | `command_output`, `command_start`, `command_stop` | the same, and the database |
+//! | `current_time` | nothing |
+//! | `schedule_wakeup`, `list_wakeups`, `cancel_wakeup` | a store: [`register_wakeups`] |
+//!
+//! [`register`] enters those that the settings allow. No path that a model gives leads out of its
+//! session's directory, whatever links say. Commands are another matter: what they can reach is what
+//! the way in which they run lets them reach, see [`Shell`].
+
+mod apply_patch;
+mod change;
+mod commands;
+mod current_time;
+mod diff;
+mod edit_file;
+mod glob;
+mod grep;
+mod isolated;
+mod list_dir;
+mod page;
+mod read_file;
+mod settings;
+mod shell;
+mod stamps;
+mod text;
+mod wakeups;
+mod walk;
+mod work;
+mod workspace;
+mod write_file;
+
+use std::sync::Arc;
+
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::store::Store;
+use mainspring_shared::time::Clock;
+
+pub use self::commands::Background;
+use self::isolated::Jail;
+pub use self::isolated::{Launcher, TASK, run_child};
+pub use self::settings::{
+    ENVIRONMENT_DEFAULT, Limits, Settings, Shell, Template, WorkspaceSettings, allowed,
+};
+pub use self::shell::{Launch, ShellBackend, ShellCommand};
+
+use self::isolated::Isolated;
+use self::shell::{Local, Templated};
+use self::wakeups::Wakeups;
+use self::workspace::Workspace;
+use mainspring_worker::tool::{Tool, Tools, ToolsError};
+
+/// Enters the tools that the settings allow. What the settings name must be there: a worker that
+/// cannot sandbox commands as it was told to does not start.
+pub fn register(
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    tools: &mut Tools,
+) -> Result<(), ToolsError> {
+    tools.insert(Arc::new(current_time::CurrentTime {
+        clock: clock.clone(),
+    }))?;
+    let backend = backend(&settings)?;
+    let Some(place) = settings.workspace else {
+        return match backend {
+            None => Ok(()),
+            Some(_) => Err(refused("the shell needs a workspace")),
+        };
+    };
+    let workspace = Workspace::open(&place, settings.limits);
+    let workspace = workspace
+        .map_err(|error| refused(format!("the workspace {}: {error}", place.root.display())))?;
+    let workspace = Arc::new(workspace);
+    if let Some(launcher) = settings.launcher {
+        let (shell, environment) = (&settings.shell, settings.environment);
+        let jail = Jail::new(
+            launcher,
+            workspace.clone(),
+            shell,
+            environment,
+            clock.clone(),
+        );
+        let jail = Arc::new(jail.map_err(refused)?);
+        return confined(jail, workspace, backend, &clock, tools);
+    }
+    for tool in files(&workspace, &clock) {
+        tools.insert(tool)?;
+    }
+    if let Some(backend) = backend {
+        if let Some(background) = settings.background {
+            let (workspace, backend, clock) = (workspace.clone(), backend.clone(), clock.clone());
+            let commands = commands::Commands::new(background, workspace, backend, clock);
+            let commands = Arc::new(commands);
+            for act in commands::Act::ALL {
+                let commands = commands.clone();
+                tools.insert(Arc::new(commands::Command { commands, act }))?;
+            }
+        }
+        tools.insert(Arc::new(shell::Shell::new(workspace, backend, clock)))?;
+    }
+    Ok(())
+}
+
+/// Enters the tools of a workspace that this worker never touches itself.
+fn confined(
+    jail: Arc<Jail>,
+    workspace: Arc<Workspace>,
+    backend: Option<Arc<dyn ShellBackend>>,
+    clock: &Arc<dyn Clock>,
+    tools: &mut Tools,
+) -> Result<(), ToolsError> {
+    let files = files(&workspace, clock).into_iter();
+    let shell = backend.map(|backend| {
+        let shell = shell::Shell::new(workspace, backend, clock.clone());
+        Arc::new(shell) as Arc<dyn Tool>
+    });
+    for inner in files.chain(shell) {
+        let jail = jail.clone();
+        tools.insert(Arc::new(Isolated { inner, jail }))?;
+    }
+    // Commands in the background would run beside the child, not in it: there are none.
+    tools.add_per_send(jail);
+    Ok(())
+}
+
+/// Enters the tools with which agents set their own alarms, kept in this store.
+pub fn register_wakeups(
+    store: &Arc<dyn Store>,
+    entropy: &Arc<dyn Entropy>,
+    tools: &mut Tools,
+) -> Result<(), ToolsError> {
+    let wakeups = || Wakeups {
+        store: store.clone(),
+        entropy: entropy.clone(),
+    };
+    tools.insert(Arc::new(wakeups::ScheduleWakeup(wakeups())))?;
+    tools.insert(Arc::new(wakeups::ListWakeups(wakeups())))?;
+    tools.insert(Arc::new(wakeups::CancelWakeup(wakeups())))
+}
+
+fn files(workspace: &Arc<Workspace>, clock: &Arc<dyn Clock>) -> [Arc<dyn Tool>; 7] {
+    let (workspace, clock) = (|| workspace.clone(), || clock.clone());
+    [
+        Arc::new(apply_patch::ApplyPatch {
+            workspace: workspace(),
+        }),
+        Arc::new(edit_file::EditFile {
+            workspace: workspace(),
+        }),
+        Arc::new(glob::Glob {
+            workspace: workspace(),
+            clock: clock(),
+        }),
+        Arc::new(grep::Grep {
+            workspace: workspace(),
+            clock: clock(),
+        }),
+        Arc::new(list_dir::ListDir {
+            workspace: workspace(),
+        }),
+        Arc::new(read_file::ReadFile {
+            workspace: workspace(),
+        }),
+        Arc::new(write_file::WriteFile {
+            workspace: workspace(),
+        }),
+    ]
+}
+
+fn backend(settings: &Settings) -> Result<Option<Arc<dyn ShellBackend>>, ToolsError> {
+    let environment = &settings.environment;
+    let backend: Arc<dyn ShellBackend> = match &settings.shell {
+        Shell::Off => return Ok(None),
+        Shell::Local => Arc::new(Local::new(environment).map_err(refused)?),
+        Shell::Template(template) => {
+            Arc::new(Templated::new(template, environment).map_err(refused)?)
+        }
+        Shell::Backend(backend) => backend.clone(),
+    };
+    Ok(Some(backend))
+}
+
+fn refused(detail: impl Into<String>) -> ToolsError {
+    ToolsError::Settings {
+        detail: detail.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

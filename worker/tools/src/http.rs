@@ -1,0 +1,190 @@
+//! Tools behind a URL.
+//!
+//! A call is one `POST` of `{url, call_id, name, arguments, session_id, send_id}`, with the call's id as
+//! `Idempotency-Key` and signed as Standard Webhooks. It goes to addresses of the public internet,
+//! and to those that the operator names, only: each name is looked up once per connection, and the
+//! connection is made to an address that passed the check. Redirects are not followed and no proxy
+//! is asked.
+
+mod address;
+mod answer;
+mod call;
+mod dns;
+mod fault;
+mod sign;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_runtime::{OsEntropy, SystemClock};
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::{DeclaredTool, HttpTool};
+use reqwest::Client;
+
+use self::address::Addresses;
+use self::call::HttpCall;
+use self::dns::{Lookup, System};
+use self::sign::Keys;
+use mainspring_worker::llm::Secret;
+use mainspring_worker::tool::{Away, Tool, ToolSource};
+
+/// From the first packet to the end of the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection is kept; below the minute after which proxies commonly close theirs.
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// What calls over HTTP need to know.
+#[derive(Debug, Clone)]
+pub struct CallerSettings {
+    /// What requests are signed with: `whsec_` and base64, or any text as it is. With several,
+    /// each signs: that is how a secret is replaced. With none, requests carry no signature.
+    pub signing_secrets: Vec<Secret>,
+    /// Hosts whose requests are signed, as their URLs name them; all when empty.
+    pub signing_hosts: Vec<String>,
+    /// Addresses that are not public and may be called all the same: CIDRs or single addresses.
+    pub allow_private: Vec<String>,
+    /// How long one attempt may take unless the tool says otherwise.
+    pub timeout: Duration,
+    /// Bytes of an answer that are read; what follows is cut off.
+    pub answer_bytes_max: usize,
+}
+
+impl Default for CallerSettings {
+    fn default() -> Self {
+        Self {
+            signing_secrets: Vec::new(),
+            signing_hosts: Vec::new(),
+            allow_private: Vec::new(),
+            timeout: Duration::from_mins(1),
+            // As many as the kernel keeps characters of an output.
+            answer_bytes_max: 2_000_000,
+        }
+    }
+}
+
+/// Settings that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// A secret that begins with `whsec_` and goes on with something else than base64.
+    #[error("signing secret {place} is not `whsec_` and base64")]
+    Secret {
+        /// Which, from 1.
+        place: usize,
+    },
+    /// An entry of the private addresses is no address and no CIDR.
+    #[error("{entry:?} is neither an address nor a CIDR like 10.0.0.0/8")]
+    AllowPrivate {
+        /// The entry.
+        entry: String,
+    },
+}
+
+/// Makes the calls of all tools behind URLs, over one client.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    shared: Arc<Shared>,
+}
+
+impl Default for Caller {
+    /// Signs nothing, reaches public addresses only.
+    fn default() -> Self {
+        let settings = CallerSettings::default();
+        Self::new(&settings, Arc::new(SystemClock::new()), Arc::new(OsEntropy))
+            .expect("the default settings are usable")
+    }
+}
+
+impl Caller {
+    /// A caller with these settings.
+    pub fn new(
+        settings: &CallerSettings,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, SetupError> {
+        Self::with_lookup(settings, clock, entropy, Arc::new(System::new()))
+    }
+
+    fn with_lookup(
+        settings: &CallerSettings,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        lookup: Arc<dyn Lookup>,
+    ) -> Result<Self, SetupError> {
+        let shared = Shared {
+            keys: Keys::new(&settings.signing_secrets)?,
+            signing_hosts: settings.signing_hosts.clone(),
+            addresses: Addresses::allowing(&settings.allow_private)?,
+            timeout: settings.timeout,
+            answer_bytes_max: settings.answer_bytes_max,
+            client: OnceLock::new(),
+            lookup,
+            clock,
+            entropy,
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// The tool that an agent declared. One with an unusable URL says so when it is called.
+    pub fn tool(&self, declared: &HttpTool) -> Arc<dyn Tool> {
+        Arc::new(HttpCall::new(declared, self.shared.clone()))
+    }
+}
+
+#[async_trait]
+impl ToolSource for Caller {
+    async fn tools(&self, declared: &DeclaredTool) -> Option<Result<Vec<Arc<dyn Tool>>, Away>> {
+        match declared {
+            DeclaredTool::Http(tool) => Some(Ok(vec![self.tool(tool)])),
+            DeclaredTool::Mcp(_) | DeclaredTool::External(_) | DeclaredTool::Worker(_) => None,
+        }
+    }
+}
+
+/// What all calls share.
+#[derive(Debug)]
+struct Shared {
+    keys: Keys,
+    signing_hosts: Vec<String>,
+    addresses: Addresses,
+    timeout: Duration,
+    answer_bytes_max: usize,
+    /// Built by the first call: building reads the system's certificates and needs a TLS provider,
+    /// which a process without such tools may lack.
+    client: OnceLock<Result<Client, reqwest::Error>>,
+    lookup: Arc<dyn Lookup>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+}
+
+impl Shared {
+    /// Whether requests to this URL are signed.
+    fn signs(&self, url: &reqwest::Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        let listed = |listed: &String| listed.eq_ignore_ascii_case(host);
+        self.signing_hosts.is_empty() || self.signing_hosts.iter().any(listed)
+    }
+
+    fn client(&self) -> Result<&Client, &reqwest::Error> {
+        let build = || {
+            let resolver = dns::Guarded::new(self.lookup.clone(), self.addresses.clone());
+            Client::builder()
+                .http1_only()
+                .redirect(reqwest::redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .referer(false)
+                // A proxy would look names up by itself, past the check.
+                .no_proxy()
+                .user_agent(concat!("mainspring/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(CONNECT_TIMEOUT)
+                .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
+                .dns_resolver(Arc::new(resolver))
+                .build()
+        };
+        self.client.get_or_init(build).as_ref()
+    }
+}

@@ -1,0 +1,174 @@
+//! From the bytes of an answer to what the model reads.
+
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
+
+use mainspring_worker::tool::Output;
+
+/// As much of an error's body is read as can be shown.
+const SAID_BYTES_MAX: usize = 16 * 1024;
+
+/// Characters of an error's body that the model is shown.
+const SAID_CHARS_MAX: usize = 4_000;
+
+/// A body, as much of it as is wanted.
+#[derive(Debug, Default)]
+pub(super) struct Body {
+    content_type: String,
+    bytes: Vec<u8>,
+    cut: bool,
+}
+
+impl Body {
+    /// Reads at most `bytes_max` bytes.
+    pub(super) async fn read(
+        mut response: Response,
+        bytes_max: usize,
+    ) -> Result<Self, reqwest::Error> {
+        let content_type = response.headers().get(CONTENT_TYPE);
+        let mut body = Self {
+            content_type: content_type
+                .and_then(|value| value.to_str().ok())
+                .and_then(|value| value.split(';').next())
+                .unwrap_or_default()
+                .trim()
+                .to_ascii_lowercase(),
+            ..Self::default()
+        };
+        while let Some(piece) = response.chunk().await? {
+            let room = bytes_max - body.bytes.len();
+            body.bytes
+                .extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.len() > room {
+                body.cut = true;
+                break;
+            }
+        }
+        Ok(body)
+    }
+
+    /// What a tool said with an error; nothing where it cannot be read.
+    pub(super) async fn said(response: Response) -> String {
+        let body = Self::read(response, SAID_BYTES_MAX).await;
+        let bytes = body.unwrap_or_default().bytes;
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim();
+        match text.char_indices().nth(SAID_CHARS_MAX) {
+            Some((end, _)) => format!("{} […]", &text[..end]),
+            None => text.to_owned(),
+        }
+    }
+
+    /// A success.
+    pub(super) fn output(self) -> Output {
+        if self.is_json()
+            && !self.cut
+            && let Ok(value) = serde_json::from_slice(&self.bytes)
+        {
+            return Output::json(value);
+        }
+        if !self.is_text() && std::str::from_utf8(self.whole_characters()).is_err() {
+            let kind = if self.content_type.is_empty() {
+                "no type"
+            } else {
+                &self.content_type
+            };
+            let more = if self.cut { "more than " } else { "" };
+            let bytes = self.bytes.len();
+            return Output::text(format!(
+                "[{more}{bytes} bytes of {kind}, which is not text]"
+            ));
+        }
+        let text = String::from_utf8_lossy(self.whole_characters());
+        if self.cut {
+            let bytes = self.bytes.len();
+            return Output::text(format!(
+                "{text}\n[… the answer was cut after {bytes} bytes …]"
+            ));
+        }
+        Output::text(text)
+    }
+
+    fn is_json(&self) -> bool {
+        self.content_type == "application/json" || self.content_type.ends_with("+json")
+    }
+
+    fn is_text(&self) -> bool {
+        self.content_type.starts_with("text/") || self.is_json()
+    }
+
+    /// The bytes without a last character that the cut went through.
+    fn whole_characters(&self) -> &[u8] {
+        match std::str::from_utf8(&self.bytes) {
+            Err(error) if self.cut && error.error_len().is_none() => {
+                &self.bytes[..error.valid_up_to()]
+            }
+            _ => &self.bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn output(content_type: &str, bytes: &[u8], cut: bool) -> Output {
+        Body {
+            content_type: content_type.to_owned(),
+            bytes: bytes.to_vec(),
+            cut,
+        }
+        .output()
+    }
+
+    #[test]
+    fn json_is_a_value_and_everything_readable_is_text() {
+        let value = json!({"a": [1, null]});
+        let written = value.to_string();
+        for kind in ["application/json", "application/problem+json"] {
+            assert_eq!(
+                output(kind, written.as_bytes(), false),
+                Output::json(value.clone())
+            );
+        }
+        for kind in ["text/plain", "text/html", "", "application/octet-stream"] {
+            assert_eq!(
+                output(kind, written.as_bytes(), false),
+                Output::text(written.clone())
+            );
+        }
+        let broken = output("application/json", b"{\"a\":", false);
+        assert_eq!(broken, Output::text("{\"a\":"));
+    }
+
+    #[test]
+    fn what_is_not_text_is_described() {
+        let image = output("image/png", b"\x89PNG\r\n", false);
+        assert_eq!(
+            image,
+            Output::text("[6 bytes of image/png, which is not text]")
+        );
+        let nameless = output("", b"\xff\xfe", true);
+        let described = "[more than 2 bytes of no type, which is not text]";
+        assert_eq!(nameless, Output::text(described));
+        assert_eq!(
+            output("text/plain", b"a\xffb", false),
+            Output::text("a\u{fffd}b")
+        );
+    }
+
+    #[test]
+    fn a_cut_falls_between_characters_and_is_told() {
+        let cut = output(
+            "application/json",
+            "[\"äö".as_bytes().split_last().expect("some").1,
+            true,
+        );
+        assert_eq!(
+            cut,
+            Output::text("[\"ä\n[… the answer was cut after 5 bytes …]")
+        );
+    }
+}

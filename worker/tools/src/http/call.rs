@@ -1,0 +1,226 @@
+//! One tool behind a URL, and the attempts of one call.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use mainspring_shared::error::Code;
+use mainspring_shared::retry::{Policy, retry_after};
+use mainspring_shared::tool::{HttpTool, Repeat};
+use reqwest::Url;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::Shared;
+use super::address::Addresses;
+use super::answer::Body;
+use super::fault::Fault;
+use mainspring_worker::tool::{Concurrency, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+
+/// Attempts of one call. What a tool wants of the other side is rarely worth more patience: the
+/// model can call again.
+const ATTEMPTS: Policy = Policy {
+    attempts_max: 3,
+    base: Duration::from_millis(250),
+    cap: Duration::from_secs(2),
+    // What the other side asks for is kept to or, where there is no time for that, given up on.
+    retry_after_max: Duration::MAX,
+};
+
+/// How long a call may wait between its attempts, all waits together.
+const WAITS_MAX: Duration = Duration::from_secs(30);
+
+/// How long the body of an error is waited for: the status alone says enough.
+const SAID_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How much later than the tool itself the kernel gives up: what the tool says is more precise.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// A tool behind a URL.
+#[derive(Debug)]
+pub(super) struct HttpCall {
+    spec: ToolSpec,
+    traits: Traits,
+    url: Result<Url, String>,
+    /// Of one attempt.
+    timeout: Duration,
+    shared: Arc<Shared>,
+}
+
+impl HttpCall {
+    pub(super) fn new(declared: &HttpTool, shared: Arc<Shared>) -> Self {
+        let timeout = declared.timeout.map_or(shared.timeout, |span| span.0);
+        let attempts = match declared.repeat {
+            Repeat::Once => timeout,
+            Repeat::Safe | Repeat::Keyed => timeout
+                .saturating_mul(ATTEMPTS.attempts_max)
+                .saturating_add(WAITS_MAX),
+        };
+        Self {
+            spec: ToolSpec {
+                name: declared.name.clone(),
+                description: declared.description.clone(),
+                parameters: declared.parameters.clone(),
+            },
+            traits: Traits {
+                timeout: attempts.saturating_add(MARGIN),
+                concurrency: if declared.parallel {
+                    Concurrency::Parallel
+                } else {
+                    Concurrency::Exclusive
+                },
+                ..Traits::new(declared.repeat)
+            },
+            url: target(&declared.url, &shared.addresses),
+            timeout,
+            shared,
+        }
+    }
+
+    async fn attempts(&self, invocation: &Invocation) -> Result<Output, ToolError> {
+        let repeat = self.traits.repeat;
+        let url = match &self.url {
+            Ok(url) => url,
+            Err(what) => return Err(Fault::Refused(what.clone()).reply(repeat, 1)),
+        };
+        let body = Bytes::from(self.body(url, invocation));
+        let clock = &self.shared.clock;
+        let until = clock
+            .monotonic()
+            .saturating_add(self.traits.timeout.saturating_sub(MARGIN));
+        let mut failed = 0;
+        loop {
+            let left = until.saturating_sub(clock.monotonic());
+            let attempt = self.attempt(url, &invocation.call_id, body.clone(), left);
+            let fault = match attempt.await {
+                Ok(output) => return Ok(output),
+                Err(fault) => fault,
+            };
+            failed += 1;
+            let fraction = self.shared.entropy.fraction();
+            let wait = ATTEMPTS.wait(failed, fault.retry_after(), fraction);
+            let left = until.saturating_sub(clock.monotonic());
+            match wait {
+                Some(wait) if fault.again(repeat) && wait < left => {
+                    tracing::debug!(
+                        tool.name = self.spec.name,
+                        ?fault,
+                        "the call is tried again"
+                    );
+                    clock.sleep(wait).await;
+                }
+                _ => return Err(fault.reply(repeat, failed)),
+            }
+        }
+    }
+
+    fn body(&self, url: &Url, invocation: &Invocation) -> Vec<u8> {
+        let body = json!({
+            // What is signed names whom it is for: nobody else can use it.
+            "url": url.as_str(),
+            "call_id": invocation.call_id,
+            "name": self.spec.name,
+            "arguments": invocation.arguments,
+            "session_id": invocation.session.session,
+            "send_id": invocation.send_id,
+        });
+        body.to_string().into_bytes()
+    }
+
+    async fn attempt(
+        &self,
+        url: &Url,
+        id: &str,
+        body: Bytes,
+        left: Duration,
+    ) -> Result<Output, Fault> {
+        let limit = self.timeout.min(left);
+        let attempt = Box::pin(self.exchange(url, id, body));
+        timeout(limit, attempt).await.unwrap_or_else(|_| {
+            Err(Fault::Broken {
+                what: format!("it took longer than {limit:?}"),
+                slow: true,
+            })
+        })
+    }
+
+    async fn exchange(&self, url: &Url, id: &str, body: Bytes) -> Result<Output, Fault> {
+        let shared = &self.shared;
+        let client = shared.client().map_err(|error| {
+            tracing::error!(%error, "no HTTP client for tools");
+            Fault::Refused("this worker has no HTTP client".to_owned())
+        })?;
+        let mut headers = if shared.signs(url) {
+            shared.keys.headers(id, shared.clock.now(), &body)
+        } else {
+            HeaderMap::new()
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let request = client
+            .post(url.clone())
+            .headers(headers)
+            .header("idempotency-key", id)
+            .body(body);
+        let response = request.send().await.map_err(|error| Fault::of(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            let body = Body::read(response, shared.answer_bytes_max).await;
+            return body.map(Body::output).map_err(|error| Fault::of(&error));
+        }
+        let headers = response.headers();
+        let header = |name: &str| headers.get(name)?.to_str().ok();
+        let retry_after = retry_after(header, shared.clock.now());
+        Err(Fault::Answered {
+            status: status.as_u16(),
+            said: timeout(SAID_TIMEOUT, Body::said(response))
+                .await
+                .unwrap_or_default(),
+            retry_after: retry_after.filter(|_| matches!(status.as_u16(), 429 | 503)),
+        })
+    }
+}
+
+/// Where calls of `url` go. A host that is an address is judged here: it is never looked up. The
+/// parser has turned every way to write one into the usual one.
+fn target(url: &str, addresses: &Addresses) -> Result<Url, String> {
+    let unusable = || "its URL is not one of http or https".to_owned();
+    let url = Url::parse(url).map_err(|_| unusable())?;
+    let host = url.host_str().unwrap_or_default();
+    if !matches!(url.scheme(), "http" | "https") || host.is_empty() {
+        return Err(unusable());
+    }
+    if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        addresses
+            .check(address)
+            .map_err(|refused| refused.to_string())?;
+    }
+    Ok(url)
+}
+
+#[async_trait]
+impl Tool for HttpCall {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
+        tokio::select! {
+            biased;
+            () = invocation.stop.cancelled() => Err(ToolError::Reply {
+                code: Code::ToolInterrupted,
+                message: "the call was stopped before the tool answered".to_owned(),
+            }),
+            done = self.attempts(&invocation) => done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,420 @@
+//! Calls over real sockets: what is sent, what comes back, what is tried again, and what is refused.
+
+mod server;
+mod ssrf;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Mutex, Once};
+
+use mainspring_runtime::OsEntropy;
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::time::{Clock, Span, Timestamp};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use self::server::{Act, Server};
+use super::*;
+use crate::http::dns::Lookup;
+use crate::http::{Caller, CallerSettings};
+use mainspring_worker::llm::Secret;
+
+/// A clock on which every wait is over at once.
+#[derive(Debug, Default)]
+struct Leaping {
+    passed: Mutex<Duration>,
+    waits: Mutex<Vec<Duration>>,
+}
+
+impl Leaping {
+    fn waits(&self) -> Vec<Duration> {
+        self.waits.lock().expect("no panic").clone()
+    }
+}
+
+#[async_trait]
+impl Clock for Leaping {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_700_000_000_000).after(self.monotonic())
+    }
+
+    fn monotonic(&self) -> Duration {
+        *self.passed.lock().expect("no panic")
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        *self.passed.lock().expect("no panic") += duration;
+        self.waits.lock().expect("no panic").push(duration);
+    }
+}
+
+/// Answers as told, in turn; the last answer is repeated. Counts.
+#[derive(Debug, Default)]
+struct Names {
+    of: BTreeMap<String, Vec<Vec<IpAddr>>>,
+    asked: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Lookup for Names {
+    async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let mut asked = self.asked.lock().expect("no panic");
+        let before = asked.iter().filter(|name| *name == host).count();
+        asked.push(host.to_owned());
+        let answers = self.of.get(host).ok_or(io::ErrorKind::NotFound)?;
+        Ok(answers
+            .get(before)
+            .or(answers.last())
+            .cloned()
+            .unwrap_or_default())
+    }
+}
+
+struct World {
+    clock: Arc<Leaping>,
+    names: Arc<Names>,
+    caller: Caller,
+}
+
+fn world(allowed: &[&str], names: &[(&str, &[&[&str]])]) -> World {
+    let settings = CallerSettings {
+        signing_secrets: vec![Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")],
+        allow_private: allowed.iter().map(|&entry| entry.to_owned()).collect(),
+        answer_bytes_max: 1_000,
+        ..CallerSettings::default()
+    };
+    world_with(&settings, names)
+}
+
+fn world_with(settings: &CallerSettings, names: &[(&str, &[&[&str]])]) -> World {
+    static RING: Once = Once::new();
+    RING.call_once(|| {
+        // Another test of this binary may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    let parse = |list: &&[&str]| {
+        list.iter()
+            .map(|a| a.parse().expect("an address"))
+            .collect()
+    };
+    let entry = |(name, lists): &(&str, &[&[&str]])| {
+        ((*name).to_owned(), lists.iter().map(parse).collect())
+    };
+    let names = Arc::new(Names {
+        of: names.iter().map(entry).collect(),
+        asked: Mutex::default(),
+    });
+    let clock = Arc::new(Leaping::default());
+    let caller = Caller::with_lookup(settings, clock.clone(), Arc::new(OsEntropy), names.clone());
+    World {
+        clock,
+        names,
+        caller: caller.expect("the settings are fine"),
+    }
+}
+
+impl World {
+    async fn call(&self, url: &str, repeat: Repeat) -> Result<Output, ToolError> {
+        self.call_within(url, repeat, Duration::from_mins(1)).await
+    }
+
+    async fn call_within(
+        &self,
+        url: &str,
+        repeat: Repeat,
+        timeout: Duration,
+    ) -> Result<Output, ToolError> {
+        let tool = self.caller.tool(&declared(url, repeat, timeout));
+        tool.call(invocation()).await
+    }
+}
+
+fn declared(url: &str, repeat: Repeat, timeout: Duration) -> HttpTool {
+    HttpTool {
+        name: "look".to_owned(),
+        description: "Looks.".to_owned(),
+        parameters: json!({"type": "object"}),
+        url: url.to_owned(),
+        repeat,
+        timeout: Some(Span(timeout)),
+        parallel: false,
+        approval: false,
+        pool: None,
+        extra: mainspring_shared::stored::Extra::default(),
+    }
+}
+
+fn invocation() -> Invocation {
+    Invocation {
+        call_id: "call_7_0_0".to_owned(),
+        arguments: Map::from_iter([("at".to_owned(), json!("it"))]),
+        session: SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: SessionId(Uuid::from_u128(7)),
+        },
+        send_id: SendId(Uuid::from_u128(8)),
+        boot: BootId(Uuid::nil()),
+        attempt: 1,
+        stop: CancellationToken::new(),
+    }
+}
+
+fn url(server: &Server) -> String {
+    format!("http://{}/hook?x=1", server.address)
+}
+
+fn refusal(result: Result<Output, ToolError>) -> (Code, String) {
+    match result {
+        Err(ToolError::Reply { code, message }) => (code, message),
+        other => panic!("{other:?}"),
+    }
+}
+
+const REPEATABLE: [Repeat; 2] = [Repeat::Safe, Repeat::Keyed];
+const LOCAL: &[&str] = &["127.0.0.0/8"];
+
+#[tokio::test]
+async fn a_call_is_one_signed_post_with_its_id_as_key() {
+    let server = Server::start(vec![Act::with(
+        200,
+        "content-type: application/json; charset=utf-8\r\n",
+        r#"{"found": 1}"#,
+    )])
+    .await;
+    let world = world(LOCAL, &[]);
+    let output = world.call(&url(&server), Repeat::Once).await;
+    assert_eq!(output, Ok(Output::json(json!({"found": 1}))));
+
+    let requests = server.requests();
+    let [request] = requests.as_slice() else {
+        panic!("{requests:?}");
+    };
+    assert_eq!(request.line, "POST /hook?x=1 HTTP/1.1");
+    let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+    let expected = json!({
+        "url": url(&server),
+        "call_id": "call_7_0_0",
+        "name": "look",
+        "arguments": {"at": "it"},
+        "session_id": "ses_00000000000000000000000000000007",
+        "send_id": "snd_00000000000000000000000000000008",
+    });
+    assert_eq!(body, expected);
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("idempotency-key", "call_7_0_0"),
+        ("webhook-id", "call_7_0_0"),
+        ("webhook-timestamp", "1700000000"),
+    ] {
+        assert_eq!(request.header(name), Some(value), "{name}");
+    }
+    let secrets = [Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")];
+    let keys = crate::http::sign::Keys::new(&secrets).expect("a secret");
+    let signed = keys.headers("call_7_0_0", Timestamp(1_700_000_000_000), &request.body);
+    let signature = signed["webhook-signature"].to_str().expect("ASCII");
+    assert_eq!(request.header("webhook-signature"), Some(signature));
+}
+
+#[test]
+fn only_listed_hosts_are_signed_for() {
+    let signs = |hosts: &[&str], url: &str| {
+        let settings = CallerSettings {
+            signing_hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            ..CallerSettings::default()
+        };
+        let clock = Arc::new(mainspring_runtime::SystemClock::new());
+        let entropy = Arc::new(OsEntropy);
+        let caller = Caller::new(&settings, clock, entropy).expect("good settings");
+        caller.shared.signs(&url.parse().expect("a URL"))
+    };
+    let ours = ["Tools.example", "10.0.0.1"];
+    for (url, signed) in [
+        ("https://tools.example/x", true),
+        ("https://tools.example:8443/x", true),
+        ("http://10.0.0.1/", true),
+        ("https://tools.example.evil.example/x", false),
+        ("https://evil.example/tools.example", false),
+        ("https://tools.example@evil.example/", false),
+    ] {
+        assert_eq!(signs(&ours, url), signed, "{url}");
+        assert!(signs(&[], url), "without a list all are");
+    }
+}
+
+#[tokio::test]
+async fn answers_without_json_are_text_and_long_ones_are_cut() {
+    let long = "x".repeat(1_500);
+    let server = Server::start(vec![
+        Act::with(204, "", ""),
+        Act::with(200, "content-type: text/plain\r\n", "plain"),
+        Act::with(201, "", &long),
+    ])
+    .await;
+    let world = world(LOCAL, &[]);
+    let url = url(&server);
+    let call = || world.call(&url, Repeat::Once);
+    assert_eq!(call().await, Ok(Output::text("")));
+    assert_eq!(call().await, Ok(Output::text("plain")));
+    let cut = format!(
+        "{}\n[… the answer was cut after 1000 bytes …]",
+        &long[..1_000]
+    );
+    assert_eq!(call().await, Ok(Output::text(cut)));
+}
+
+#[tokio::test]
+async fn what_a_4xx_says_is_told_once_and_within_bounds() {
+    for repeat in Repeat::ALL {
+        let server = Server::start(vec![Act::with(422, "", &"é".repeat(9_000))]).await;
+        let world = world(LOCAL, &[]);
+        let (code, message) = refusal(world.call(&url(&server), repeat).await);
+        assert_eq!(code, Code::ToolFailed);
+        assert!(
+            message.starts_with("the tool answered 422: éé"),
+            "{message}"
+        );
+        assert!(
+            message.chars().count() < 4_100,
+            "{}",
+            message.chars().count()
+        );
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn failures_of_the_other_side_are_tried_again_where_that_does_no_harm() {
+    for repeat in REPEATABLE {
+        let acts = vec![Act::status(500), Act::Close, Act::with(200, "", "at last")];
+        let server = Server::start(acts).await;
+        let world = world(LOCAL, &[]);
+        let output = world.call(&url(&server), repeat).await;
+        assert_eq!(output, Ok(Output::text("at last")), "{repeat:?}");
+        let requests = server.requests();
+        assert_eq!(requests.len(), 3);
+        assert!(requests.iter().all(|r| r.body == requests[0].body));
+        assert!(
+            requests
+                .iter()
+                .all(|r| r.header("idempotency-key") == Some("call_7_0_0"))
+        );
+        let waits = world.clock.waits();
+        assert_eq!(waits.len(), 2);
+        assert!(waits.iter().all(|wait| *wait <= ATTEMPTS.cap), "{waits:?}");
+    }
+}
+
+#[tokio::test]
+async fn attempts_are_bounded() {
+    for repeat in REPEATABLE {
+        let server = Server::start(vec![Act::status(502)]).await;
+        let world = world(LOCAL, &[]);
+        let (code, message) = refusal(world.call(&url(&server), repeat).await);
+        assert_eq!(code, Code::ToolFailed);
+        assert_eq!(message, "the tool answered 502: said 502 (3 attempts)");
+        assert_eq!(server.requests().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_runs_once_is_asked_once_and_doubt_is_told() {
+    for act in [Act::status(500), Act::status(503), Act::Close, Act::Torn] {
+        let server = Server::start(vec![act.clone()]).await;
+        let world = world(LOCAL, &[]);
+        let (code, message) = refusal(world.call(&url(&server), Repeat::Once).await);
+        assert_eq!(code, Code::ToolUnknownOutcome, "{act:?}: {message}");
+        assert!(
+            message.ends_with("whether it took effect is not known"),
+            "{message}"
+        );
+        assert_eq!(server.requests().len(), 1, "{act:?}");
+    }
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout_or_for_a_tool_that_runs_once_a_doubt() {
+    let short = Duration::from_millis(50);
+    for (repeat, expected, end) in [
+        (Repeat::Once, Code::ToolUnknownOutcome, "is not known"),
+        (Repeat::Keyed, Code::ToolTimeout, "(3 attempts)"),
+        (Repeat::Safe, Code::ToolTimeout, "(3 attempts)"),
+    ] {
+        let server = Server::start(vec![Act::Silence]).await;
+        let world = world(LOCAL, &[]);
+        let (code, message) = refusal(world.call_within(&url(&server), repeat, short).await);
+        assert_eq!(code, expected, "{message}");
+        assert!(message.contains("50ms"), "{message}");
+        assert!(message.ends_with(end), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_connection_nothing_happened() {
+    let gone = {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        listener.local_addr().expect("an address")
+    };
+    for (repeat, waits) in [(Repeat::Once, 0), (Repeat::Keyed, 2), (Repeat::Safe, 2)] {
+        let world = world(LOCAL, &[]);
+        let called = world.call(&format!("http://{gone}/"), repeat).await;
+        let (code, message) = refusal(called);
+        assert_eq!(code, Code::ToolFailed);
+        assert!(message.starts_with("the tool was not reached"), "{message}");
+        assert!(!message.contains("127.0.0.1"), "{message}");
+        assert_eq!(world.clock.waits().len(), waits);
+    }
+}
+
+#[tokio::test]
+async fn what_the_other_side_asks_for_is_waited_out_or_given_up_on() {
+    for (status, repeat) in [(429, Repeat::Keyed), (503, Repeat::Safe)] {
+        let busy = Act::with(status, "retry-after: 7\r\n", "busy");
+        let server = Server::start(vec![busy, Act::with(200, "", "done")]).await;
+        let world = world(LOCAL, &[]);
+        let output = world.call(&url(&server), repeat).await;
+        assert_eq!(output, Ok(Output::text("done")));
+        assert_eq!(world.clock.waits(), [Duration::from_secs(7)]);
+    }
+    let server = Server::start(vec![Act::with(429, "retry-after: 86400\r\n", "tomorrow")]).await;
+    let world = world(LOCAL, &[]);
+    let (code, message) = refusal(world.call(&url(&server), Repeat::Safe).await);
+    assert_eq!(code, Code::ToolFailed);
+    assert_eq!(message, "the tool answered 429: tomorrow");
+    assert_eq!(world.clock.waits(), []);
+}
+
+#[tokio::test]
+async fn a_stopped_call_ends_at_once_and_leaves() {
+    let server = Server::start(vec![Act::Silence]).await;
+    let world = world(LOCAL, &[]);
+    let tool = world.caller.tool(&declared(
+        &url(&server),
+        Repeat::Once,
+        Duration::from_mins(1),
+    ));
+    let invocation = invocation();
+    let stop = invocation.stop.clone();
+    let call = tokio::spawn(async move { tool.call(invocation).await });
+    while server.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    stop.cancel();
+    let (code, _) = refusal(call.await.expect("no panic"));
+    assert_eq!(code, Code::ToolInterrupted);
+}
+
+#[tokio::test]
+async fn the_kernel_waits_longer_than_all_attempts() {
+    let world = world(&[], &[]);
+    let traits = |repeat| {
+        let tool = declared("https://tool.example/", repeat, Duration::from_secs(10));
+        world.caller.tool(&tool).traits()
+    };
+    assert_eq!(traits(Repeat::Once).timeout, Duration::from_secs(15));
+    assert_eq!(traits(Repeat::Keyed).timeout, Duration::from_secs(65));
+    assert_eq!(traits(Repeat::Safe).concurrency, Concurrency::Exclusive);
+}

@@ -1,0 +1,181 @@
+//! The way to a server over streamable HTTP.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::{Client, StatusCode, Url};
+use rmcp::model::ClientJsonRpcMessage;
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::common::client_side_sse::{BoxedSseResponse, ExponentialBackoff};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+
+use super::settings::{address, header, is_loopback};
+use mainspring_worker::llm::Secret;
+
+/// From the first packet to the end of the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Requests to one server at once.
+const REQUESTS_MAX: usize = 256;
+
+/// How an event stream that broke is taken up again: for some seconds, since a call may wait for
+/// the end of it.
+const STREAM_ATTEMPTS_MAX: usize = 5;
+const STREAM_WAIT_BASE: Duration = Duration::from_millis(200);
+const STREAM_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// A transport to the server at `url`; what is wrong otherwise.
+pub(super) fn transport(
+    url: &str,
+    headers: &[(String, Secret)],
+) -> Result<StreamableHttpClientTransport<Requests>, String> {
+    let target = address(url).ok_or("its URL is not one of http or https")?;
+    let custom: HashMap<HeaderName, HeaderValue> = headers
+        .iter()
+        .filter_map(|(name, value)| header(name, value))
+        .collect();
+    let mut streams = ExponentialBackoff::default();
+    streams.max_times = Some(STREAM_ATTEMPTS_MAX);
+    streams.base_duration = STREAM_WAIT_BASE;
+    streams.max_delay = Some(STREAM_WAIT_MAX);
+    let mut config = StreamableHttpClientTransportConfig::with_uri(target.as_str())
+        .max_concurrent_requests(REQUESTS_MAX)
+        .custom_headers(custom);
+    config.retry_config = Arc::new(streams);
+    let client = client(&target).map_err(|error| {
+        tracing::error!(%error, "no HTTP client for MCP servers");
+        "this worker has no HTTP client"
+    })?;
+    let requests = Requests(client);
+    Ok(StreamableHttpClientTransport::with_client(requests, config))
+}
+
+/// A client for one server. It follows no redirect: that would carry the headers elsewhere.
+fn client(target: &Url) -> Result<Client, reqwest::Error> {
+    let mut builder = Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .user_agent(concat!("mainspring/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT);
+    if is_loopback(target) {
+        builder = builder.no_proxy();
+    }
+    builder.build()
+}
+
+/// Requests as the protocol has them, but that their errors can be shown, and that an event stream of a session that the
+/// server does not know any more is not asked for again. A call that waits for it fails at once,
+/// not after all attempts.
+#[derive(Debug, Clone)]
+pub(super) struct Requests(Client);
+
+type Outcome<T> = Result<T, Error>;
+type Headers = HashMap<HeaderName, HeaderValue>;
+
+type Error = StreamableHttpError<reqwest::Error>;
+
+/// The error without the URL, which may hold a key: errors of this kind end up in logs.
+fn presentable(error: Error) -> Error {
+    match error {
+        StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+        other => other,
+    }
+}
+
+/// The error of a request for an event stream: one that ends all attempts where the stream is gone.
+fn of_stream(error: Error) -> Error {
+    let gone = |status| matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
+    match error {
+        StreamableHttpError::Client(error) if error.status().is_some_and(gone) => {
+            StreamableHttpError::ServerDoesNotSupportSse
+        }
+        other => presentable(other),
+    }
+}
+
+impl StreamableHttpClient for Requests {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Outcome<StreamableHttpPostResponse> {
+        let answer = self.0.post_message(uri, message, session, token, headers);
+        answer.await.map_err(presentable)
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        event_bytes_max: usize,
+    ) -> Outcome<StreamableHttpPostResponse> {
+        let answer = self.0.post_message_with_max_sse_event_size(
+            uri,
+            message,
+            session,
+            token,
+            headers,
+            event_bytes_max,
+        );
+        answer.await.map_err(presentable)
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Outcome<()> {
+        let answer = self.0.delete_session(uri, session, token, headers);
+        answer.await.map_err(presentable)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Outcome<BoxedSseResponse> {
+        let stream = self
+            .0
+            .get_stream(uri, session, last_event_id, token, headers);
+        stream.await.map_err(of_stream)
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+        event_bytes_max: usize,
+    ) -> Outcome<BoxedSseResponse> {
+        let stream = self.0.get_stream_with_max_sse_event_size(
+            uri,
+            session,
+            last_event_id,
+            token,
+            headers,
+            event_bytes_max,
+        );
+        stream.await.map_err(of_stream)
+    }
+}

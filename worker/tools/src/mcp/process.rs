@@ -1,0 +1,207 @@
+//! A server as a child process: alone in its process group, and gone when its owner lets go.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use mainspring_worker::llm::Secret;
+
+/// What a server gets of the worker's own environment: enough to find programs, files and words.
+const INHERITED: &[&str] = &[
+    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
+    "USER",
+];
+
+/// Bytes of what a server said last on its standard error that are kept for a failure's message.
+const SAID_BYTES_MAX: usize = 600;
+
+/// How long the last words of a dead server are waited for.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A running server. Dropping it kills its process group.
+#[derive(Debug)]
+pub(super) struct Process {
+    group: Group,
+    said: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+    secrets: Vec<Secret>,
+}
+
+/// The pipes of a server.
+pub(super) type Pipes = (ChildStdout, ChildStdin);
+
+impl Process {
+    /// Starts a program with an environment of its own.
+    pub(super) fn start(
+        server: &str,
+        command: &str,
+        args: &[String],
+        env: &BTreeMap<String, Secret>,
+    ) -> io::Result<(Self, Pipes)> {
+        let mut child = Command::new(command)
+            .args(args)
+            .env_clear()
+            .envs(inherited())
+            .envs(env.iter().map(|(name, value)| (name, value.expose())))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let missing = || io::Error::other("a pipe is missing");
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let process = Self {
+            group: Group(child),
+            reader: tokio::spawn(listen(server.to_owned(), stderr, said.clone())),
+            said,
+            secrets: env.values().cloned().collect(),
+        };
+        Ok((process, (stdout, stdin)))
+    }
+
+    /// Ends it, and returns how it ended and what it said last, fit to be shown.
+    pub(super) async fn last_words(self) -> String {
+        let Self {
+            mut group,
+            said,
+            reader,
+            secrets,
+        } = self;
+        group.kill();
+        let status = timeout(LAST_WORDS_TIMEOUT, group.0.wait()).await;
+        // A grandchild that left the group may hold the pipe open.
+        let _ = timeout(LAST_WORDS_TIMEOUT, reader).await;
+        let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = presentable(&said, &secrets);
+        match status {
+            Ok(Ok(status)) if said.is_empty() => format!(" ({status})"),
+            Ok(Ok(status)) => format!(" ({status}): {said}"),
+            _ if said.is_empty() => String::new(),
+            _ => format!(": {said}"),
+        }
+    }
+}
+
+fn inherited() -> impl Iterator<Item = (&'static str, OsString)> {
+    let value = |name: &&'static str| Some((*name, std::env::var_os(name)?));
+    INHERITED.iter().filter_map(value)
+}
+
+/// The leader of a process group, unwaited for until the group is killed: so nothing else can get
+/// its number meanwhile.
+#[derive(Debug)]
+struct Group(Child);
+
+impl Group {
+    fn kill(&mut self) {
+        let leader = self.0.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(group) = leader.and_then(Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Reads what a server says beside the protocol, so that it never waits for a reader.
+async fn listen(server: String, mut stderr: impl AsyncRead + Unpin, said: Arc<Mutex<Vec<u8>>>) {
+    let mut piece = [0; 4096];
+    while let Ok(read @ 1..) = stderr.read(&mut piece).await {
+        tracing::debug!(mcp.server = server, bytes = read, "an MCP server complains");
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(&piece[..read]);
+        let old = said.len().saturating_sub(SAID_BYTES_MAX);
+        said.drain(..old);
+    }
+}
+
+/// Text on one line without the secrets that its speaker was given.
+fn presentable(said: &[u8], secrets: &[Secret]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let words: Vec<&str> = said
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect();
+    redacted(words.join(" "), secrets)
+}
+
+/// `text` without any of `secrets`. Very short ones stay: they are in every text.
+pub(super) fn redacted(text: String, secrets: &[Secret]) -> String {
+    let long = secrets.iter().map(Secret::expose).filter(|s| s.len() >= 6);
+    long.fold(text, |text, secret| text.replace(secret, "[redacted]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn said(script: &str, env: &BTreeMap<String, Secret>) -> String {
+        let args = ["-c".to_owned(), script.to_owned()];
+        let (process, (mut stdout, stdin)) =
+            Process::start("test", "sh", &args, env).expect("sh starts");
+        drop(stdin);
+        let mut out = String::new();
+        stdout.read_to_string(&mut out).await.expect("a pipe");
+        out + &process.last_words().await
+    }
+
+    #[tokio::test]
+    async fn a_server_gets_its_own_environment_and_little_of_the_workers() {
+        let env = BTreeMap::from([("KEY".to_owned(), Secret::new("value"))]);
+        let output = said("env", &env).await;
+        assert!(output.contains("KEY=value"), "{output}");
+        assert!(output.contains("PATH="), "{output}");
+        let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let leaked = ours.filter(|name| {
+            let shown = format!("\n{name}=");
+            !INHERITED.contains(&name.as_str())
+                // The shell's own.
+                && !["PWD", "SHLVL", "_", "OLDPWD"].contains(&name.as_str())
+                && format!("\n{output}").contains(&shown)
+        });
+        assert_eq!(leaked.collect::<Vec<_>>(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn last_words_are_short_and_without_secrets() {
+        let env = BTreeMap::from([("KEY".to_owned(), Secret::new("sk-secret"))]);
+        let words = said("echo bad key: $KEY >&2; exit 3", &env).await;
+        assert_eq!(words, " (exit status: 3): bad key: [redacted]");
+        let long = said("yes long | head -c 100000 >&2", &BTreeMap::new()).await;
+        assert!(long.len() < SAID_BYTES_MAX + 50, "{}", long.len());
+        assert!(long.ends_with("long"), "{long}");
+    }
+
+    #[tokio::test]
+    async fn a_server_dies_with_all_its_children() {
+        let script = "sleep 600 & echo $!; wait";
+        let args = ["-c".to_owned(), script.to_owned()];
+        let (process, (mut stdout, _stdin)) =
+            Process::start("test", "sh", &args, &BTreeMap::new()).expect("sh starts");
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            assert_ne!(stdout.read_buf(&mut line).await.expect("a pipe"), 0);
+        }
+        drop(process);
+        // The pipe ends when the last that holds it is gone.
+        assert_eq!(stdout.read_buf(&mut line).await.expect("a pipe"), 0);
+    }
+}

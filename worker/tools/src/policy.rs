@@ -1,0 +1,189 @@
+//! A policy behind a URL.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mainspring_shared::id::BootId;
+use mainspring_shared::message::plain_text;
+use mainspring_shared::stored::Extra;
+use mainspring_shared::tool::schema::any_object;
+use mainspring_shared::tool::{CallResult, HttpTool, Repeat};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::http::Caller;
+use mainspring_worker::hook::{At, Decision, Hook, HookError, ToolCall, Verdict};
+use mainspring_worker::llm::{Reply, Request};
+use mainspring_worker::tool::{Invocation, Output, Tool, ToolError};
+
+/// Which point a policy is asked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Point {
+    Model,
+    Tool,
+}
+
+/// A policy that another service decides. It is asked by one signed `POST` in the form of a tool's
+/// call, named `before_model` or `before_tool`, whose `arguments` say what is to happen; it answers
+/// `{"action": "allow" | "deny", "reason"?, "arguments"?}`. Anything else, or no answer, is no
+/// decision: then what it was asked about does not happen.
+#[derive(Debug)]
+pub struct HttpPolicy {
+    name: String,
+    point: Point,
+    tool: Arc<dyn Tool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Allow,
+    Deny,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    action: Action,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    arguments: Option<Map<String, Value>>,
+}
+
+impl HttpPolicy {
+    /// A policy for model calls.
+    pub fn before_model(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Model, url, caller)
+    }
+
+    /// A policy for calls of tools.
+    pub fn before_tool(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Tool, url, caller)
+    }
+
+    fn new(name: String, point: Point, url: &str, caller: &Caller) -> Self {
+        let called = match point {
+            Point::Model => "before_model",
+            Point::Tool => "before_tool",
+        };
+        let declared = HttpTool {
+            name: called.to_owned(),
+            description: String::new(),
+            parameters: any_object(),
+            url: url.to_owned(),
+            // Deciding twice does no harm.
+            repeat: Repeat::Safe,
+            timeout: None,
+            parallel: true,
+            approval: false,
+            pool: None,
+            extra: Extra::default(),
+        };
+        Self {
+            name,
+            point,
+            tool: caller.tool(&declared),
+        }
+    }
+
+    async fn ask(&self, at: At, id: String, arguments: Value) -> Result<Answer, HookError> {
+        let arguments = match arguments {
+            Value::Object(members) => members,
+            other => Map::from_iter([("value".to_owned(), other)]),
+        };
+        let invocation = Invocation {
+            call_id: id,
+            arguments,
+            session: at.session,
+            send_id: at.send,
+            boot: BootId(Uuid::nil()),
+            attempt: at.attempt,
+            stop: CancellationToken::new(),
+        };
+        let output = self
+            .tool
+            .call(invocation)
+            .await
+            .map_err(|error| match error {
+                ToolError::Reply { message, .. } | ToolError::Abort { message } => {
+                    HookError(message)
+                }
+            })?;
+        read(&output)
+    }
+}
+
+fn read(output: &Output) -> Result<Answer, HookError> {
+    let parsed = match &output.value {
+        Some(value) => serde_json::from_value(value.clone()),
+        None => serde_json::from_str(&plain_text(&output.content)),
+    };
+    parsed.map_err(|error| HookError(format!("its answer is no decision: {error}")))
+}
+
+#[async_trait]
+impl Hook for HttpPolicy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn fails_closed(&self) -> bool {
+        true
+    }
+
+    async fn before_model(&self, at: At, request: &mut Request) -> Decision<Reply> {
+        if self.point != Point::Model {
+            return Ok(Verdict::Go);
+        }
+        let id = format!("model_{}_{}_{}", at.send, at.round, at.attempt);
+        let tools: Vec<&str> = request.tools.iter().map(|t| t.name.as_str()).collect();
+        let asked = json!({
+            "model": request.model,
+            "system_prompt": request.system,
+            "messages": request.messages.iter().map(|m| json!({
+                "role": m.role, "content": m.content, "tool_calls": m.tool_calls,
+            })).collect::<Vec<_>>(),
+            "tail": request.tail,
+            "tools": tools,
+            "max_tokens": request.max_tokens,
+            "round": at.round,
+        });
+        let answer = self.ask(at, id, asked).await?;
+        Ok(match answer.action {
+            Action::Allow => Verdict::Go,
+            Action::Deny => Verdict::Refuse(reason(answer.reason)),
+        })
+    }
+
+    async fn before_tool(&self, at: At, call: &mut ToolCall) -> Decision<CallResult> {
+        if self.point != Point::Tool {
+            return Ok(Verdict::Go);
+        }
+        let asked = json!({
+            "call_id": call.call_id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "round": at.round,
+        });
+        let answer = self.ask(at, call.call_id.clone(), asked).await?;
+        match answer.action {
+            Action::Allow => {
+                if let Some(arguments) = answer.arguments {
+                    call.arguments = arguments;
+                }
+                Ok(Verdict::Go)
+            }
+            Action::Deny => Ok(Verdict::Refuse(reason(answer.reason))),
+        }
+    }
+}
+
+fn reason(given: Option<String>) -> String {
+    given.unwrap_or_else(|| "the policy forbids it".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

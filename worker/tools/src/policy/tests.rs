@@ -1,0 +1,87 @@
+//! A policy that another service decides.
+
+use mainspring_runtime::{OsEntropy, SystemClock};
+use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::http::CallerSettings;
+
+/// Answers each request with the next of these bodies; returns what was asked.
+async fn service(bodies: Vec<&'static str>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/policy", listener.local_addr().expect("bound"));
+    let served = tokio::spawn(async move {
+        let mut asked = Vec::new();
+        for body in bodies {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut text = String::new();
+            let mut buffer = [0; 4096];
+            while !text.ends_with('}') {
+                let count = stream.read(&mut buffer).await.expect("a request");
+                text.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            }
+            asked.push(text);
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                 content-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(answer.as_bytes()).await.expect("sent");
+        }
+        asked
+    });
+    (url, served)
+}
+
+fn caller() -> Caller {
+    let settings = CallerSettings {
+        allow_private: vec!["127.0.0.1".into()],
+        ..CallerSettings::default()
+    };
+    // Another test may have installed it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let clock = Arc::new(SystemClock::new());
+    Caller::new(&settings, clock, Arc::new(OsEntropy)).expect("good settings")
+}
+
+#[tokio::test]
+async fn another_service_allows_changes_and_denies() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"allow","arguments":{"n":1}}"#,
+        r#"{"action":"deny","reason":"not today"}"#,
+        r#"{"verdict":"yes"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::before_tool("policy", &url, &caller());
+    assert!(policy.fails_closed());
+    let at = At {
+        session: SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: SessionId(Uuid::nil()),
+        },
+        send: SendId(Uuid::nil()),
+        round: 0,
+        attempt: 1,
+    };
+    let mut call = ToolCall {
+        call_id: "call_1".into(),
+        name: "look".into(),
+        arguments: Map::new(),
+    };
+    let allowed = policy.before_tool(at, &mut call).await;
+    assert!(matches!(allowed, Ok(Verdict::Go)), "{allowed:?}");
+    assert!(call.arguments.is_empty());
+    let changed = policy.before_tool(at, &mut call).await;
+    assert!(matches!(changed, Ok(Verdict::Go)), "{changed:?}");
+    assert_eq!(call.arguments.get("n"), Some(&Value::from(1)));
+    let denied = policy.before_tool(at, &mut call).await;
+    assert_eq!(denied, Ok(Verdict::Refuse("not today".into())));
+    let unclear = policy.before_tool(at, &mut call).await;
+    assert!(unclear.is_err(), "{unclear:?}");
+    let asked = served.await.expect("served");
+    assert!(asked[0].contains(r#""name":"before_tool""#), "{}", asked[0]);
+    assert!(asked[0].to_lowercase().contains("idempotency-key: call_1"));
+}

@@ -1,0 +1,108 @@
+//! The way to the lists.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::list::{Bounds, Change, List, ListName, Written};
+use mainspring_shared::session::SessionRecord;
+use mainspring_shared::store::{self, ListOutcome, Store, WriteList};
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::CallRecord;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use mainspring_worker::tool::{Invocation, ToolError};
+
+/// The longest pause between two attempts while the database is away.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Where the tools read and write.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Desk {
+    /// The session that asks, as it is now.
+    pub(super) async fn session(&self, key: SessionKey) -> Result<SessionRecord, ToolError> {
+        let found = self.patiently(|| self.store.get_session(key)).await?;
+        found.ok_or_else(gone)
+    }
+
+    /// A call of this session, where it is kept.
+    pub(super) async fn call(
+        &self,
+        key: SessionKey,
+        call_id: &str,
+    ) -> Result<Option<CallRecord>, ToolError> {
+        let ids = || vec![(key.tenant, call_id.to_owned())];
+        let found = self.patiently(|| self.store.get_calls(ids())).await?;
+        let call = found.into_iter().next().flatten();
+        Ok(call.filter(|call| call.session == key.session))
+    }
+
+    pub(super) async fn read(&self, tenant: TenantId, name: ListName) -> Result<List, ToolError> {
+        self.patiently(|| self.store.read_list(tenant, name.clone()))
+            .await
+    }
+
+    /// Changes a list of this session, or of the one whose board it is.
+    pub(super) async fn write(
+        &self,
+        invocation: &Invocation,
+        owner: SessionKey,
+        name: ListName,
+        change: Change,
+        bounds: Bounds,
+    ) -> Result<(Written, List), ToolError> {
+        let item = WriteList {
+            name,
+            session: owner,
+            call_id: invocation.call_id.clone(),
+            change,
+            bounds,
+        };
+        let outcome = self.patiently(|| self.store.write_list(None, item.clone()));
+        match outcome.await? {
+            ListOutcome::Written { written, list } => Ok((written, list)),
+            ListOutcome::Refused(refusal) => Err(ToolError::reply(refusal.to_string())),
+            ListOutcome::Gone => Err(gone()),
+        }
+    }
+
+    /// Asks the database until it answers: the call's timeout is the end of it.
+    async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Result<T, ToolError>
+    where
+        F: Future<Output = store::Result<T>>,
+    {
+        let mut pause = Duration::from_millis(50);
+        loop {
+            match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(store::Error::Unavailable { .. }) => {
+                    self.clock.sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a list could not be read or written");
+                    return Err(ToolError::reply("the list cannot be reached"));
+                }
+            }
+        }
+    }
+}
+
+/// The arguments as the tool's own type. They fit its schema.
+pub(super) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Result<T, ToolError> {
+    serde_json::from_value(Value::Object(given)).map_err(|error| ToolError::Reply {
+        code: Code::ToolInvalidArguments,
+        message: error.to_string(),
+    })
+}
+
+fn gone() -> ToolError {
+    ToolError::reply("the session is gone")
+}

@@ -1,0 +1,89 @@
+//! The whole of an output that the model was shown in part.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mainspring_shared::error::Code;
+use mainspring_shared::tool::Repeat;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::desk::{self, Desk};
+use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+
+/// Characters of one page unless the model says otherwise.
+const LIMIT_DEFAULT: usize = 20_000;
+
+/// Characters of one page: less than what an output may have before it is cut itself.
+const LIMIT_MAX: usize = 40_000;
+
+#[derive(Debug, Deserialize)]
+struct Arguments {
+    call_id: String,
+    #[serde(default)]
+    offset: usize,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// `read_output`: a page of what a call of this session gave.
+#[derive(Debug)]
+pub(super) struct ReadOutput {
+    pub(super) desk: Arc<Desk>,
+}
+
+#[async_trait]
+impl Tool for ReadOutput {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "read_output".into(),
+            description: "Reads the part of a tool's output that was cut. The note in the output \
+                          names the call. Offsets count characters from the start of the full \
+                          output."
+                .into(),
+            parameters: json!({
+                "type": "object",
+                "required": ["call_id"],
+                "additionalProperties": false,
+                "properties": {
+                    "call_id": {"type": "string", "minLength": 1, "maxLength": 200},
+                    "offset": {"type": "integer", "minimum": 0},
+                    "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX},
+                },
+            }),
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::new(Repeat::Safe)
+    }
+
+    async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
+        let Arguments {
+            call_id,
+            offset,
+            limit,
+        } = desk::arguments(invocation.arguments)?;
+        let call = self.desk.call(invocation.session, &call_id).await?;
+        let Some(result) = call.and_then(|call| call.result) else {
+            // Of a copy's calls only what was shown is kept.
+            return Err(ToolError::Reply {
+                code: Code::CallNotFound,
+                message: format!("no output of {call_id:?} is kept for this conversation"),
+            });
+        };
+        let whole = result.whole_text();
+        let chars = whole.chars().count();
+        let limit = limit.unwrap_or(LIMIT_DEFAULT).min(LIMIT_MAX);
+        let page: String = whole.chars().skip(offset).take(limit).collect();
+        let end = offset.saturating_add(page.chars().count());
+        let head = if offset >= chars {
+            format!("[the output has {chars} characters: nothing is behind {offset}]")
+        } else if end < chars {
+            format!("[characters {offset} to {end} of {chars}; go on with offset {end}]")
+        } else {
+            format!("[characters {offset} to {end} of {chars}, the end]")
+        };
+        Ok(Output::text(format!("{head}\n{page}")))
+    }
+}

@@ -1,0 +1,149 @@
+//! `todo`: what the session has to do.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mainspring_shared::error::Code;
+use mainspring_shared::list::{
+    Bounds, Change, Entry, ListName, NewEntry, TODO_CHARS_MAX, TODO_MAX, WhenFull,
+};
+use mainspring_shared::tool::Repeat;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::desk::{Desk, arguments};
+use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+
+#[derive(Debug)]
+pub(super) struct Todo {
+    pub(super) desk: Arc<Desk>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    #[serde(default)]
+    items: Option<Vec<Item>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Item {
+    text: String,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    #[default]
+    Pending,
+    InProgress,
+    Completed,
+}
+
+impl Status {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+        }
+    }
+}
+
+const BOUNDS: Bounds = Bounds {
+    entries_max: TODO_MAX,
+    chars_max: TODO_CHARS_MAX,
+    when_full: WhenFull::Reject,
+};
+
+#[async_trait]
+impl Tool for Todo {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "todo".into(),
+            description:
+                "Maintains your to-do list. With `items`, replaces the whole list: always \
+                          give all items, with at most one in progress. Without `items`, shows the \
+                          list."
+                    .into(),
+            parameters: json!({
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "items": {
+                        "type": "array",
+                        "maxItems": TODO_MAX,
+                        "items": {
+                            "type": "object",
+                            "required": ["text"],
+                            "additionalProperties": false,
+                            "properties": {
+                                "text": {"type": "string", "minLength": 1},
+                                "status": {"enum": ["pending", "in_progress", "completed"]},
+                            },
+                        },
+                    },
+                },
+            }),
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::new(Repeat::Keyed)
+    }
+
+    async fn call(&self, mut invocation: Invocation) -> Result<Output, ToolError> {
+        let Arguments { items } = arguments(std::mem::take(&mut invocation.arguments))?;
+        let key = invocation.session;
+        let name = ListName::Todo(key.session);
+        let list = match items {
+            None => self.desk.read(key.tenant, name).await?,
+            Some(items) => {
+                let begun = items
+                    .iter()
+                    .filter(|item| item.status == Status::InProgress);
+                if begun.count() > 1 {
+                    return Err(ToolError::Reply {
+                        code: Code::ToolInvalidArguments,
+                        message: "at most one item may be in progress".into(),
+                    });
+                }
+                let entries = items.into_iter().map(|item| NewEntry {
+                    text: item.text,
+                    status: Some(item.status.as_str().to_owned()),
+                    ..NewEntry::default()
+                });
+                let change = Change::Replace(entries.collect());
+                let written = self.desk.write(&invocation, key, name, change, BOUNDS);
+                written.await?.1
+            }
+        };
+        Ok(Output::text(shown(&list.entries)))
+    }
+}
+
+fn shown(entries: &[Entry]) -> String {
+    if entries.is_empty() {
+        return "Nothing to do.".to_owned();
+    }
+    let is = |entry: &Entry, status: Status| entry.status.as_deref() == Some(status.as_str());
+    let mut text = String::new();
+    for entry in entries {
+        let mark = if is(entry, Status::Completed) {
+            "[x]"
+        } else if is(entry, Status::InProgress) {
+            "[>]"
+        } else {
+            "[ ]"
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{mark} {}. {}", entry.id, entry.text);
+    }
+    let done = entries.iter().filter(|entry| is(entry, Status::Completed));
+    let _ = write!(text, "({} of {} done)", done.count(), entries.len());
+    text
+}

@@ -1,0 +1,143 @@
+//! Tools of real MCP servers, over stdio and streamable HTTP: healthy ones, and ones that die,
+//! hang, change, or talk nonsense.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper that fails fails the test that called it"
+)]
+
+mod common;
+mod everything;
+mod http;
+mod server;
+mod stdio;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::message::plain_text;
+use mainspring_shared::time::{Clock, Timestamp};
+use mainspring_shared::tool::McpTools;
+use mainspring_tools::mcp::{Error, Pool, ServerSettings, Transport};
+use mainspring_worker::tool::{Invocation, Output, Tool, ToolError};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Far beyond what anything takes that works at all.
+const LONG: Duration = Duration::from_mins(1);
+
+/// A clock on which every wait is over at once, and no other time passes.
+#[derive(Debug, Default)]
+struct Leaping {
+    passed: Mutex<Duration>,
+}
+
+#[async_trait]
+impl Clock for Leaping {
+    fn now(&self) -> Timestamp {
+        Timestamp(0).after(self.monotonic())
+    }
+
+    fn monotonic(&self) -> Duration {
+        *self.passed.lock().unwrap()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        *self.passed.lock().unwrap() += duration;
+    }
+}
+
+/// A pool with one server, named `it`.
+fn pool(transport: Transport, timeout: Duration, start_timeout: Duration) -> Pool {
+    pool_at(
+        &Arc::new(Leaping::default()),
+        transport,
+        timeout,
+        start_timeout,
+    )
+}
+
+fn pool_at(
+    clock: &Arc<Leaping>,
+    transport: Transport,
+    timeout: Duration,
+    start_timeout: Duration,
+) -> Pool {
+    static RING: Once = Once::new();
+    RING.call_once(|| {
+        rustls::crypto::ring::default_provider()
+            .install_default()
+            .expect("nothing is installed");
+    });
+    let settings = ServerSettings {
+        timeout,
+        start_timeout,
+        ..ServerSettings::new(transport)
+    };
+    let servers = BTreeMap::from([("it".to_owned(), settings)]);
+    let clock: Arc<dyn Clock> = clock.clone();
+    Pool::new(servers, &clock).expect("the settings are fine")
+}
+
+fn wanted(prefix: &str, tools: Option<&[&str]>) -> McpTools {
+    McpTools {
+        server: "it".to_owned(),
+        tools: tools.map(|names| names.iter().map(|&name| name.to_owned()).collect()),
+        prefix: prefix.to_owned(),
+        approval: false,
+        pool: None,
+        extra: mainspring_shared::stored::Extra::default(),
+    }
+}
+
+async fn tools(pool: &Pool) -> Result<BTreeMap<String, Arc<dyn Tool>>, Error> {
+    let tools = pool.tools(&wanted("", None)).await?;
+    Ok(tools
+        .into_iter()
+        .map(|tool| (tool.spec().name, tool))
+        .collect())
+}
+
+async fn tool(pool: &Pool, name: &str) -> Arc<dyn Tool> {
+    tools(pool)
+        .await
+        .expect("a server")
+        .remove(name)
+        .expect("a tool")
+}
+
+async fn call(pool: &Pool, name: &str, arguments: Value) -> Result<Output, ToolError> {
+    tool(pool, name).await.call(invocation(arguments)).await
+}
+
+fn invocation(arguments: Value) -> Invocation {
+    let arguments: Map<String, Value> = serde_json::from_value(arguments).expect("an object");
+    Invocation {
+        call_id: "call_1_0_0".to_owned(),
+        arguments,
+        session: SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: SessionId(Uuid::nil()),
+        },
+        send_id: SendId(Uuid::nil()),
+        boot: BootId(Uuid::nil()),
+        attempt: 1,
+        stop: CancellationToken::new(),
+    }
+}
+
+fn text(result: Result<Output, ToolError>) -> String {
+    plain_text(&result.expect("a success").content)
+}
+
+fn refusal(result: Result<Output, ToolError>) -> (Code, String) {
+    match result {
+        Err(ToolError::Reply { code, message }) => (code, message),
+        other => panic!("{other:?}"),
+    }
+}
