@@ -325,9 +325,7 @@ impl Caps {
         }
         if let Some(left) = self.nano_usd {
             let price = price.ok_or(Short::Price)?;
-            // A provider may write all of it to its cache, at a price of its own.
-            let dearest = price.input.max(price.cache_write.unwrap_or(0.0));
-            let left = left.saturating_sub(nano_tokens(input, dearest));
+            let left = left.saturating_sub(nano_tokens(input, price.dearest_input()));
             let bought = if price.output > 0.0 {
                 (left as f64 / (price.output * 1e3)).floor() as u64
             } else {
@@ -404,6 +402,24 @@ impl Price {
             };
             (model.to_owned(), price)
         })
+    }
+
+    /// The most dollars that an answer cost whose cached tokens are not known: a provider may have
+    /// written all that it read to its cache, at a price of its own.
+    pub fn at_most(&self, usage: &Usage) -> f64 {
+        let dearest = Self {
+            input: self.dearest_input(),
+            ..*self
+        };
+        dearest.of(&Usage {
+            cache_read_tokens: 0,
+            cache_write_tokens: 0,
+            ..*usage
+        })
+    }
+
+    fn dearest_input(&self) -> f64 {
+        self.input.max(self.cache_write.unwrap_or(0.0))
     }
 
     /// The dollars that an answer cost.
@@ -525,6 +541,7 @@ mod tests {
             ..Usage::default()
         };
         assert!((price.of(&usage) - (1.2 + 0.2 + 4.0)).abs() < 1e-9);
+        assert!(price.at_most(&usage) >= price.of(&usage));
     }
 
     proptest! {

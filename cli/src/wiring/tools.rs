@@ -9,9 +9,10 @@ use mainspring_runtime::{Environment, Lifecycle};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::time::Clock;
 use mainspring_tools::HttpPolicy;
+use mainspring_tools::agents::workflow;
 use mainspring_tools::http::{Caller, CallerSettings};
 use mainspring_tools::mcp::{Pool, ServerSettings, Transport};
-use mainspring_tools::{agents, builtin, state, workflow};
+use mainspring_tools::{agents, builtin, memory};
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::tool::Tools;
@@ -124,7 +125,7 @@ pub(crate) fn tools(
         &mut tools,
     )
     .map_err(usage)?;
-    state::register(background.store.clone(), clock.clone(), &mut tools).map_err(usage)?;
+    memory::register(background.store.clone(), clock.clone(), &mut tools).map_err(usage)?;
     builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
     workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;
     Ok(tools)

@@ -70,7 +70,7 @@ impl Owed {
         if let Some(pending) = self.asked.take() {
             let mut row = pending.row;
             row.usage.output_tokens = pending.streamed.load(Ordering::Relaxed);
-            row.usage.cost_usd = pending.price.map(|price| price.of(&row.usage));
+            row.usage.cost_usd = pending.price.map(|price| price.at_most(&row.usage));
             session = session.map(|session| session.plus(Spent::of(&row.usage, 0)));
             rows.push(row);
         }

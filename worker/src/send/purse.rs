@@ -126,7 +126,7 @@ impl Purse {
                 estimated: true,
                 ..Usage::default()
             };
-            worst.cost_usd = price.map(|price| price.of(&worst));
+            worst.cost_usd = price.map(|price| price.at_most(&worst));
             totals.usage.add(&worst);
             if let Some(aside) = &mut aside {
                 aside.usage.add(&worst);

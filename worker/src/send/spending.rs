@@ -68,7 +68,7 @@ impl Run<'_> {
             estimated: true,
             ..Usage::default()
         };
-        usage.cost_usd = asked.price.map(|price| price.of(&usage));
+        usage.cost_usd = asked.price.map(|price| price.at_most(&usage));
         self.enter(asked.request.model.clone(), usage);
     }
 

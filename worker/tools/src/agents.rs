@@ -1,6 +1,9 @@
 //! Tools that the kernel works for: a call waits for another agent, a workflow or a person, as a
 //! row and without a worker.
 
+pub(crate) mod wakeups;
+pub mod workflow;
+
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::tool::ASK_PERSON;
 use mainspring_worker::tool::{Effect, ToolSpec, Tools, ToolsError};

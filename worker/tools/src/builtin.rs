@@ -13,46 +13,25 @@
 //! session's directory, whatever links say. Commands are another matter: what they can reach is what
 //! the way in which they run lets them reach, see [`Shell`].
 
-mod apply_patch;
-mod change;
-mod commands;
-mod current_time;
-mod diff;
-mod edit_file;
-mod glob;
-mod grep;
-mod isolated;
-mod list_dir;
-mod page;
-mod read_file;
-mod settings;
-mod shell;
-mod stamps;
-mod text;
-mod wakeups;
-mod walk;
-mod work;
-mod workspace;
-mod write_file;
-
 use std::sync::Arc;
 
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
-pub use self::commands::Background;
-use self::isolated::Jail;
-pub use self::isolated::{Launcher, TASK, run_child};
-pub use self::settings::{
+pub use crate::sandbox::{Launcher, TASK, run_child};
+pub use crate::settings::{
     ENVIRONMENT_DEFAULT, Limits, Settings, Shell, Template, WorkspaceSettings, allowed,
 };
-pub use self::shell::{Launch, ShellBackend, ShellCommand};
+pub use crate::shell::commands::Background;
+pub use crate::shell::{Launch, ShellBackend, ShellCommand};
 
-use self::isolated::Isolated;
-use self::shell::{Local, Templated};
-use self::wakeups::Wakeups;
-use self::workspace::Workspace;
+use crate::agents::wakeups::{self, Wakeups};
+use crate::current_time;
+use crate::files::workspace::Workspace;
+use crate::files::{apply_patch, edit_file, glob, grep, list_dir, read_file, write_file};
+use crate::sandbox::{Isolated, Jail};
+use crate::shell::{self, Local, Templated, commands};
 use mainspring_worker::tool::{Tool, Tools, ToolsError};
 
 /// Enters the tools that the settings allow. What the settings name must be there: a worker that
@@ -190,6 +169,3 @@ fn refused(detail: impl Into<String>) -> ToolsError {
         detail: detail.into(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,9 +2,9 @@
 //!
 //! | tools | module |
 //! |---|---|
-//! | files, search, shell, wake-ups, a clock | [`builtin`] |
-//! | to-do, notes, a board, long outputs | [`state`] |
-//! | other agents, workflows, people | [`agents`], [`workflow`] |
+//! | files and search; the same and the shell in a sandboxed process | `files`, `shell`, `sandbox`, entered by [`builtin`] |
+//! | to-do, notes, a board, long outputs | [`memory`] |
+//! | other agents, workflows, people, wake-ups | [`agents`] |
 //! | those of an agent that name a URL | [`http`] |
 //! | those of MCP servers | [`mcp`] |
 //!
@@ -13,11 +13,17 @@
 pub mod agents;
 pub mod builtin;
 mod catalogue;
+mod current_time;
+mod files;
 pub mod http;
 pub mod mcp;
+pub mod memory;
 mod policy;
-pub mod state;
-pub mod workflow;
+mod sandbox;
+mod settings;
+mod shell;
+#[cfg(test)]
+mod tests;
 
 pub use catalogue::{BUILT_IN, BuiltIn, PRESETS};
 pub use policy::HttpPolicy;

@@ -1,0 +1,272 @@
+//! Putting hunks where they belong.
+
+use std::fmt::Write as _;
+
+use super::parse::{Hunk, Line, Place};
+use crate::files::text::line_end;
+
+/// Places that an ambiguous hunk is reported with.
+const PLACES_SAID_MAX: usize = 5;
+
+/// A text with all hunks applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Applied {
+    pub(crate) text: String,
+    /// What was done, in words.
+    pub(crate) said: String,
+}
+
+/// Applies all hunks to a text, in order; says what stands in the way otherwise.
+pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Applied, String> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut file = File {
+        texts: lines.iter().map(|line| without_end(line)).collect(),
+        // Where the hunk before ended; hunks do not overlap.
+        from: 0,
+        moved: 0,
+    };
+    let end = line_end(text);
+    let mut ends_line = text.is_empty() || text.ends_with('\n');
+    let mut result = String::with_capacity(text.len());
+    let mut said = match hunks.len() {
+        1 => "1 hunk is applied".to_owned(),
+        n => format!("{n} hunks are applied"),
+    };
+    for (hunk, number) in hunks.iter().zip(1..) {
+        let before = file.from;
+        let at = file
+            .find(hunk)
+            .map_err(|why| format!("hunk {number} ({}) {why}", hunk.head))?;
+        if let Place::Line { number: stated, .. } = hunk.place
+            && file.moved != 0
+        {
+            let _ = write!(
+                said,
+                "; hunk {number} at line {} instead of {stated}",
+                at + 1
+            );
+        }
+        push_all(&mut result, &lines[before..at], end);
+        let mut kept = at;
+        for line in &hunk.lines {
+            match line {
+                // The file's own: it may differ at its end.
+                Line::Keep(_) => {
+                    push_all(&mut result, &lines[kept..=kept], end);
+                    kept += 1;
+                }
+                Line::Remove(_) => kept += 1,
+                Line::Add(text) => {
+                    result.push_str(text);
+                    result.push_str(end);
+                }
+            }
+        }
+        file.from = kept;
+        if kept == lines.len() {
+            ends_line = hunk.ends_line.unwrap_or(ends_line);
+        }
+    }
+    push_all(&mut result, &lines[file.from..], end);
+    if !ends_line {
+        let bare = without_end(&result).len();
+        result.truncate(bare);
+    }
+    Ok(Applied { text: result, said })
+}
+
+/// Adds lines, each with an end: the last one may have had none, and others may follow.
+fn push_all(result: &mut String, lines: &[&str], end: &str) {
+    for line in lines {
+        result.push_str(line);
+        if !line.ends_with('\n') {
+            result.push_str(end);
+        }
+    }
+}
+
+fn without_end(line: &str) -> &str {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
+/// How well lines have to agree.
+#[derive(Debug, Clone, Copy)]
+enum Fit {
+    Exact,
+    /// But for spaces at their ends.
+    Loose,
+}
+
+/// A file in which hunks look for their place.
+#[derive(Debug)]
+struct File<'a> {
+    texts: Vec<&'a str>,
+    from: usize,
+    /// How far the last hunk was from where it said.
+    moved: isize,
+}
+
+impl File<'_> {
+    /// The line, from 0, at which the hunk belongs.
+    fn find(&mut self, hunk: &Hunk) -> Result<usize, String> {
+        let old = hunk.old();
+        let at = if old.is_empty() {
+            self.insertion(hunk)?
+        } else {
+            match &hunk.place {
+                Place::Line { number, .. } => self.stated(&old, number.saturating_sub(1))?,
+                Place::Anchor(anchor) => self.behind_anchor(&old, anchor)?,
+                Place::Anywhere => self.only(&old, None)?,
+            }
+        };
+        if let Place::Line { number, behind } = hunk.place {
+            let stated = if behind {
+                number
+            } else {
+                number.saturating_sub(1)
+            };
+            self.moved = at as isize - stated as isize;
+        }
+        Ok(at)
+    }
+
+    /// The stated line if the hunk fits there, however often it fits elsewhere; failing that, the
+    /// only one where it fits. Once a hunk was not where it said, the line as far from the stated
+    /// one counts as much as that one.
+    fn stated(&self, old: &[&str], stated: usize) -> Result<usize, String> {
+        for fit in [Fit::Exact, Fit::Loose] {
+            let mut places = vec![stated];
+            places.extend(stated.checked_add_signed(self.moved));
+            places.dedup();
+            places.retain(|at| *at >= self.from && self.fits(old, *at, fit));
+            if !places.is_empty() {
+                return single(&places);
+            }
+        }
+        self.only(old, Some(stated))
+    }
+
+    fn behind_anchor(&self, old: &[&str], anchor: &str) -> Result<usize, String> {
+        let anchors = self.anchors(anchor)?;
+        for fit in [Fit::Exact, Fit::Loose] {
+            let mut places: Vec<usize> = anchors
+                .iter()
+                .filter_map(|anchor| self.places(old, *anchor, fit).next())
+                .collect();
+            places.dedup();
+            if !places.is_empty() {
+                return single(&places);
+            }
+        }
+        Err(self.missing(old, None))
+    }
+
+    fn only(&self, old: &[&str], stated: Option<usize>) -> Result<usize, String> {
+        for fit in [Fit::Exact, Fit::Loose] {
+            let places: Vec<usize> = self.places(old, self.from, fit).collect();
+            if !places.is_empty() {
+                return single(&places);
+            }
+        }
+        Err(self.missing(old, stated))
+    }
+
+    /// Where lines come that stand beside none of the file's.
+    fn insertion(&self, hunk: &Hunk) -> Result<usize, String> {
+        let at = match &hunk.place {
+            Place::Line { number, behind } => {
+                let stated = if *behind {
+                    *number
+                } else {
+                    number.saturating_sub(1)
+                };
+                stated.checked_add_signed(self.moved)
+            }
+            Place::Anchor(anchor) => Some(single(&self.anchors(anchor)?)? + 1),
+            Place::Anywhere if self.texts.is_empty() => Some(0),
+            Place::Anywhere => {
+                return Err("has no line of the file that says where it belongs".to_owned());
+            }
+        };
+        at.filter(|at| (self.from..=self.texts.len()).contains(at))
+            .ok_or_else(|| {
+                format!(
+                    "belongs to no line between {} and {}, where it has to be",
+                    self.from,
+                    self.texts.len()
+                )
+            })
+    }
+
+    /// The lines with the text of an anchor; failing these, those that contain it.
+    fn anchors(&self, anchor: &str) -> Result<Vec<usize>, String> {
+        let rest = || self.texts.iter().enumerate().skip(self.from);
+        let whole = rest().filter(|(_, text)| text.trim() == anchor);
+        let mut anchors: Vec<usize> = whole.map(|(at, _)| at).collect();
+        if anchors.is_empty() {
+            let within = rest().filter(|(_, text)| text.contains(anchor));
+            anchors = within.map(|(at, _)| at).collect();
+        }
+        if anchors.is_empty() {
+            return Err(format!(
+                "names {anchor:?}, which is on no line behind {}",
+                self.from
+            ));
+        }
+        Ok(anchors)
+    }
+
+    fn places(&self, old: &[&str], from: usize, fit: Fit) -> impl Iterator<Item = usize> {
+        let last = self.texts.len().checked_sub(old.len());
+        let all = last.map(|last| from..=last).into_iter().flatten();
+        all.filter(move |at| self.fits(old, *at, fit))
+    }
+
+    fn fits(&self, old: &[&str], at: usize, fit: Fit) -> bool {
+        let Some(here) = self.texts.get(at..at.saturating_add(old.len())) else {
+            return false;
+        };
+        here.iter().zip(old).all(|(here, old)| match fit {
+            Fit::Exact => here == old,
+            Fit::Loose => here.trim_end() == old.trim_end(),
+        })
+    }
+
+    fn missing(&self, old: &[&str], stated: Option<usize>) -> String {
+        let mut said = "does not fit: its lines are not in the file".to_owned();
+        if self.from > 0 {
+            let _ = write!(said, " behind line {}", self.from);
+        }
+        let Some(here) = stated.and_then(|at| self.texts.get(at..)) else {
+            return said;
+        };
+        let differ = |(here, old): &(&&str, &&str)| here.trim_end() != old.trim_end();
+        if let Some((here, old)) = here.iter().zip(old).find(differ) {
+            let _ = write!(
+                said,
+                "; where it says, there is {here:?} instead of {old:?}"
+            );
+        }
+        said
+    }
+}
+
+fn single(places: &[usize]) -> Result<usize, String> {
+    if let [at] = places {
+        return Ok(*at);
+    }
+    let mut said = format!("fits {} places, at lines ", places.len());
+    for (n, at) in places.iter().take(PLACES_SAID_MAX).enumerate() {
+        let comma = if n == 0 { "" } else { ", " };
+        let _ = write!(said, "{comma}{}", at + 1);
+    }
+    if places.len() > PLACES_SAID_MAX {
+        said.push_str(", …");
+    }
+    said.push_str(": give more lines around it or its line number");
+    Err(said)
+}
+
+#[cfg(test)]
+mod tests;

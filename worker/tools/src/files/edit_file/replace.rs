@@ -1,0 +1,211 @@
+//! Finding a text in another whose lines may end differently, and replacing it.
+
+use std::fmt::Write as _;
+
+use crate::files::text::line_end;
+use mainspring_worker::tool::ToolError;
+
+/// Lines that an ambiguous text is reported with.
+const LINES_SAID_MAX: usize = 5;
+
+/// Why nothing is replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is not there; perhaps something that only looks like it is, at this line.
+    Missing { alike: Option<usize> },
+    /// It begins at more than one line.
+    Ambiguous { lines: Vec<usize> },
+}
+
+impl Fault {
+    pub(crate) fn said_of(&self, given: &str) -> ToolError {
+        ToolError::reply(match self {
+            Self::Missing { alike: None } => format!("old_text is not in {given}"),
+            Self::Missing { alike: Some(line) } => format!(
+                "old_text is not in {given}, but at line {line} is a text that differs from it \
+                 only in quotes, dashes or spaces: repeat it just as it is there"
+            ),
+            Self::Ambiguous { lines } => {
+                let mut said = format!("old_text is in {given} {} times, at lines ", lines.len());
+                for (n, line) in lines.iter().take(LINES_SAID_MAX).enumerate() {
+                    let comma = if n == 0 { "" } else { ", " };
+                    let _ = write!(said, "{comma}{line}");
+                }
+                if lines.len() > LINES_SAID_MAX {
+                    said.push_str(", …");
+                }
+                said.push_str(": give more of the lines around it, or set replace_all");
+                said
+            }
+        })
+    }
+}
+
+/// The text with `old` replaced by `new`, and at how many places. Lines may end in LF or CRLF
+/// without a difference; what is not replaced keeps its ends, what is new gets the most common.
+pub(crate) fn replace(
+    text: &str,
+    old: &str,
+    new: &str,
+    all: bool,
+) -> Result<(String, usize), Fault> {
+    let plain = Plain::of(text);
+    let old = old.replace("\r\n", "\n");
+    let places: Vec<usize> = if all {
+        plain.text.match_indices(&old).map(|(at, _)| at).collect()
+    } else {
+        every(&plain.text, &old)
+    };
+    if places.is_empty() {
+        let alike = alike(&plain.text, &old);
+        return Err(Fault::Missing { alike });
+    }
+    if !all && places.len() > 1 {
+        let lines = places.iter().map(|at| line_of(&plain.text, *at)).collect();
+        return Err(Fault::Ambiguous { lines });
+    }
+    let new = new.replace("\r\n", "\n").replace('\n', line_end(text));
+    let mut result = String::with_capacity(text.len() + places.len() * new.len());
+    let mut kept = 0;
+    for at in &places {
+        result.push_str(&text[kept..plain.origin(*at)]);
+        result.push_str(&new);
+        kept = plain.origin(at + old.len());
+    }
+    result.push_str(&text[kept..]);
+    Ok((result, places.len()))
+}
+
+/// A text whose lines end in LF, and the way back to where it comes from.
+#[derive(Debug)]
+struct Plain {
+    text: String,
+    /// Where, in `text`, a CR is left out, in order.
+    left_out: Vec<usize>,
+}
+
+impl Plain {
+    fn of(text: &str) -> Self {
+        let mut plain = String::with_capacity(text.len());
+        let mut left_out = Vec::new();
+        let mut lines = text.split("\r\n").peekable();
+        while let Some(line) = lines.next() {
+            plain.push_str(line);
+            if lines.peek().is_some() {
+                left_out.push(plain.len());
+                plain.push('\n');
+            }
+        }
+        Self {
+            text: plain,
+            left_out,
+        }
+    }
+
+    /// The place in the original that a place in the text stands for: of a CRLF, before its CR.
+    fn origin(&self, at: usize) -> usize {
+        at + self.left_out.partition_point(|left_out| *left_out < at)
+    }
+}
+
+/// Where `old` begins, also where one occurrence reaches into the next.
+fn every(text: &str, old: &str) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text[from..].find(old) {
+        places.push(from + at);
+        let first = text[from + at..].chars().next();
+        from += at + first.map_or(1, char::len_utf8);
+    }
+    places
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// The line of a text that differs only in how quotes, dashes and spaces are written.
+fn alike(text: &str, old: &str) -> Option<usize> {
+    // Its lines are the same.
+    let text = simple(text);
+    let at = text.find(&simple(old))?;
+    Some(line_of(&text, at))
+}
+
+fn simple(text: &str) -> String {
+    let chars = text.chars().map(|c| match c {
+        '\u{2018}'..='\u{201b}' => '\'',
+        '\u{201c}'..='\u{201f}' => '"',
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' | '\t' => ' ',
+        c => c,
+    });
+    chars.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_place_is_replaced_and_nothing_else_changes() {
+        let text = "a\r\nb\nc\r\nd\r\n";
+        let replaced = replace(text, "b\nc", "x\ny", false);
+        assert_eq!(replaced, Ok(("a\r\nx\r\ny\r\nd\r\n".to_owned(), 1)));
+        // A text that ends within a line end takes all of it along, or none.
+        assert_eq!(replace("a\r\nb", "a\n", "", false), Ok(("b".to_owned(), 1)));
+        assert_eq!(
+            replace("a\r\nb", "a", "", false),
+            Ok(("\r\nb".to_owned(), 1))
+        );
+    }
+
+    #[test]
+    fn more_than_one_place_is_an_error_unless_all_are_meant() {
+        let text = "x\nabab ab\nab\n";
+        assert_eq!(
+            replace(text, "ab", "c", false),
+            Err(Fault::Ambiguous {
+                lines: vec![2, 2, 2, 3]
+            })
+        );
+        assert_eq!(
+            replace(text, "ab", "c", true),
+            Ok(("x\ncc c\nc\n".to_owned(), 4))
+        );
+        // One that reaches into the next is one too many as well.
+        assert!(matches!(
+            replace("aaa", "aa", "b", false),
+            Err(Fault::Ambiguous { .. })
+        ));
+    }
+
+    #[test]
+    fn a_text_that_only_looks_the_same_is_pointed_at() {
+        let fault = replace("one\nsay \u{201c}hi\u{201d}\n", "say \"hi\"", "", false);
+        assert_eq!(fault, Err(Fault::Missing { alike: Some(2) }));
+        let fault = replace("字\n字\u{3000}字", "字 字", "", false);
+        assert_eq!(fault, Err(Fault::Missing { alike: Some(2) }));
+        let fault = replace("one", "two", "", false);
+        assert_eq!(fault, Err(Fault::Missing { alike: None }));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_around_stays_byte_for_byte(
+            before in "[a字\r\n]{0,12}",
+            old in "[xy\n]{1,6}",
+            after in "[a字\r\n]{0,12}",
+        ) {
+            prop_assume!(!before.ends_with('\r') && old.contains(['x', 'y']));
+            let text = format!("{before}{old}{after}");
+            let Ok((result, 1)) = replace(&text, &old, "<>", false) else {
+                // Newlines around may make it ambiguous; then nothing was changed.
+                return Ok(());
+            };
+            prop_assert_eq!(result, format!("{before}<>{after}"));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! `grep`: lines by what is in them.
+
+mod sink;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use mainspring_shared::time::Clock;
+use mainspring_shared::tool::Repeat;
+use serde::Deserialize;
+use serde_json::json;
+
+use self::sink::Hits;
+use crate::files::list_dir::here;
+use crate::files::walk::{self, Bounds, Scope, Short};
+use crate::files::work::{arguments, blocking, invalid, stopped};
+use crate::files::workspace::{Room, Workspace, open_regular};
+use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
+
+/// Lines that are shown unless more are asked for.
+const RESULTS_DEFAULT: usize = 50;
+
+/// The most lines that match and are shown.
+const RESULTS_MAX: usize = 500;
+
+/// The most lines around each.
+const CONTEXT_MAX: usize = 10;
+
+/// Bytes that a compiled pattern may take: a longer one is no search.
+const PATTERN_BYTES_MAX: usize = 8 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Grep {
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "models say yes or no to each"
+)]
+struct Arguments {
+    pattern: String,
+    #[serde(default = "here")]
+    path: String,
+    #[serde(default)]
+    include: Option<String>,
+    #[serde(default)]
+    max_results: Option<usize>,
+    #[serde(default)]
+    context: usize,
+    #[serde(default)]
+    literal: bool,
+    #[serde(default = "yes")]
+    case_sensitive: bool,
+    #[serde(default)]
+    include_hidden: bool,
+    #[serde(default)]
+    include_ignored: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[async_trait]
+impl Tool for Grep {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "grep".into(),
+            description: "Searches files in the workspace with a regular expression (RE2 syntax, \
+                          line by line). Returns matches as path:line:text. Skips binary and large \
+                          files, hidden files, files ignored by .gitignore, and directories like \
+                          node_modules and target, unless they are named or included."
+                .into(),
+            parameters: json!({
+                "type": "object",
+                "required": ["pattern"],
+                "additionalProperties": false,
+                "properties": {
+                    "pattern": {"type": "string", "minLength": 1},
+                    "path": {
+                        "type": "string",
+                        "description": "File or directory to search; the workspace by default.",
+                    },
+                    "include": {
+                        "type": "string",
+                        "minLength": 1,
+                        "description": "Glob of the paths to search, like *.rs or src/**/*.{ts,tsx}.",
+                    },
+                    "max_results": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": RESULTS_MAX,
+                        "description": format!("Maximum number of matching lines, {RESULTS_DEFAULT} by default."),
+                    },
+                    "context": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "maximum": CONTEXT_MAX,
+                        "description": "Lines of context around each match, 0 by default.",
+                    },
+                    "literal": {
+                        "type": "boolean",
+                        "description": "Treat the pattern as plain text, false by default.",
+                    },
+                    "case_sensitive": {"type": "boolean", "description": "true by default"},
+                    "include_hidden": {"type": "boolean", "description": "false by default"},
+                    "include_ignored": {"type": "boolean", "description": "false by default"},
+                },
+            }),
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        Traits::new(Repeat::Safe)
+    }
+
+    async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
+        let arguments: Arguments = arguments(invocation.arguments)?;
+        let (workspace, clock) = (self.workspace.clone(), self.clock.clone());
+        blocking(&invocation.stop, move |stop| {
+            let room = workspace.room(invocation.session)?;
+            let mut bounds = Bounds::new(&workspace.limits, clock, stop.clone());
+            let bytes_max = workspace.limits.file_bytes_max;
+            let mut search = Search::new(&arguments, bytes_max)?;
+            search.run(&room, &arguments, &mut bounds).map(Output::text)
+        })
+        .await
+    }
+}
+
+struct Search {
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    file_bytes_max: u64,
+    hits: Hits,
+    /// Files that were too large.
+    large: usize,
+}
+
+impl Search {
+    fn new(wanted: &Arguments, file_bytes_max: u64) -> Result<Self, ToolError> {
+        let matcher = RegexMatcherBuilder::new()
+            .fixed_strings(wanted.literal)
+            .case_insensitive(!wanted.case_sensitive)
+            .line_terminator(Some(b'\n'))
+            .size_limit(PATTERN_BYTES_MAX)
+            .dfa_size_limit(PATTERN_BYTES_MAX)
+            .build(&wanted.pattern)
+            .map_err(|error| invalid(format!("{} is not a pattern: {error}", wanted.pattern)))?;
+        let context = wanted.context.min(CONTEXT_MAX);
+        let searcher = SearcherBuilder::new()
+            .line_number(true)
+            .before_context(context)
+            .after_context(context)
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(file_bytes_max as usize + (1 << 20)))
+            .build();
+        let max = wanted.max_results.unwrap_or(RESULTS_DEFAULT);
+        Ok(Self {
+            matcher,
+            searcher,
+            file_bytes_max,
+            hits: Hits::new(max.min(RESULTS_MAX)),
+            large: 0,
+        })
+    }
+
+    fn run(
+        &mut self,
+        room: &Room,
+        wanted: &Arguments,
+        bounds: &mut Bounds,
+    ) -> Result<String, ToolError> {
+        let only = wanted.include.as_deref().map(walk::pattern).transpose()?;
+        let mut scope = Scope::new(wanted.include_hidden, wanted.include_ignored);
+        scope.name(wanted.include.as_deref().unwrap_or_default());
+        let mut short = None;
+        if room.directory(&wanted.path).is_ok() {
+            short = walk::walk(room, &wanted.path, &scope, bounds, &mut |bounds, entry| {
+                let meant = only.as_ref().is_none_or(|only| only.is_match(entry.below));
+                // A link's file is searched where it is.
+                if meant
+                    && !entry.is_link
+                    && let Ok(file) = open_regular(entry.dir, entry.name)
+                {
+                    self.file(entry.path, &file, bounds);
+                }
+                if self.hits.full() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
+        } else {
+            let found = room.file(&wanted.path)?;
+            self.file(&found.real, &found.open, bounds);
+        }
+        // A stop within a file shows only here.
+        match short.or_else(|| bounds.reached()) {
+            Some(Short::Stopped) => Err(stopped()),
+            short => Ok(self.hits.said(&wanted.pattern, self.large, short)),
+        }
+    }
+
+    fn file(&mut self, path: &Path, file: &cap_std::fs::File, bounds: &Bounds) {
+        if file
+            .metadata()
+            .is_ok_and(|kind| kind.len() > self.file_bytes_max)
+        {
+            self.large += 1;
+            return;
+        }
+        let path = path.to_string_lossy();
+        let sink = self.hits.in_file(&path, bounds);
+        // What cannot be read to its end is searched as far as it can be.
+        let searched = self.searcher.search_reader(&self.matcher, file, sink);
+        if let Err(error) = searched {
+            tracing::debug!(%error, "a file was not searched to its end");
+        }
+        self.hits.end_file();
+    }
+}

@@ -1,0 +1,119 @@
+//! Collecting the lines that match.
+
+use std::fmt::Write as _;
+use std::io;
+
+use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
+
+use crate::files::text::short_line;
+use crate::files::walk::{Bounds, Short};
+
+/// Characters of a line that are shown.
+const LINE_CHARS_MAX: usize = 500;
+
+/// Lines, with those around them, over all files.
+#[derive(Debug)]
+pub(crate) struct Hits {
+    text: String,
+    count: usize,
+    max: usize,
+    /// Where the file under way began, should it turn out to be no text.
+    began: (usize, usize),
+}
+
+impl Hits {
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            text: String::new(),
+            count: 0,
+            max,
+            began: (0, 0),
+        }
+    }
+
+    /// Whether no further line is shown.
+    pub(crate) fn full(&self) -> bool {
+        self.count >= self.max
+    }
+
+    pub(crate) fn in_file<'a>(&'a mut self, path: &'a str, bounds: &'a Bounds) -> InFile<'a> {
+        self.began = (self.text.len(), self.count);
+        InFile {
+            hits: self,
+            path,
+            bounds,
+        }
+    }
+
+    pub(crate) fn end_file(&mut self) {
+        self.began = (self.text.len(), self.count);
+    }
+
+    /// The whole, in words.
+    pub(crate) fn said(&self, pattern: &str, large: usize, short: Option<Short>) -> String {
+        let mut said = self.text.clone();
+        if self.count == 0 {
+            let _ = writeln!(said, "no line matches {pattern}");
+        }
+        if self.full() {
+            let _ = writeln!(said, "[… there may be more: ask for more, or for less]");
+        }
+        if large > 0 {
+            let _ = writeln!(said, "[{large} files were too large to be searched]");
+        }
+        if let Some(short) = short {
+            let _ = writeln!(said, "{}", short.said());
+        }
+        said
+    }
+
+    fn line(&mut self, path: &str, mark: char, number: Option<u64>, bytes: &[u8]) {
+        let line = String::from_utf8_lossy(bytes);
+        let line = short_line(line.trim_end_matches(['\n', '\r']), LINE_CHARS_MAX);
+        let number = number.unwrap_or(0);
+        let _ = writeln!(self.text, "{path}{mark}{number}{mark}{line}");
+    }
+}
+
+/// What the searcher tells of one file.
+#[derive(Debug)]
+pub(crate) struct InFile<'a> {
+    hits: &'a mut Hits,
+    path: &'a str,
+    bounds: &'a Bounds,
+}
+
+impl Sink for InFile<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        if self.hits.full() {
+            return Ok(false);
+        }
+        self.hits.count += 1;
+        let (number, bytes) = (found.line_number(), found.bytes());
+        self.hits.line(self.path, ':', number, bytes);
+        Ok(self.bounds.reached().is_none())
+    }
+
+    fn context(&mut self, _: &Searcher, around: &SinkContext<'_>) -> Result<bool, io::Error> {
+        let (number, bytes) = (around.line_number(), around.bytes());
+        self.hits.line(self.path, '-', number, bytes);
+        Ok(true)
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
+        self.hits.text.push_str("--\n");
+        Ok(true)
+    }
+
+    fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> Result<(), io::Error> {
+        if finish.binary_byte_offset().is_some() {
+            // What was found before is no line of text either.
+            let (text, count) = self.hits.began;
+            self.hits.text.truncate(text);
+            self.hits.count = count;
+        }
+        Ok(())
+    }
+}

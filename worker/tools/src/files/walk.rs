@@ -1,0 +1,263 @@
+//! Walking through a workspace, directory handle by directory handle: no link is followed, and
+//! none that comes in between leads out.
+
+mod ignores;
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cap_std::fs::Dir;
+use globset::{GlobBuilder, GlobMatcher};
+use mainspring_shared::time::Clock;
+use tokio_util::sync::CancellationToken;
+
+use self::ignores::Ignores;
+use crate::files::work::invalid;
+use crate::files::workspace::Room;
+use crate::settings::Limits;
+use mainspring_worker::tool::ToolError;
+
+/// Directories within each other that are walked into; each holds a file descriptor meanwhile.
+const DEPTH_MAX: usize = 64;
+
+/// Directories that hold what others made, and are seldom meant.
+const SKIPPED: &[&str] = &[
+    ".git",
+    ".hg",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".svn",
+    ".tox",
+    ".venv",
+    "__pycache__",
+    "build",
+    "dist",
+    "node_modules",
+    "target",
+    "vendor",
+];
+
+/// What a walk looks at.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope {
+    pub(crate) hidden: bool,
+    pub(crate) ignored: bool,
+    /// Names of directories that the model wrote, which are therefore looked into.
+    named: Vec<OsString>,
+}
+
+impl Scope {
+    pub(crate) fn new(hidden: bool, ignored: bool) -> Self {
+        Self {
+            hidden,
+            ignored,
+            named: Vec::new(),
+        }
+    }
+
+    /// Notes the names in a path or pattern.
+    pub(crate) fn name(&mut self, path: &str) {
+        for component in Path::new(path).components() {
+            if let Component::Normal(name) = component {
+                self.hidden |= name.as_encoded_bytes().starts_with(b".");
+                self.named.push(name.to_owned());
+            }
+        }
+    }
+
+    fn skips(&self, name: &OsString, is_dir: bool) -> bool {
+        if !self.hidden && name.as_encoded_bytes().starts_with(b".") {
+            return true;
+        }
+        let skipped = SKIPPED.iter().any(|skipped| name == skipped);
+        is_dir && skipped && !self.ignored && !self.named.contains(name)
+    }
+}
+
+/// A file on the way.
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) dir: &'a Dir,
+    pub(crate) name: &'a OsString,
+    /// Relative to the workspace.
+    pub(crate) path: &'a Path,
+    /// Relative to where the walk began.
+    pub(crate) below: &'a Path,
+    pub(crate) is_link: bool,
+}
+
+/// Why a walk did not see everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Short {
+    Time,
+    Entries,
+    Stopped,
+}
+
+/// When a walk gives up.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    clock: Arc<dyn Clock>,
+    until: Duration,
+    stop: CancellationToken,
+    entries: usize,
+}
+
+impl Bounds {
+    pub(crate) fn new(limits: &Limits, clock: Arc<dyn Clock>, stop: CancellationToken) -> Self {
+        Self {
+            until: clock.monotonic() + limits.walk_time_max,
+            clock,
+            stop,
+            entries: limits.walk_entries_max,
+        }
+    }
+
+    /// Whether it is over.
+    pub(crate) fn reached(&self) -> Option<Short> {
+        if self.stop.is_cancelled() {
+            Some(Short::Stopped)
+        } else if self.clock.monotonic() >= self.until {
+            Some(Short::Time)
+        } else {
+            (self.entries == 0).then_some(Short::Entries)
+        }
+    }
+}
+
+impl Short {
+    /// For the model, behind what was found.
+    pub(crate) fn said(self) -> &'static str {
+        match self {
+            Self::Time => "[… the search took too long: there may be more; search in less]",
+            Self::Entries => "[… too many files: there may be more; search in less]",
+            Self::Stopped => "[… the search was stopped: there may be more]",
+        }
+    }
+}
+
+/// Shows every file below a directory, in the order of their names, until `visit` breaks or a
+/// bound is reached.
+pub(crate) fn walk(
+    room: &Room,
+    given: &str,
+    scope: &Scope,
+    bounds: &mut Bounds,
+    visit: &mut dyn FnMut(&Bounds, Entry<'_>) -> ControlFlow<()>,
+) -> Result<Option<Short>, ToolError> {
+    let (dir, real) = room.directory(given)?;
+    let real = match real.strip_prefix(".") {
+        Ok(inner) => inner.to_owned(),
+        Err(_) => real,
+    };
+    let mut ignores = Ignores::default();
+    if !scope.ignored {
+        let (root, _) = room.directory(".")?;
+        ignores.above(&root, &real);
+    }
+    let mut walk = Walk {
+        start: real.clone(),
+        scope,
+        bounds,
+        ignores,
+        visit,
+        short: None,
+    };
+    // Whether it broke off is in `short`, or known to whoever broke it.
+    let _ = walk.directory(&dir, &real, 0);
+    Ok(walk.short)
+}
+
+struct Walk<'a> {
+    start: PathBuf,
+    scope: &'a Scope,
+    bounds: &'a mut Bounds,
+    ignores: Ignores,
+    visit: &'a mut dyn FnMut(&Bounds, Entry<'_>) -> ControlFlow<()>,
+    short: Option<Short>,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, dir: &Dir, path: &Path, depth: usize) -> ControlFlow<()> {
+        let entered = !self.scope.ignored && self.ignores.enter(dir, path);
+        let flow = self.entries(dir, path, depth);
+        if entered {
+            self.ignores.leave();
+        }
+        flow
+    }
+
+    fn entries(&mut self, dir: &Dir, path: &Path, depth: usize) -> ControlFlow<()> {
+        // Names alone are kept, so that the memory of a walk is bounded by its entries.
+        let mut names = Vec::new();
+        // What cannot be read is as good as not there.
+        for entry in dir.entries().into_iter().flatten().flatten() {
+            if let Some(short) = self.bounds.reached() {
+                self.short = Some(short);
+                return ControlFlow::Break(());
+            }
+            self.bounds.entries -= 1;
+            if let Ok(kind) = entry.file_type() {
+                names.push((entry.file_name(), kind.is_dir(), kind.is_symlink()));
+            }
+        }
+        names.sort();
+        for (name, is_dir, is_link) in names {
+            if let Some(short @ (Short::Stopped | Short::Time)) = self.bounds.reached() {
+                self.short = Some(short);
+                return ControlFlow::Break(());
+            }
+            let path = path.join(&name);
+            if self.scope.skips(&name, is_dir) || self.ignores.ignored(&path, is_dir) {
+                continue;
+            }
+            if !is_dir {
+                let below = path.strip_prefix(&self.start).unwrap_or(&path);
+                let entry = Entry {
+                    dir,
+                    name: &name,
+                    path: &path,
+                    below,
+                    is_link,
+                };
+                (self.visit)(self.bounds, entry)?;
+            } else if depth < DEPTH_MAX
+                // It may have become a link, which leads no further than this directory.
+                && let Ok(inner) = dir.open_dir(&name)
+            {
+                self.directory(&inner, &path, depth + 1)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A pattern of paths. One without a slash is meant anywhere.
+pub(crate) fn pattern(given: &str) -> Result<GlobMatcher, ToolError> {
+    let plain = given.strip_prefix("./").unwrap_or(given);
+    let path = Path::new(plain);
+    if path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+        return Err(invalid(format!(
+            "{given} is outside the directory that is searched: patterns are relative to it"
+        )));
+    }
+    let anywhere;
+    let full = if plain.contains('/') {
+        plain
+    } else {
+        anywhere = format!("**/{plain}");
+        &anywhere
+    };
+    let glob = GlobBuilder::new(full).literal_separator(true).build();
+    match glob {
+        Ok(glob) => Ok(glob.compile_matcher()),
+        Err(error) => Err(invalid(format!(
+            "{given} is not a pattern: {}",
+            error.kind()
+        ))),
+    }
+}

@@ -1,0 +1,109 @@
+//! The directories that sessions work in, and the only way to what is in them.
+//!
+//! Every path is followed relative to a handle of the session's directory, and the operating
+//! system (or, where it lacks the means, cap-std step by step) refuses to follow it out of there,
+//! whatever symbolic links say and however they change meanwhile. No path is first judged and then
+//! opened by its name. What a path leads to is asked only to show it and to find its stamp.
+
+mod room;
+mod target;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
+use mainspring_shared::id::SessionKey;
+use rustix::fs::OFlags;
+
+use crate::files::stamps::Stamps;
+use crate::settings::{Limits, WorkspaceSettings};
+use mainspring_worker::tool::ToolError;
+
+pub(crate) use room::{File, Room, fault, open_regular, read_whole};
+pub(crate) use target::Present;
+
+/// Files that are changed at once without waiting for each other, as long as they fall to
+/// different locks.
+const LOCKS: usize = 64;
+
+/// The directory of all sessions.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    root: Dir,
+    path: PathBuf,
+    shared: bool,
+    locks: [Mutex<()>; LOCKS],
+    pub(crate) limits: Limits,
+    pub(crate) stamps: Stamps,
+}
+
+impl Workspace {
+    /// Opens the directory, and makes it where it is missing.
+    pub(crate) fn open(settings: &WorkspaceSettings, limits: Limits) -> io::Result<Self> {
+        std::fs::create_dir_all(&settings.root)?;
+        let path = settings.root.canonicalize()?;
+        Ok(Self {
+            root: Dir::open_ambient_dir(&path, ambient_authority())?,
+            path,
+            shared: settings.shared,
+            locks: std::array::from_fn(|_| Mutex::new(())),
+            stamps: Stamps::new(limits.stamps_max),
+            limits,
+        })
+    }
+
+    /// The directory of a session, which is made at its first use.
+    pub(crate) fn room(&self, session: SessionKey) -> Result<Room, ToolError> {
+        let opened = if self.shared {
+            self.root.try_clone().map(|dir| (dir, self.path.clone()))
+        } else {
+            let name = session.session.to_string();
+            let dir = self.own(Path::new(&name));
+            dir.map(|dir| (dir, self.path.join(name)))
+        };
+        match opened {
+            Ok((dir, path)) => Ok(Room::new(dir, path, session)),
+            Err(error) => {
+                tracing::warn!(session.id = %session.session, %error, "no workspace");
+                Err(ToolError::reply("the workspace cannot be opened"))
+            }
+        }
+    }
+
+    fn own(&self, name: &Path) -> io::Result<Dir> {
+        let mut options = OpenOptions::new();
+        // Not even a link to another session's directory is followed.
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        options.read(true).custom_flags(bits(flags));
+        match self.root.open_with(name, &options) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut private = DirBuilder::new();
+                private.mode(0o700);
+                match self.root.create_dir_with(name, &private) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+                    _ => self.root.open_with(name, &options),
+                }
+            }
+            opened => opened,
+        }
+        .map(|dir| Dir::from_std_file(dir.into_std()))
+    }
+
+    /// Lets nobody else in this worker change the file until the guard is dropped.
+    pub(crate) fn lock(&self, room: &Room, file: &Path) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        (room.path(), file).hash(&mut hasher);
+        let lock = hasher.finish() as usize % LOCKS;
+        let lock = &self.locks[lock];
+        // What it guards is in the file system, where a change is made whole or not at all.
+        lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Flags as `custom_flags` takes them.
+fn bits(flags: OFlags) -> i32 {
+    flags.bits() as i32
+}

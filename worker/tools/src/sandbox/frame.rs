@@ -1,0 +1,159 @@
+//! What a worker and its child say to each other: one JSON object a line.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::message::ContentPart;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
+
+use crate::settings::{Limits, Shell, Template};
+
+/// Bytes of one line: what a call may be given, and what it may give.
+const LINE_BYTES_MAX: usize = 32 << 20;
+
+/// What a child begins with.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Begin {
+    pub(crate) token: String,
+    /// The session's directory.
+    pub(crate) root: PathBuf,
+    pub(crate) shell: WireShell,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) limits: Limits,
+}
+
+/// How commands run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WireShell {
+    Off,
+    Local,
+    Template {
+        argv: Vec<String>,
+        cleanup: Vec<String>,
+    },
+}
+
+impl WireShell {
+    pub(crate) fn of(shell: &Shell) -> Result<Self, String> {
+        match shell {
+            Shell::Off => Ok(Self::Off),
+            Shell::Local => Ok(Self::Local),
+            Shell::Template(Template { argv, cleanup }) => Ok(Self::Template {
+                argv: argv.clone(),
+                cleanup: cleanup.clone(),
+            }),
+            Shell::Backend(_) => {
+                Err("a shell of one's own does not go into another process".to_owned())
+            }
+        }
+    }
+
+    pub(crate) fn shell(self) -> Shell {
+        match self {
+            Self::Off => Shell::Off,
+            Self::Local => Shell::Local,
+            Self::Template { argv, cleanup } => Shell::Template(Template { argv, cleanup }),
+        }
+    }
+}
+
+/// To the child.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Down {
+    Call {
+        token: String,
+        id: u64,
+        tool: String,
+        call_id: String,
+        arguments: Map<String, Value>,
+        session: SessionKey,
+        send_id: SendId,
+        attempt: i32,
+    },
+    Stop {
+        token: String,
+        id: u64,
+    },
+}
+
+/// From the child.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Up {
+    Ready {
+        token: String,
+    },
+    Done {
+        token: String,
+        id: u64,
+        content: Vec<ContentPart>,
+        value: Option<Value>,
+        #[serde(default)]
+        failed: bool,
+    },
+    Failed {
+        token: String,
+        id: u64,
+        code: Code,
+        message: String,
+    },
+    Aborted {
+        token: String,
+        id: u64,
+        message: String,
+    },
+}
+
+impl Up {
+    /// Its token, and the call that it answers.
+    pub(crate) fn about(&self) -> (&str, Option<u64>) {
+        match self {
+            Self::Ready { token } => (token, None),
+            Self::Done { token, id, .. }
+            | Self::Failed { token, id, .. }
+            | Self::Aborted { token, id, .. } => (token, Some(*id)),
+        }
+    }
+}
+
+/// A frame as a line; refused where it is longer than the other side takes.
+pub(crate) fn line(frame: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(frame)?;
+    if line.len() >= LINE_BYTES_MAX {
+        let detail = format!("{} bytes are more than the sandbox takes", line.len());
+        return Err(io::Error::other(detail));
+    }
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The next line; none at the end. A piece of a line is kept in `held` if this is dropped.
+pub(crate) async fn next_line(
+    from: &mut (impl AsyncBufRead + Unpin),
+    held: &mut Vec<u8>,
+) -> io::Result<Option<Vec<u8>>> {
+    loop {
+        let piece = from.fill_buf().await?;
+        if piece.is_empty() {
+            return Ok(None);
+        }
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(piece.len(), |end| end + 1);
+        held.extend_from_slice(&piece[..taken]);
+        from.consume(taken);
+        if held.len() > LINE_BYTES_MAX {
+            return Err(io::Error::other("a line is longer than any may be"));
+        }
+        if end.is_some() {
+            return Ok(Some(std::mem::take(held)));
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! One child, as its worker sees it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mainspring_shared::time::Clock;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::frame::{Begin, Down, Up, line, next_line};
+use crate::shell::end_marked;
+use mainspring_worker::tool::Invocation;
+
+/// How long a child without calls is kept, at least.
+const IDLE: Duration = Duration::from_mins(1);
+
+/// How long a child may take to say that it is there. A container's start is the slowest.
+const START: Duration = Duration::from_secs(20);
+
+/// How often a child is looked at whether it is still there.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a child may take to end once its input has.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long what a child complained of is waited for once it has ended.
+const REST: Duration = Duration::from_millis(200);
+
+/// Frames on their way to a child.
+const FRAMES_MAX: usize = 256;
+
+/// Bytes of what a child complains of that go into the log.
+const COMPLAINT_BYTES_MAX: usize = 2_000;
+
+/// A call that waits for its answer.
+#[derive(Debug)]
+struct Waiting {
+    call_id: String,
+    answer: oneshot::Sender<Up>,
+}
+
+/// The way to a child.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    token: String,
+    frames: mpsc::Sender<Vec<u8>>,
+    pending: Mutex<BTreeMap<u64, Waiting>>,
+    next: AtomicU64,
+    /// It takes no more calls.
+    over: CancellationToken,
+    /// It does not get the time to end by itself.
+    kill: CancellationToken,
+    /// It has said that it is there.
+    ready: AtomicBool,
+}
+
+/// Why a child was not asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotAsked {
+    /// It is over.
+    Over,
+    /// It has too much to do, or the call is too large.
+    Refused(String),
+}
+
+/// A call under way in a child. A child that is not waited for any longer although it did not
+/// answer is ended.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    child: Arc<Handle>,
+    id: u64,
+    answer: oneshot::Receiver<Up>,
+}
+
+impl Handle {
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    pub(crate) fn was_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Lets it end by itself.
+    pub(crate) fn end(&self) {
+        self.over.cancel();
+    }
+
+    /// The same, unless it has something to do. Whether it ends.
+    pub(crate) fn end_if_idle(&self) -> bool {
+        let pending = self.pending();
+        if pending.is_empty() {
+            self.over.cancel();
+        }
+        self.is_over()
+    }
+
+    fn kill(&self) {
+        self.over.cancel();
+        self.kill.cancel();
+    }
+
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        tool: &str,
+        invocation: Invocation,
+    ) -> Result<Asked, NotAsked> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let call_id = invocation.call_id.clone();
+        let frame = Down::Call {
+            token: self.token.clone(),
+            id,
+            tool: tool.to_owned(),
+            call_id: invocation.call_id,
+            arguments: invocation.arguments,
+            session: invocation.session,
+            send_id: invocation.send_id,
+            attempt: invocation.attempt,
+        };
+        let frame = line(&frame).map_err(|error| NotAsked::Refused(error.to_string()))?;
+        let (sender, answer) = oneshot::channel();
+        let mut pending = self.pending();
+        // Under the lock: whoever ends it either sees this call or is seen by it.
+        if self.is_over() {
+            return Err(NotAsked::Over);
+        }
+        if self.frames.try_send(frame).is_err() {
+            let detail = "the sandbox of tools does not keep up with its calls";
+            return Err(NotAsked::Refused(detail.to_owned()));
+        }
+        let waiting = Waiting {
+            call_id,
+            answer: sender,
+        };
+        pending.insert(id, waiting);
+        drop(pending);
+        Ok(Asked {
+            child: self.clone(),
+            id,
+            answer,
+        })
+    }
+
+    /// Nobody hears any more of calls that were not answered; their ids.
+    fn abandon(&self) -> Vec<String> {
+        self.over.cancel();
+        let pending = std::mem::take(&mut *self.pending());
+        pending.into_values().map(|call| call.call_id).collect()
+    }
+
+    /// Returns when it had nothing to do for a while, and takes nothing any more.
+    async fn idle(&self, clock: &dyn Clock) {
+        let mut seen = 0;
+        loop {
+            clock.sleep(IDLE).await;
+            let asked = self.next.load(Ordering::Relaxed);
+            if asked == seen && self.end_if_idle() {
+                return;
+            }
+            seen = asked;
+        }
+    }
+}
+
+impl Asked {
+    /// What the child says; none when it ends without a word.
+    pub(crate) async fn answer(&mut self) -> Option<Up> {
+        (&mut self.answer).await.ok()
+    }
+
+    /// Tells the child to stop the call.
+    pub(crate) fn stop(&self) {
+        let frame = Down::Stop {
+            token: self.child.token.clone(),
+            id: self.id,
+        };
+        let sent = line(&frame).map(|frame| self.child.frames.try_send(frame));
+        if !matches!(sent, Ok(Ok(()))) {
+            self.child.kill();
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        // One that was told to stop had its time to say so: nothing of it goes on unseen.
+        if self.child.pending().contains_key(&self.id) {
+            self.child.kill();
+        }
+    }
+}
+
+/// The processes of a child. Dropping it ends them all, before their leader is given up, which
+/// keeps the group's number from others.
+struct Group {
+    child: Child,
+    leader: Option<Pid>,
+}
+
+impl Group {
+    /// Waits for the leader's end, without giving it up: what it started may hold its pipes, so
+    /// their end does not come with it.
+    async fn headless(leader: Option<Pid>, clock: &dyn Clock) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        loop {
+            clock.sleep(LOOK_INTERVAL).await;
+            let ended = leader.map(|leader| waitid(WaitId::Pid(leader), options));
+            if !matches!(ended, Some(Ok(None))) {
+                return;
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(leader) = self.leader.take() {
+            // Fails only where no process is left.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A child with its pipes.
+pub(crate) struct Started {
+    pub(crate) handle: Arc<Handle>,
+    group: Group,
+    pipes: Pipes,
+    frames: mpsc::Receiver<Vec<u8>>,
+    clock: Arc<dyn Clock>,
+    /// Given back at its end.
+    _slot: OwnedSemaphorePermit,
+}
+
+struct Pipes {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    complaints: ChildStderr,
+}
+
+/// Starts a child with nothing of this process's environment but where programs are found. It
+/// begins its work when [`Started::watch`] tells it with what.
+pub(crate) fn start(
+    words: &[String],
+    path: &str,
+    directory: &Path,
+    token: String,
+    clock: Arc<dyn Clock>,
+    slot: OwnedSemaphorePermit,
+) -> io::Result<Started> {
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| io::Error::other("the launcher is empty"))?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .env("PATH", path)
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()?;
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let leader = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let group = Group {
+        child,
+        leader: leader.and_then(Pid::from_raw),
+    };
+    let (Some(input), Some(output), Some(complaints)) = pipes else {
+        return Err(io::Error::other("the child has no pipes"));
+    };
+    let (sender, frames) = mpsc::channel(FRAMES_MAX);
+    let handle = Handle {
+        token,
+        frames: sender,
+        pending: Mutex::default(),
+        next: AtomicU64::new(0),
+        over: CancellationToken::new(),
+        kill: CancellationToken::new(),
+        ready: AtomicBool::new(false),
+    };
+    Ok(Started {
+        handle: Arc::new(handle),
+        group,
+        pipes: Pipes {
+            input,
+            output: BufReader::new(output),
+            complaints,
+        },
+        frames,
+        clock,
+        _slot: slot,
+    })
+}
+
+impl Started {
+    /// Carries frames until the child has nothing to do, one side breaks off or `aborted` is; then
+    /// ends the child and all that it started.
+    pub(crate) async fn watch(mut self, begin: Begin, aborted: impl Future<Output = ()>) {
+        let handle = self.handle.clone();
+        let mut complaint = Vec::new();
+        let (kill, clock) = (handle.kill.clone(), self.clock.clone());
+        let ended = {
+            let Pipes {
+                input,
+                output,
+                complaints,
+            } = &mut self.pipes;
+            let wire = Wire {
+                handle: &handle,
+                input,
+                output,
+                held: Vec::new(),
+                frames: &mut self.frames,
+                clock: clock.as_ref(),
+            };
+            tokio::select! {
+                ended = wire.carry(&begin) => ended,
+                () = always(listen(complaints, &mut complaint)) => Ok(()),
+                () = Group::headless(self.group.leader, clock.as_ref()) => {
+                    Err(io::Error::other("the child went away"))
+                }
+                () = aborted => {
+                    kill.cancel();
+                    Ok(())
+                }
+            }
+        };
+        let open = handle.abandon();
+        let Pipes {
+            input,
+            mut output,
+            mut complaints,
+        } = self.pipes;
+        drop(input);
+        if ended.is_ok() && open.is_empty() {
+            tokio::select! {
+                () = silence(&mut output) => {}
+                () = clock.sleep(GRACE) => {}
+                () = kill.cancelled() => {}
+            }
+        }
+        self.group.kill();
+        let _ = self.group.child.wait().await;
+        if let Err(error) = ended {
+            tokio::select! {
+                () = listen(&mut complaints, &mut complaint) => {}
+                () = clock.sleep(REST) => {}
+            }
+            let said = String::from_utf8_lossy(&complaint);
+            tracing::warn!(%error, said = said.trim(), "a process for tools ended");
+        }
+        // What a command of an open call started may have left the child's group long ago.
+        let _ =
+            tokio::task::spawn_blocking(move || open.iter().for_each(|id| end_marked(id))).await;
+    }
+}
+
+/// Does the work, and never returns.
+async fn always(work: impl Future<Output = ()>) {
+    work.await;
+    std::future::pending::<()>().await;
+}
+
+/// Keeps the beginning of what is said until that ends.
+async fn listen(from: &mut ChildStderr, kept: &mut Vec<u8>) {
+    let mut piece = [0; 1024];
+    loop {
+        match from.read(&mut piece).await {
+            Ok(0) | Err(_) => return,
+            Ok(read) => {
+                let room = COMPLAINT_BYTES_MAX - kept.len();
+                kept.extend_from_slice(&piece[..read.min(room)]);
+            }
+        }
+    }
+}
+
+/// Waits for the end of what a child says.
+async fn silence(from: &mut BufReader<ChildStdout>) {
+    let mut piece = [0; 1024];
+    while !matches!(from.read(&mut piece).await, Ok(0) | Err(_)) {}
+}
+
+/// Both directions to a child.
+struct Wire<'a> {
+    handle: &'a Handle,
+    input: &'a mut ChildStdin,
+    output: &'a mut BufReader<ChildStdout>,
+    held: Vec<u8>,
+    frames: &'a mut mpsc::Receiver<Vec<u8>>,
+    clock: &'a dyn Clock,
+}
+
+impl Wire<'_> {
+    async fn carry(mut self, begin: &Begin) -> io::Result<()> {
+        let handle = self.handle;
+        let clock = self.clock;
+        tokio::select! {
+            greeted = self.greet(begin) => greeted?,
+            () = clock.sleep(START) => return Err(io::Error::other("the child does not begin in time")),
+            () = handle.over.cancelled() => return Ok(()),
+        }
+        handle.ready.store(true, Ordering::Relaxed);
+        let Self {
+            input,
+            output,
+            mut held,
+            frames,
+            ..
+        } = self;
+        // Beside each other: a child that writes much reads nothing meanwhile.
+        let writing = async {
+            while let Some(frame) = frames.recv().await {
+                input.write_all(&frame).await?;
+            }
+            Ok(())
+        };
+        let reading = async {
+            loop {
+                let said = heard(handle, output, &mut held).await?;
+                let (_, id) = said.about();
+                let waiting = id.and_then(|id| handle.pending().remove(&id));
+                let Some(waiting) = waiting else {
+                    return Err(io::Error::other("the child answers what it was not asked"));
+                };
+                let _ = waiting.answer.send(said);
+            }
+        };
+        tokio::select! {
+            ended = writing => ended,
+            ended = reading => ended,
+            () = handle.over.cancelled() => Ok(()),
+            () = handle.idle(clock) => Ok(()),
+        }
+    }
+
+    async fn greet(&mut self, begin: &Begin) -> io::Result<()> {
+        self.input.write_all(&line(begin)?).await?;
+        match heard(self.handle, self.output, &mut self.held).await? {
+            Up::Ready { .. } => Ok(()),
+            _ => Err(io::Error::other("the child does not begin with a greeting")),
+        }
+    }
+}
+
+/// The next frame of this child. What another process wrote into its pipe has not its token.
+async fn heard(
+    handle: &Handle,
+    output: &mut BufReader<ChildStdout>,
+    held: &mut Vec<u8>,
+) -> io::Result<Up> {
+    let said = next_line(output, held).await?;
+    let said = said.ok_or_else(|| io::Error::other("the child went away"))?;
+    let up: Up = serde_json::from_slice(&said)
+        .map_err(|_| io::Error::other("what the child says makes no sense"))?;
+    if up.about().0 == handle.token {
+        Ok(up)
+    } else {
+        Err(io::Error::other("a frame has another token"))
+    }
+}

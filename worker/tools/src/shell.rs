@@ -1,0 +1,205 @@
+//! `shell`: commands in the workspace.
+//!
+//! Every command is a process of its own, in a process group of its own, with a closed standard
+//! input and only the environment it is meant to see. When it ends, runs out of time, is stopped
+//! or is no longer waited for, nothing of it is left running. How the process is started is for a
+//! [`ShellBackend`] to say.
+
+mod backend;
+pub(crate) mod commands;
+mod group;
+mod output;
+mod process;
+mod template;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::error::Code;
+use mainspring_shared::time::{Clock, Span};
+use mainspring_shared::tool::Repeat;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+pub use self::backend::{Launch, ShellBackend, ShellCommand};
+pub(crate) use self::backend::{Local, PATH_DEFAULT};
+pub(crate) use self::group::end_marked;
+pub(crate) use self::output::Kept;
+pub(crate) use self::process::{Ended, Process};
+pub(crate) use self::template::{Templated, find};
+use crate::files::list_dir::here;
+use crate::files::work::{arguments, blocking, stopped};
+use crate::files::workspace::Workspace;
+use mainspring_worker::tool::{
+    Concurrency, Invocation, OnInterrupt, Output, Tool, ToolError, ToolSpec, Traits,
+};
+
+/// How long the kernel waits beyond the longest time of a command, so that it is the tool that
+/// says how far the command came.
+const MARGIN: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(crate) struct Shell {
+    workspace: Arc<Workspace>,
+    backend: Arc<dyn ShellBackend>,
+    clock: Arc<dyn Clock>,
+    running: Semaphore,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    command: String,
+    #[serde(default = "here")]
+    cwd: String,
+    #[serde(default)]
+    timeout: Option<u64>,
+}
+
+impl Shell {
+    pub(crate) fn new(
+        workspace: Arc<Workspace>,
+        backend: Arc<dyn ShellBackend>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let running = Semaphore::new(workspace.limits.shell_running_max.max(1));
+        Self {
+            workspace,
+            backend,
+            clock,
+            running,
+        }
+    }
+
+    fn time(&self, wanted: Option<u64>) -> Duration {
+        let limits = &self.workspace.limits;
+        let time = wanted.map_or(limits.shell_timeout, Duration::from_secs);
+        time.min(limits.shell_timeout_max)
+    }
+
+    /// How the command is started.
+    async fn launch(
+        &self,
+        invocation: &Invocation,
+        wanted: Arguments,
+    ) -> Result<(Launch, Option<Launch>), ToolError> {
+        let (workspace, backend) = (self.workspace.clone(), self.backend.clone());
+        let (session, call_id) = (invocation.session, invocation.call_id.clone());
+        blocking(&invocation.stop, move |_| {
+            let room = workspace.room(session)?;
+            let (_, cwd) = room.directory(&wanted.cwd)?;
+            let command = ShellCommand {
+                command: &wanted.command,
+                workspace: room.path(),
+                cwd: &cwd,
+                session,
+                call_id: &call_id,
+            };
+            let launch = backend.launch(&command);
+            let launch = launch.map_err(|why| {
+                tracing::warn!(session.id = %session.session, why, "a command cannot start");
+                ToolError::reply(format!("the command was not run: {why}"))
+            })?;
+            Ok((launch, backend.cleanup(&command)))
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Tool for Shell {
+    fn spec(&self) -> ToolSpec {
+        let limits = &self.workspace.limits;
+        let (time, max) = (limits.shell_timeout, limits.shell_timeout_max);
+        ToolSpec {
+            name: "shell".into(),
+            description:
+                "Runs a command in a new shell in the workspace and returns its exit code \
+                          and output. Only files persist between commands: set the directory with \
+                          cwd, and variables in the command itself. There is no stdin and no \
+                          terminal. Processes that are still running when the shell exits are \
+                          killed."
+                    .into(),
+            parameters: json!({
+                "type": "object",
+                "required": ["command"],
+                "additionalProperties": false,
+                "properties": {
+                    "command": {"type": "string", "minLength": 1},
+                    "cwd": {
+                        "type": "string",
+                        "description": "Working directory; the workspace by default.",
+                    },
+                    "timeout": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": max.as_secs(),
+                        "description": format!("Timeout in seconds, {} by default.", time.as_secs()),
+                    },
+                },
+            }),
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            timeout: self.workspace.limits.shell_timeout_max + MARGIN,
+            concurrency: Concurrency::Exclusive,
+            on_interrupt: OnInterrupt::Stop,
+            // A command that is stopped gets a moment to end by itself.
+            grace: process::GRACE * 3,
+            ..Traits::new(Repeat::Once)
+        }
+    }
+
+    async fn call(&self, mut invocation: Invocation) -> Result<Output, ToolError> {
+        let given = std::mem::take(&mut invocation.arguments);
+        let wanted: Arguments = arguments(given)?;
+        let time = self.time(wanted.timeout);
+        let _turn = tokio::select! {
+            turn = self.running.acquire() => turn.expect("is never closed"),
+            () = invocation.stop.cancelled() => return Err(stopped()),
+        };
+        let (launch, cleanup) = self.launch(&invocation, wanted).await?;
+        let kept = Kept::new(self.workspace.limits.shell_output_bytes_max);
+        let kept = Arc::new(Mutex::new(kept));
+        let process = Process {
+            launch: &launch,
+            cleanup,
+            call_id: &invocation.call_id,
+            kept: &kept,
+            clock: self.clock.as_ref(),
+            stop: &invocation.stop,
+        };
+        let (ended, output) = process.run(time).await.map_err(|error| {
+            tracing::warn!(%error, "a command cannot start");
+            ToolError::reply(format!("the command was not run: {error}"))
+        })?;
+        match ended {
+            Ended::Exited(code) => Ok(Output::text(format!("exit_code={code}\n{output}"))),
+            Ended::TimedOut => Err(ToolError::Reply {
+                code: Code::ToolTimeout,
+                message: format!(
+                    "the command was ended after {}; until then it said:\n{output}",
+                    Span(time)
+                ),
+            }),
+            Ended::Stopped => Err(ToolError::Reply {
+                code: Code::ToolInterrupted,
+                message: format!("the command was stopped; until then it said:\n{output}"),
+            }),
+        }
+    }
+}
+
+/// A directory within the workspace as an absolute path.
+fn inside(workspace: &Path, cwd: &Path) -> std::path::PathBuf {
+    if cwd == Path::new(".") {
+        workspace.to_owned()
+    } else {
+        workspace.join(cwd)
+    }
+}
