@@ -144,7 +144,7 @@ async fn accept(
     };
     let id = item.id;
     let accepting = BootId(entropy.random_id());
-    let outcome = store.accept_sends(None, accepting, vec![item]).await?.pop();
+    let outcome = store.accept_sends(accepting, vec![item]).await?.pop();
     let Some(AcceptOutcome::Accepted(accepted)) = outcome else {
         anyhow::bail!("not accepted: {outcome:?}");
     };

@@ -44,7 +44,7 @@ async fn delete_below(app: &App, boot: BootId, key: SessionKey) -> Result<(), st
 
 /// Deletes one session. False if there is no such session.
 async fn delete_one(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
-    let outcomes = delete_whole(app.store.as_ref(), None, boot, key).await?;
+    let outcomes = delete_whole(app.store.as_ref(), boot, key).await?;
     let exists = !outcomes.is_empty();
     for outcome in outcomes {
         notify(app, key, outcome);
@@ -87,7 +87,7 @@ pub(crate) async fn sweep(
     let Some(boot) = app.registration.id() else {
         return Ok(false);
     };
-    let due = app.store.deleted_sessions(None, *cursor, SESSIONS).await?;
+    let due = app.store.deleted_sessions(*cursor, SESSIONS).await?;
     if cursor.is_none() {
         // The oldest unfinished deletion: the gauge keeps growing if it cannot be finished.
         let waited = match due.first() {
@@ -118,7 +118,7 @@ pub(crate) async fn sweep(
 /// Erases some pages of one session. True if more are left.
 async fn erase_pages(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
     for _ in 0..PAGES {
-        let step = erase_step(app.store.as_ref(), None, boot, key, ERASED_AT_ONCE).await?;
+        let step = erase_step(app.store.as_ref(), boot, key, ERASED_AT_ONCE).await?;
         let ErasedStep { deleted, page } = step;
         for (child, outcome) in deleted {
             notify(app, child, outcome);

@@ -64,7 +64,7 @@ impl KnownTools {
         if faults.as_ref().is_some_and(Vec::is_empty) || !self.is_due(clock.monotonic(), every) {
             return faults.unwrap_or_default();
         }
-        let Ok(pools) = store.list_tools(None).await else {
+        let Ok(pools) = store.list_tools().await else {
             return Vec::new();
         };
         let pools = pools.into_iter().map(|pool| (pool.pool.clone(), pool));

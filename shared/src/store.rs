@@ -5,12 +5,13 @@
 //! whole and writes nothing: the caller runs its items one by one ([`Error::is_of_data`]). One whose
 //! session is locked by someone else for long is answered so, and its neighbours are served. What is
 //! sent again takes effect once: a write under a lease is known by its number, a send by its id. An
-//! ambiguous commit is resolved inside the store, by reading back. `at` replaces the database's clock
-//! and is `None` outside tests.
+//! ambiguous commit is resolved inside the store, by reading back. Time is the
+//! database's; tests set it through [`Inspect`].
 
 mod boots;
 mod calls;
 mod error;
+mod inspect;
 mod leases;
 mod lists;
 mod reads;
@@ -29,20 +30,20 @@ pub use calls::{
     NewCall, Parent, PostOutcome, PostResult, ReadInbox, ReportOutcome,
 };
 pub use error::{Denial, Error};
+pub use inspect::{Dump, DumpList, DumpRun, DumpSession, Inspect};
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
     Completed, Counters, Leases, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
     SendTotals, StartedSend, Then, UsageRow,
 };
-pub use lists::{DumpList, ListOutcome, Lists, WriteList};
+pub use lists::{ListOutcome, Lists, WriteList};
 pub use reads::{
-    AuditOptions, Dump, DumpSession, ListSends, ListSessions, ModelUsage, Page, QueueStats,
-    ReadMessages, Reads, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages, Reads,
+    ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 pub use runs::{
-    AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun, EndedLeaf,
-    ListRuns, NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, Runs, left_to_run,
-    passes_bound,
+    AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, EndedLeaf, ListRuns,
+    NewRun, ReadNodes, RunNews, RunReport, RunStep, RunWords, Runs, left_to_run, passes_bound,
 };
 pub use sends::{
     AcceptOutcome, AcceptSend, Accepted, CancelOutcome, IdempotencyKey, KeyOutcome, RefuseReason,

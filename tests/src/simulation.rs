@@ -20,7 +20,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Once};
 
 use mainspring_runtime::set_buggify;
-use mainspring_shared::store::Store;
+use mainspring_shared::store::Inspect;
 use mainspring_store_model::ModelStore;
 use mainspring_store_sqlite::SqliteOptions;
 
@@ -110,7 +110,7 @@ struct Sqlite {
 }
 
 impl Sqlite {
-    fn open() -> (Self, Arc<dyn Store>) {
+    fn open() -> (Self, Arc<dyn Inspect>) {
         let folder = tempfile::tempdir().expect("a folder");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -142,7 +142,7 @@ impl Drop for Sqlite {
 async fn course(plan: &Plan, backing: Backing, tell: bool) -> Outcome {
     let time = Virtual::new();
     let mut sqlite = None;
-    let store: Arc<dyn Store> = match backing {
+    let store: Arc<dyn Inspect> = match backing {
         Backing::Model => Arc::new(ModelStore::open(Arc::new(ProcessClock {
             time,
             gate: gate::Gate::new(),

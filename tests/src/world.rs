@@ -30,8 +30,8 @@ use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AuditOptions, CallAnswer, CancelOutcome, DeliverItem,
-    DeliverOutcome, Dump, NewBoot, NewSession, PostOutcome, PostResult, ReadySession, Role, Store,
-    SweepReady, Target,
+    DeliverOutcome, Dump, Inspect as _, NewBoot, NewSession, PostOutcome, PostResult, ReadySession,
+    Role, Store, SweepReady, Target,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;
@@ -188,7 +188,7 @@ impl World {
         };
         world
             .store
-            .register_boot(None, scheduler)
+            .register_boot(scheduler)
             .await
             .expect("the model store never fails");
         tokio::spawn(sweep(
@@ -271,7 +271,7 @@ impl World {
             parent: None,
         };
         self.store
-            .create_sessions(None, vec![(new, None)])
+            .create_sessions(vec![(new, None)])
             .await
             .expect("never fails");
         key
@@ -313,7 +313,7 @@ impl World {
             idempotency: None,
             queued_max: 1000,
         };
-        let outcome = self.store.accept_sends(None, self.boot, vec![item]).await;
+        let outcome = self.store.accept_sends(self.boot, vec![item]).await;
         match outcome.expect("never fails").pop() {
             Some(AcceptOutcome::Accepted(accepted)) => (id, accepted.ring),
             other => panic!("not accepted: {other:?}"),
@@ -325,7 +325,7 @@ impl World {
         let items = vec![(key.tenant, id)];
         let outcome = self
             .store
-            .cancel_sends(None, self.boot, items)
+            .cancel_sends(self.boot, items)
             .await
             .expect("never fails");
         match outcome.into_iter().next() {
@@ -344,7 +344,7 @@ impl World {
             call_id: call_id.to_owned(),
             answer,
         };
-        let outcomes = self.store.post_results(None, vec![item]).await;
+        let outcomes = self.store.post_results(vec![item]).await;
         let outcome = outcomes.expect("never fails").pop().expect("one item");
         if let PostOutcome::Accepted {
             ring: Some(ready), ..
@@ -366,7 +366,7 @@ impl World {
             idempotency: None,
             items_max: 1000,
         };
-        let outcomes = self.store.deliver_items(None, self.boot, vec![item]).await;
+        let outcomes = self.store.deliver_items(self.boot, vec![item]).await;
         let outcome = outcomes.expect("never fails").pop().expect("one item");
         if let DeliverOutcome::Accepted { ring, owner, .. } = &outcome {
             if let Some(ready) = ring {
@@ -382,7 +382,7 @@ impl World {
 
     /// Lets a send that waits for recovery go on, as a scheduler does; the sweep rings.
     pub async fn resume(&self, key: SessionKey) -> Option<SendId> {
-        let resumed = self.store.resume_recovery(None, self.boot, key).await;
+        let resumed = self.store.resume_recovery(self.boot, key).await;
         resumed.expect("never fails")
     }
 
@@ -467,7 +467,7 @@ impl World {
     pub async fn audit(&self) {
         let found = self
             .store
-            .audit(None, AuditOptions::default())
+            .audit(AuditOptions::default())
             .await
             .expect("never fails");
         assert!(found.is_empty(), "{found:#?}");
@@ -489,11 +489,8 @@ async fn sweep(
     lifecycle: Lifecycle,
 ) {
     while !lifecycle.is_stopping() {
-        let alarms = store
-            .sweep_alarms(None, boot, 100)
-            .await
-            .expect("never fails");
-        let reported = store.report_children(None, None, 100).await;
+        let alarms = store.sweep_alarms(boot, 100).await.expect("never fails");
+        let reported = store.report_children(None, 100).await;
         let reported = reported.expect("never fails");
         let query = SweepReady {
             pool: None,
@@ -501,8 +498,8 @@ async fn sweep(
             after: None,
             limit: 1000,
         };
-        let swept = store.sweep_ready(None, query).await.expect("never fails");
-        let fired = store.fire_timers(None, boot, 100).await;
+        let swept = store.sweep_ready(query).await.expect("never fails");
+        let fired = store.fire_timers(boot, 100).await;
         let fired = fired.expect("never fails").ring;
         let told = reported
             .into_iter()

@@ -120,7 +120,7 @@ impl Boot {
                 if !in_time {
                     return None;
                 }
-                let renewal = parts.store.renew_boot(None, life.id, ttl, in_flight());
+                let renewal = parts.store.renew_boot(life.id, ttl, in_flight());
                 tokio::select! {
                     biased;
                     () = passed(parts, fence_at) => None,
@@ -196,7 +196,7 @@ impl Boot {
         let life = loop {
             // What the old life held is free for others the moment the database hears of it, and
             // nobody has died.
-            let ended = parts.store.stop_boot(None, old.id).await;
+            let ended = parts.store.stop_boot(old.id).await;
             if ended.is_ok()
                 && let Ok(Some(life)) = register(parts).await
             {
@@ -221,7 +221,7 @@ impl Boot {
         let life = self.lock().life.take();
         if let Some(life) = life {
             life.lost.cancel();
-            if let Err(error) = parts.store.stop_boot(None, life.id).await {
+            if let Err(error) = parts.store.stop_boot(life.id).await {
                 tracing::warn!(boot.id = %life.id, %error, "boot not ended; its lease runs out");
             }
         }
@@ -265,7 +265,7 @@ async fn register(parts: &Parts) -> mainspring_shared::store::Result<Option<Life
         ttl: config.lease_ttl,
         tools: parts.tools.published(),
     };
-    parts.store.register_boot(None, boot).await?;
+    parts.store.register_boot(boot).await?;
     if parts.clock.monotonic() >= fence_at {
         tracing::warn!(boot.id = %id, "registered later than its lease lasts; registering again");
         return Ok(None);

@@ -163,7 +163,7 @@ async fn poll(kernel: Arc<Kernel>) {
             after: None,
             limit: u32::try_from(free).unwrap_or(u32::MAX).min(512),
         };
-        match parts.store.sweep_ready(None, query).await {
+        match parts.store.sweep_ready(query).await {
             Ok(swept) => {
                 admit::admit_free(&kernel, swept.sessions.into_iter().map(|ready| ready.key));
             }

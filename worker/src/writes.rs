@@ -54,7 +54,7 @@ impl Writes {
                     let parts = parts.clone();
                     async move {
                         let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
-                        let answers = each(items, |items| parts.store.append_rounds(None, items));
+                        let answers = each(items, |items| parts.store.append_rounds(items));
                         let answers = answers.await;
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             AppendOutcome::Appended { step, .. } => Some((*step, false)),
@@ -70,7 +70,7 @@ impl Writes {
                     let parts = parts.clone();
                     async move {
                         let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
-                        let answers = each(items, |items| parts.store.complete_sends(None, items));
+                        let answers = each(items, |items| parts.store.complete_sends(items));
                         let answers = answers.await;
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             CompleteOutcome::Completed(completed) => Some((completed.step, true)),
@@ -88,7 +88,7 @@ impl Writes {
                     let parts = parts.clone();
                     async move {
                         let about: Vec<_> = items.iter().map(|i| (i.key, i.send_id)).collect();
-                        let answers = each(items, |items| parts.store.park_sends(None, items));
+                        let answers = each(items, |items| parts.store.park_sends(items));
                         let answers = answers.await;
                         publish(&parts, &about, &answers, |outcome| match outcome {
                             ParkOutcome::Parked { step } | ParkOutcome::Cancelled { step, .. } => {
@@ -106,7 +106,7 @@ impl Writes {
                 let parts = parts.clone();
                 move |items| {
                     let parts = parts.clone();
-                    async move { each(items, |items| parts.store.release_sessions(None, items)).await }
+                    async move { each(items, |items| parts.store.release_sessions(items)).await }
                 }
             }),
         }
@@ -172,10 +172,7 @@ async fn claim(
             .map(|_| Ok((ClaimOutcome::Busy, None)))
             .collect();
     };
-    let answers = each(items, |items| {
-        parts.store.claim_sessions(None, life.id, items)
-    })
-    .await;
+    let answers = each(items, |items| parts.store.claim_sessions(life.id, items)).await;
     answers
         .into_iter()
         .map(|answer| answer.map(|outcome| (outcome, Some(life.clone()))))

@@ -16,7 +16,7 @@ pub(crate) async fn run(args: &AuditArgs, format: Format, config: &Config) -> Re
         rows_max: args.rows,
     };
     let violations = store
-        .audit(None, options)
+        .audit(options)
         .await
         .map_err(|error| wiring::store_failure(config, &error))?;
     match format {

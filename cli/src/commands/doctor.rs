@@ -175,7 +175,7 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
 
 /// Who is there to do the work, by pool.
 async fn workers(store: &dyn Store, now: Timestamp) -> Finding {
-    let boots = match store.list_boots(None).await {
+    let boots = match store.list_boots().await {
         Ok(boots) => boots,
         Err(error) => return Finding::bad("workers", causes(&error), next_of(error.code())),
     };

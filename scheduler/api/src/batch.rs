@@ -262,7 +262,7 @@ async fn take_key<B: Batch>(app: &App, key: &str, hash: [u8; 32]) -> Result<bool
     // Apart from the keys that items bring.
     let route = format!("{} (whole)", B::ROUTE);
     let key = idempotency::key(&route, key, hash);
-    match app.store.take_key(None, key).await? {
+    match app.store.take_key(key).await? {
         KeyOutcome::Taken => Ok(false),
         KeyOutcome::Known => Ok(true),
         KeyOutcome::Mismatch => Err(Error::mismatch()),

@@ -145,7 +145,7 @@ pub(super) async fn fork(
         behind: copying.behind,
         more: false,
     };
-    let outcome = app.store.import_session(None, item).await?;
+    let outcome = app.store.import_session(item).await?;
     drop(copying.weight);
     answer_creation(&app, outcome).await
 }
@@ -280,7 +280,7 @@ async fn stage(
         behind,
         more: true,
     };
-    match app.store.import_session(None, page).await? {
+    match app.store.import_session(page).await? {
         CreateOutcome::Staged => Ok(count),
         CreateOutcome::Gone => Err(too_slow()),
         CreateOutcome::Created(_) | CreateOutcome::Replayed(_) | CreateOutcome::Mismatch => {
@@ -320,7 +320,7 @@ pub(super) async fn import(
         importing.take(&chunk).await?;
     }
     let (item, _weight) = importing.finish(key)?;
-    let outcome = app.store.import_session(None, item).await?;
+    let outcome = app.store.import_session(item).await?;
     answer_creation(&app, outcome).await
 }
 

@@ -65,7 +65,7 @@ pub(super) async fn workers(
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
     let now = app.store.now().await?;
-    let boots = app.store.list_boots(None).await?;
+    let boots = app.store.list_boots().await?;
     let alive = boots
         .into_iter()
         .filter(|boot| boot.role == Role::Worker && boot.dead_at.is_none())
@@ -120,7 +120,7 @@ pub(super) async fn tools(
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
     let mut found: BTreeMap<(ToolKind, String), ToolView> = BTreeMap::new();
-    for PoolTools { pool, tools, .. } in app.store.list_tools(None).await? {
+    for PoolTools { pool, tools, .. } in app.store.list_tools().await? {
         let servers = tools.servers.into_iter().map(|name| (name, String::new()));
         let servers = servers.map(|named| (ToolKind::McpServer, named));
         let tools = tools.tools.into_iter().map(|named| (ToolKind::Tool, named));
@@ -171,7 +171,7 @@ pub(super) async fn queue(
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
     let mut pools = Vec::new();
-    for stats in app.store.queue_stats(None).await? {
+    for stats in app.store.queue_stats().await? {
         let depth = depth(&app, &stats.pool).await;
         pools.push(PoolView { stats, depth });
     }
@@ -208,5 +208,5 @@ pub(super) async fn scaling(
     let Some(Path(pool)) = pool.ok().filter(|Path(pool)| is_pool(pool)) else {
         return Err(problem::nothing_here().await);
     };
-    respond::json(StatusCode::OK, &app.store.scaling(None, &pool).await?)
+    respond::json(StatusCode::OK, &app.store.scaling(&pool).await?)
 }

@@ -94,7 +94,7 @@ pub(super) async fn prune(
         dry_run,
         limit: ERASED_AT_ONCE,
     };
-    match prune_all(app.store.as_ref(), None, item).await? {
+    match prune_all(app.store.as_ref(), item).await? {
         PruneOutcome::NotFound => Err(Error::session_not_found().into()),
         PruneOutcome::Pruned {
             removed, first_seq, ..

@@ -166,7 +166,7 @@ pub(super) async fn create(
         idempotency: idempotency?,
     };
     let waiting = wait.map(|wait| (app.watch.run(new.key), wait));
-    let mut outcomes = app.store.create_runs(None, vec![new]).await?;
+    let mut outcomes = app.store.create_runs(vec![new]).await?;
     // Whoever waits holds nothing.
     drop(whole);
     match outcomes.pop().ok_or_else(Error::internal)? {

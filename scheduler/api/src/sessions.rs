@@ -195,7 +195,7 @@ pub(super) async fn change(
     _: Query<NoQuery>,
     Json { value: patch, .. }: Json<SessionChangeBody>,
 ) -> Result<Response, Problem> {
-    match app.store.update_session(None, key, patch).await? {
+    match app.store.update_session(key, patch).await? {
         UpdateOutcome::Updated(record) => respond::json(StatusCode::OK, &view(&app, *record).await),
         UpdateOutcome::NotFound => Err(Error::session_not_found().into()),
     }

@@ -84,7 +84,7 @@ pub(super) async fn create(
         );
     }
     let timer = body.timer(&app, checks)?;
-    let made = app.store.create_timers(None, vec![(timer, key)]).await?;
+    let made = app.store.create_timers(vec![(timer, key)]).await?;
     match made.into_iter().next().ok_or_else(Error::internal)? {
         CreateTimerOutcome::Created(record) => {
             tell(&app, std::slice::from_ref(record.as_ref()));
@@ -281,7 +281,7 @@ async fn change(
         session: None,
         change,
     };
-    let changed = app.store.change_timers(None, vec![item]).await?;
+    let changed = app.store.change_timers(vec![item]).await?;
     match changed.into_iter().next().ok_or_else(Error::internal)? {
         ChangeTimerOutcome::Changed(record) => {
             tell(app, std::slice::from_ref(record.as_ref()));

@@ -38,7 +38,7 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
     let Some(boot) = app.registration.id() else {
         return Ok(app.config.alarm_interval);
     };
-    let swept = app.store.sweep_alarms(None, boot, LIMIT).await?;
+    let swept = app.store.sweep_alarms(boot, LIMIT).await?;
     metrics::counter!(ALARMS).increment(u64::from(swept.served));
     app.notifier.enqueue(swept.ring);
     let ended = swept.finished.into_iter();
@@ -67,7 +67,7 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
 
 /// Reports ended children to their parents, if their worker died before it did.
 async fn report(app: &App) -> Result<usize, store::Error> {
-    let reported = app.store.report_children(None, None, LIMIT).await?;
+    let reported = app.store.report_children(None, LIMIT).await?;
     let count = reported.len();
     for outcome in reported {
         app.notifier.enqueue(outcome.ring);

@@ -53,7 +53,7 @@ pub(super) async fn sweep(app: &App, cursor: &mut Cursor) -> Result<bool, store:
             after: *cursor,
             limit: PAGE,
         };
-        let found = app.store.sweep_orphans(None, query).await?;
+        let found = app.store.sweep_orphans(query).await?;
         cancel_work_of(app, boot, found.of).await?;
         *cursor = found.next;
         if cursor.is_none() || app.lifecycle.is_stopping() {

@@ -99,8 +99,8 @@ impl Progress {
 async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> {
     let config = &app.config;
     let least = config.idempotency_keep;
-    let mut rows = app.store.sweep_retention(None, least).await?;
-    rows += app.store.sweep_timers(None, config.timer_keep).await?;
+    let mut rows = app.store.sweep_retention(least).await?;
+    rows += app.store.sweep_timers(config.timer_keep).await?;
     // A repeated request must find its result as long as its idempotency key is kept.
     let send_keep = config.send_keep.map(|keep| keep.max(least));
     let run_keep = config.run_keep.map(|keep| keep.max(least));
@@ -123,7 +123,7 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
             after: progress.send,
             limit: PAGE,
         };
-        let retired = app.store.retire_sends(None, query).await?;
+        let retired = app.store.retire_sends(query).await?;
         progress.send = retired.next;
         progress.skipped.sends += retired.skipped;
         if progress.send.is_none() {

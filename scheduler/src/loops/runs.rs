@@ -127,7 +127,7 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         dsl_max: DSL_VERSION,
         aside: memory.skipped.keys(),
     };
-    let claimed = app.store.claim_runs(None, claim.clone()).await?;
+    let claimed = app.store.claim_runs(claim.clone()).await?;
     memory.skipped.tick(claimed.now);
     let share = claim.share(claimed.runs.len()) as usize;
     let more = claimed.runs.iter().any(|news| news.ends.len() >= share);
@@ -233,7 +233,7 @@ async fn cancel(
         return Ok(locked);
     }
     let mut ended = Vec::new();
-    let outcomes = app.store.cancel_sends(None, boot, sends).await?;
+    let outcomes = app.store.cancel_sends(boot, sends).await?;
     for (run, outcome) in runs.into_iter().zip(outcomes) {
         match outcome {
             store::CancelOutcome::Signalled { send, .. } => app.notifier.signal(send.key, 0),
@@ -280,12 +280,12 @@ async fn commit(
         return Ok(());
     }
     let items: Vec<AdvanceRun> = prepared.iter().map(|one| one.item.clone()).collect();
-    let outcomes = match app.store.advance_runs(None, boot, items).await {
+    let outcomes = match app.store.advance_runs(boot, items).await {
         Ok(outcomes) => outcomes,
         Err(error) if error.is_of_data() && prepared.len() > 1 => {
             for one in prepared {
                 let item = vec![one.item.clone()];
-                match app.store.advance_runs(None, boot, item).await {
+                match app.store.advance_runs(boot, item).await {
                     Ok(outcomes) => settle(app, memory, vec![one], outcomes),
                     Err(error) if error.is_of_data() => {
                         refused(app, boot, memory, &one, &error).await?;
@@ -338,7 +338,7 @@ async fn refused(
         return Ok(());
     }
     let item = vec![broken.item.clone()];
-    match app.store.advance_runs(None, boot, item).await {
+    match app.store.advance_runs(boot, item).await {
         Ok(outcomes) => settle(app, memory, vec![broken], outcomes),
         Err(error) if error.is_of_data() => {
             memory.skipped.skip(key, &error.to_string());

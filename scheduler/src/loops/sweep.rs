@@ -73,7 +73,7 @@ pub(crate) async fn run(app: &App) {
 /// One pass over the pools that have workers. True if a lane became full and more sessions are
 /// ready.
 async fn sweep(app: &App, cursors: &mut LaneCursors) -> Result<bool, store::Error> {
-    let boots = app.store.list_boots(None).await?;
+    let boots = app.store.list_boots().await?;
     let served = boots.into_iter().filter(|boot| boot.role == Role::Worker);
     let mut pools: BTreeSet<String> = served
         .filter(|boot| boot.dead_at.is_none())
@@ -138,7 +138,7 @@ async fn pass(
             after,
             limit: PAGE,
         };
-        let swept = app.store.sweep_ready(None, query).await?;
+        let swept = app.store.sweep_ready(query).await?;
         let mut open = Vec::new();
         for mut open_lane in lanes {
             match fill(app, &mut open_lane, &swept.sessions).await {

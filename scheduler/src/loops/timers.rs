@@ -56,7 +56,7 @@ async fn fire(app: &App) -> Result<Duration, store::Error> {
         return Ok(app.config.timer_interval);
     };
     loop {
-        let fired = app.store.fire_timers(None, boot, LIMIT).await?;
+        let fired = app.store.fire_timers(boot, LIMIT).await?;
         let more = fired.more && fired.served > 0 && !app.lifecycle.is_stopping();
         let until = fired.next_due_at.map(|next| next.since(fired.now));
         announce(app, fired);

@@ -98,7 +98,7 @@ impl Acceptor {
             batches: Semaphore::new(BATCHES_IN_FLIGHT),
             creations: Group::spawn(1, move |items: Vec<Creation>| {
                 let store = store.clone();
-                async move { each(items, |items| store.create_sessions(None, items)).await }
+                async move { each(items, |items| store.create_sessions(items)).await }
             }),
             tools: KnownTools::default(),
         }
@@ -217,7 +217,7 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
         .iter()
         .map(|item| (item.target.key(), item.id))
         .collect();
-    let mut outcomes = each(items, |items| app.store.accept_sends(None, boot, items)).await;
+    let mut outcomes = each(items, |items| app.store.accept_sends(boot, items)).await;
     let mut notices = Vec::with_capacity(count);
     for ((key, send), outcome) in sends.into_iter().zip(&mut outcomes) {
         if let Ok(AcceptOutcome::Accepted(accepted)) = outcome {

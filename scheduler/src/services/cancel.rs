@@ -19,7 +19,7 @@ pub async fn send(app: &App, id: SendId, wait: Option<Duration>) -> Result<SendR
     let tenant = TenantId::DEFAULT;
     let watcher = app.watch.send(id);
     let boot = app.boot_id()?;
-    let step = |items| each(items, |items| app.store.cancel_sends(None, boot, items));
+    let step = |items| each(items, |items| app.store.cancel_sends(boot, items));
     let is_locked = |outcome: &_| matches!(outcome, Ok(CancelOutcome::Locked));
     let items = vec![(tenant, id)];
     let outcomes = step(items.clone()).await;

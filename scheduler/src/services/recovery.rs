@@ -17,7 +17,7 @@ pub async fn resume(app: &App, key: SessionKey) -> Result<SendRecord, Error> {
         .get_session(key)
         .await?
         .ok_or_else(Error::session_not_found)?;
-    let resumed = app.store.resume_recovery(None, app.boot_id()?, key).await?;
+    let resumed = app.store.resume_recovery(app.boot_id()?, key).await?;
     let id = resumed.ok_or_else(nothing_to_recover)?;
     let record = app
         .watch

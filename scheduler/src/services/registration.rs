@@ -55,7 +55,7 @@ pub async fn keep(app: &App, closing: CancellationToken) {
         }
     }
     if let Some(id) = app.registration.id()
-        && let Err(error) = app.store.stop_boot(None, id).await
+        && let Err(error) = app.store.stop_boot(id).await
     {
         tracing::debug!(error = %error, "the boot could not be ended, its lease will run out");
     }
@@ -77,16 +77,12 @@ async fn step(app: &App) -> Result<Duration, store::Error> {
             ttl: app.config.lease_ttl,
             tools: mainspring_shared::tool::Published::default(),
         };
-        app.store.register_boot(None, boot).await?;
+        app.store.register_boot(boot).await?;
         tracing::info!(boot.id = %id, "scheduler registered");
         app.registration.set(Some(id));
         return Ok(renewal_pause(app));
     };
-    match app
-        .store
-        .renew_boot(None, id, app.config.lease_ttl, 0)
-        .await?
-    {
+    match app.store.renew_boot(id, app.config.lease_ttl, 0).await? {
         Renewal::Renewed { .. } => Ok(renewal_pause(app)),
         Renewal::Dead => {
             tracing::warn!(boot.id = %id, "this boot was declared dead, registering a new one");

@@ -14,7 +14,7 @@ pub fn is_locked(outcome: &PostOutcome) -> bool {
 
 /// Posts results and notifies the workers. Results for locked sessions are retried for some seconds.
 pub async fn post(app: &App, items: Vec<PostResult>) -> Result<Vec<PostOutcome>, Error> {
-    let outcomes = app.store.post_results(None, items.clone()).await?;
+    let outcomes = app.store.post_results(items.clone()).await?;
     notify(app, &outcomes);
     let step = |left| post_again(app, left);
     Ok(retry_locked(app, items, outcomes, is_locked, step).await)
@@ -23,7 +23,7 @@ pub async fn post(app: &App, items: Vec<PostResult>) -> Result<Vec<PostOutcome>,
 /// Posts again; an error counts as still locked, so that results stored before are reported.
 async fn post_again(app: &App, items: Vec<PostResult>) -> Vec<PostOutcome> {
     let count = items.len();
-    let posted = app.store.post_results(None, items).await;
+    let posted = app.store.post_results(items).await;
     let posted = posted.unwrap_or_else(|_| vec![PostOutcome::Locked; count]);
     notify(app, &posted);
     posted

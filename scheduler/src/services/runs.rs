@@ -65,7 +65,7 @@ pub async fn ask(
     wait: Option<Duration>,
 ) -> Result<RunRecord, Error> {
     let watcher = app.watch.run(key);
-    let known = app.store.ask_runs(None, vec![(key, ask)]).await?;
+    let known = app.store.ask_runs(vec![(key, ask)]).await?;
     if !known.first().copied().unwrap_or_default() {
         return Err(Error::run_not_found());
     }

@@ -13,23 +13,17 @@ use std::time::Duration;
 #[async_trait]
 pub trait Boots: Send + Sync {
     /// Enters a process's life; its lease runs from the database's now.
-    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> Result<()>;
+    async fn register_boot(&self, boot: NewBoot) -> Result<()>;
 
     /// Extends a boot's lease by `ttl` and returns the signals raised for its sessions. A boot
     /// that was declared dead stays dead: the answer is `Renewal::Dead`, and the process has
     /// nothing left to write. Leases of others that end later than any renewal could make them, since
     /// the database's clock was set back, are cut: they end as if they had been renewed just now.
-    async fn renew_boot(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        ttl: Duration,
-        in_flight: u32,
-    ) -> Result<Renewal>;
+    async fn renew_boot(&self, boot: BootId, ttl: Duration, in_flight: u32) -> Result<Renewal>;
 
     /// Ends a boot at once and gives back what it still owned, as its own process asks for it: no
     /// crash is counted, but each send that ran counts a model call that may have been begun.
-    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()>;
+    async fn stop_boot(&self, boot: BootId) -> Result<()>;
 
     /// Sessions that a boot owns and that have work, in the order of [`Sweeps::sweep_ready`](super::Sweeps::sweep_ready), with the
     /// token of each grant: a page behind `after`, and where the next one begins, if there is one.
@@ -41,11 +35,11 @@ pub trait Boots: Send + Sync {
     ) -> Result<Owned>;
 
     /// The boots that are alive, and those that ended within the last ten minutes.
-    async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>>;
+    async fn list_boots(&self) -> Result<Vec<BootRecord>>;
 
     /// What the workers of each pool say that agents may name, of those that
     /// [`list_boots`](Self::list_boots) lists; by pool.
-    async fn list_tools(&self, at: Option<Timestamp>) -> Result<Vec<PoolTools>>;
+    async fn list_tools(&self) -> Result<Vec<PoolTools>>;
 }
 
 /// What a process does.

@@ -9,7 +9,6 @@ use crate::inbox::{InboxItem, ItemKind};
 use crate::message::ContentPart;
 use crate::send::WaitingOn;
 use crate::store::IdempotencyKey;
-use crate::time::Timestamp;
 use crate::tool::CallRecord;
 use crate::tool::{CallResult, Repeat};
 use async_trait::async_trait;
@@ -19,18 +18,13 @@ use async_trait::async_trait;
 pub trait Calls: Send + Sync {
     /// Settles calls from outside, or permits them. The first answer counts. A waiting send becomes
     /// ready once none of its calls waits any more; a running one is told by a signal.
-    async fn post_results(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<PostResult>,
-    ) -> Result<Vec<PostOutcome>>;
+    async fn post_results(&self, items: Vec<PostResult>) -> Result<Vec<PostOutcome>>;
 
     /// Reports final sends that a parent waits for, oldest first, at most `limit`: the parent's
     /// call gets the child's answer as its result, or, when it was settled before, the parent's
     /// inbox gets an item. Each send is reported once. Only these sends, where some are named.
     async fn report_children(
         &self,
-        at: Option<Timestamp>,
         sends: Option<Vec<(TenantId, SendId)>>,
         limit: u32,
     ) -> Result<Vec<ReportOutcome>>;

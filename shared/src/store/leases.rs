@@ -29,7 +29,6 @@ pub trait Leases: Send + Sync {
     /// may be asynchronous unless a send goes on: that is a step, which readers see at once.
     async fn claim_sessions(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<ClaimSession>,
     ) -> Result<Vec<ClaimOutcome>>;
@@ -37,36 +36,20 @@ pub trait Leases: Send + Sync {
     /// Stores a round, or what became of its calls, and goes on under the same lease. Resets the
     /// crash count. A repeat of what its lease stored last changes nothing and is told what the first
     /// was, with signals that may be old.
-    async fn append_rounds(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<AppendRound>,
-    ) -> Result<Vec<AppendOutcome>>;
+    async fn append_rounds(&self, items: Vec<AppendRound>) -> Result<Vec<AppendOutcome>>;
 
     /// Makes sends final and either takes each session's next send or gives the lease back. A
     /// cancel that was raised meanwhile wins over the result.
-    async fn complete_sends(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<CompleteSend>,
-    ) -> Result<Vec<CompleteOutcome>>;
+    async fn complete_sends(&self, items: Vec<CompleteSend>) -> Result<Vec<CompleteOutcome>>;
 
     /// Parks sends: each waits as a row, its lease is given back. A cancel that was raised
     /// meanwhile ends the send instead.
-    async fn park_sends(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<ParkSend>,
-    ) -> Result<Vec<ParkOutcome>>;
+    async fn park_sends(&self, items: Vec<ParkSend>) -> Result<Vec<ParkOutcome>>;
 
     /// Gives leases back with their sends as they are: running sends stay ready for the next
     /// worker, without counting a crash. True where the lease was still held, by its boot and token
     /// alone: a claim whose answer was never heard is given back without knowing its epoch.
-    async fn release_sessions(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<ReleaseSession>,
-    ) -> Result<Vec<bool>>;
+    async fn release_sessions(&self, items: Vec<ReleaseSession>) -> Result<Vec<bool>>;
 }
 
 /// A session to claim.

@@ -3,7 +3,6 @@
 use super::Result;
 use crate::id::{SessionKey, TenantId};
 use crate::list::{Bounds, Change, List, ListName, Refusal, Written};
-use crate::time::Timestamp;
 use async_trait::async_trait;
 
 /// Agents' lists.
@@ -11,7 +10,7 @@ use async_trait::async_trait;
 pub trait Lists: Send + Sync {
     /// Changes a list as [`apply`](crate::list::apply) says, once for each call id: a repeat answers
     /// as the first time did, with the list as it is by then.
-    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome>;
+    async fn write_list(&self, item: WriteList) -> Result<ListOutcome>;
 
     /// A list; an empty one when nothing was written to it.
     async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List>;
@@ -46,17 +45,4 @@ pub enum ListOutcome {
     Refused(Refusal),
     /// The session is unknown or deleted.
     Gone,
-}
-
-/// A list in a dump.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DumpList {
-    /// The owner.
-    pub tenant: TenantId,
-    /// [`ListName::key`].
-    pub name: String,
-    /// Its content.
-    pub list: List,
-    /// The calls that it remembers, in the order of their ids.
-    pub calls: Vec<String>,
 }

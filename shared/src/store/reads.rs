@@ -1,4 +1,4 @@
-//! Parameters of reads, and the dump.
+//! Parameters of reads.
 
 use super::Result;
 use async_trait::async_trait;
@@ -8,19 +8,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::BootRecord;
-use super::calls::Parent;
-use super::lists::DumpList;
 use crate::id::{SendId, SessionKey, TenantId};
-use crate::inbox::InboxItem;
 use crate::message::Message;
-use crate::send::{SendRecord, SendStatus};
+use crate::send::SendStatus;
 use crate::session::SessionStatus;
-use crate::session::hot::HotRow;
 use crate::step::Step;
 use crate::time::Timestamp;
-use crate::timer::{Occurrence, TimerRecord};
-use crate::tool::CallRecord;
 use crate::usage::Usage;
 
 /// Reads of transcripts and steps, statistics, and checks of the whole.
@@ -42,16 +35,13 @@ pub trait Reads: Send + Sync {
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>>;
 
     /// How much waits and runs, per pool.
-    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>>;
+    async fn queue_stats(&self) -> Result<Vec<QueueStats>>;
 
     /// What an autoscaler of one pool needs.
-    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats>;
+    async fn scaling(&self, pool: &str) -> Result<ScalingStats>;
 
     /// Runs every invariant as a query; returns what violates them.
-    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>>;
-
-    /// The whole content in a fixed order, for tests and comparisons.
-    async fn dump(&self) -> Result<Dump>;
+    async fn audit(&self, options: AuditOptions) -> Result<Vec<Violation>>;
 }
 
 /// One page of a list.
@@ -168,21 +158,6 @@ pub struct Violation {
     pub rows: Vec<Value>,
 }
 
-/// The whole content of a store in a fixed order: tenants, then ids.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Dump {
-    /// The processes.
-    pub boots: Vec<BootRecord>,
-    /// The sessions, tombstones too.
-    pub sessions: Vec<DumpSession>,
-    /// The lists that agents keep.
-    pub lists: Vec<DumpList>,
-    /// The runs.
-    pub runs: Vec<super::runs::DumpRun>,
-    /// The timers with their occurrences by number.
-    pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
-}
-
 /// What model calls cost, by the model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ModelUsage {
@@ -203,37 +178,4 @@ pub struct SessionUsage {
     pub own: Vec<ModelUsage>,
     /// Those of the sessions below it, by model.
     pub below: Vec<ModelUsage>,
-}
-
-/// One session and everything below it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DumpSession {
-    /// Its key.
-    pub key: SessionKey,
-    /// Its hot row.
-    pub hot: HotRow,
-    /// Its agent's version; none on a tombstone.
-    pub agent_version: Option<i32>,
-    /// Its sends by id.
-    pub sends: Vec<SendRecord>,
-    /// The `seq` that its transcript begins with.
-    pub first_seq: i64,
-    /// Whether it was deleted and may have left something behind that is still to be removed.
-    pub erasing: bool,
-    /// Its transcript by `seq`.
-    pub messages: Vec<Message>,
-    /// Its steps by number.
-    pub steps: Vec<Step>,
-    /// Steps that went with sends that were not needed any more.
-    pub retired_steps: i64,
-    /// Its tool calls by id.
-    pub calls: Vec<CallRecord>,
-    /// Its inbox in order.
-    pub inbox: Vec<InboxItem>,
-    /// Whose child it is.
-    pub parent: Option<Parent>,
-    /// Its usage rows: send, round, attempt.
-    pub usage: Vec<(SendId, i32, i32)>,
-    /// What each of these rows says that it cost, in their order.
-    pub paid: Vec<Usage>,
 }

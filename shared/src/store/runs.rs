@@ -22,30 +22,21 @@ use crate::workflow::run::{
 #[async_trait]
 pub trait Runs: Send + Sync {
     /// Creates runs, each due at once. With an idempotency key a repeat creates nothing.
-    async fn create_runs(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<NewRun>,
-    ) -> Result<Vec<CreateRunOutcome>>;
+    async fn create_runs(&self, items: Vec<NewRun>) -> Result<Vec<CreateRunOutcome>>;
 
     /// Asks something of runs, for their next advance. False where unknown.
-    async fn ask_runs(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<(RunKey, RunAsk)>,
-    ) -> Result<Vec<bool>>;
+    async fn ask_runs(&self, items: Vec<(RunKey, RunAsk)>) -> Result<Vec<bool>>;
 
     /// Takes runs with ended leaves, with asks, or whose time has come, unless another live boot
     /// owns them; returns what is new of them, and of those that the boot owns already. Those whose
     /// last advance is the longest ago come first. News that cannot be read are marked as such, and
     /// are nobody else's trouble.
-    async fn claim_runs(&self, at: Option<Timestamp>, claim: ClaimRuns) -> Result<ClaimedRuns>;
+    async fn claim_runs(&self, claim: ClaimRuns) -> Result<ClaimedRuns>;
 
     /// Advances runs that `boot` owns: what was taken into account is noted, nodes are written,
     /// leaves accepted, and who waits for a run's end hears of it. A run that is final has no owner.
     async fn advance_runs(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<AdvanceRun>,
     ) -> Result<Vec<AdvanceOutcome>>;
@@ -381,21 +372,4 @@ pub struct RunStep {
     pub boot: BootId,
     /// What changed.
     pub changes: Value,
-}
-
-/// One run and everything below it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DumpRun {
-    /// The run.
-    pub run: RunRecord,
-    /// Who keeps it.
-    pub owner: Option<BootId>,
-    /// Its advances so far.
-    pub step: i64,
-    /// Its nodes in order.
-    pub nodes: Vec<NodeRecord>,
-    /// What is asked of it.
-    pub asks: Vec<RunAsk>,
-    /// Its advances.
-    pub steps: Vec<RunStep>,
 }

@@ -19,21 +19,19 @@ pub trait Sends: Send + Sync {
     /// one call to one session keep their order.
     async fn accept_sends(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<AcceptSend>,
     ) -> Result<Vec<AcceptOutcome>>;
 
     /// Takes an idempotency key for a request that makes many things, each with a key of its own,
     /// before any of them is made: from now on no other request under this key makes anything.
-    async fn take_key(&self, at: Option<Timestamp>, key: IdempotencyKey) -> Result<KeyOutcome>;
+    async fn take_key(&self, key: IdempotencyKey) -> Result<KeyOutcome>;
 
     /// Asks sends to end. A queued one ends here; a waiting one ends here under a grant of `boot`;
     /// a running one gets a durable signal that its worker obeys. One whose worker's lease has run out
     /// ends here, too, and that boot is declared dead.
     async fn cancel_sends(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<(TenantId, SendId)>,
     ) -> Result<Vec<CancelOutcome>>;
@@ -44,23 +42,17 @@ pub trait Sends: Send + Sync {
     /// interrupted, so that it goes on too. `boot` is the accepting process.
     async fn deliver_items(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<DeliverItem>,
     ) -> Result<Vec<DeliverOutcome>>;
 
     /// Lets a send that waits for `recovery` go on. False when no send of the session does.
-    async fn resume_recovery(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        key: SessionKey,
-    ) -> Result<Option<SendId>>;
+    async fn resume_recovery(&self, boot: BootId, key: SessionKey) -> Result<Option<SendId>>;
 
     /// Looks at a page of sends and deletes those that ended before `keep`, with their steps, calls
     /// and usage. Their messages stay. So do sends whose end somebody has still to be told. Those of
     /// runs stay and go with the run.
-    async fn retire_sends(&self, at: Option<Timestamp>, query: RetireSends) -> Result<Retired>;
+    async fn retire_sends(&self, query: RetireSends) -> Result<Retired>;
 
     /// Sends by id; `None` where unknown.
     async fn get_sends(&self, ids: Vec<(TenantId, SendId)>) -> Result<Vec<Option<SendRecord>>>;

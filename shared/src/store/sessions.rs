@@ -19,62 +19,37 @@ pub trait Sessions: Send + Sync {
     /// Creates sessions. With an idempotency key a repeat creates nothing.
     async fn create_sessions(
         &self,
-        at: Option<Timestamp>,
         items: Vec<(NewSession, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateOutcome>>;
 
     /// Creates a session with copied messages: numbered from 1 whatever their numbers were, of
     /// epoch 0, with their sends and times as they are. It has no sends, steps, calls or usage of
     /// its own, and nothing to do. With an idempotency key a repeat creates nothing.
-    async fn import_session(
-        &self,
-        at: Option<Timestamp>,
-        item: ImportSession,
-    ) -> Result<CreateOutcome>;
+    async fn import_session(&self, item: ImportSession) -> Result<CreateOutcome>;
 
     /// Changes a session's agent (as a new version), metadata or lifecycle. Fields of the patch
     /// that are `None` stay.
-    async fn update_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        patch: SessionPatch,
-    ) -> Result<UpdateOutcome>;
+    async fn update_session(&self, key: SessionKey, patch: SessionPatch) -> Result<UpdateOutcome>;
 
     /// Ends every open send as cancelled under a grant of `boot`, cancels its timers, takes its
     /// lease away; its hot row stays as a tombstone, its sends until retention. It is gone for
     /// everyone: what it leaves behind, [`erase_step`](super::erase_step) removes page by page.
-    async fn delete_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        boot: BootId,
-    ) -> Result<DeleteOutcome>;
+    async fn delete_session(&self, key: SessionKey, boot: BootId) -> Result<DeleteOutcome>;
 
     /// Deleted sessions that may have left something behind, in order, behind `after`.
     async fn deleted_sessions(
         &self,
-        at: Option<Timestamp>,
         after: Option<DeletedSession>,
         limit: u32,
     ) -> Result<Vec<DeletedSession>>;
 
     /// Removes at most `limit` rows of each kind that a deleted session left behind. It is no longer
     /// due when none is left, nor a session below it, and it was deleted [`ERASED_MS_MIN`] ago.
-    async fn erase_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        limit: u32,
-    ) -> Result<Erased>;
+    async fn erase_session(&self, key: SessionKey, limit: u32) -> Result<Erased>;
 
     /// Removes old messages with the rows of their calls. A call is never parted from its results; the
     /// last message and those of the open send stay, numbers as well. `context_version` goes up.
-    async fn prune_session(
-        &self,
-        at: Option<Timestamp>,
-        item: PruneSession,
-    ) -> Result<PruneOutcome>;
+    async fn prune_session(&self, item: PruneSession) -> Result<PruneOutcome>;
 
     /// A session; `None` when unknown or deleted.
     async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>>;

@@ -15,26 +15,21 @@ use crate::time::Timestamp;
 #[async_trait]
 pub trait Sweeps: Send + Sync {
     /// Reads sessions that have work and no live owner, oldest first.
-    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept>;
+    async fn sweep_ready(&self, query: SweepReady) -> Result<Swept>;
 
     /// Serves due alarms, at most `limit`: delayed sends get their place, parked retries become
     /// ready, sends past their deadline end under a grant of `boot`. Running ones are left to their
     /// workers, as long as these live: a boot whose lease has run out is declared dead, and its sends
     /// end here if their time is up or someone asked for it.
-    async fn sweep_alarms(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        limit: u32,
-    ) -> Result<AlarmSweep>;
+    async fn sweep_alarms(&self, boot: BootId, limit: u32) -> Result<AlarmSweep>;
 
     /// Finds sends that ended without completing while something still works for them: the process
     /// that should have ended it may have died. What works in a session without a parent goes on.
-    async fn sweep_orphans(&self, at: Option<Timestamp>, query: SweepOrphans) -> Result<Orphans>;
+    async fn sweep_orphans(&self, query: SweepOrphans) -> Result<Orphans>;
 
     /// Deletes idempotency keys older than `keep` and ended boots that nothing refers to. Returns
     /// how many rows went; call again until it is zero.
-    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64>;
+    async fn sweep_retention(&self, keep: Duration) -> Result<u64>;
 }
 
 /// A session that someone has to ring for.

@@ -21,26 +21,21 @@ pub trait Timers: Send + Sync {
     /// Makes timers, armed from now on. With an idempotency key a repeat makes nothing.
     async fn create_timers(
         &self,
-        at: Option<Timestamp>,
         items: Vec<(NewTimer, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateTimerOutcome>>;
 
     /// Pauses, resumes and cancels timers. What was asked for already is no mistake.
-    async fn change_timers(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<ChangeTimer>,
-    ) -> Result<Vec<ChangeTimerOutcome>>;
+    async fn change_timers(&self, items: Vec<ChangeTimer>) -> Result<Vec<ChangeTimerOutcome>>;
 
     /// Fires due timers, oldest first, at most `limit`: their occurrences, the sends that these ask
     /// for and the timers' next due times are one transaction, so that an occurrence fires once, and
     /// never before the database's clock says so. Timers that another process is firing are left to
     /// it; those whose session someone has locked stay due. `boot` is the accepting process.
-    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired>;
+    async fn fire_timers(&self, boot: BootId, limit: u32) -> Result<Fired>;
 
     /// Deletes occurrences whose fate is older than `keep`, and timers that ended before that and
     /// have none left. Returns how many rows went; call again until it is zero.
-    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64>;
+    async fn sweep_timers(&self, keep: Duration) -> Result<u64>;
 
     /// Timers by id; `None` where unknown.
     async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>>;

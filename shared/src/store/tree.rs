@@ -5,7 +5,6 @@ use super::{
     Result, Store,
 };
 use crate::id::{BootId, SendId, SessionKey};
-use crate::time::Timestamp;
 use crate::workflow::run::{RunAsk, RunStatus};
 
 /// Open sends of one session that are looked at.
@@ -48,7 +47,7 @@ pub async fn cancel_below(
                 }
             }
             if !open.is_empty() {
-                outcomes.extend(store.cancel_sends(None, boot, open).await?);
+                outcomes.extend(store.cancel_sends(boot, open).await?);
                 asking.push((child, None));
             }
         }
@@ -81,7 +80,7 @@ async fn cancel_runs(store: &dyn Store, key: SessionKey, only: Option<SendId>) -
         asks.extend(waited_for.map(|run| (run.key, ask.clone())));
     }
     if !asks.is_empty() {
-        store.ask_runs(None, asks).await?;
+        store.ask_runs(asks).await?;
     }
     Ok(())
 }
@@ -100,13 +99,12 @@ pub struct ErasedStep {
 /// when there is no such session. After a crash between any two, the sweep finds the rest.
 pub async fn delete_whole(
     store: &dyn Store,
-    at: Option<Timestamp>,
     boot: BootId,
     key: SessionKey,
 ) -> Result<Vec<DeleteOutcome>> {
     let mut outcomes = Vec::new();
     loop {
-        match store.delete_session(at, key, boot).await? {
+        match store.delete_session(key, boot).await? {
             ending @ DeleteOutcome::Ending { .. } => outcomes.push(ending),
             DeleteOutcome::NotFound => return Ok(outcomes),
             deleted @ DeleteOutcome::Deleted { .. } => {
@@ -122,7 +120,6 @@ pub async fn delete_whole(
 /// two, whoever goes on finds the rest.
 pub async fn erase_step(
     store: &dyn Store,
-    at: Option<Timestamp>,
     boot: BootId,
     key: SessionKey,
     limit: u32,
@@ -134,20 +131,16 @@ pub async fn erase_step(
         going.insert(0, key);
     }
     for session in going {
-        let outcomes = delete_whole(store, at, boot, session).await?;
+        let outcomes = delete_whole(store, boot, session).await?;
         deleted.extend(outcomes.into_iter().map(|outcome| (session, outcome)));
     }
-    let page = store.erase_session(at, key, limit).await?;
+    let page = store.erase_session(key, limit).await?;
     Ok(ErasedStep { deleted, page })
 }
 
 /// Prunes a session page by page, as if it were done at once.
-pub async fn prune_all(
-    store: &dyn Store,
-    at: Option<Timestamp>,
-    item: PruneSession,
-) -> Result<PruneOutcome> {
-    let mut outcome = store.prune_session(at, item).await?;
+pub async fn prune_all(store: &dyn Store, item: PruneSession) -> Result<PruneOutcome> {
+    let mut outcome = store.prune_session(item).await?;
     while let PruneOutcome::Pruned {
         removed,
         first_seq,
@@ -157,7 +150,7 @@ pub async fn prune_all(
     {
         // Not what was asked for: the session may have grown meanwhile.
         let to = PruneTo::Before(until);
-        match store.prune_session(at, PruneSession { to, ..item }).await? {
+        match store.prune_session(PruneSession { to, ..item }).await? {
             PruneOutcome::Pruned {
                 removed: more,
                 first_seq,

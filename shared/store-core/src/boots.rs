@@ -16,27 +16,25 @@ use crate::store::{SqlStore, Tx, clock};
 
 #[async_trait]
 impl Boots for SqlStore {
-    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> store::Result<()> {
-        self.write(at, boot, |tx, boot| Box::pin(register(tx, boot)))
+    async fn register_boot(&self, boot: NewBoot) -> store::Result<()> {
+        self.write(boot, |tx, boot| Box::pin(register(tx, boot)))
             .await
     }
 
     async fn renew_boot(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         ttl: Duration,
         in_flight: u32,
     ) -> store::Result<Renewal> {
-        self.write(at, (boot, ttl, in_flight), |tx, (boot, ttl, in_flight)| {
+        self.write((boot, ttl, in_flight), |tx, (boot, ttl, in_flight)| {
             Box::pin(renew(tx, boot, ttl, in_flight))
         })
         .await
     }
 
-    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> store::Result<()> {
-        self.write(at, boot, |tx, boot| Box::pin(stop(tx, boot)))
-            .await
+    async fn stop_boot(&self, boot: BootId) -> store::Result<()> {
+        self.write(boot, |tx, boot| Box::pin(stop(tx, boot))).await
     }
 
     async fn owned_sessions(
@@ -49,12 +47,12 @@ impl Boots for SqlStore {
             .await
     }
 
-    async fn list_boots(&self, at: Option<Timestamp>) -> store::Result<Vec<BootRecord>> {
-        self.read(move |conn| Box::pin(list(conn, at))).await
+    async fn list_boots(&self) -> store::Result<Vec<BootRecord>> {
+        self.read(move |conn| Box::pin(list(conn, self.at))).await
     }
 
-    async fn list_tools(&self, at: Option<Timestamp>) -> store::Result<Vec<PoolTools>> {
-        self.read(move |conn| Box::pin(tools(conn, at))).await
+    async fn list_tools(&self) -> store::Result<Vec<PoolTools>> {
+        self.read(move |conn| Box::pin(tools(conn, self.at))).await
     }
 }
 

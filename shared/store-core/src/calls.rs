@@ -28,22 +28,17 @@ use crate::{inbox, post, report};
 
 #[async_trait]
 impl Calls for SqlStore {
-    async fn post_results(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<PostResult>,
-    ) -> store::Result<Vec<PostOutcome>> {
-        self.write(at, items, |tx, items| Box::pin(post::all(tx, items)))
+    async fn post_results(&self, items: Vec<PostResult>) -> store::Result<Vec<PostOutcome>> {
+        self.write(items, |tx, items| Box::pin(post::all(tx, items)))
             .await
     }
 
     async fn report_children(
         &self,
-        at: Option<Timestamp>,
         sends: Option<Vec<(TenantId, SendId)>>,
         limit: u32,
     ) -> store::Result<Vec<ReportOutcome>> {
-        self.write(at, (sends, limit), |tx, (sends, limit)| {
+        self.write((sends, limit), |tx, (sends, limit)| {
             Box::pin(report::all(tx, sends, limit))
         })
         .await

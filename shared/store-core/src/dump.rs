@@ -1,9 +1,12 @@
 //! The whole content in a fixed order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey};
-use mainspring_shared::store::{Dump, DumpSession};
+use mainspring_shared::store::{self, Dump, DumpSession, Inspect};
+use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
 use crate::db::{Conn, Statement, sql};
@@ -14,10 +17,25 @@ use crate::query::statement;
 use crate::row::Row;
 use crate::rows::{self, Cells};
 use crate::runs;
+use crate::store::SqlStore;
 use crate::timers;
 
+#[async_trait]
+impl Inspect for SqlStore {
+    fn at(&self, now: Timestamp) -> Arc<dyn Inspect> {
+        Arc::new(Self {
+            at: Some(now),
+            ..self.clone()
+        })
+    }
+
+    async fn dump(&self) -> store::Result<Dump> {
+        self.snapshot(|conn| Box::pin(all(conn))).await
+    }
+}
+
 /// Reads everything. The caller gives a connection that stands on one snapshot.
-pub(crate) async fn all(conn: &mut Conn) -> Result<Dump> {
+async fn all(conn: &mut Conn) -> Result<Dump> {
     let boots = fetch(conn, sql!("boots/dump")).await?;
     let boots = boots.iter().map(rows::boot).collect::<Result<_>>()?;
     let mut sessions = BTreeMap::new();

@@ -7,7 +7,6 @@ use mainspring_shared::store::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend, Leases,
     ParkOutcome, ParkSend, ReleaseSession,
 };
-use mainspring_shared::time::Timestamp;
 
 use crate::db::Commit;
 use crate::store::SqlStore;
@@ -17,12 +16,11 @@ use crate::{boots, claim, complete, park, rounds};
 impl Leases for SqlStore {
     async fn claim_sessions(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<ClaimSession>,
     ) -> store::Result<Vec<ClaimOutcome>> {
         let outcomes = self
-            .transact(Commit::Relaxed, at, (boot, items), |tx, (boot, items)| {
+            .transact(Commit::Relaxed, (boot, items), |tx, (boot, items)| {
                 Box::pin(claim::all(tx, boot, items))
             })
             .await?;
@@ -32,7 +30,7 @@ impl Leases for SqlStore {
             ClaimOutcome::Busy | ClaimOutcome::Suspect | ClaimOutcome::Idle => false,
         });
         if goes_on {
-            let kept = self.write(at, boot, |tx, boot| Box::pin(boots::touch(tx, boot)));
+            let kept = self.write(boot, |tx, boot| Box::pin(boots::touch(tx, boot)));
             if let Err(error) = kept.await {
                 tracing::warn!(%error, "a claim is not known to outlast a power cut");
             }
@@ -40,39 +38,26 @@ impl Leases for SqlStore {
         Ok(outcomes)
     }
 
-    async fn append_rounds(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<AppendRound>,
-    ) -> store::Result<Vec<AppendOutcome>> {
-        self.write(at, items, |tx, items| Box::pin(rounds::all(tx, items)))
+    async fn append_rounds(&self, items: Vec<AppendRound>) -> store::Result<Vec<AppendOutcome>> {
+        self.write(items, |tx, items| Box::pin(rounds::all(tx, items)))
             .await
     }
 
     async fn complete_sends(
         &self,
-        at: Option<Timestamp>,
         items: Vec<CompleteSend>,
     ) -> store::Result<Vec<CompleteOutcome>> {
-        self.write(at, items, |tx, items| Box::pin(complete::all(tx, items)))
+        self.write(items, |tx, items| Box::pin(complete::all(tx, items)))
             .await
     }
 
-    async fn park_sends(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<ParkSend>,
-    ) -> store::Result<Vec<ParkOutcome>> {
-        self.write(at, items, |tx, items| Box::pin(park::all(tx, items)))
+    async fn park_sends(&self, items: Vec<ParkSend>) -> store::Result<Vec<ParkOutcome>> {
+        self.write(items, |tx, items| Box::pin(park::all(tx, items)))
             .await
     }
 
-    async fn release_sessions(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<ReleaseSession>,
-    ) -> store::Result<Vec<bool>> {
-        self.write(at, items, |tx, items| Box::pin(park::release(tx, items)))
+    async fn release_sessions(&self, items: Vec<ReleaseSession>) -> store::Result<Vec<bool>> {
+        self.write(items, |tx, items| Box::pin(park::release(tx, items)))
             .await
     }
 }

@@ -5,7 +5,6 @@ use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::list::{List, ListName, WRITES_KEPT, Written, apply, difference};
 use mainspring_shared::store;
 use mainspring_shared::store::{DumpList, ListOutcome, Lists, WriteList};
-use mainspring_shared::time::Timestamp;
 
 use crate::db::{Conn, sql};
 use crate::fault::Result;
@@ -16,13 +15,8 @@ use crate::store::{SqlStore, Tx};
 
 #[async_trait]
 impl Lists for SqlStore {
-    async fn write_list(
-        &self,
-        at: Option<Timestamp>,
-        item: WriteList,
-    ) -> store::Result<ListOutcome> {
-        self.write(at, item, |tx, item| Box::pin(write(tx, item)))
-            .await
+    async fn write_list(&self, item: WriteList) -> store::Result<ListOutcome> {
+        self.write(item, |tx, item| Box::pin(write(tx, item))).await
     }
 
     async fn read_list(&self, tenant: TenantId, name: ListName) -> store::Result<List> {

@@ -8,24 +8,24 @@ use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    AuditOptions, Dump, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages, Reads,
+    AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages, Reads,
     ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
+use crate::audit;
 use crate::db::{Conn, Server, sql};
 use crate::fault::{Result, skipped};
 use crate::query::{query_scalar, statement};
 use crate::row::Row;
 use crate::rows::{self, Cells, json};
 use crate::store::{SqlStore, clock};
-use crate::{audit, dump};
 
 #[async_trait]
 impl Reads for SqlStore {
     async fn now(&self) -> store::Result<Timestamp> {
-        self.read(|conn| Box::pin(clock(conn, None))).await
+        self.read(|conn| Box::pin(clock(conn, self.at))).await
     }
 
     async fn check(&self) -> store::Result<ServerInfo> {
@@ -51,27 +51,20 @@ impl Reads for SqlStore {
             .await
     }
 
-    async fn queue_stats(&self, at: Option<Timestamp>) -> store::Result<Vec<QueueStats>> {
-        self.read(move |conn| Box::pin(queue_stats(conn, at))).await
+    async fn queue_stats(&self) -> store::Result<Vec<QueueStats>> {
+        self.read(move |conn| Box::pin(queue_stats(conn, self.at)))
+            .await
     }
 
-    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> store::Result<ScalingStats> {
+    async fn scaling(&self, pool: &str) -> store::Result<ScalingStats> {
         let pool = pool.to_owned();
-        self.read(move |conn| Box::pin(scaling(conn, at, pool)))
+        self.read(move |conn| Box::pin(scaling(conn, self.at, pool)))
             .await
     }
 
-    async fn audit(
-        &self,
-        at: Option<Timestamp>,
-        options: AuditOptions,
-    ) -> store::Result<Vec<Violation>> {
-        self.snapshot(move |conn| Box::pin(audit::all(conn, at, options)))
+    async fn audit(&self, options: AuditOptions) -> store::Result<Vec<Violation>> {
+        self.snapshot(move |conn| Box::pin(audit::all(conn, self.at, options)))
             .await
-    }
-
-    async fn dump(&self) -> store::Result<Dump> {
-        self.snapshot(|conn| Box::pin(dump::all(conn))).await
     }
 }
 

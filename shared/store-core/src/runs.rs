@@ -28,30 +28,18 @@ use crate::{calls, hot, post};
 
 #[async_trait]
 impl Runs for SqlStore {
-    async fn create_runs(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<NewRun>,
-    ) -> store::Result<Vec<CreateRunOutcome>> {
-        self.write(at, items, |tx, items| Box::pin(create(tx, items)))
+    async fn create_runs(&self, items: Vec<NewRun>) -> store::Result<Vec<CreateRunOutcome>> {
+        self.write(items, |tx, items| Box::pin(create(tx, items)))
             .await
     }
 
-    async fn ask_runs(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<(RunKey, RunAsk)>,
-    ) -> store::Result<Vec<bool>> {
-        self.write(at, items, |tx, items| Box::pin(ask(tx, items)))
+    async fn ask_runs(&self, items: Vec<(RunKey, RunAsk)>) -> store::Result<Vec<bool>> {
+        self.write(items, |tx, items| Box::pin(ask(tx, items)))
             .await
     }
 
-    async fn claim_runs(
-        &self,
-        at: Option<Timestamp>,
-        query: ClaimRuns,
-    ) -> store::Result<ClaimedRuns> {
-        self.transact(Commit::Relaxed, at, query, |tx, query| {
+    async fn claim_runs(&self, query: ClaimRuns) -> store::Result<ClaimedRuns> {
+        self.transact(Commit::Relaxed, query, |tx, query| {
             Box::pin(claim(tx, query))
         })
         .await
@@ -59,18 +47,17 @@ impl Runs for SqlStore {
 
     async fn advance_runs(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<AdvanceRun>,
     ) -> store::Result<Vec<AdvanceOutcome>> {
-        self.write(at, (boot, items), |tx, (boot, items)| {
+        self.write((boot, items), |tx, (boot, items)| {
             Box::pin(advance(tx, boot, items))
         })
         .await
     }
 
     async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> store::Result<()> {
-        self.write(None, (boot, keys), |tx, (boot, keys)| {
+        self.write((boot, keys), |tx, (boot, keys)| {
             Box::pin(release(tx, boot, keys))
         })
         .await
@@ -93,7 +80,7 @@ impl Runs for SqlStore {
     }
 
     async fn forget_runs(&self, keys: Vec<RunKey>) -> store::Result<u64> {
-        self.write(None, keys, |tx, keys| Box::pin(forget(tx, keys)))
+        self.write(keys, |tx, keys| Box::pin(forget(tx, keys)))
             .await
     }
 

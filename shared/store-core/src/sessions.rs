@@ -12,7 +12,6 @@ use mainspring_shared::store::{
     ImportSession, ListSessions, NewSession, Page, PruneOutcome, PruneSession, SessionPatch,
     SessionUsage, Sessions, UpdateOutcome,
 };
-use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use crate::accept::{self, Seen};
@@ -28,41 +27,30 @@ use crate::{erase, import, lists, reads, runs, timers};
 impl Sessions for SqlStore {
     async fn create_sessions(
         &self,
-        at: Option<Timestamp>,
         items: Vec<(NewSession, Option<IdempotencyKey>)>,
     ) -> store::Result<Vec<CreateOutcome>> {
-        self.write(at, items, |tx, items| Box::pin(create(tx, items)))
+        self.write(items, |tx, items| Box::pin(create(tx, items)))
             .await
     }
 
-    async fn import_session(
-        &self,
-        at: Option<Timestamp>,
-        item: ImportSession,
-    ) -> store::Result<CreateOutcome> {
-        self.write(at, item, |tx, item| Box::pin(import::import(tx, item)))
+    async fn import_session(&self, item: ImportSession) -> store::Result<CreateOutcome> {
+        self.write(item, |tx, item| Box::pin(import::import(tx, item)))
             .await
     }
 
     async fn update_session(
         &self,
-        at: Option<Timestamp>,
         key: SessionKey,
         patch: SessionPatch,
     ) -> store::Result<UpdateOutcome> {
-        self.write(at, (key, patch), |tx, (key, patch)| {
+        self.write((key, patch), |tx, (key, patch)| {
             Box::pin(update(tx, key, patch))
         })
         .await
     }
 
-    async fn delete_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        boot: BootId,
-    ) -> store::Result<DeleteOutcome> {
-        self.write(at, (key, boot), |tx, (key, boot)| {
+    async fn delete_session(&self, key: SessionKey, boot: BootId) -> store::Result<DeleteOutcome> {
+        self.write((key, boot), |tx, (key, boot)| {
             Box::pin(delete(tx, key, boot))
         })
         .await
@@ -70,33 +58,22 @@ impl Sessions for SqlStore {
 
     async fn deleted_sessions(
         &self,
-        at: Option<Timestamp>,
         after: Option<DeletedSession>,
         limit: u32,
     ) -> store::Result<Vec<DeletedSession>> {
-        self.read(move |conn| Box::pin(erase::due(conn, at, after, limit)))
+        self.read(move |conn| Box::pin(erase::due(conn, self.at, after, limit)))
             .await
     }
 
-    async fn erase_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        limit: u32,
-    ) -> store::Result<Erased> {
-        self.write(at, (key, limit), |tx, (key, limit)| {
+    async fn erase_session(&self, key: SessionKey, limit: u32) -> store::Result<Erased> {
+        self.write((key, limit), |tx, (key, limit)| {
             Box::pin(erase::erase(tx, key, limit))
         })
         .await
     }
 
-    async fn prune_session(
-        &self,
-        at: Option<Timestamp>,
-        item: PruneSession,
-    ) -> store::Result<PruneOutcome> {
-        self.write(at, item, |tx, item| Box::pin(prune(tx, item)))
-            .await
+    async fn prune_session(&self, item: PruneSession) -> store::Result<PruneOutcome> {
+        self.write(item, |tx, item| Box::pin(prune(tx, item))).await
     }
 
     async fn get_session(&self, key: SessionKey) -> store::Result<Option<SessionRecord>> {

@@ -13,7 +13,9 @@ use crate::fault::{Result, skipped};
 /// The store port over an SQL database.
 #[derive(Debug, Clone)]
 pub struct SqlStore {
-    db: Arc<dyn Database>,
+    pub(crate) db: Arc<dyn Database>,
+    /// In place of the database's clock.
+    pub(crate) at: Option<Timestamp>,
 }
 
 /// An open write transaction.
@@ -36,21 +38,19 @@ const RETRY_AFTER: Duration = Duration::from_millis(5);
 impl SqlStore {
     /// A store over this database.
     pub fn new(db: impl Database) -> Self {
-        Self { db: Arc::new(db) }
+        Self {
+            db: Arc::new(db),
+            at: None,
+        }
     }
 
     /// Runs `work` as one durable transaction.
-    pub(crate) async fn write<I, T>(
-        &self,
-        at: Option<Timestamp>,
-        input: I,
-        work: Work<I, T>,
-    ) -> store::Result<T>
+    pub(crate) async fn write<I, T>(&self, input: I, work: Work<I, T>) -> store::Result<T>
     where
         I: Clone + Send + 'static,
         T: Send + 'static,
     {
-        self.transact(Commit::Durable, at, input, work).await
+        self.transact(Commit::Durable, input, work).await
     }
 
     /// Runs `work` as one transaction: all of it is committed, or on an error none. The work has a
@@ -59,7 +59,6 @@ impl SqlStore {
     pub(crate) async fn transact<I, T>(
         &self,
         commit: Commit,
-        at: Option<Timestamp>,
         input: I,
         work: Work<I, T>,
     ) -> store::Result<T>
@@ -68,6 +67,7 @@ impl SqlStore {
         T: Send + 'static,
     {
         let db = self.db.clone();
+        let at = self.at;
         let task = tokio::spawn(async move {
             let mut wait = RETRY_AFTER;
             for _ in 1..db.attempts() {

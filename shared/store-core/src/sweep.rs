@@ -30,34 +30,25 @@ use crate::store::{SqlStore, Tx, clock};
 
 #[async_trait]
 impl Sweeps for SqlStore {
-    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> store::Result<Swept> {
-        self.read(move |conn| Box::pin(ready(conn, at, query)))
+    async fn sweep_ready(&self, query: SweepReady) -> store::Result<Swept> {
+        self.read(move |conn| Box::pin(ready(conn, self.at, query)))
             .await
     }
 
-    async fn sweep_alarms(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        limit: u32,
-    ) -> store::Result<AlarmSweep> {
-        self.write(at, (boot, limit), |tx, (boot, limit)| {
+    async fn sweep_alarms(&self, boot: BootId, limit: u32) -> store::Result<AlarmSweep> {
+        self.write((boot, limit), |tx, (boot, limit)| {
             Box::pin(alarms(tx, boot, limit))
         })
         .await
     }
 
-    async fn sweep_orphans(
-        &self,
-        at: Option<Timestamp>,
-        query: SweepOrphans,
-    ) -> store::Result<Orphans> {
-        self.read(move |conn| Box::pin(orphans(conn, at, query)))
+    async fn sweep_orphans(&self, query: SweepOrphans) -> store::Result<Orphans> {
+        self.read(move |conn| Box::pin(orphans(conn, self.at, query)))
             .await
     }
 
-    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> store::Result<u64> {
-        self.write(at, keep, |tx, keep| Box::pin(retention(tx, keep)))
+    async fn sweep_retention(&self, keep: Duration) -> store::Result<u64> {
+        self.write(keep, |tx, keep| Box::pin(retention(tx, keep)))
             .await
     }
 }

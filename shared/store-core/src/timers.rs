@@ -32,36 +32,29 @@ use crate::{hot, runs};
 impl Timers for SqlStore {
     async fn create_timers(
         &self,
-        at: Option<Timestamp>,
         items: Vec<(NewTimer, Option<IdempotencyKey>)>,
     ) -> store::Result<Vec<CreateTimerOutcome>> {
-        self.write(at, items, |tx, items| Box::pin(create(tx, items)))
+        self.write(items, |tx, items| Box::pin(create(tx, items)))
             .await
     }
 
     async fn change_timers(
         &self,
-        at: Option<Timestamp>,
         items: Vec<ChangeTimer>,
     ) -> store::Result<Vec<ChangeTimerOutcome>> {
-        self.write(at, items, |tx, items| Box::pin(change(tx, items)))
+        self.write(items, |tx, items| Box::pin(change(tx, items)))
             .await
     }
 
-    async fn fire_timers(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        limit: u32,
-    ) -> store::Result<Fired> {
-        self.write(at, (boot, limit), |tx, (boot, limit)| {
+    async fn fire_timers(&self, boot: BootId, limit: u32) -> store::Result<Fired> {
+        self.write((boot, limit), |tx, (boot, limit)| {
             Box::pin(fire(tx, boot, limit))
         })
         .await
     }
 
-    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> store::Result<u64> {
-        self.write(at, keep, |tx, keep| Box::pin(retention(tx, keep)))
+    async fn sweep_timers(&self, keep: Duration) -> store::Result<u64> {
+        self.write(keep, |tx, keep| Box::pin(retention(tx, keep)))
             .await
     }
 

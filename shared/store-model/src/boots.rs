@@ -15,25 +15,19 @@ use crate::state::State;
 
 #[async_trait]
 impl Boots for ModelStore {
-    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
-        let (mut state, now) = self.begin(at);
+    async fn register_boot(&self, boot: NewBoot) -> Result<()> {
+        let (mut state, now) = self.begin();
         register(&mut state, now, boot);
         Ok(())
     }
 
-    async fn renew_boot(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        ttl: Duration,
-        in_flight: u32,
-    ) -> Result<Renewal> {
-        let (mut state, now) = self.begin(at);
+    async fn renew_boot(&self, boot: BootId, ttl: Duration, in_flight: u32) -> Result<Renewal> {
+        let (mut state, now) = self.begin();
         Ok(renew(&mut state, now, boot, ttl, in_flight))
     }
 
-    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()> {
-        let (mut state, now) = self.begin(at);
+    async fn stop_boot(&self, boot: BootId) -> Result<()> {
+        let (mut state, now) = self.begin();
         stop(&mut state, now, boot);
         Ok(())
     }
@@ -44,17 +38,17 @@ impl Boots for ModelStore {
         after: Option<(Timestamp, SessionKey)>,
         limit: u32,
     ) -> Result<Owned> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(owned(&state, boot, after, limit))
     }
 
-    async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
-        let (state, now) = self.begin(at);
+    async fn list_boots(&self) -> Result<Vec<BootRecord>> {
+        let (state, now) = self.begin();
         Ok(list(&state, now))
     }
 
-    async fn list_tools(&self, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
-        let (state, now) = self.begin(at);
+    async fn list_tools(&self) -> Result<Vec<PoolTools>> {
+        let (state, now) = self.begin();
         Ok(tools(&state, now))
     }
 }

@@ -18,12 +18,8 @@ use crate::{children, posts, reads};
 
 #[async_trait]
 impl Calls for ModelStore {
-    async fn post_results(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<PostResult>,
-    ) -> Result<Vec<PostOutcome>> {
-        let (mut state, now) = self.begin(at);
+    async fn post_results(&self, items: Vec<PostResult>) -> Result<Vec<PostOutcome>> {
+        let (mut state, now) = self.begin();
         let outcomes = items
             .into_iter()
             .map(|item| posts::post(&mut state, now, item));
@@ -32,11 +28,10 @@ impl Calls for ModelStore {
 
     async fn report_children(
         &self,
-        at: Option<Timestamp>,
         sends: Option<Vec<(TenantId, SendId)>>,
         limit: u32,
     ) -> Result<Vec<ReportOutcome>> {
-        let (mut state, now) = self.begin(at);
+        let (mut state, now) = self.begin();
         Ok(children::report(&mut state, now, sends.as_deref(), limit))
     }
 
@@ -46,12 +41,12 @@ impl Calls for ModelStore {
         send: SendId,
         round: i32,
     ) -> Result<Vec<CallRecord>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(reads::round(&state, key, send, round))
     }
 
     async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         let found = ids
             .into_iter()
             .map(|(tenant, id)| state.call(tenant, &id).cloned());
@@ -59,7 +54,7 @@ impl Calls for ModelStore {
     }
 
     async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(reads::inbox(&state, query))
     }
 }

@@ -21,55 +21,38 @@ use crate::state::State;
 impl Leases for ModelStore {
     async fn claim_sessions(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<ClaimSession>,
     ) -> Result<Vec<ClaimOutcome>> {
-        let (mut state, now) = self.begin(at);
+        let (mut state, now) = self.begin();
         let outcomes = items
             .iter()
             .map(|item| claim::claim(&mut state, now, boot, item));
         Ok(outcomes.collect())
     }
 
-    async fn append_rounds(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<AppendRound>,
-    ) -> Result<Vec<AppendOutcome>> {
-        let (mut state, now) = self.begin(at);
+    async fn append_rounds(&self, items: Vec<AppendRound>) -> Result<Vec<AppendOutcome>> {
+        let (mut state, now) = self.begin();
         let outcomes = items.into_iter().map(|item| append(&mut state, now, item));
         Ok(outcomes.collect())
     }
 
-    async fn complete_sends(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<CompleteSend>,
-    ) -> Result<Vec<CompleteOutcome>> {
-        let (mut state, now) = self.begin(at);
+    async fn complete_sends(&self, items: Vec<CompleteSend>) -> Result<Vec<CompleteOutcome>> {
+        let (mut state, now) = self.begin();
         let outcomes = items
             .into_iter()
             .map(|item| complete(&mut state, now, item));
         Ok(outcomes.collect())
     }
 
-    async fn park_sends(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<ParkSend>,
-    ) -> Result<Vec<ParkOutcome>> {
-        let (mut state, now) = self.begin(at);
+    async fn park_sends(&self, items: Vec<ParkSend>) -> Result<Vec<ParkOutcome>> {
+        let (mut state, now) = self.begin();
         let outcomes = items.into_iter().map(|item| park(&mut state, now, item));
         Ok(outcomes.collect())
     }
 
-    async fn release_sessions(
-        &self,
-        _at: Option<Timestamp>,
-        items: Vec<ReleaseSession>,
-    ) -> Result<Vec<bool>> {
-        let (mut state, _) = self.begin(None);
+    async fn release_sessions(&self, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
+        let (mut state, _) = self.begin();
         let outcomes = items.into_iter().map(|item| release(&mut state, item));
         Ok(outcomes.collect())
     }

@@ -14,13 +14,13 @@ use crate::state::State;
 
 #[async_trait]
 impl Lists for ModelStore {
-    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome> {
-        let (mut state, now) = self.begin(at);
+    async fn write_list(&self, item: WriteList) -> Result<ListOutcome> {
+        let (mut state, now) = self.begin();
         Ok(write(&mut state, now, item))
     }
 
     async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(read(&state, tenant, &name))
     }
 }

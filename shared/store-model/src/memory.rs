@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
+use mainspring_shared::store::{Dump, Inspect, Result};
 use mainspring_shared::time::{Clock, Timestamp};
 
 use crate::state::State;
@@ -10,8 +12,10 @@ use crate::state::State;
 /// The store port in memory. Its clock takes the place of the database's; what it holds is gone
 /// when it is dropped. No method ever fails.
 pub struct ModelStore {
-    pub(crate) clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    clock: Arc<dyn Clock>,
+    /// In place of the clock.
+    at: Option<Timestamp>,
+    state: Arc<Mutex<State>>,
 }
 
 impl ModelStore {
@@ -19,15 +23,36 @@ impl ModelStore {
     pub fn open(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            state: Mutex::default(),
+            at: None,
+            state: Arc::default(),
         }
     }
 
     /// The content, and the time at which a step on it runs. A step is short and does not wait, so
     /// holding the lock throughout makes it one transaction.
-    pub(crate) fn begin(&self, at: Option<Timestamp>) -> (MutexGuard<'_, State>, Timestamp) {
+    pub(crate) fn begin(&self) -> (MutexGuard<'_, State>, Timestamp) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state, at.unwrap_or_else(|| self.clock.now()))
+        (state, self.time())
+    }
+
+    /// The store's time.
+    pub(crate) fn time(&self) -> Timestamp {
+        self.at.unwrap_or_else(|| self.clock.now())
+    }
+}
+
+#[async_trait]
+impl Inspect for ModelStore {
+    fn at(&self, now: Timestamp) -> Arc<dyn Inspect> {
+        Arc::new(Self {
+            clock: self.clock.clone(),
+            at: Some(now),
+            state: self.state.clone(),
+        })
+    }
+
+    async fn dump(&self) -> Result<Dump> {
+        Ok(self.begin().0.dump())
     }
 }
 

@@ -10,8 +10,8 @@ use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, Dump, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox,
-    ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages,
+    Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -25,50 +25,45 @@ use crate::state::State;
 #[async_trait]
 impl Reads for ModelStore {
     async fn now(&self) -> Result<Timestamp> {
-        Ok(self.clock.now())
+        Ok(self.time())
     }
 
     async fn check(&self) -> Result<ServerInfo> {
         Ok(ServerInfo {
             server: "model".to_owned(),
             schema: 5,
-            now: self.clock.now(),
+            now: self.time(),
         })
     }
 
     async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(last_steps(&state, &keys))
     }
 
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(messages(&state, query))
     }
 
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(steps(&state, key, after, limit))
     }
 
-    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        let (state, now) = self.begin(at);
+    async fn queue_stats(&self) -> Result<Vec<QueueStats>> {
+        let (state, now) = self.begin();
         Ok(queue_stats(&state, now))
     }
 
-    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats> {
-        let (state, now) = self.begin(at);
+    async fn scaling(&self, pool: &str) -> Result<ScalingStats> {
+        let (state, now) = self.begin();
         Ok(scaling(&state, now, pool))
     }
 
-    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>> {
-        let (state, now) = self.begin(at);
+    async fn audit(&self, options: AuditOptions) -> Result<Vec<Violation>> {
+        let (state, now) = self.begin();
         Ok(audit(&state.dump(), now, options))
-    }
-
-    async fn dump(&self) -> Result<Dump> {
-        let (state, _) = self.begin(None);
-        Ok(state.dump())
     }
 }
 

@@ -24,40 +24,31 @@ use crate::state::{Seen, State};
 
 #[async_trait]
 impl Runs for ModelStore {
-    async fn create_runs(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<NewRun>,
-    ) -> Result<Vec<CreateRunOutcome>> {
-        let (mut state, now) = self.begin(at);
+    async fn create_runs(&self, items: Vec<NewRun>) -> Result<Vec<CreateRunOutcome>> {
+        let (mut state, now) = self.begin();
         let outcomes = items.into_iter().map(|item| create(&mut state, now, &item));
         Ok(outcomes.collect())
     }
 
-    async fn ask_runs(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<(RunKey, RunAsk)>,
-    ) -> Result<Vec<bool>> {
-        let (mut state, _) = self.begin(at);
+    async fn ask_runs(&self, items: Vec<(RunKey, RunAsk)>) -> Result<Vec<bool>> {
+        let (mut state, _) = self.begin();
         let outcomes = items
             .into_iter()
             .map(|(key, asked)| ask(&mut state, key, asked));
         Ok(outcomes.collect())
     }
 
-    async fn claim_runs(&self, at: Option<Timestamp>, query: ClaimRuns) -> Result<ClaimedRuns> {
-        let (mut state, now) = self.begin(at);
+    async fn claim_runs(&self, query: ClaimRuns) -> Result<ClaimedRuns> {
+        let (mut state, now) = self.begin();
         Ok(claim(&mut state, now, &query))
     }
 
     async fn advance_runs(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<AdvanceRun>,
     ) -> Result<Vec<AdvanceOutcome>> {
-        let (mut state, now) = self.begin(at);
+        let (mut state, now) = self.begin();
         let outcomes = items
             .into_iter()
             .map(|item| advance(&mut state, now, boot, item));
@@ -65,13 +56,13 @@ impl Runs for ModelStore {
     }
 
     async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> Result<()> {
-        let (mut state, _) = self.begin(None);
+        let (mut state, _) = self.begin();
         release(&mut state, boot, &keys);
         Ok(())
     }
 
     async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         let found = keys
             .iter()
             .map(|key| state.runs.get(key).map(|run| run.record.clone()));
@@ -79,32 +70,32 @@ impl Runs for ModelStore {
     }
 
     async fn read_asks(&self, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(keys.iter().map(|key| asks(&state, *key)).collect())
     }
 
     async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(list(&state, &query))
     }
 
     async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(nodes(&state, &query))
     }
 
     async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64> {
-        let (mut state, _) = self.begin(None);
+        let (mut state, _) = self.begin();
         Ok(forget(&mut state, &keys))
     }
 
     async fn live_leaves(&self, key: RunKey) -> Result<Vec<SendId>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(live_leaves(&state, key))
     }
 
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(steps(&state, key, after, limit))
     }
 }

@@ -23,29 +23,27 @@ use crate::{boots, inbox, reads, sweeps};
 impl Sends for ModelStore {
     async fn accept_sends(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<AcceptSend>,
     ) -> Result<Vec<AcceptOutcome>> {
-        let (mut state, now) = self.begin(at);
+        let (mut state, now) = self.begin();
         let outcomes = items
             .into_iter()
             .map(|item| accept(&mut state, now, boot, item));
         Ok(outcomes.collect())
     }
 
-    async fn take_key(&self, at: Option<Timestamp>, key: IdempotencyKey) -> Result<KeyOutcome> {
-        let (mut state, now) = self.begin(at);
+    async fn take_key(&self, key: IdempotencyKey) -> Result<KeyOutcome> {
+        let (mut state, now) = self.begin();
         Ok(state.take_key(&key, now))
     }
 
     async fn cancel_sends(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<(TenantId, SendId)>,
     ) -> Result<Vec<CancelOutcome>> {
-        let (mut state, now) = self.begin(at);
+        let (mut state, now) = self.begin();
         let outcomes = items
             .into_iter()
             .map(|(tenant, id)| cancel(&mut state, now, boot, tenant, id));
@@ -54,34 +52,28 @@ impl Sends for ModelStore {
 
     async fn deliver_items(
         &self,
-        at: Option<Timestamp>,
         _boot: BootId,
         items: Vec<DeliverItem>,
     ) -> Result<Vec<DeliverOutcome>> {
-        let (mut state, now) = self.begin(at);
+        let (mut state, now) = self.begin();
         let outcomes = items
             .into_iter()
             .map(|item| inbox::deliver(&mut state, now, item));
         Ok(outcomes.collect())
     }
 
-    async fn resume_recovery(
-        &self,
-        at: Option<Timestamp>,
-        _boot: BootId,
-        key: SessionKey,
-    ) -> Result<Option<SendId>> {
-        let (mut state, now) = self.begin(at);
+    async fn resume_recovery(&self, _boot: BootId, key: SessionKey) -> Result<Option<SendId>> {
+        let (mut state, now) = self.begin();
         Ok(resume_recovery(&mut state, now, key))
     }
 
-    async fn retire_sends(&self, at: Option<Timestamp>, query: RetireSends) -> Result<Retired> {
-        let (mut state, now) = self.begin(at);
+    async fn retire_sends(&self, query: RetireSends) -> Result<Retired> {
+        let (mut state, now) = self.begin();
         Ok(sweeps::retire_sends(&mut state, now, query))
     }
 
     async fn get_sends(&self, ids: Vec<(TenantId, SendId)>) -> Result<Vec<Option<SendRecord>>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         let found = ids
             .into_iter()
             .map(|(tenant, id)| state.send(tenant, id).cloned());
@@ -89,7 +81,7 @@ impl Sends for ModelStore {
     }
 
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(reads::sends(&state, &query))
     }
 }

@@ -25,96 +25,71 @@ use crate::{lists, reads, timers};
 impl Sessions for ModelStore {
     async fn create_sessions(
         &self,
-        at: Option<Timestamp>,
         items: Vec<(NewSession, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateOutcome>> {
-        let (mut state, now) = self.begin(at);
+        let (mut state, now) = self.begin();
         let outcomes = items
             .into_iter()
             .map(|(new, key)| create(&mut state, now, new, key.as_ref()));
         Ok(outcomes.collect())
     }
 
-    async fn import_session(
-        &self,
-        at: Option<Timestamp>,
-        item: ImportSession,
-    ) -> Result<CreateOutcome> {
-        let (mut state, now) = self.begin(at);
+    async fn import_session(&self, item: ImportSession) -> Result<CreateOutcome> {
+        let (mut state, now) = self.begin();
         Ok(import(&mut state, now, item))
     }
 
-    async fn update_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        patch: SessionPatch,
-    ) -> Result<UpdateOutcome> {
-        let (mut state, now) = self.begin(at);
+    async fn update_session(&self, key: SessionKey, patch: SessionPatch) -> Result<UpdateOutcome> {
+        let (mut state, now) = self.begin();
         Ok(update(&mut state, now, key, patch))
     }
 
-    async fn delete_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        boot: BootId,
-    ) -> Result<DeleteOutcome> {
-        let (mut state, now) = self.begin(at);
+    async fn delete_session(&self, key: SessionKey, boot: BootId) -> Result<DeleteOutcome> {
+        let (mut state, now) = self.begin();
         Ok(delete(&mut state, now, key, boot))
     }
 
     async fn deleted_sessions(
         &self,
-        at: Option<Timestamp>,
         after: Option<DeletedSession>,
         limit: u32,
     ) -> Result<Vec<DeletedSession>> {
-        let (state, now) = self.begin(at);
+        let (state, now) = self.begin();
         Ok(deleted(&state, now, after, limit))
     }
 
-    async fn erase_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        limit: u32,
-    ) -> Result<Erased> {
-        let (mut state, now) = self.begin(at);
+    async fn erase_session(&self, key: SessionKey, limit: u32) -> Result<Erased> {
+        let (mut state, now) = self.begin();
         Ok(erase(&mut state, now, key, limit))
     }
 
-    async fn prune_session(
-        &self,
-        at: Option<Timestamp>,
-        item: PruneSession,
-    ) -> Result<PruneOutcome> {
-        let (mut state, _) = self.begin(at);
+    async fn prune_session(&self, item: PruneSession) -> Result<PruneOutcome> {
+        let (mut state, _) = self.begin();
         Ok(prune(&mut state, item))
     }
 
     async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>> {
-        let (state, now) = self.begin(None);
+        let (state, now) = self.begin();
         Ok(reads::session(&state, now, key))
     }
 
     async fn list_sessions(&self, query: ListSessions) -> Result<Page<SessionRecord>> {
-        let (state, now) = self.begin(None);
+        let (state, now) = self.begin();
         Ok(reads::sessions(&state, now, &query))
     }
 
     async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(reads::children(&state, key))
     }
 
     async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(reads::usage(&state, key))
     }
 
     async fn open_children(&self, key: SessionKey) -> Result<u64> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(reads::open_children(&state, key))
     }
 }

@@ -20,28 +20,23 @@ use crate::state::State;
 
 #[async_trait]
 impl Sweeps for ModelStore {
-    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {
-        let (state, now) = self.begin(at);
+    async fn sweep_ready(&self, query: SweepReady) -> Result<Swept> {
+        let (state, now) = self.begin();
         Ok(ready(&state, now, &query))
     }
 
-    async fn sweep_alarms(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        limit: u32,
-    ) -> Result<AlarmSweep> {
-        let (mut state, now) = self.begin(at);
+    async fn sweep_alarms(&self, boot: BootId, limit: u32) -> Result<AlarmSweep> {
+        let (mut state, now) = self.begin();
         Ok(alarms(&mut state, now, boot, limit))
     }
 
-    async fn sweep_orphans(&self, at: Option<Timestamp>, query: SweepOrphans) -> Result<Orphans> {
-        let (state, now) = self.begin(at);
+    async fn sweep_orphans(&self, query: SweepOrphans) -> Result<Orphans> {
+        let (state, now) = self.begin();
         Ok(orphans(&state, now, query))
     }
 
-    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
-        let (mut state, now) = self.begin(at);
+    async fn sweep_retention(&self, keep: Duration) -> Result<u64> {
+        let (mut state, now) = self.begin();
         Ok(retention(&mut state, now, keep))
     }
 }

@@ -24,38 +24,33 @@ use crate::{runs, sends};
 impl Timers for ModelStore {
     async fn create_timers(
         &self,
-        at: Option<Timestamp>,
         items: Vec<(NewTimer, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateTimerOutcome>> {
-        let (mut state, now) = self.begin(at);
+        let (mut state, now) = self.begin();
         let outcomes = items
             .into_iter()
             .map(|(new, key)| create(&mut state, now, new, key.as_ref()));
         Ok(outcomes.collect())
     }
 
-    async fn change_timers(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<ChangeTimer>,
-    ) -> Result<Vec<ChangeTimerOutcome>> {
-        let (mut state, now) = self.begin(at);
+    async fn change_timers(&self, items: Vec<ChangeTimer>) -> Result<Vec<ChangeTimerOutcome>> {
+        let (mut state, now) = self.begin();
         let outcomes = items.into_iter().map(|item| change(&mut state, now, item));
         Ok(outcomes.collect())
     }
 
-    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
-        let (mut state, now) = self.begin(at);
+    async fn fire_timers(&self, boot: BootId, limit: u32) -> Result<Fired> {
+        let (mut state, now) = self.begin();
         Ok(fire(&mut state, now, boot, limit))
     }
 
-    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
-        let (mut state, now) = self.begin(at);
+    async fn sweep_timers(&self, keep: Duration) -> Result<u64> {
+        let (mut state, now) = self.begin();
         Ok(retention(&mut state, now, keep))
     }
 
     async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         let found = ids
             .into_iter()
             .map(|id| state.timers.get(&id).map(|timer| timer.record.clone()));
@@ -63,12 +58,12 @@ impl Timers for ModelStore {
     }
 
     async fn list_timers(&self, query: ListTimers) -> Result<Page<TimerRecord>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(list(&state, &query))
     }
 
     async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>> {
-        let (state, _) = self.begin(None);
+        let (state, _) = self.begin();
         Ok(occurrences(&state, &query))
     }
 }

@@ -17,21 +17,15 @@ use crate::store::PostgresStore;
 
 #[async_trait]
 impl Boots for PostgresStore {
-    async fn register_boot(&self, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
-        register(&self.pools.writers, at, boot).await
+    async fn register_boot(&self, boot: NewBoot) -> Result<()> {
+        register(&self.pools.writers, self.at, boot).await
     }
 
-    async fn renew_boot(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        ttl: Duration,
-        in_flight: u32,
-    ) -> Result<Renewal> {
+    async fn renew_boot(&self, boot: BootId, ttl: Duration, in_flight: u32) -> Result<Renewal> {
         renew(
             &self.pools.renewers,
             &self.doubtful,
-            at,
+            self.at,
             boot,
             ttl,
             in_flight,
@@ -39,8 +33,8 @@ impl Boots for PostgresStore {
         .await
     }
 
-    async fn stop_boot(&self, at: Option<Timestamp>, boot: BootId) -> Result<()> {
-        stop(&self.pools.writers, at, boot).await
+    async fn stop_boot(&self, boot: BootId) -> Result<()> {
+        stop(&self.pools.writers, self.at, boot).await
     }
 
     async fn owned_sessions(
@@ -52,13 +46,13 @@ impl Boots for PostgresStore {
         owned(&self.pools.claimers, boot, after, limit).await
     }
 
-    async fn list_boots(&self, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
+    async fn list_boots(&self) -> Result<Vec<BootRecord>> {
         // Every sweep begins with it: it must not wait behind a list or an audit.
-        list(&self.pools.claimers, at).await
+        list(&self.pools.claimers, self.at).await
     }
 
-    async fn list_tools(&self, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
-        tools(&self.pools.claimers, at).await
+    async fn list_tools(&self) -> Result<Vec<PoolTools>> {
+        tools(&self.pools.claimers, self.at).await
     }
 }
 

@@ -24,21 +24,16 @@ use crate::{reads, report};
 
 #[async_trait]
 impl Calls for PostgresStore {
-    async fn post_results(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<PostResult>,
-    ) -> Result<Vec<PostOutcome>> {
-        post(&self.pools.writers, at, &items).await
+    async fn post_results(&self, items: Vec<PostResult>) -> Result<Vec<PostOutcome>> {
+        post(&self.pools.writers, self.at, &items).await
     }
 
     async fn report_children(
         &self,
-        at: Option<Timestamp>,
         sends: Option<Vec<(TenantId, SendId)>>,
         limit: u32,
     ) -> Result<Vec<ReportOutcome>> {
-        report::report(&self.pools.writers, at, sends.as_deref(), limit).await
+        report::report(&self.pools.writers, self.at, sends.as_deref(), limit).await
     }
 
     async fn read_round(

@@ -1,10 +1,13 @@
 //! The whole content in a fixed order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::session::hot::HotRow;
-use mainspring_shared::store::{Dump, DumpSession, Result};
+use mainspring_shared::store::{Dump, DumpSession, Inspect, Result};
+use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
@@ -13,9 +16,24 @@ use crate::lists;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::Fields;
 use crate::runs;
+use crate::store::PostgresStore;
 use crate::timers;
 
-pub(crate) async fn dump(pool: &Pool) -> Result<Dump> {
+#[async_trait]
+impl Inspect for PostgresStore {
+    fn at(&self, now: Timestamp) -> Arc<dyn Inspect> {
+        Arc::new(Self {
+            at: Some(now),
+            ..self.clone()
+        })
+    }
+
+    async fn dump(&self) -> Result<Dump> {
+        dump(&self.pools.auditors).await
+    }
+}
+
+async fn dump(pool: &Pool) -> Result<Dump> {
     let mut attempts = Attempts::default();
     loop {
         let dump = attempts.on(pool, async |connection| dump_once(connection).await);

@@ -18,8 +18,8 @@ use crate::store::PostgresStore;
 
 #[async_trait]
 impl Lists for PostgresStore {
-    async fn write_list(&self, at: Option<Timestamp>, item: WriteList) -> Result<ListOutcome> {
-        write(&self.pools.writers, at, &item).await
+    async fn write_list(&self, item: WriteList) -> Result<ListOutcome> {
+        write(&self.pools.writers, self.at, &item).await
     }
 
     async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List> {

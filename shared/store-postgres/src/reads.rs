@@ -8,8 +8,8 @@ use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, Dump, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox,
-    ReadMessages, Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
+    AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages,
+    Reads, Result, ScalingStats, ServerInfo, SessionUsage, Violation,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -17,18 +17,21 @@ use mainspring_shared::usage::Usage;
 use serde_json::{Map, Value};
 use sqlx::postgres::PgRow;
 
+use crate::audit;
 use crate::columns::{metadata, text};
 use crate::ledger::RoundKey;
 use crate::migrate::compare;
 use crate::retry::{Pool, fetch, sql};
 use crate::rows::{Fields, calls_in_order, key_columns, readable, send_columns, sends_in_order};
 use crate::store::PostgresStore;
-use crate::{audit, dump};
 
 #[async_trait]
 impl Reads for PostgresStore {
     async fn now(&self) -> Result<Timestamp> {
-        now(&self.pools.claimers).await
+        match self.at {
+            Some(at) => Ok(at),
+            None => now(&self.pools.claimers).await,
+        }
     }
 
     async fn check(&self) -> Result<ServerInfo> {
@@ -47,20 +50,16 @@ impl Reads for PostgresStore {
         steps(&self.pools.streamers, key, after, limit).await
     }
 
-    async fn queue_stats(&self, at: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        queue_stats(&self.pools.readers, at, None).await
+    async fn queue_stats(&self) -> Result<Vec<QueueStats>> {
+        queue_stats(&self.pools.readers, self.at, None).await
     }
 
-    async fn scaling(&self, at: Option<Timestamp>, pool: &str) -> Result<ScalingStats> {
-        scaling(&self.pools.readers, at, pool).await
+    async fn scaling(&self, pool: &str) -> Result<ScalingStats> {
+        scaling(&self.pools.readers, self.at, pool).await
     }
 
-    async fn audit(&self, at: Option<Timestamp>, options: AuditOptions) -> Result<Vec<Violation>> {
-        audit::audit(&self.pools.auditors, at, options).await
-    }
-
-    async fn dump(&self) -> Result<Dump> {
-        dump::dump(&self.pools.auditors).await
+    async fn audit(&self, options: AuditOptions) -> Result<Vec<Violation>> {
+        audit::audit(&self.pools.auditors, self.at, options).await
     }
 }
 

@@ -31,33 +31,24 @@ use crate::rows::{Fields, skipped};
 
 #[async_trait]
 impl Runs for PostgresStore {
-    async fn create_runs(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<NewRun>,
-    ) -> Result<Vec<CreateRunOutcome>> {
-        create(&self.pools.writers, at, &items).await
+    async fn create_runs(&self, items: Vec<NewRun>) -> Result<Vec<CreateRunOutcome>> {
+        create(&self.pools.writers, self.at, &items).await
     }
 
-    async fn ask_runs(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<(RunKey, RunAsk)>,
-    ) -> Result<Vec<bool>> {
-        ask(&self.pools.writers, at, &items).await
+    async fn ask_runs(&self, items: Vec<(RunKey, RunAsk)>) -> Result<Vec<bool>> {
+        ask(&self.pools.writers, self.at, &items).await
     }
 
-    async fn claim_runs(&self, at: Option<Timestamp>, query: ClaimRuns) -> Result<ClaimedRuns> {
-        claim(&self.pools.claimers, at, query).await
+    async fn claim_runs(&self, query: ClaimRuns) -> Result<ClaimedRuns> {
+        claim(&self.pools.claimers, self.at, query).await
     }
 
     async fn advance_runs(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<AdvanceRun>,
     ) -> Result<Vec<AdvanceOutcome>> {
-        advance(&self.pools.writers, at, boot, &items).await
+        advance(&self.pools.writers, self.at, boot, &items).await
     }
 
     async fn release_runs(&self, boot: BootId, keys: Vec<RunKey>) -> Result<()> {

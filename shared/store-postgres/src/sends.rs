@@ -7,7 +7,6 @@ use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, CancelOutcome, DeliverItem, DeliverOutcome, IdempotencyKey,
     KeyOutcome, ListSends, Page, Result, RetireSends, Retired, Sends,
 };
-use mainspring_shared::time::Timestamp;
 
 use crate::store::PostgresStore;
 use crate::{accept, cancel, deliver, reads, sweep};
@@ -16,46 +15,38 @@ use crate::{accept, cancel, deliver, reads, sweep};
 impl Sends for PostgresStore {
     async fn accept_sends(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<AcceptSend>,
     ) -> Result<Vec<AcceptOutcome>> {
-        accept::accept(&self.pools.writers, at, boot, items).await
+        accept::accept(&self.pools.writers, self.at, boot, items).await
     }
 
-    async fn take_key(&self, at: Option<Timestamp>, key: IdempotencyKey) -> Result<KeyOutcome> {
-        accept::take_key(&self.pools.writers, at, &key).await
+    async fn take_key(&self, key: IdempotencyKey) -> Result<KeyOutcome> {
+        accept::take_key(&self.pools.writers, self.at, &key).await
     }
 
     async fn cancel_sends(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<(TenantId, SendId)>,
     ) -> Result<Vec<CancelOutcome>> {
-        cancel::cancel(&self.pools.writers, at, boot, &items).await
+        cancel::cancel(&self.pools.writers, self.at, boot, &items).await
     }
 
     async fn deliver_items(
         &self,
-        at: Option<Timestamp>,
         boot: BootId,
         items: Vec<DeliverItem>,
     ) -> Result<Vec<DeliverOutcome>> {
-        deliver::deliver(&self.pools.writers, at, boot, &items).await
+        deliver::deliver(&self.pools.writers, self.at, boot, &items).await
     }
 
-    async fn resume_recovery(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        key: SessionKey,
-    ) -> Result<Option<SendId>> {
-        cancel::resume_recovery(&self.pools.writers, at, boot, key).await
+    async fn resume_recovery(&self, boot: BootId, key: SessionKey) -> Result<Option<SendId>> {
+        cancel::resume_recovery(&self.pools.writers, self.at, boot, key).await
     }
 
-    async fn retire_sends(&self, at: Option<Timestamp>, query: RetireSends) -> Result<Retired> {
-        sweep::retire_sends(&self.pools.writers, at, query).await
+    async fn retire_sends(&self, query: RetireSends) -> Result<Retired> {
+        sweep::retire_sends(&self.pools.writers, self.at, query).await
     }
 
     async fn get_sends(&self, ids: Vec<(TenantId, SendId)>) -> Result<Vec<Option<SendRecord>>> {

@@ -29,62 +29,37 @@ use crate::{erase, import, lists, reads, runs};
 impl Sessions for PostgresStore {
     async fn create_sessions(
         &self,
-        at: Option<Timestamp>,
         items: Vec<(NewSession, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateOutcome>> {
-        create(&self.pools.writers, at, items).await
+        create(&self.pools.writers, self.at, items).await
     }
 
-    async fn import_session(
-        &self,
-        at: Option<Timestamp>,
-        item: ImportSession,
-    ) -> Result<CreateOutcome> {
-        import::import(&self.pools.writers, at, item).await
+    async fn import_session(&self, item: ImportSession) -> Result<CreateOutcome> {
+        import::import(&self.pools.writers, self.at, item).await
     }
 
-    async fn update_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        patch: SessionPatch,
-    ) -> Result<UpdateOutcome> {
-        update(&self.pools.writers, at, key, &patch).await
+    async fn update_session(&self, key: SessionKey, patch: SessionPatch) -> Result<UpdateOutcome> {
+        update(&self.pools.writers, self.at, key, &patch).await
     }
 
-    async fn delete_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        boot: BootId,
-    ) -> Result<DeleteOutcome> {
-        delete(&self.pools.writers, at, key, boot).await
+    async fn delete_session(&self, key: SessionKey, boot: BootId) -> Result<DeleteOutcome> {
+        delete(&self.pools.writers, self.at, key, boot).await
     }
 
     async fn deleted_sessions(
         &self,
-        at: Option<Timestamp>,
         after: Option<DeletedSession>,
         limit: u32,
     ) -> Result<Vec<DeletedSession>> {
-        erase::due(&self.pools.claimers, at, after, limit).await
+        erase::due(&self.pools.claimers, self.at, after, limit).await
     }
 
-    async fn erase_session(
-        &self,
-        at: Option<Timestamp>,
-        key: SessionKey,
-        limit: u32,
-    ) -> Result<Erased> {
-        erase::erase(&self.pools.writers, at, key, limit).await
+    async fn erase_session(&self, key: SessionKey, limit: u32) -> Result<Erased> {
+        erase::erase(&self.pools.writers, self.at, key, limit).await
     }
 
-    async fn prune_session(
-        &self,
-        at: Option<Timestamp>,
-        item: PruneSession,
-    ) -> Result<PruneOutcome> {
-        prune(&self.pools.writers, at, item).await
+    async fn prune_session(&self, item: PruneSession) -> Result<PruneOutcome> {
+        prune(&self.pools.writers, self.at, item).await
     }
 
     async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>> {

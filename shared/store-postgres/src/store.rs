@@ -1,8 +1,10 @@
 //! The port: each method is one function of a noun.
 
 use std::fmt;
+use std::sync::Arc;
 
 use mainspring_shared::store::Result;
+use mainspring_shared::time::Timestamp;
 
 use crate::claim::Doubtful;
 use crate::migrate;
@@ -10,9 +12,12 @@ use crate::settings::{Pools, Settings, pools};
 
 /// The store port on Postgres. Its futures are to be polled to completion: one that is dropped may
 /// have taken effect.
+#[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) pools: Pools,
-    pub(crate) doubtful: Doubtful,
+    pub(crate) doubtful: Arc<Doubtful>,
+    /// In place of the database's clock.
+    pub(crate) at: Option<Timestamp>,
 }
 
 impl PostgresStore {
@@ -24,7 +29,8 @@ impl PostgresStore {
         migrate::prepare(settings).await?;
         Ok(Self {
             pools: pools(settings)?,
-            doubtful: Doubtful::default(),
+            doubtful: Arc::default(),
+            at: None,
         })
     }
 

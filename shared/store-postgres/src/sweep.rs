@@ -22,25 +22,20 @@ use crate::store::PostgresStore;
 
 #[async_trait]
 impl Sweeps for PostgresStore {
-    async fn sweep_ready(&self, at: Option<Timestamp>, query: SweepReady) -> Result<Swept> {
-        ready(&self.pools.claimers, at, &query).await
+    async fn sweep_ready(&self, query: SweepReady) -> Result<Swept> {
+        ready(&self.pools.claimers, self.at, &query).await
     }
 
-    async fn sweep_alarms(
-        &self,
-        at: Option<Timestamp>,
-        boot: BootId,
-        limit: u32,
-    ) -> Result<AlarmSweep> {
-        alarms(&self.pools.writers, at, boot, limit).await
+    async fn sweep_alarms(&self, boot: BootId, limit: u32) -> Result<AlarmSweep> {
+        alarms(&self.pools.writers, self.at, boot, limit).await
     }
 
-    async fn sweep_orphans(&self, at: Option<Timestamp>, query: SweepOrphans) -> Result<Orphans> {
-        orphans(&self.pools.claimers, at, query).await
+    async fn sweep_orphans(&self, query: SweepOrphans) -> Result<Orphans> {
+        orphans(&self.pools.claimers, self.at, query).await
     }
 
-    async fn sweep_retention(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
-        retention(&self.pools.writers, at, keep).await
+    async fn sweep_retention(&self, keep: Duration) -> Result<u64> {
+        retention(&self.pools.writers, self.at, keep).await
     }
 }
 

@@ -34,26 +34,21 @@ use crate::rows::Fields;
 impl Timers for PostgresStore {
     async fn create_timers(
         &self,
-        at: Option<Timestamp>,
         items: Vec<(NewTimer, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateTimerOutcome>> {
-        create(&self.pools.writers, at, items).await
+        create(&self.pools.writers, self.at, items).await
     }
 
-    async fn change_timers(
-        &self,
-        at: Option<Timestamp>,
-        items: Vec<ChangeTimer>,
-    ) -> Result<Vec<ChangeTimerOutcome>> {
-        change(&self.pools.writers, at, &items).await
+    async fn change_timers(&self, items: Vec<ChangeTimer>) -> Result<Vec<ChangeTimerOutcome>> {
+        change(&self.pools.writers, self.at, &items).await
     }
 
-    async fn fire_timers(&self, at: Option<Timestamp>, boot: BootId, limit: u32) -> Result<Fired> {
-        fire(&self.pools.writers, at, boot, limit).await
+    async fn fire_timers(&self, boot: BootId, limit: u32) -> Result<Fired> {
+        fire(&self.pools.writers, self.at, boot, limit).await
     }
 
-    async fn sweep_timers(&self, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
-        retention(&self.pools.writers, at, keep).await
+    async fn sweep_timers(&self, keep: Duration) -> Result<u64> {
+        retention(&self.pools.writers, self.at, keep).await
     }
 
     async fn get_timers(&self, ids: Vec<(TenantId, TimerId)>) -> Result<Vec<Option<TimerRecord>>> {

@@ -18,14 +18,13 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome,
     ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
     CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession,
-    DeliverItem, DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession,
-    KeyOutcome, Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
-    ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome,
-    ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result,
-    RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch,
-    SessionUsage, Sessions, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome,
-    Violation, WriteList,
+    DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
+    Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, Lists,
+    NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools,
+    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
+    ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
+    RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions,
+    SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -123,7 +122,7 @@ impl Link {
     }
 }
 
-/// Writes out the port: `now` is the database's clock, and so is every `at`.
+/// Writes out the port: `now` is the database's clock.
 macro_rules! link {
     (@ $noun:ident [$($done:tt)*]) => {
         #[async_trait]
@@ -137,21 +136,13 @@ macro_rules! link {
         ] $($rest)* }
     };
     (@ $noun:ident [$($done:tt)*] $kind:ident $name:ident(
-        at: Option<Timestamp> $(, $arg:ident: $type:ty)*
-    ) -> $out:ty; $($rest:tt)*) => {
-        link! { @ $noun [$($done)*
-            async fn $name(&self, at: Option<Timestamp> $(, $arg: $type)*) -> Result<$out> {
-                let made = move |now| self.core.store.$name(at.or(Some(now)) $(, $arg)*);
-                self.call(stringify!($name), made).await
-            }
-        ] $($rest)* }
-    };
-    (@ $noun:ident [$($done:tt)*] $kind:ident $name:ident(
         $($arg:ident: $type:ty),*
     ) -> $out:ty; $($rest:tt)*) => {
         link! { @ $noun [$($done)*
             async fn $name(&self $(, $arg: $type)*) -> Result<$out> {
-                let made = move |_| self.core.store.$name($($arg),*);
+                let made = move |now| async move {
+                    self.core.store.at(now).$name($($arg),*).await
+                };
                 self.call(stringify!($name), made).await
             }
         ] $($rest)* }

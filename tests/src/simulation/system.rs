@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mainspring_shared::entropy::Entropy;
-use mainspring_shared::store::{Result, Store};
+use mainspring_shared::store::{Inspect, Result};
 use mainspring_shared::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -63,7 +63,7 @@ struct Trace {
 pub(super) struct Core {
     pub(super) plan: Plan,
     pub(super) time: Virtual,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Inspect>,
     /// Where a store lives that has threads of its own: each call of it is over before anything else
     /// happens in the world.
     pub(super) threads: Option<tokio::runtime::Handle>,
@@ -101,7 +101,7 @@ impl Core {
     pub(super) fn new(
         plan: &Plan,
         time: Virtual,
-        store: Arc<dyn Store>,
+        store: Arc<dyn Inspect>,
         threads: Option<tokio::runtime::Handle>,
         tell: bool,
     ) -> Arc<Self> {

@@ -69,7 +69,7 @@ pub(super) async fn judged(known: &Known) -> Vec<String> {
     let core = &known.core;
     let mut found = Vec::new();
     let options = AuditOptions::default();
-    let audited = core.made(core.store.audit(Some(core.now()), options)).await;
+    let audited = core.made(core.store.at(core.now()).audit(options)).await;
     match audited {
         Ok(violations) => found.extend(violations.iter().map(|one| format!("audit: {one:?}"))),
         Err(error) => found.push(format!("the audit fails: {error}")),

@@ -1,6 +1,6 @@
 //! What every store does, case by case.
 //!
-//! A case is an async function over `&dyn Store`, in the module of its noun, and listed once in
+//! A case is an async function over `&dyn Inspect`, in the module of its noun, and listed once in
 //! [`store_cases!`](crate::store_cases). A backend says how to open an empty store and gets one
 //! named test per case from [`store_suite!`](crate::store_suite). Cases tell the time themselves,
 //! from [`prelude::START`] on, so that they do not depend on the database's clock.

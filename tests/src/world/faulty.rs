@@ -20,14 +20,13 @@ use mainspring_shared::store::{
     AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome,
     ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
     CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession,
-    DeliverItem, DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession,
-    KeyOutcome, Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
-    ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome,
-    ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result,
-    RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch,
-    SessionUsage, Sessions, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome,
-    Violation, WriteList,
+    DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
+    Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, Lists,
+    NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools,
+    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
+    ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
+    RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, Store,
+    SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -244,122 +243,121 @@ fn unavailable() -> Error {
 /// writes, and its signature.
 macro_rules! store_methods {
     ($apply:ident) => {
-    $apply! { Boots:
-    read register_boot(at: Option<Timestamp>, boot: NewBoot) -> ();
-    read renew_boot(at: Option<Timestamp>, boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
-    read stop_boot(at: Option<Timestamp>, boot: BootId) -> ();
-    read owned_sessions(
-        boot: BootId, after: Option<(Timestamp, SessionKey)>, limit: u32
-    ) -> Owned;
-    read list_boots(at: Option<Timestamp>) -> Vec<BootRecord>;
-    read list_tools(at: Option<Timestamp>) -> Vec<PoolTools>;
-    }
-    $apply! { Sessions:
-    write create_sessions(
-        at: Option<Timestamp>, items: Vec<(NewSession, Option<IdempotencyKey>)>
-    ) -> Vec<CreateOutcome>;
-    write import_session(at: Option<Timestamp>, item: ImportSession) -> CreateOutcome;
-    write prune_session(at: Option<Timestamp>, item: PruneSession) -> PruneOutcome;
-    write update_session(
-        at: Option<Timestamp>, key: SessionKey, patch: SessionPatch
-    ) -> UpdateOutcome;
-    write delete_session(at: Option<Timestamp>, key: SessionKey, boot: BootId) -> DeleteOutcome;
-    read deleted_sessions(
-        at: Option<Timestamp>, after: Option<DeletedSession>, limit: u32
-    ) -> Vec<DeletedSession>;
-    write erase_session(at: Option<Timestamp>, key: SessionKey, limit: u32) -> Erased;
-    read get_session(key: SessionKey) -> Option<SessionRecord>;
-    read list_sessions(query: ListSessions) -> Page<SessionRecord>;
-    read list_children(key: SessionKey) -> Vec<SessionKey>;
-    read session_usage(key: SessionKey) -> Option<SessionUsage>;
-    read open_children(key: SessionKey) -> u64;
-    }
-    $apply! { Lists:
-    write write_list(at: Option<Timestamp>, item: WriteList) -> ListOutcome;
-    read read_list(tenant: TenantId, name: ListName) -> List;
-    }
-    $apply! { Sends:
-    write accept_sends(
-        at: Option<Timestamp>, boot: BootId, items: Vec<AcceptSend>
-    ) -> Vec<AcceptOutcome>;
-    write take_key(at: Option<Timestamp>, key: IdempotencyKey) -> KeyOutcome;
-    write cancel_sends(
-        at: Option<Timestamp>, boot: BootId, items: Vec<(TenantId, SendId)>
-    ) -> Vec<CancelOutcome>;
-    write deliver_items(
-        at: Option<Timestamp>, boot: BootId, items: Vec<DeliverItem>
-    ) -> Vec<DeliverOutcome>;
-    write resume_recovery(
-        at: Option<Timestamp>, boot: BootId, key: SessionKey
-    ) -> Option<SendId>;
-    write retire_sends(at: Option<Timestamp>, query: RetireSends) -> Retired;
-    read get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;
-    read list_sends(query: ListSends) -> Page<SendRecord>;
-    }
-    $apply! { Leases:
-    write claim_sessions(
-        at: Option<Timestamp>, boot: BootId, items: Vec<ClaimSession>
-    ) -> Vec<ClaimOutcome>;
-    write append_rounds(at: Option<Timestamp>, items: Vec<AppendRound>) -> Vec<AppendOutcome>;
-    write complete_sends(at: Option<Timestamp>, items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
-    write park_sends(at: Option<Timestamp>, items: Vec<ParkSend>) -> Vec<ParkOutcome>;
-    write release_sessions(at: Option<Timestamp>, items: Vec<ReleaseSession>) -> Vec<bool>;
-    }
-    $apply! { Calls:
-    write post_results(at: Option<Timestamp>, items: Vec<PostResult>) -> Vec<PostOutcome>;
-    write report_children(
-        at: Option<Timestamp>, sends: Option<Vec<(TenantId, SendId)>>, limit: u32
-    ) -> Vec<ReportOutcome>;
-    read read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord>;
-    read get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>>;
-    read read_inbox(query: ReadInbox) -> Vec<InboxItem>;
-    }
-    $apply! { Timers:
-    write create_timers(
-        at: Option<Timestamp>, items: Vec<(NewTimer, Option<IdempotencyKey>)>
-    ) -> Vec<CreateTimerOutcome>;
-    write change_timers(
-        at: Option<Timestamp>, items: Vec<ChangeTimer>
-    ) -> Vec<ChangeTimerOutcome>;
-    write fire_timers(at: Option<Timestamp>, boot: BootId, limit: u32) -> Fired;
-    write sweep_timers(at: Option<Timestamp>, keep: Duration) -> u64;
-    read get_timers(ids: Vec<(TenantId, TimerId)>) -> Vec<Option<TimerRecord>>;
-    read list_timers(query: ListTimers) -> Page<TimerRecord>;
-    read list_occurrences(query: ListOccurrences) -> Page<Occurrence>;
-    }
-    $apply! { Runs:
-    write create_runs(at: Option<Timestamp>, items: Vec<NewRun>) -> Vec<CreateRunOutcome>;
-    write ask_runs(at: Option<Timestamp>, items: Vec<(RunKey, RunAsk)>) -> Vec<bool>;
-    write claim_runs(at: Option<Timestamp>, claim: ClaimRuns) -> ClaimedRuns;
-    write advance_runs(
-        at: Option<Timestamp>, boot: BootId, items: Vec<AdvanceRun>
-    ) -> Vec<AdvanceOutcome>;
-    write release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
-    read get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
-    read read_asks(keys: Vec<RunKey>) -> Vec<Vec<RunAsk>>;
-    read list_runs(query: ListRuns) -> Page<RunRecord>;
-    write forget_runs(keys: Vec<RunKey>) -> u64;
-    read read_nodes(query: ReadNodes) -> Vec<NodeRecord>;
-    read live_leaves(key: RunKey) -> Vec<SendId>;
-    read read_run_steps(key: RunKey, after: i64, limit: u32) -> Vec<RunStep>;
-    }
-    $apply! { Sweeps:
-    read sweep_orphans(at: Option<Timestamp>, query: SweepOrphans) -> Orphans;
-    read sweep_ready(at: Option<Timestamp>, query: SweepReady) -> Swept;
-    write sweep_alarms(at: Option<Timestamp>, boot: BootId, limit: u32) -> AlarmSweep;
-    write sweep_retention(at: Option<Timestamp>, keep: Duration) -> u64;
-    }
-    $apply! { Reads:
-    read now() -> Timestamp;
-    read check() -> ServerInfo;
-    read last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
-    read read_messages(query: ReadMessages) -> Vec<Message>;
-    read read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
-    read queue_stats(at: Option<Timestamp>) -> Vec<QueueStats>;
-    read scaling(at: Option<Timestamp>, pool: &str) -> ScalingStats;
-    read audit(at: Option<Timestamp>, options: AuditOptions) -> Vec<Violation>;
-    read dump() -> Dump;
-    }
+        $apply! { Boots:
+        read register_boot(boot: NewBoot) -> ();
+        read renew_boot(boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
+        read stop_boot(boot: BootId) -> ();
+        read owned_sessions(
+            boot: BootId, after: Option<(Timestamp, SessionKey)>, limit: u32
+        ) -> Owned;
+        read list_boots() -> Vec<BootRecord>;
+        read list_tools() -> Vec<PoolTools>;
+        }
+        $apply! { Sessions:
+        write create_sessions(
+            items: Vec<(NewSession, Option<IdempotencyKey>)>
+        ) -> Vec<CreateOutcome>;
+        write import_session(item: ImportSession) -> CreateOutcome;
+        write prune_session(item: PruneSession) -> PruneOutcome;
+        write update_session(
+            key: SessionKey, patch: SessionPatch
+        ) -> UpdateOutcome;
+        write delete_session(key: SessionKey, boot: BootId) -> DeleteOutcome;
+        read deleted_sessions(
+            after: Option<DeletedSession>, limit: u32
+        ) -> Vec<DeletedSession>;
+        write erase_session(key: SessionKey, limit: u32) -> Erased;
+        read get_session(key: SessionKey) -> Option<SessionRecord>;
+        read list_sessions(query: ListSessions) -> Page<SessionRecord>;
+        read list_children(key: SessionKey) -> Vec<SessionKey>;
+        read session_usage(key: SessionKey) -> Option<SessionUsage>;
+        read open_children(key: SessionKey) -> u64;
+        }
+        $apply! { Lists:
+        write write_list(item: WriteList) -> ListOutcome;
+        read read_list(tenant: TenantId, name: ListName) -> List;
+        }
+        $apply! { Sends:
+        write accept_sends(
+            boot: BootId, items: Vec<AcceptSend>
+        ) -> Vec<AcceptOutcome>;
+        write take_key(key: IdempotencyKey) -> KeyOutcome;
+        write cancel_sends(
+            boot: BootId, items: Vec<(TenantId, SendId)>
+        ) -> Vec<CancelOutcome>;
+        write deliver_items(
+            boot: BootId, items: Vec<DeliverItem>
+        ) -> Vec<DeliverOutcome>;
+        write resume_recovery(
+            boot: BootId, key: SessionKey
+        ) -> Option<SendId>;
+        write retire_sends(query: RetireSends) -> Retired;
+        read get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;
+        read list_sends(query: ListSends) -> Page<SendRecord>;
+        }
+        $apply! { Leases:
+        write claim_sessions(
+            boot: BootId, items: Vec<ClaimSession>
+        ) -> Vec<ClaimOutcome>;
+        write append_rounds(items: Vec<AppendRound>) -> Vec<AppendOutcome>;
+        write complete_sends(items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
+        write park_sends(items: Vec<ParkSend>) -> Vec<ParkOutcome>;
+        write release_sessions(items: Vec<ReleaseSession>) -> Vec<bool>;
+        }
+        $apply! { Calls:
+        write post_results(items: Vec<PostResult>) -> Vec<PostOutcome>;
+        write report_children(
+            sends: Option<Vec<(TenantId, SendId)>>, limit: u32
+        ) -> Vec<ReportOutcome>;
+        read read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord>;
+        read get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>>;
+        read read_inbox(query: ReadInbox) -> Vec<InboxItem>;
+        }
+        $apply! { Timers:
+        write create_timers(
+            items: Vec<(NewTimer, Option<IdempotencyKey>)>
+        ) -> Vec<CreateTimerOutcome>;
+        write change_timers(
+            items: Vec<ChangeTimer>
+        ) -> Vec<ChangeTimerOutcome>;
+        write fire_timers(boot: BootId, limit: u32) -> Fired;
+        write sweep_timers(keep: Duration) -> u64;
+        read get_timers(ids: Vec<(TenantId, TimerId)>) -> Vec<Option<TimerRecord>>;
+        read list_timers(query: ListTimers) -> Page<TimerRecord>;
+        read list_occurrences(query: ListOccurrences) -> Page<Occurrence>;
+        }
+        $apply! { Runs:
+        write create_runs(items: Vec<NewRun>) -> Vec<CreateRunOutcome>;
+        write ask_runs(items: Vec<(RunKey, RunAsk)>) -> Vec<bool>;
+        write claim_runs(claim: ClaimRuns) -> ClaimedRuns;
+        write advance_runs(
+            boot: BootId, items: Vec<AdvanceRun>
+        ) -> Vec<AdvanceOutcome>;
+        write release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
+        read get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
+        read read_asks(keys: Vec<RunKey>) -> Vec<Vec<RunAsk>>;
+        read list_runs(query: ListRuns) -> Page<RunRecord>;
+        write forget_runs(keys: Vec<RunKey>) -> u64;
+        read read_nodes(query: ReadNodes) -> Vec<NodeRecord>;
+        read live_leaves(key: RunKey) -> Vec<SendId>;
+        read read_run_steps(key: RunKey, after: i64, limit: u32) -> Vec<RunStep>;
+        }
+        $apply! { Sweeps:
+        read sweep_orphans(query: SweepOrphans) -> Orphans;
+        read sweep_ready(query: SweepReady) -> Swept;
+        write sweep_alarms(boot: BootId, limit: u32) -> AlarmSweep;
+        write sweep_retention(keep: Duration) -> u64;
+        }
+        $apply! { Reads:
+        read now() -> Timestamp;
+        read check() -> ServerInfo;
+        read last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
+        read read_messages(query: ReadMessages) -> Vec<Message>;
+        read read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
+        read queue_stats() -> Vec<QueueStats>;
+        read scaling(pool: &str) -> ScalingStats;
+        read audit(options: AuditOptions) -> Vec<Violation>;
+        }
     };
 }
 pub(crate) use store_methods;

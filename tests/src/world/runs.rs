@@ -67,7 +67,7 @@ impl World {
             depth: i32::from(session.is_some()),
             idempotency: None,
         };
-        let outcomes = self.store.create_runs(None, vec![new]).await;
+        let outcomes = self.store.create_runs(vec![new]).await;
         match outcomes.expect("never fails").pop() {
             Some(CreateRunOutcome::Created(_)) => key,
             other => panic!("not created: {other:?}"),
@@ -83,7 +83,7 @@ impl World {
             agent: Some(agent),
             ..SessionPatch::default()
         };
-        let updated = self.store.update_session(None, key, patch).await;
+        let updated = self.store.update_session(key, patch).await;
         updated.expect("never fails");
     }
 
@@ -92,7 +92,7 @@ impl World {
     /// # Panics
     /// Never: the store does not fail.
     pub async fn delete(&self, key: SessionKey) {
-        let deleted = self.store.delete_session(None, key, self.boot).await;
+        let deleted = self.store.delete_session(key, self.boot).await;
         deleted.expect("never fails");
     }
 
@@ -101,7 +101,7 @@ impl World {
     /// # Panics
     /// When there is none.
     pub async fn ask_run(&self, key: RunKey, ask: RunAsk) {
-        let known = self.store.ask_runs(None, vec![(key, ask)]).await;
+        let known = self.store.ask_runs(vec![(key, ask)]).await;
         assert_eq!(known.expect("never fails"), [true]);
     }
 

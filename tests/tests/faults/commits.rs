@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::Postgres;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AppendOutcome, AuditOptions, CallBegin, CancelOutcome, ClaimOutcome,
-    CompleteOutcome, Dump, IdempotencyKey, ParkOutcome, ParkUntil, Then,
+    CompleteOutcome, Dump, IdempotencyKey, Inspect as _, ParkOutcome, ParkUntil, Then,
 };
 use mainspring_shared::{id::TenantId, send::WaitingOn};
 use mainspring_store_postgres::{PostgresStore, Settings};
@@ -69,7 +68,11 @@ impl World {
 
     /// Nothing is stored twice or half.
     async fn audited(&self) -> Result<()> {
-        let found = self.store.audit(at(20), AuditOptions::default()).await?;
+        let found = self
+            .store
+            .at(time(20))
+            .audit(AuditOptions::default())
+            .await?;
         ensure!(found.is_empty(), "{found:?}");
         Ok(())
     }
@@ -96,7 +99,7 @@ async fn a_completion_that_took_effect_unheard_brings_the_next_send() -> Result<
     accept(&world.store, 11, sending(2, 1)).await;
     let items = vec![ending(&claimed, Then::Continue)];
     let done = world
-        .unheard(world.store.complete_sends(at(12), items))
+        .unheard(world.store.at(time(12)).complete_sends(items))
         .await??;
     let CompleteOutcome::Completed(completed) = one(done) else {
         anyhow::bail!("the lease was held all the time");
@@ -114,7 +117,7 @@ async fn a_round_that_took_effect_unheard_is_stored_once() -> Result<()> {
     let claimed = running(&world.store).await;
     let items = vec![round(&claimed, 0)];
     let done = world
-        .unheard(world.store.append_rounds(at(12), items))
+        .unheard(world.store.at(time(12)).append_rounds(items))
         .await??;
     let AppendOutcome::Appended {
         first_seq,
@@ -146,7 +149,7 @@ async fn results_that_took_effect_unheard_are_stored_once() -> Result<()> {
     item.messages = vec![tool_result(&id, 0, 1)];
     item.lease.write = 1;
     let done = world
-        .unheard(world.store.append_rounds(at(12), vec![item]))
+        .unheard(world.store.at(time(12)).append_rounds(vec![item]))
         .await??;
     let done = one(done);
     ensure!(
@@ -250,7 +253,7 @@ async fn assert_once(write: &Write, store: &PostgresStore, expected: &Dump) -> R
         "{}: {stored:#?} instead of {expected:#?}",
         write.name
     );
-    let found = store.audit(at(2_000), AuditOptions::default()).await?;
+    let found = store.at(time(2_000)).audit(AuditOptions::default()).await?;
     ensure!(found.is_empty(), "{}: {found:?}", write.name);
     Ok(())
 }

@@ -96,7 +96,7 @@ async fn two_schedulers_whose_clocks_are_two_hours_apart_fire_in_time_and_once()
     let timers = schedules
         .enumerate()
         .map(|(n, schedule)| (timer(n, sessions[n % SESSIONS], schedule), None));
-    let made = world.store.create_timers(None, timers.collect()).await;
+    let made = world.store.create_timers(timers.collect()).await;
     for outcome in made.expect("never fails") {
         assert!(
             matches!(outcome, CreateTimerOutcome::Created(_)),

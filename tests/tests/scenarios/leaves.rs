@@ -142,7 +142,7 @@ async fn created(world: &World, n: u128, dsl_version: i32) -> RunKey {
         depth: 0,
         idempotency: None,
     };
-    let outcomes = world.store.create_runs(None, vec![new]).await;
+    let outcomes = world.store.create_runs(vec![new]).await;
     let outcome = outcomes.expect("never fails").pop();
     assert!(
         matches!(outcome, Some(CreateRunOutcome::Created(_))),

@@ -376,7 +376,7 @@ async fn a_session_that_nobody_works_on_is_given_back() {
         orphans: true,
     };
     let id = world.accept(key, "hello").await;
-    let claimed = world.store.claim_sessions(None, boot, vec![claim]).await;
+    let claimed = world.store.claim_sessions(boot, vec![claim]).await;
     assert!(matches!(
         claimed.expect("never fails")[..],
         [ClaimOutcome::Claimed(_)]

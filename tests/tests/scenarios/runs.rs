@@ -229,7 +229,7 @@ async fn a_run_that_cannot_be_read_ends_its_leaves_and_fails_for_whoever_waits()
     };
     world
         .store
-        .create_runs(None, vec![new])
+        .create_runs(vec![new])
         .await
         .expect("never fails");
     let leaf = AcceptSend {
@@ -249,7 +249,7 @@ async fn a_run_that_cannot_be_read_ends_its_leaves_and_fails_for_whoever_waits()
     let (leaf_id, leaf_key) = (leaf.id, leaf.target.key());
     let accepted = world
         .store
-        .accept_sends(None, BootId(uuid::Uuid::nil()), vec![leaf]);
+        .accept_sends(BootId(uuid::Uuid::nil()), vec![leaf]);
     accepted.await.expect("never fails");
     world.ring_in("default", leaf_key).await;
     world.pass(Duration::from_mins(1)).await;

@@ -351,7 +351,7 @@ async fn a_pruned_transcript_is_the_same_for_a_warm_and_a_cold_worker() {
             dry_run: false,
             limit: 1,
         };
-        let pruned = prune_all(world.store.as_ref(), None, item).await;
+        let pruned = prune_all(world.store.as_ref(), item).await;
         assert!(matches!(
             pruned.expect("the store answers"),
             PruneOutcome::Pruned { removed: 4, .. }
@@ -611,5 +611,5 @@ async fn a_worker_that_sleeps_past_its_lease_changes_nothing_when_it_wakes() {
     assert_eq!(before.sessions, after.sessions);
     world.audit().await;
     let store: &dyn Store = world.store.as_ref();
-    assert_eq!(store.list_boots(None).await.expect("never fails").len(), 4);
+    assert_eq!(store.list_boots().await.expect("never fails").len(), 4);
 }

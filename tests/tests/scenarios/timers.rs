@@ -287,7 +287,7 @@ async fn an_alarm_of_a_busy_session_waits_for_its_turn() {
         session: None,
         change: TimerChange::Cancel,
     };
-    let cancelled = world.store.change_timers(None, vec![item]).await;
+    let cancelled = world.store.change_timers(vec![item]).await;
     cancelled.expect("never fails");
     world.audit().await;
 }

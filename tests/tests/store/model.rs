@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mainspring_runtime::SystemClock;
-use mainspring_shared::store::Store;
+use mainspring_shared::store::Inspect;
 use mainspring_store_model::ModelStore;
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
@@ -15,7 +15,7 @@ struct Model(ModelStore);
 
 #[async_trait]
 impl Opened for Model {
-    fn store(&self) -> &dyn Store {
+    fn store(&self) -> &dyn Inspect {
         &self.0
     }
 

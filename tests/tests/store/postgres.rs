@@ -6,7 +6,7 @@ use std::io::Write;
 use async_trait::async_trait;
 use mainspring_runtime::OsEntropy;
 use mainspring_shared::entropy::Entropy;
-use mainspring_shared::store::Store;
+use mainspring_shared::store::Inspect;
 use mainspring_store_postgres::{PostgresStore, Settings};
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
@@ -21,7 +21,7 @@ struct Postgres {
 
 #[async_trait]
 impl Opened for Postgres {
-    fn store(&self) -> &dyn Store {
+    fn store(&self) -> &dyn Inspect {
         &self.store
     }
 

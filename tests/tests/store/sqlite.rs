@@ -1,7 +1,7 @@
 //! The suite of stores, on SQLite: each test has a directory of its own.
 
 use async_trait::async_trait;
-use mainspring_shared::store::Store;
+use mainspring_shared::store::Inspect;
 use mainspring_store_sqlite::{SqliteOptions, SqliteStore};
 use mainspring_tests::store_suite;
 use mainspring_tests::suites::store::agreement::assert_agrees;
@@ -16,7 +16,7 @@ struct Sqlite {
 
 #[async_trait]
 impl Opened for Sqlite {
-    fn store(&self) -> &dyn Store {
+    fn store(&self) -> &dyn Inspect {
         &self.store
     }
 

@@ -145,7 +145,7 @@ impl Run<'_> {
         while let Some(key) = self.round.answered.last().copied() {
             let deleted = self.patience().ask(|| async {
                 let below = store.list_children(key).await?;
-                Ok((below, store.delete_session(None, key, boot).await?))
+                Ok((below, store.delete_session(key, boot).await?))
             });
             match deleted.await {
                 Some((_, DeleteOutcome::Ending { .. })) => {}
@@ -224,7 +224,7 @@ impl Run<'_> {
         }
         let parts = &self.kernel.parts;
         let ids = vec![(self.key.tenant, self.send.record.id)];
-        match parts.store.report_children(None, Some(ids), 1).await {
+        match parts.store.report_children(Some(ids), 1).await {
             Ok(reported) => {
                 for outcome in reported {
                     if let Some(ready) = outcome.ring {
@@ -315,7 +315,7 @@ impl Asks<'_> {
 /// Accepts a child's send; one that a crash left behind is found again by its key.
 async fn accept_child(parts: &Parts, boot: BootId, item: AcceptSend) -> StoreResult<Granted<()>> {
     let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
-    let mut outcomes = parts.store.accept_sends(None, boot, vec![item]).await?;
+    let mut outcomes = parts.store.accept_sends(boot, vec![item]).await?;
     match outcomes.pop() {
         Some(AcceptOutcome::Accepted(accepted)) => {
             if let Some(ready) = accepted.ring {

@@ -145,7 +145,7 @@ impl Asks<'_> {
                 body_hash: [0; 32],
             }),
         };
-        let mut outcomes = store.create_runs(None, vec![new]).await?;
+        let mut outcomes = store.create_runs(vec![new]).await?;
         match outcomes.pop() {
             Some(CreateRunOutcome::Created(_) | CreateRunOutcome::Replayed(_)) => {
                 publish_run(self.parts, key);

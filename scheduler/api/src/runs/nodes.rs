@@ -348,7 +348,7 @@ pub(crate) async fn steer(
         items_max: ITEMS_MAX,
     };
     let boot = app.boot_id()?;
-    let step = |items| each(items, |items| app.store.deliver_items(None, boot, items));
+    let step = |items| each(items, |items| app.store.deliver_items(boot, items));
     let is_locked = |outcome: &_| matches!(outcome, Ok(DeliverOutcome::Locked));
     let outcomes = step(vec![item.clone()]).await;
     let mut outcomes = retry_locked(&app, vec![item], outcomes, is_locked, step).await;
@@ -367,7 +367,7 @@ pub(crate) async fn steer(
                 item_id,
                 text,
             };
-            app.store.ask_runs(None, vec![(key, ask)]).await?;
+            app.store.ask_runs(vec![(key, ask)]).await?;
             app.notifier.run_changed(key);
             let mut views = views(&app, key, vec![node]).await?;
             let view = views.pop().ok_or_else(Error::internal)?;

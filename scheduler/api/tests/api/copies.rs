@@ -84,7 +84,7 @@ pub(crate) async fn source(world: &World) -> String {
         behind: 0,
         more: false,
     };
-    let made = world.store.import_session(None, item).await;
+    let made = world.store.import_session(item).await;
     made.expect("imports");
     session.to_string()
 }
@@ -127,7 +127,7 @@ fn resealed(archive: &str, change: impl FnOnce(&mut Vec<Value>)) -> String {
 }
 
 pub(crate) async fn assert_sound(world: &World) {
-    let violations = world.store.audit(None, AuditOptions::default()).await;
+    let violations = world.store.audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("audits"), []);
 }
 
@@ -192,7 +192,7 @@ async fn notes_go_into_forks_and_archives() {
             when_full: WhenFull::Reject,
         },
     };
-    let written = world.store.write_list(None, note).await;
+    let written = world.store.write_list(note).await;
     assert!(matches!(written, Ok(ListOutcome::Written { .. })));
     let archive = export(&api, &session).await.text;
     let fork = format!("/v1/sessions/{session}/fork");
@@ -285,11 +285,7 @@ async fn a_long_transcript_is_exported_whole() {
         behind: 0,
         more: false,
     };
-    world
-        .store
-        .import_session(None, item)
-        .await
-        .expect("imports");
+    world.store.import_session(item).await.expect("imports");
     let id = key.session.to_string();
     let made = import(&api, &export(&api, &id).await.text).await.ok(201);
     assert_eq!(made["messages"], 132);

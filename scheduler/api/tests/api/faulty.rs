@@ -21,12 +21,12 @@ use mainspring_shared::store::{
     ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
     CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession,
     DeliverItem, DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession,
-    KeyOutcome, Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
+    Inspect, KeyOutcome, Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
     ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome,
     ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
     ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result,
     RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch,
-    SessionUsage, Sessions, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome,
+    SessionUsage, Sessions, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome,
     Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
@@ -40,7 +40,7 @@ use crate::world::World;
 /// Passes everything on, unless it is away.
 #[derive(Debug)]
 pub(crate) struct Faulty {
-    inner: Arc<dyn Store>,
+    inner: Arc<dyn Inspect>,
     away: AtomicBool,
     /// Calls left whose first item is answered as that of a locked session.
     locked: AtomicUsize,
@@ -50,7 +50,7 @@ pub(crate) struct Faulty {
 }
 
 impl Faulty {
-    pub(crate) fn over(inner: Arc<dyn Store>) -> Self {
+    pub(crate) fn over(inner: Arc<dyn Inspect>) -> Self {
         Self {
             inner,
             away: AtomicBool::new(false),
@@ -107,7 +107,7 @@ impl Faulty {
         calls.get(name).copied().unwrap_or(0)
     }
 
-    fn inner(&self, name: &'static str) -> Result<&dyn Store> {
+    fn inner(&self, name: &'static str) -> Result<&dyn Inspect> {
         *self
             .calls
             .lock()
@@ -137,8 +137,6 @@ impl Faulty {
     }
 }
 
-type At = Option<Timestamp>;
-
 macro_rules! pass_on {
     (
         $noun:ident:
@@ -163,24 +161,24 @@ macro_rules! pass_on {
 }
 
 pass_on! { Boots:
-    register_boot(at: At, boot: NewBoot) -> ();
-    renew_boot(at: At, boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
-    stop_boot(at: At, boot: BootId) -> ();
+    register_boot(boot: NewBoot) -> ();
+    renew_boot(boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
+    stop_boot(boot: BootId) -> ();
     owned_sessions(
         boot: BootId, after: Option<(Timestamp, SessionKey)>, limit: u32
     ) -> Owned;
-    list_boots(at: At) -> Vec<BootRecord>;
-    list_tools(at: At) -> Vec<PoolTools>;
+    list_boots() -> Vec<BootRecord>;
+    list_tools() -> Vec<PoolTools>;
 }
 
 pass_on! { Sessions:
-    create_sessions(at: At, items: Vec<(NewSession, Option<IdempotencyKey>)>) -> Vec<CreateOutcome>;
-    import_session(at: At, item: ImportSession) -> CreateOutcome;
-    prune_session(at: At, item: PruneSession) -> PruneOutcome;
-    update_session(at: At, key: SessionKey, patch: SessionPatch) -> UpdateOutcome;
-    delete_session(at: At, key: SessionKey, boot: BootId) -> DeleteOutcome;
-    deleted_sessions(at: At, after: Option<DeletedSession>, limit: u32) -> Vec<DeletedSession>;
-    erase_session(at: At, key: SessionKey, limit: u32) -> Erased;
+    create_sessions(items: Vec<(NewSession, Option<IdempotencyKey>)>) -> Vec<CreateOutcome>;
+    import_session(item: ImportSession) -> CreateOutcome;
+    prune_session(item: PruneSession) -> PruneOutcome;
+    update_session(key: SessionKey, patch: SessionPatch) -> UpdateOutcome;
+    delete_session(key: SessionKey, boot: BootId) -> DeleteOutcome;
+    deleted_sessions(after: Option<DeletedSession>, limit: u32) -> Vec<DeletedSession>;
+    erase_session(key: SessionKey, limit: u32) -> Erased;
     get_session(key: SessionKey) -> Option<SessionRecord>;
     list_sessions(query: ListSessions) -> Page<SessionRecord>;
     list_children(key: SessionKey) -> Vec<SessionKey>;
@@ -189,57 +187,57 @@ pass_on! { Sessions:
 }
 
 pass_on! { Lists:
-    write_list(at: At, item: WriteList) -> ListOutcome;
+    write_list(item: WriteList) -> ListOutcome;
     read_list(tenant: TenantId, name: ListName) -> List;
 }
 
 pass_on! { Sends:
-    accept_sends(at: At, boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;
-    take_key(at: At, key: IdempotencyKey) -> KeyOutcome;
-    resume_recovery(at: At, boot: BootId, key: SessionKey) -> Option<SendId>;
-    retire_sends(at: At, query: RetireSends) -> Retired;
+    accept_sends(boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;
+    take_key(key: IdempotencyKey) -> KeyOutcome;
+    resume_recovery(boot: BootId, key: SessionKey) -> Option<SendId>;
+    retire_sends(query: RetireSends) -> Retired;
     get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;
     list_sends(query: ListSends) -> Page<SendRecord>;
     @
-    cancel_sends(at: At, boot: BootId, [items: (TenantId, SendId)]) -> CancelOutcome;
-    deliver_items(at: At, boot: BootId, [items: DeliverItem]) -> DeliverOutcome;
+    cancel_sends(boot: BootId, [items: (TenantId, SendId)]) -> CancelOutcome;
+    deliver_items(boot: BootId, [items: DeliverItem]) -> DeliverOutcome;
 }
 
 pass_on! { Leases:
-    claim_sessions(at: At, boot: BootId, items: Vec<ClaimSession>) -> Vec<ClaimOutcome>;
-    append_rounds(at: At, items: Vec<AppendRound>) -> Vec<AppendOutcome>;
-    complete_sends(at: At, items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
-    park_sends(at: At, items: Vec<ParkSend>) -> Vec<ParkOutcome>;
-    release_sessions(at: At, items: Vec<ReleaseSession>) -> Vec<bool>;
+    claim_sessions(boot: BootId, items: Vec<ClaimSession>) -> Vec<ClaimOutcome>;
+    append_rounds(items: Vec<AppendRound>) -> Vec<AppendOutcome>;
+    complete_sends(items: Vec<CompleteSend>) -> Vec<CompleteOutcome>;
+    park_sends(items: Vec<ParkSend>) -> Vec<ParkOutcome>;
+    release_sessions(items: Vec<ReleaseSession>) -> Vec<bool>;
 }
 
 pass_on! { Calls:
     report_children(
-        at: At, sends: Option<Vec<(TenantId, SendId)>>, limit: u32
+        sends: Option<Vec<(TenantId, SendId)>>, limit: u32
     ) -> Vec<ReportOutcome>;
     read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord>;
     get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>>;
     read_inbox(query: ReadInbox) -> Vec<InboxItem>;
     @
-    post_results(at: At, [items: PostResult]) -> PostOutcome;
+    post_results([items: PostResult]) -> PostOutcome;
 }
 
 pass_on! { Timers:
-    create_timers(at: At, items: Vec<(NewTimer, Option<IdempotencyKey>)>) -> Vec<CreateTimerOutcome>;
-    change_timers(at: At, items: Vec<ChangeTimer>) -> Vec<ChangeTimerOutcome>;
-    fire_timers(at: At, boot: BootId, limit: u32) -> Fired;
-    sweep_timers(at: At, keep: Duration) -> u64;
+    create_timers(items: Vec<(NewTimer, Option<IdempotencyKey>)>) -> Vec<CreateTimerOutcome>;
+    change_timers(items: Vec<ChangeTimer>) -> Vec<ChangeTimerOutcome>;
+    fire_timers(boot: BootId, limit: u32) -> Fired;
+    sweep_timers(keep: Duration) -> u64;
     get_timers(ids: Vec<(TenantId, TimerId)>) -> Vec<Option<TimerRecord>>;
     list_timers(query: ListTimers) -> Page<TimerRecord>;
     list_occurrences(query: ListOccurrences) -> Page<Occurrence>;
 }
 
 pass_on! { Runs:
-    create_runs(at: At, items: Vec<NewRun>) -> Vec<CreateRunOutcome>;
-    ask_runs(at: At, items: Vec<(RunKey, RunAsk)>) -> Vec<bool>;
-    claim_runs(at: At, claim: ClaimRuns) -> ClaimedRuns;
+    create_runs(items: Vec<NewRun>) -> Vec<CreateRunOutcome>;
+    ask_runs(items: Vec<(RunKey, RunAsk)>) -> Vec<bool>;
+    claim_runs(claim: ClaimRuns) -> ClaimedRuns;
     advance_runs(
-        at: At, boot: BootId, items: Vec<AdvanceRun>
+        boot: BootId, items: Vec<AdvanceRun>
     ) -> Vec<AdvanceOutcome>;
     release_runs(boot: BootId, keys: Vec<RunKey>) -> ();
     get_runs(keys: Vec<RunKey>) -> Vec<Option<RunRecord>>;
@@ -252,10 +250,10 @@ pass_on! { Runs:
 }
 
 pass_on! { Sweeps:
-    sweep_orphans(at: At, query: SweepOrphans) -> Orphans;
-    sweep_ready(at: At, query: SweepReady) -> Swept;
-    sweep_alarms(at: At, boot: BootId, limit: u32) -> AlarmSweep;
-    sweep_retention(at: At, keep: Duration) -> u64;
+    sweep_orphans(query: SweepOrphans) -> Orphans;
+    sweep_ready(query: SweepReady) -> Swept;
+    sweep_alarms(boot: BootId, limit: u32) -> AlarmSweep;
+    sweep_retention(keep: Duration) -> u64;
 }
 
 pass_on! { Reads:
@@ -264,8 +262,19 @@ pass_on! { Reads:
     last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
     read_messages(query: ReadMessages) -> Vec<Message>;
     read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
-    queue_stats(at: At) -> Vec<QueueStats>;
-    scaling(at: At, pool: &str) -> ScalingStats;
-    audit(at: At, options: AuditOptions) -> Vec<Violation>;
-    dump() -> Dump;
+    queue_stats() -> Vec<QueueStats>;
+    scaling(pool: &str) -> ScalingStats;
+    audit(options: AuditOptions) -> Vec<Violation>;
+}
+
+#[async_trait]
+impl Inspect for Faulty {
+    /// The store behind it, which is never away.
+    fn at(&self, now: Timestamp) -> Arc<dyn Inspect> {
+        self.inner.at(now)
+    }
+
+    async fn dump(&self) -> Result<Dump> {
+        self.inner.dump().await
+    }
 }

@@ -58,7 +58,7 @@ async fn an_archive_ten_times_as_long_as_what_may_be_in_memory_is_imported() {
         behind: 0,
         more: false,
     };
-    let imported = world.store.import_session(None, item).await;
+    let imported = world.store.import_session(item).await;
     imported.expect("the store answers");
     let export = api.get(&format!("/v1/sessions/{source}/export")).await;
     let archive = export.text;

@@ -12,7 +12,7 @@ async fn a_scheduler_registers_and_leaves() {
     let world = World::new().await;
     let mut api = world.ready().await;
     let live = async || {
-        let boots = world.store.list_boots(None).await.expect("boots");
+        let boots = world.store.list_boots().await.expect("boots");
         boots
             .iter()
             .filter(|b| b.role == Role::Scheduler && b.dead_at.is_none())
@@ -67,7 +67,7 @@ async fn a_boot_that_was_declared_dead_is_followed_by_another() {
     };
     let first = boot().await.expect("registered");
     let id = first.parse().expect("a boot's id");
-    world.store.stop_boot(None, id).await.expect("stops");
+    world.store.stop_boot(id).await.expect("stops");
     let second = loop {
         match boot().await {
             Some(id) if id != first => break id,

@@ -279,14 +279,14 @@ async fn a_deletion_that_broke_off_is_finished() {
             depth: 1,
         }),
     };
-    let created = world.store.create_sessions(None, vec![(new, None)]).await;
+    let created = world.store.create_sessions(vec![(new, None)]).await;
     created.expect("the store answers");
     let send = api.send(&below, "hi").await;
     let waiting = api.call("GET", &format!("/v1/sends/{send}?wait=20s"));
     let waiting = tokio::spawn(waiting.send());
     // Whoever was asked for it came no further.
     let boot = BootId(key(&below).session.0);
-    let deleted = world.store.delete_session(None, key(&above), boot).await;
+    let deleted = world.store.delete_session(key(&above), boot).await;
     deleted.expect("the store answers");
     assert_eq!(waiting.await.expect("joins").ok(200)["status"], "cancelled");
     let gone = api.get(&format!("/v1/sessions/{below}")).await;

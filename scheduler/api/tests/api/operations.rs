@@ -23,11 +23,7 @@ async fn workers_and_their_pools_are_shown() {
     assert_eq!(workers["data"].as_array().map(Vec::len), Some(1));
     assert_eq!(workers["data"][0]["name"], "by-hand");
     assert_eq!(workers["data"][0]["id"], world.boot.to_string());
-    world
-        .store
-        .stop_boot(None, world.boot)
-        .await
-        .expect("stops");
+    world.store.stop_boot(world.boot).await.expect("stops");
     assert_eq!(api.get("/v1/workers").await.ok(200)["data"], json!([]));
 }
 
@@ -55,9 +51,7 @@ async fn tools_are_listed_and_what_no_worker_has_is_warned_of() {
         tools,
     };
     for (id, pool) in [(1, "gpu"), (2, "cpu")] {
-        let registered = world
-            .store
-            .register_boot(None, worker(id, pool, tools.clone()));
+        let registered = world.store.register_boot(worker(id, pool, tools.clone()));
         registered.await.expect("registers");
     }
     let listed = api.get("/v1/tools").await.ok(200)["data"].clone();
@@ -87,7 +81,7 @@ async fn tools_are_listed_and_what_no_worker_has_is_warned_of() {
     );
     // A worker that has it came meanwhile.
     tools.add("shel".to_owned(), "");
-    let registered = world.store.register_boot(None, worker(3, "gpu", tools));
+    let registered = world.store.register_boot(worker(3, "gpu", tools));
     registered.await.expect("registers");
     // Sends do not read each time what the workers have; whoever looks at a session does.
     assert_eq!(

@@ -163,7 +163,7 @@ async fn late_with_child(world: &World, api: &Scheduler, ms: u64) -> (String, St
         queued_max: 10,
     };
     let (above, below) = (claimed.send.record.id, child.id);
-    let accepted = world.store.accept_sends(None, world.boot, vec![child]);
+    let accepted = world.store.accept_sends(world.boot, vec![child]);
     let accepted = accepted.await.expect("the store answers");
     assert!(matches!(accepted[0], AcceptOutcome::Accepted(_)));
     (above.to_string(), below.to_string())

@@ -486,7 +486,7 @@ async fn schedulers_share_what_is_due() {
     let fired = dump.timers.iter().filter(|(_, all)| all.len() == 1);
     assert_eq!(fired.count(), 200);
     let options = mainspring_shared::store::AuditOptions::default();
-    assert_eq!(world.store.audit(None, options).await.expect("audits"), []);
+    assert_eq!(world.store.audit(options).await.expect("audits"), []);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, CallBegin, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
-    CompleteSend, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil, Role, SendTotals, Store,
+    CompleteSend, Inspect, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil, Role, SendTotals,
     Then, UsageRow,
 };
 use mainspring_shared::tool::{Repeat, call_id};
@@ -33,7 +33,7 @@ use crate::client::{Answer, Call, Events};
 
 /// The whole system but for its HTTP clients.
 pub(crate) struct World {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Inspect>,
     pub(crate) queue: Arc<LocalQueue>,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) boot: BootId,
@@ -46,7 +46,7 @@ impl World {
         Self::over(store, Arc::new(LocalBus::new())).await
     }
 
-    pub(crate) async fn over(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Self {
+    pub(crate) async fn over(store: Arc<dyn Inspect>, bus: Arc<dyn Bus>) -> Self {
         let entropy = OsEntropy;
         let boot = BootId(entropy.random_id());
         let worker = NewBoot {
@@ -58,7 +58,7 @@ impl World {
             ttl: Duration::from_mins(1),
             tools: mainspring_shared::tool::Published::default(),
         };
-        store.register_boot(None, worker).await.expect("registers");
+        store.register_boot(worker).await.expect("registers");
         Self {
             store,
             queue: Arc::new(LocalQueue::new()),
@@ -136,7 +136,7 @@ impl World {
         };
         let mut outcomes = self
             .store
-            .claim_sessions(None, self.boot, vec![claim])
+            .claim_sessions(self.boot, vec![claim])
             .await
             .expect("claims");
         match outcomes.pop() {
@@ -174,7 +174,7 @@ impl World {
         };
         let mut outcomes = self
             .store
-            .append_rounds(None, vec![append])
+            .append_rounds(vec![append])
             .await
             .expect("appends");
         match outcomes.pop() {
@@ -216,7 +216,7 @@ impl World {
             round: Some(round_ref(0)),
             totals: totals(1),
         };
-        let appended = self.store.append_rounds(None, vec![append]).await;
+        let appended = self.store.append_rounds(vec![append]).await;
         assert!(matches!(
             appended.expect("appends").pop(),
             Some(AppendOutcome::Appended { .. })
@@ -267,7 +267,7 @@ impl World {
         item.lease = self.lease(item.key, item.lease).await;
         let mut outcomes = self
             .store
-            .complete_sends(None, vec![item])
+            .complete_sends(vec![item])
             .await
             .expect("completes");
         match outcomes.pop() {
@@ -288,11 +288,7 @@ impl World {
             usage: Vec::new(),
             totals: totals(rounds),
         };
-        let mut outcomes = self
-            .store
-            .park_sends(None, vec![park])
-            .await
-            .expect("parks");
+        let mut outcomes = self.store.park_sends(vec![park]).await.expect("parks");
         match outcomes.pop() {
             Some(ParkOutcome::Parked { step }) => self.publish(claimed, step, true),
             other => panic!("not parked: {other:?}"),

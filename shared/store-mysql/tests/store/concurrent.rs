@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use mainspring_shared::agent::OnBusy;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, CancelOutcome, ClaimOutcome, IdempotencyKey,
+    AcceptOutcome, AcceptSend, CancelOutcome, ClaimOutcome, IdempotencyKey, Inspect as _,
 };
 use mainspring_store_core::SqlStore;
 
@@ -57,7 +56,7 @@ async fn sends_to_the_same_sessions_from_two_processes_all_get_a_place_of_their_
             if n % 3 == 0 {
                 items.reverse();
             }
-            store.accept_sends(at(10), SCHEDULER, items).await
+            store.at(time(10)).accept_sends(SCHEDULER, items).await
         });
     }
     while let Some(done) = tasks.join_next().await {
@@ -92,7 +91,10 @@ async fn a_session_is_claimed_once_and_a_send_cancelled_once() {
         };
         claims.spawn(async move {
             let items = (1..=SESSIONS).map(|session| claiming(session, 100 * n + session));
-            store.claim_sessions(at(1), boot(n), items.collect()).await
+            store
+                .at(time(1))
+                .claim_sessions(boot(n), items.collect())
+                .await
         });
     }
     let mut claimed = BTreeSet::new();
@@ -120,7 +122,10 @@ async fn a_session_is_claimed_once_and_a_send_cancelled_once() {
         };
         cancels.spawn(async move {
             let items = (1..=SESSIONS).map(|session| (key(session).tenant, send(50 + session)));
-            store.cancel_sends(at(3), SCHEDULER, items.collect()).await
+            store
+                .at(time(3))
+                .cancel_sends(SCHEDULER, items.collect())
+                .await
         });
     }
     let mut ended = 0;
@@ -153,7 +158,7 @@ async fn one_key_makes_one_send_whoever_is_asked() {
             let mut item = sending(10 + n, 1);
             item.options.on_busy = OnBusy::Enqueue;
             item.idempotency = Some(keyed("the same"));
-            store.accept_sends(at(1), SCHEDULER, vec![item]).await
+            store.at(time(1)).accept_sends(SCHEDULER, vec![item]).await
         });
     }
     let mut accepted = 0;

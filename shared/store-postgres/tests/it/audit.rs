@@ -6,9 +6,8 @@ use std::time::Duration;
 use mainspring_shared::id::{BootId, SessionKey, TimerId};
 use mainspring_shared::invariants::INVARIANTS;
 use mainspring_shared::message::{ContentPart, Role};
-use mainspring_shared::store::prelude::*;
-use mainspring_shared::store::{AuditOptions, CallBegin, NewTimer, Then};
-use mainspring_shared::time::{Span, Timestamp};
+use mainspring_shared::store::{AuditOptions, CallBegin, Inspect as _, NewTimer, Then};
+use mainspring_shared::time::Span;
 use mainspring_shared::timer::{CatchUp, First, Schedule, TimerRule, TimerTarget};
 use mainspring_shared::tool::CallResult;
 use sqlx::{AssertSqlSafe, Executor};
@@ -43,7 +42,7 @@ async fn history(world: &World) {
 async fn tick(world: &World, session: SessionKey) {
     let every = Schedule::Every {
         every: Span(Duration::from_secs(1)),
-        first: Some(First::At(world.at(0).expect("a time"))),
+        first: Some(First::At(world.time(0))),
     };
     let timer = NewTimer {
         id: TimerId(uuid::Uuid::from_u128(7)),
@@ -61,12 +60,13 @@ async fn tick(world: &World, session: SessionKey) {
     };
     let made = world
         .store
-        .create_timers(world.at(0), vec![(timer, None)])
+        .at(world.time(0))
+        .create_timers(vec![(timer, None)])
         .await;
     made.expect("makes it");
-    let at = world.at(0).map(|at| Timestamp(at.0 + 2_000));
+    let at = world.time(2_000);
     let boot = BootId(uuid::Uuid::from_u128(8));
-    let fired = world.store.fire_timers(at, boot, 10).await;
+    let fired = world.store.at(at).fire_timers(boot, 10).await;
     let fired = fired.expect("fires");
     assert_eq!((fired.sends.len(), fired.merged), (1, 2));
 }
@@ -87,7 +87,8 @@ async fn reported(world: &World, statements: &[&str]) -> Vec<String> {
     }
     let found = world
         .store
-        .audit(world.at(5), AuditOptions::default())
+        .at(world.time(5))
+        .audit(AuditOptions::default())
         .await;
     let found = found.expect("audits");
     assert!(found.iter().all(|violation| !violation.rows.is_empty()));
@@ -494,7 +495,8 @@ async fn the_rows_of_a_violation_are_bounded() {
         };
         let found = world
             .store
-            .audit(world.at(5), options)
+            .at(world.time(5))
+            .audit(options)
             .await
             .expect("audits");
         let granted = found.iter().find(|v| v.invariant == "epoch.granted");

@@ -7,7 +7,7 @@ use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, CallBegin, CallChange, CallStep, ClaimOutcome, CompleteOutcome, Error,
-    ParkOutcome, PostOutcome, ReleaseSession, Then,
+    Inspect as _, ParkOutcome, PostOutcome, ReleaseSession, Then,
 };
 use mainspring_shared::tool::CallResult;
 use sqlx::Executor;
@@ -43,18 +43,12 @@ async fn broken_connections_are_replaced_unnoticed() {
                 "{accepted:?}"
             );
             break_connections(world).await;
-            let claimed = world
-                .store
-                .claim_sessions(None, worker, vec![cold(key)])
-                .await;
+            let claimed = world.store.claim_sessions(worker, vec![cold(key)]).await;
             let ClaimOutcome::Claimed(claimed) = claimed.expect("claims").remove(0) else {
                 panic!("not claimed");
             };
             break_connections(world).await;
-            let round = world
-                .store
-                .append_rounds(None, vec![first_round(&claimed)])
-                .await;
+            let round = world.store.append_rounds(vec![first_round(&claimed)]).await;
             assert!(matches!(
                 round.expect("appends")[..],
                 [mainspring_shared::store::AppendOutcome::Appended { .. }]
@@ -65,7 +59,7 @@ async fn broken_connections_are_replaced_unnoticed() {
             last.messages[0].round = 1;
             in_second_round(&mut last);
             last.lease.write = 1;
-            let done = world.store.complete_sends(None, vec![last]).await;
+            let done = world.store.complete_sends(vec![last]).await;
             assert!(matches!(
                 done.expect("completes")[..],
                 [CompleteOutcome::Completed(_)]
@@ -77,7 +71,7 @@ async fn broken_connections_are_replaced_unnoticed() {
         }
         let found = world
             .store
-            .audit(None, mainspring_shared::store::AuditOptions::default());
+            .audit(mainspring_shared::store::AuditOptions::default());
         assert_eq!(found.await.expect("audits"), []);
     })
     .await;
@@ -108,7 +102,7 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                 let id = item.id;
                 let accepted = world
                     .store
-                    .accept_sends(None, worker, vec![item])
+                    .accept_sends(worker, vec![item])
                     .await
                     .map(|mut outcomes| outcomes.remove(0));
                 match accepted {
@@ -125,10 +119,7 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                         stored += usize::from(there);
                     }
                 }
-                let claimed = world
-                    .store
-                    .claim_sessions(None, worker, vec![cold(key)])
-                    .await;
+                let claimed = world.store.claim_sessions(worker, vec![cold(key)]).await;
                 let Ok(claimed) = claimed else {
                     continue;
                 };
@@ -140,7 +131,7 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                             lease: claimed.lease,
                             lost: false,
                         };
-                        let released = world.store.release_sessions(None, vec![release]).await;
+                        let released = world.store.release_sessions(vec![release]).await;
                         if released.is_ok() {
                             continue;
                         }
@@ -148,7 +139,7 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                     // Its worker goes on until it knows: the send is final, or the lease is gone.
                     while world
                         .store
-                        .complete_sends(None, vec![item.clone()])
+                        .complete_sends(vec![item.clone()])
                         .await
                         .is_err()
                     {
@@ -162,7 +153,7 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
         assert_eq!(dump.sessions[0].sends.len(), stored);
         let found = world
             .store
-            .audit(None, mainspring_shared::store::AuditOptions::default());
+            .audit(mainspring_shared::store::AuditOptions::default());
         assert_eq!(found.await.expect("audits"), []);
     })
     .await;
@@ -184,10 +175,7 @@ async fn a_grant_whose_claim_failed_is_given_back_with_the_next_renewal() {
             .execute("ALTER TABLE messages RENAME TO hidden")
             .await
             .expect("hides the messages");
-        let failed = world
-            .store
-            .claim_sessions(None, worker, vec![cold(key)])
-            .await;
+        let failed = world.store.claim_sessions(worker, vec![cold(key)]).await;
         assert_eq!(
             failed.expect("each item has its answer"),
             [ClaimOutcome::Busy]
@@ -196,20 +184,11 @@ async fn a_grant_whose_claim_failed_is_given_back_with_the_next_renewal() {
             .execute("ALTER TABLE hidden RENAME TO messages")
             .await
             .expect("shows them again");
-        let busy = world
-            .store
-            .claim_sessions(None, worker, vec![cold(key)])
-            .await;
+        let busy = world.store.claim_sessions(worker, vec![cold(key)]).await;
         assert_eq!(busy.expect("answers"), [ClaimOutcome::Busy]);
-        let renewed = world
-            .store
-            .renew_boot(None, worker, crate::world::TTL, 0)
-            .await;
+        let renewed = world.store.renew_boot(worker, crate::world::TTL, 0).await;
         renewed.expect("renews");
-        let again = world
-            .store
-            .claim_sessions(None, worker, vec![cold(key)])
-            .await;
+        let again = world.store.claim_sessions(worker, vec![cold(key)]).await;
         assert!(matches!(
             again.expect("claims")[..],
             [ClaimOutcome::Claimed(_)]
@@ -236,21 +215,21 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
     let item = to(key);
     // A repeat after a failure finds the send there, which the database refuses.
     while !matches!(
-        store.accept_sends(None, worker, vec![item.clone()]).await,
+        store.accept_sends(worker, vec![item.clone()]).await,
         Ok(_) | Err(Error::Refused { .. })
     ) {}
     let claimed = loop {
-        let claim = until_answered(|| store.claim_sessions(None, worker, vec![cold(key)])).await;
+        let claim = until_answered(|| store.claim_sessions(worker, vec![cold(key)])).await;
         if let ClaimOutcome::Claimed(claimed) = claim {
             break claimed;
         }
         // The grant of a claim that failed is given back with a renewal.
-        let _ = store.renew_boot(None, worker, crate::world::TTL, 0).await;
+        let _ = store.renew_boot(worker, crate::world::TTL, 0).await;
     };
     let calls = ids(&claimed, 2);
     let round = asking(&claimed, [CallBegin::Started, outside()]);
     while !matches!(
-        store.append_rounds(None, vec![round.clone()]).await,
+        store.append_rounds(vec![round.clone()]).await,
         Ok(_) | Err(Error::Refused { .. })
     ) {}
     let mut step = only_calls(&claimed);
@@ -259,15 +238,15 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
         call_id: calls[0].clone(),
         change: CallStep::Settled(CallResult::text("ours")),
     });
-    until_answered(|| store.append_rounds(None, vec![step.clone()])).await;
+    until_answered(|| store.append_rounds(vec![step.clone()])).await;
 
     let mut park = park_on(&claimed, WaitingOn::Tool);
     park.unless = SIGNAL_RESULT | SIGNAL_INBOX;
     park.lease.write = 2;
     let answer_of = result(key, &calls[1], "theirs");
     let (parked, posted) = futures::future::join(
-        until_answered(|| store.park_sends(None, vec![park.clone()])),
-        until_answered(|| store.post_results(None, vec![answer_of.clone()])),
+        until_answered(|| store.park_sends(vec![park.clone()])),
+        until_answered(|| store.post_results(vec![answer_of.clone()])),
     )
     .await;
     assert!(
@@ -284,14 +263,14 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
     } else {
         // It waits, so the answer made it ready, and whoever sweeps finds it.
         loop {
-            let claim = store.claim_sessions(None, worker, vec![cold(key)]).await;
+            let claim = store.claim_sessions(worker, vec![cold(key)]).await;
             match claim.map(|mut outcomes| outcomes.remove(0)) {
                 Ok(ClaimOutcome::Claimed(claimed)) => break claimed,
                 Ok(ClaimOutcome::Idle | ClaimOutcome::Suspect) => {
                     panic!("nobody wakes the send: {parked:?}")
                 }
                 Ok(ClaimOutcome::Busy) | Err(_) => {
-                    let _ = store.renew_boot(None, worker, crate::world::TTL, 0).await;
+                    let _ = store.renew_boot(worker, crate::world::TTL, 0).await;
                 }
             }
         }
@@ -303,7 +282,7 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
         ..NewMessage::user(Vec::new(), 1)
     });
     in_second_round(&mut last);
-    until_answered(|| store.complete_sends(None, vec![last.clone()])).await;
+    until_answered(|| store.complete_sends(vec![last.clone()])).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -333,7 +312,7 @@ async fn whatever_breaks_calls_are_answered_once_and_nobody_waits_for_ever() {
         }
         let found = world
             .store
-            .audit(None, mainspring_shared::store::AuditOptions::default());
+            .audit(mainspring_shared::store::AuditOptions::default());
         assert_eq!(found.await.expect("audits"), []);
     })
     .await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::prelude::*;
-use mainspring_shared::store::{AuditOptions, ListSends};
+use mainspring_shared::store::{AuditOptions, Inspect as _, ListSends};
 use mainspring_store_postgres::{PostgresStore, Settings};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -68,7 +68,8 @@ async fn an_audit_keeps_no_list_waiting() {
         };
         let store = PostgresStore::open(&settings).await.expect("opens");
         let held = holding(world, "usage_rows").await;
-        let audit = store.audit(world.at(2), AuditOptions::default());
+        let later = store.at(world.time(2));
+        let audit = later.audit(AuditOptions::default());
         let list = tokio::time::timeout(Duration::from_secs(4), store.list_sends(all()));
         let mut audit = std::pin::pin!(audit);
         tokio::select! {

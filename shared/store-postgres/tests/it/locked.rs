@@ -7,11 +7,10 @@ use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AppendOutcome, CancelOutcome, ClaimOutcome, Claimed, CompleteOutcome,
-    DeliverItem, DeliverOutcome, Error, IdempotencyKey, NewTimer, ParkOutcome, ParkSend,
-    PostOutcome, PostResult, Then,
+    DeliverItem, DeliverOutcome, Error, IdempotencyKey, Inspect as _, NewTimer, ParkOutcome,
+    ParkSend, PostOutcome, PostResult, Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
@@ -76,7 +75,11 @@ async fn sends_to_other_sessions_are_accepted_at_once() {
         for _ in 0..5 {
             let items = keys.iter().map(|key| to(*key)).collect();
             let begun = Instant::now();
-            let outcomes = world.store.accept_sends(world.at(1), boot, items).await;
+            let outcomes = world
+                .store
+                .at(world.time(1))
+                .accept_sends(boot, items)
+                .await;
             samples.push(begun.elapsed());
             for (n, outcome) in outcomes.expect("answers").into_iter().enumerate() {
                 if n == 3 {
@@ -111,7 +114,11 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
         let stuck = Stuck::with(world, &keys[..1]).await;
         let items = keys.iter().map(|key| cold(*key)).collect();
         let begun = Instant::now();
-        let claimed = world.store.claim_sessions(world.at(2), worker, items).await;
+        let claimed = world
+            .store
+            .at(world.time(2))
+            .claim_sessions(worker, items)
+            .await;
         samples.push(begun.elapsed());
         let mut claimed = claimed.expect("answers").into_iter();
         assert_eq!(claimed.next(), Some(ClaimOutcome::Busy));
@@ -132,18 +139,23 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
         let (ends, parks) = others.split_at(4);
         let begun = Instant::now();
         let items = rounds.iter().map(first_round).collect();
-        let stored = world.store.append_rounds(world.at(3), items).await;
+        let stored = world.store.at(world.time(3)).append_rounds(items).await;
         samples.push(begun.elapsed());
         let begun = Instant::now();
         let items = ends.iter().map(|held| answer(held, Then::Release));
         let ended = world
             .store
-            .complete_sends(world.at(3), items.collect())
+            .at(world.time(3))
+            .complete_sends(items.collect())
             .await;
         samples.push(begun.elapsed());
         let begun = Instant::now();
         let items = parks.iter().map(parking);
-        let parked = world.store.park_sends(world.at(3), items.collect()).await;
+        let parked = world
+            .store
+            .at(world.time(3))
+            .park_sends(items.collect())
+            .await;
         samples.push(begun.elapsed());
         assert_soon(&samples);
         let stored = stored.expect("answers");
@@ -184,8 +196,12 @@ async fn arm(world: &World, session: SessionKey) -> TimerId {
         armed_max: None,
     };
     let id = timer.id;
-    let made = world.store.create_timers(world.at(0), vec![(timer, None)]);
-    made.await.expect("makes it");
+    let made = world
+        .store
+        .at(world.time(0))
+        .create_timers(vec![(timer, None)])
+        .await;
+    made.expect("makes it");
     id
 }
 
@@ -199,16 +215,28 @@ async fn timers_of_other_sessions_fire_and_those_of_the_locked_one_stay_due() {
         let boot = BootId(id());
         let stuck = Stuck::with(world, &keys[..1]).await;
         let begun = Instant::now();
-        let fired = world.store.fire_timers(world.at(1_000), boot, 100).await;
+        let fired = world
+            .store
+            .at(world.time(1_000))
+            .fire_timers(boot, 100)
+            .await;
         assert_soon(&[begun.elapsed()]);
         let fired = fired.expect("fires");
         let told: Vec<_> = fired.sends.iter().map(|send| send.key).collect();
         assert_eq!(told, keys[1..]);
         assert_eq!((fired.served, fired.more), (3, false));
-        let again = world.store.fire_timers(world.at(1_001), boot, 100).await;
+        let again = world
+            .store
+            .at(world.time(1_001))
+            .fire_timers(boot, 100)
+            .await;
         assert_eq!(again.expect("answers").served, 0);
         stuck.let_go().await;
-        let fired = world.store.fire_timers(world.at(1_002), boot, 100).await;
+        let fired = world
+            .store
+            .at(world.time(1_002))
+            .fire_timers(boot, 100)
+            .await;
         let fired = fired.expect("fires");
         assert_eq!((fired.served, fired.sends[0].key), (1, keys[0]));
         world.assert_sound(1_002).await;
@@ -231,12 +259,20 @@ async fn bad_data_of_one_costs_the_others_nothing_and_stores_nothing() {
         let twice = items[1].usage[0].clone();
         items[1].usage.push(twice);
         let before = world.store.dump().await.expect("dumps");
-        let stored = world.store.append_rounds(world.at(3), items.clone()).await;
+        let stored = world
+            .store
+            .at(world.time(3))
+            .append_rounds(items.clone())
+            .await;
         assert!(matches!(stored, Err(Error::Refused { .. })), "{stored:?}");
         let after = world.store.dump().await.expect("dumps");
         assert_eq!(after, before, "the caller knows that nothing is stored");
         for (n, item) in items.into_iter().enumerate() {
-            let stored = world.store.append_rounds(world.at(4), vec![item]).await;
+            let stored = world
+                .store
+                .at(world.time(4))
+                .append_rounds(vec![item])
+                .await;
             assert_eq!(stored.is_ok(), n != 1, "{stored:?}");
         }
         world.assert_sound(4).await;
@@ -250,11 +286,8 @@ async fn a_send_that_was_accepted_is_not_refused_when_it_is_sent_again() {
         let key = world.session().await;
         let item = to(key);
         let boot = BootId(id());
-        let accept = || {
-            world
-                .store
-                .accept_sends(world.at(1), boot, vec![item.clone()])
-        };
+        let then = world.store.at(world.time(1));
+        let accept = || then.accept_sends(boot, vec![item.clone()]);
         let first = accept().await.expect("accepts");
         let again = accept().await.expect("is known");
         assert!(matches!(first[0], AcceptOutcome::Accepted(_)), "{first:?}");
@@ -283,7 +316,7 @@ async fn a_next_send_that_cannot_be_read_costs_its_session_alone() {
             .execute(&mut raw)
             .await
             .expect("breaks it");
-        let ended = world.store.complete_sends(world.at(3), ends).await;
+        let ended = world.store.at(world.time(3)).complete_sends(ends).await;
         let ended = ended.expect("answers");
         let next = |n: usize| match &ended[n] {
             CompleteOutcome::Completed(completed) => completed.next.is_some(),
@@ -293,8 +326,10 @@ async fn a_next_send_that_cannot_be_read_costs_its_session_alone() {
         // Nobody works on it here, so the lease is given back for whoever can.
         let renewed = world
             .store
-            .renew_boot(world.at(4), worker, crate::world::TTL, 1);
-        renewed.await.expect("renews");
+            .at(world.time(4))
+            .renew_boot(worker, crate::world::TTL, 1)
+            .await;
+        renewed.expect("renews");
         let owners = "SELECT count(*) FROM session_hot WHERE owner_boot IS NOT NULL";
         let owned: i64 = sqlx::query_scalar(owners)
             .fetch_one(&mut raw)
@@ -344,13 +379,17 @@ async fn words_results_and_cancels_reach_other_sessions_at_once() {
         for n in 0..ROUNDS {
             let Outside { words, results, .. } = Outside::of(&waiting, n);
             let begun = Instant::now();
-            let told = world.store.deliver_items(world.at(5), boot, words).await;
+            let told = world
+                .store
+                .at(world.time(5))
+                .deliver_items(boot, words)
+                .await;
             samples.push(begun.elapsed());
             let told = told.expect("answers");
             assert_eq!(told[0], DeliverOutcome::Locked);
             assert!(told[1..].iter().all(is_told), "{told:?}");
             let begun = Instant::now();
-            let posted = world.store.post_results(world.at(5), results).await;
+            let posted = world.store.at(world.time(5)).post_results(results).await;
             samples.push(begun.elapsed());
             let posted = posted.expect("answers");
             assert_eq!(posted[0], PostOutcome::Locked);
@@ -358,7 +397,7 @@ async fn words_results_and_cancels_reach_other_sessions_at_once() {
         }
         let Outside { ends, .. } = Outside::of(&waiting, 0);
         let begun = Instant::now();
-        let ended = world.store.cancel_sends(world.at(6), boot, ends).await;
+        let ended = world.store.at(world.time(6)).cancel_sends(boot, ends).await;
         samples.push(begun.elapsed());
         let ended = ended.expect("answers");
         assert_eq!(ended[0], CancelOutcome::Locked);
@@ -378,7 +417,7 @@ async fn words_results_and_cancels_reach_other_sessions_at_once() {
         }
         assert_eq!(world.inbox(first[0].key, false).await.len(), 1);
         let Outside { ends, .. } = Outside::of(first, 0);
-        let ended = world.store.cancel_sends(world.at(8), boot, ends).await;
+        let ended = world.store.at(world.time(8)).cancel_sends(boot, ends).await;
         assert!(is_ended(&ended.expect("answers")[0]));
         world.assert_sound(8).await;
     })
@@ -413,7 +452,11 @@ async fn an_idempotency_key_that_is_being_taken_keeps_its_own_item_waiting() {
             .await
             .expect("takes it");
         let items = (0..keys.len()).map(keyed).collect();
-        let told = world.store.deliver_items(world.at(2), boot, items).await;
+        let told = world
+            .store
+            .at(world.time(2))
+            .deliver_items(boot, items)
+            .await;
         let told = told.expect("answers");
         for (n, outcome) in told.iter().enumerate() {
             let is_locked = *outcome == DeliverOutcome::Locked;

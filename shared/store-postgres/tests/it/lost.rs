@@ -9,7 +9,7 @@ use mainspring_shared::step::StepKind;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptSend, CallBegin, CallChange, CallStep, CompleteOutcome, DeliverItem, DeliverOutcome,
-    Delivery, IdempotencyKey, ParkOutcome, ParkSend, PostOutcome, Then,
+    Delivery, IdempotencyKey, Inspect as _, ParkOutcome, ParkSend, PostOutcome, Then,
 };
 use mainspring_shared::tool::{Approval, CallResult};
 
@@ -154,8 +154,10 @@ async fn a_park_is_made_once_and_one_that_a_cancel_ends_ends_once() {
         world.append(3, asking(&claimed, [outside()])).await;
         let cancelled = world
             .store
-            .cancel_sends(world.at(4), BootId(id()), vec![(TENANT, send)]);
-        cancelled.await.expect("cancels");
+            .at(world.time(4))
+            .cancel_sends(BootId(id()), vec![(TENANT, send)])
+            .await;
+        cancelled.expect("cancels");
         wire.lose_commit();
         let ended = world.park(5, park_on(&claimed, WaitingOn::Tool)).await;
         assert_lost(wire);
@@ -252,16 +254,26 @@ async fn the_end_of_a_child_rings_although_the_answer_was_lost() {
         let (send, _) = world.send(5, child).await;
         let cancelled = world
             .store
-            .cancel_sends(world.at(6), BootId(id()), vec![(TENANT, send)]);
-        cancelled.await.expect("cancels");
+            .at(world.time(6))
+            .cancel_sends(BootId(id()), vec![(TENANT, send)])
+            .await;
+        cancelled.expect("cancels");
         wire.lose_commit();
-        let told = world.store.report_children(world.at(7), None, 10).await;
+        let told = world
+            .store
+            .at(world.time(7))
+            .report_children(None, 10)
+            .await;
         let told = told.expect("reports");
         assert_lost(wire);
         assert_eq!(told.len(), 1);
         assert_eq!((told[0].send_id, told[0].parent), (send, parent.key));
         assert!(told[0].ring.is_some());
-        let again = world.store.report_children(world.at(8), None, 10).await;
+        let again = world
+            .store
+            .at(world.time(8))
+            .report_children(None, 10)
+            .await;
         assert_eq!(again.expect("reports"), []);
         world.assert_sound(8).await;
     })

@@ -6,7 +6,8 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AdvanceOutcome, AdvanceRun, ClaimOutcome, ClaimRuns, NewRun, RunReport, RunWords, Then,
+    AdvanceOutcome, AdvanceRun, ClaimOutcome, ClaimRuns, Inspect as _, NewRun, RunReport, RunWords,
+    Then,
 };
 use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions, RunRecord, RunStatus};
 use serde_json::json;
@@ -38,8 +39,10 @@ async fn runs(world: &World, boot: BootId, count: u128) -> Vec<RunRecord> {
     };
     let made = world
         .store
-        .create_runs(world.at(0), (0..count).map(new).collect());
-    made.await.expect("creates");
+        .at(world.time(0))
+        .create_runs((0..count).map(new).collect())
+        .await;
+    made.expect("creates");
     let claim = ClaimRuns {
         boot,
         limit: 100,
@@ -50,7 +53,8 @@ async fn runs(world: &World, boot: BootId, count: u128) -> Vec<RunRecord> {
     };
     let claimed = world
         .store
-        .claim_runs(world.at(1), claim)
+        .at(world.time(1))
+        .claim_runs(claim)
         .await
         .expect("claims");
     assert_eq!(claimed.runs.len() as u128, count);
@@ -104,7 +108,8 @@ async fn ends_of_runs_lock_all_their_sessions_in_order_first() {
         other.execute("BEGIN").await.expect("begins");
         let locks = sqlx::query(lock).bind(low.session.0).execute(&mut other);
         locks.await.expect("locks");
-        let advance = world.store.advance_runs(world.at(2), boot, items);
+        let then = world.store.at(world.time(2));
+        let advance = then.advance_runs(boot, items);
         let goes_on = async {
             loop {
                 let waits = watcher.fetch_one(
@@ -157,8 +162,12 @@ async fn who_holds_a_tenants_bound_keeps_only_starts_of_leaves_waiting() {
             .expect("locks");
         let lock_timeout = world.settings.lock_timeout;
         let begun = tokio::time::Instant::now();
-        let advanced = world.store.advance_runs(world.at(2), boot, items.clone());
-        let advanced = advanced.await.expect("answers");
+        let advanced = world
+            .store
+            .at(world.time(2))
+            .advance_runs(boot, items.clone())
+            .await;
+        let advanced = advanced.expect("answers");
         // It was waited for once.
         assert!(begun.elapsed() < lock_timeout * 2, "{:?}", begun.elapsed());
         assert_eq!(advanced[0], AdvanceOutcome::Locked);
@@ -167,8 +176,10 @@ async fn who_holds_a_tenants_bound_keeps_only_starts_of_leaves_waiting() {
         other.execute("ROLLBACK").await.expect("ends");
         let advanced = world
             .store
-            .advance_runs(world.at(3), boot, items[..1].to_vec());
-        let advanced = advanced.await.expect("answers");
+            .at(world.time(3))
+            .advance_runs(boot, items[..1].to_vec())
+            .await;
+        let advanced = advanced.expect("answers");
         assert!(is_stored(&advanced[0]), "{advanced:?}");
     })
     .await;
@@ -190,7 +201,7 @@ fn shuffled<T: Clone>(things: &[T], turn: usize) -> Vec<T> {
 async fn work(world: &World, keys: &[SessionKey], turn: usize) {
     let worker = world.boot_now().await;
     let items = shuffled(keys, turn).into_iter().map(cold).collect();
-    let claimed = world.store.claim_sessions(None, worker, items).await;
+    let claimed = world.store.claim_sessions(worker, items).await;
     let held = claimed.expect("claims").into_iter();
     let held: Vec<_> = held
         .filter_map(|outcome| match outcome {
@@ -208,16 +219,16 @@ async fn work(world: &World, keys: &[SessionKey], turn: usize) {
     let parks = fresh[2 * third..].iter();
     let parks = parks.map(|c| park_on(c, WaitingOn::Retry)).collect();
     let (rounds, ends, parks) = futures::future::join3(
-        world.store.append_rounds(None, rounds),
-        world.store.complete_sends(None, ends),
-        world.store.park_sends(None, parks),
+        world.store.append_rounds(rounds),
+        world.store.complete_sends(ends),
+        world.store.park_sends(parks),
     )
     .await;
     rounds.expect("stores");
     ends.expect("ends");
     parks.expect("parks");
     drop(begun);
-    world.store.stop_boot(None, worker).await.expect("stops");
+    world.store.stop_boot(worker).await.expect("stops");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -247,7 +258,7 @@ async fn nothing_that_writes_to_several_sessions_meets_in_a_deadlock() {
                 let items = shuffled(&keys, turn).into_iter().map(to).collect();
                 world
                     .store
-                    .accept_sends(None, boot, items)
+                    .accept_sends(boot, items)
                     .await
                     .expect("accepts");
             }
@@ -257,7 +268,7 @@ async fn nothing_that_writes_to_several_sessions_meets_in_a_deadlock() {
                 let modes = [OnBusy::Steer, OnBusy::Interrupt, OnBusy::Coalesce];
                 let items = shuffled(&keys, turn + 3).into_iter();
                 let items = items.map(|key| words(key, &id().to_string(), modes[turn % 3]));
-                let told = world.store.deliver_items(None, boot, items.collect()).await;
+                let told = world.store.deliver_items(boot, items.collect()).await;
                 told.expect("delivers");
             }
         };
@@ -278,26 +289,14 @@ async fn nothing_that_writes_to_several_sessions_meets_in_a_deadlock() {
                     continue;
                 }
                 let ids = shuffled(&ids, turn + 7);
+                world.store.cancel_sends(boot, ids).await.expect("cancels");
+                world.store.sweep_alarms(boot, 100).await.expect("sweeps");
                 world
                     .store
-                    .cancel_sends(None, boot, ids)
-                    .await
-                    .expect("cancels");
-                world
-                    .store
-                    .sweep_alarms(None, boot, 100)
-                    .await
-                    .expect("sweeps");
-                world
-                    .store
-                    .report_children(None, None, 100)
+                    .report_children(None, 100)
                     .await
                     .expect("reports");
-                world
-                    .store
-                    .fire_timers(None, boot, 100)
-                    .await
-                    .expect("fires");
+                world.store.fire_timers(boot, 100).await.expect("fires");
             }
         };
         let advances = async {
@@ -306,7 +305,7 @@ async fn nothing_that_writes_to_several_sessions_meets_in_a_deadlock() {
                 let items = runs.iter().zip(told);
                 let items = items.map(|(run, key)| telling(run, turn as i64, key));
                 let items = shuffled(&items.collect::<Vec<_>>(), turn);
-                let advanced = world.store.advance_runs(None, boot, items).await;
+                let advanced = world.store.advance_runs(boot, items).await;
                 advanced.expect("advances");
             }
         };

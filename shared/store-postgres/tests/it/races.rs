@@ -7,7 +7,7 @@ use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AppendOutcome, CallBegin, ClaimOutcome, DeliverOutcome,
-    IdempotencyKey, Parent, ParkOutcome, PostOutcome, Target,
+    IdempotencyKey, Inspect as _, Parent, ParkOutcome, PostOutcome, Target,
 };
 
 use crate::tools::{asking, ids, only_calls, outside, park_on, waits, words};
@@ -35,8 +35,10 @@ async fn child(world: &World, at: i64, parent: SessionKey, call_id: &str) -> (Se
 async fn cancel(world: &World, at: i64, send: SendId) {
     let cancelled = world
         .store
-        .cancel_sends(world.at(at), BootId(id()), vec![(TENANT, send)]);
-    cancelled.await.expect("cancels");
+        .at(world.time(at))
+        .cancel_sends(BootId(id()), vec![(TENANT, send)])
+        .await;
+    cancelled.expect("cancels");
 }
 
 fn agent() -> CallBegin {
@@ -61,7 +63,13 @@ async fn many_reporters_report_each_child_once() {
         }
         let reporters = (0..4).map(|n| {
             let named = (n % 2 == 1).then(|| sends.iter().map(|id| (TENANT, *id)).collect());
-            world.store.report_children(world.at(7), named, 5)
+            async move {
+                world
+                    .store
+                    .at(world.time(7))
+                    .report_children(named, 5)
+                    .await
+            }
         });
         let mut told: Vec<SendId> = Vec::new();
         let mut rung = 0;
@@ -71,8 +79,12 @@ async fn many_reporters_report_each_child_once() {
                 rung += usize::from(outcome.ring.is_some());
             }
         }
-        let rest = world.store.report_children(world.at(8), None, 100);
-        for outcome in rest.await.expect("reports") {
+        let rest = world
+            .store
+            .at(world.time(8))
+            .report_children(None, 100)
+            .await;
+        for outcome in rest.expect("reports") {
             told.push(outcome.send_id);
             rung += usize::from(outcome.ring.is_some());
         }
@@ -129,12 +141,12 @@ async fn no_wake_up_is_lost_between_results_and_parks() {
             let key = world.session().await;
             world
                 .store
-                .accept_sends(None, worker, vec![to(key)])
+                .accept_sends(worker, vec![to(key)])
                 .await
                 .expect("accepts");
             let claimed = world
                 .store
-                .claim_sessions(None, worker, vec![crate::world::cold(key)]);
+                .claim_sessions(worker, vec![crate::world::cold(key)]);
             let claimed = claimed.await.expect("claims").remove(0);
             let ClaimOutcome::Claimed(claimed) = claimed else {
                 panic!("not claimed");
@@ -142,18 +154,18 @@ async fn no_wake_up_is_lost_between_results_and_parks() {
             let round = asking(&claimed, [outside()]);
             world
                 .store
-                .append_rounds(None, vec![round])
+                .append_rounds(vec![round])
                 .await
                 .expect("appends");
             let call_id = ids(&claimed, 1).remove(0);
             let mut park = park_on(&claimed, WaitingOn::Tool);
             park.unless = SIGNAL_INBOX | SIGNAL_RESULT;
             park.lease.write = 1;
-            let parks = world.store.park_sends(None, vec![park]);
+            let parks = world.store.park_sends(vec![park]);
             let posts = vec![crate::tools::result(key, &call_id, "x")];
-            let posts = world.store.post_results(None, posts);
+            let posts = world.store.post_results(posts);
             let steer = vec![words(key, "a", OnBusy::Steer)];
-            let steers = world.store.deliver_items(None, worker, steer);
+            let steers = world.store.deliver_items(worker, steer);
             let (parked, posted, steered) = if turn % 2 == 0 {
                 futures::future::join3(parks, posts, steers).await
             } else {
@@ -178,7 +190,7 @@ async fn no_wake_up_is_lost_between_results_and_parks() {
                     // A steer alone leaves the call to wait for: it is asked again.
                     let mut again = only_calls(&claimed);
                     again.lease.write = 2;
-                    let appended = world.store.append_rounds(None, vec![again]).await;
+                    let appended = world.store.append_rounds(vec![again]).await;
                     let appended = appended.expect("appends").remove(0);
                     assert_ne!(appended, AppendOutcome::LeaseLost);
                 }
@@ -187,7 +199,7 @@ async fn no_wake_up_is_lost_between_results_and_parks() {
         }
         let found = world
             .store
-            .audit(None, mainspring_shared::store::AuditOptions::default());
+            .audit(mainspring_shared::store::AuditOptions::default());
         assert_eq!(found.await.expect("audits"), []);
     })
     .await;

@@ -15,7 +15,7 @@ async fn text_that_postgres_cannot_store_is_stored_with_a_replacement() {
         });
         new.metadata.insert("k".to_owned(), "v\0".into());
         let key = new.key;
-        let created = world.store.create_sessions(None, vec![(new, None)]).await;
+        let created = world.store.create_sessions(vec![(new, None)]).await;
         created.expect("creates");
         let session = world.store.get_session(key).await.expect("reads");
         assert_eq!(session.expect("exists").metadata["k"], "v\u{fffd}");

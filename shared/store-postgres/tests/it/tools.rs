@@ -8,7 +8,8 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, CallAnswer, CallBegin, Claimed, Counters, DeliverItem,
-    DeliverOutcome, ParkOutcome, ParkSend, ParkUntil, PostOutcome, PostResult, ReadInbox,
+    DeliverOutcome, Inspect as _, ParkOutcome, ParkSend, ParkUntil, PostOutcome, PostResult,
+    ReadInbox,
 };
 use mainspring_shared::tool::{CallRecord, CallResult, Repeat, call_id};
 use serde_json::json;
@@ -122,7 +123,7 @@ impl World {
     pub(crate) async fn try_append(&self, at: i64, mut item: AppendRound) -> AppendOutcome {
         item.lease = self.numbered(item.lease);
         let lease = item.lease;
-        let appended = self.store.append_rounds(self.at(at), vec![item]).await;
+        let appended = self.store.at(self.time(at)).append_rounds(vec![item]).await;
         let outcome = appended.expect("appends").remove(0);
         if outcome != AppendOutcome::LeaseLost {
             self.wrote(lease);
@@ -147,7 +148,7 @@ impl World {
     pub(crate) async fn park(&self, at: i64, mut item: ParkSend) -> ParkOutcome {
         item.lease = self.numbered(item.lease);
         let lease = item.lease;
-        let parked = self.store.park_sends(self.at(at), vec![item]).await;
+        let parked = self.store.at(self.time(at)).park_sends(vec![item]).await;
         let outcome = parked.expect("parks").remove(0);
         if outcome != ParkOutcome::LeaseLost {
             self.wrote(lease);
@@ -174,13 +175,14 @@ impl World {
     pub(crate) async fn deliver(&self, at: i64, items: Vec<DeliverItem>) -> Vec<DeliverOutcome> {
         let delivered = self
             .store
-            .deliver_items(self.at(at), BootId(id()), items)
+            .at(self.time(at))
+            .deliver_items(BootId(id()), items)
             .await;
         delivered.expect("delivers")
     }
 
     pub(crate) async fn post(&self, at: i64, items: Vec<PostResult>) -> Vec<PostOutcome> {
-        let posted = self.store.post_results(self.at(at), items).await;
+        let posted = self.store.at(self.time(at)).post_results(items).await;
         posted.expect("posts")
     }
 

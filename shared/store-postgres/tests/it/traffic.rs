@@ -8,8 +8,8 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, ClaimOutcome, CompleteOutcome, ParkSend, ParkUntil, ReleaseSession,
-    SweepReady, Then,
+    AcceptOutcome, AcceptSend, ClaimOutcome, CompleteOutcome, Inspect as _, ParkSend, ParkUntil,
+    ReleaseSession, SweepReady, Then,
 };
 
 use crate::world::{
@@ -39,7 +39,7 @@ async fn accept(world: &World, keys: &[SessionKey], left: &AtomicUsize) -> Vec<S
         });
         let items: Vec<AcceptSend> = items.collect();
         let asked: Vec<SendId> = items.iter().map(|item| item.id).collect();
-        let outcomes = world.store.accept_sends(None, boot, items).await;
+        let outcomes = world.store.accept_sends(boot, items).await;
         let outcomes = outcomes.expect("accepts");
         for (id, outcome) in asked.into_iter().zip(outcomes) {
             match outcome {
@@ -53,7 +53,7 @@ async fn accept(world: &World, keys: &[SessionKey], left: &AtomicUsize) -> Vec<S
         if ids.len() % 5 == 0
             && let Some(last) = ids.last()
         {
-            let cancelled = world.store.cancel_sends(None, boot, vec![(TENANT, *last)]);
+            let cancelled = world.store.cancel_sends(boot, vec![(TENANT, *last)]);
             cancelled.await.expect("cancels");
         }
         // What is left may be less than a group: the rest is not worth another one.
@@ -70,7 +70,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
     let mut turn = 0;
     while done.load(Ordering::Relaxed) == 0 {
         let items = keys.iter().map(|key| cold(*key)).collect();
-        let claimed = world.store.claim_sessions(None, boot, items).await;
+        let claimed = world.store.claim_sessions(boot, items).await;
         for outcome in claimed.expect("claims") {
             let ClaimOutcome::Claimed(mut claimed) = outcome else {
                 continue;
@@ -85,7 +85,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                         lease,
                         lost: false,
                     };
-                    let released = world.store.release_sessions(None, vec![release]).await;
+                    let released = world.store.release_sessions(vec![release]).await;
                     assert_eq!(released.expect("answers"), [true]);
                     break;
                 }
@@ -100,18 +100,14 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                         usage: Vec::new(),
                         totals: totals(claimed.send.record.rounds),
                     };
-                    world
-                        .store
-                        .park_sends(None, vec![park])
-                        .await
-                        .expect("parks");
+                    world.store.park_sends(vec![park]).await.expect("parks");
                     break;
                 }
                 let began = claimed.send.record.rounds > 0;
                 let mut last = answer(&claimed, Then::Continue);
                 if turn % 3 == 0 && !began {
                     let round = first_round(&claimed);
-                    let appended = world.store.append_rounds(None, vec![round]).await;
+                    let appended = world.store.append_rounds(vec![round]).await;
                     appended.expect("appends");
                     claimed.lease.write += 1;
                     last.lease = claimed.lease;
@@ -124,7 +120,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                 if turn % 5 == 0 {
                     last.then = Then::Release;
                 }
-                let completed = world.store.complete_sends(None, vec![last]).await;
+                let completed = world.store.complete_sends(vec![last]).await;
                 match completed.expect("completes").remove(0) {
                     CompleteOutcome::Completed(completed) => match completed.next {
                         Some((next, counters)) => {
@@ -142,11 +138,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                 }
             }
         }
-        world
-            .store
-            .sweep_alarms(None, boot, 100)
-            .await
-            .expect("sweeps");
+        world.store.sweep_alarms(boot, 100).await.expect("sweeps");
     }
 }
 
@@ -190,7 +182,7 @@ async fn many_accept_claim_cancel_and_complete_on_few_sessions() {
         }
         let found = world
             .store
-            .audit(None, mainspring_shared::store::AuditOptions::default());
+            .audit(mainspring_shared::store::AuditOptions::default());
         assert_eq!(found.await.expect("audits"), []);
         let query = SweepReady {
             pool: None,
@@ -198,7 +190,7 @@ async fn many_accept_claim_cancel_and_complete_on_few_sessions() {
             after: None,
             limit: 10,
         };
-        let swept = world.store.sweep_ready(None, query).await.expect("sweeps");
+        let swept = world.store.sweep_ready(query).await.expect("sweeps");
         assert_eq!(swept.sessions, []);
     })
     .await;
@@ -211,7 +203,7 @@ async fn a_session_is_granted_to_one_of_many_claimers() {
         for _ in 0..20 {
             world.send(1, to(key)).await;
             let boot = world.boot_now().await;
-            let claims = (0..6).map(|_| world.store.claim_sessions(None, boot, vec![cold(key)]));
+            let claims = (0..6).map(|_| world.store.claim_sessions(boot, vec![cold(key)]));
             let outcomes = futures::future::join_all(claims).await;
             let mut granted = Vec::new();
             for outcome in outcomes {
@@ -223,7 +215,7 @@ async fn a_session_is_granted_to_one_of_many_claimers() {
             }
             assert_eq!(granted.len(), 1);
             let item = answer(&granted[0], Then::Continue);
-            let completed = world.store.complete_sends(None, vec![item]).await;
+            let completed = world.store.complete_sends(vec![item]).await;
             completed.expect("completes");
         }
     })
@@ -239,9 +231,8 @@ async fn an_expired_boot_is_taken_over_or_renewed_but_never_both() {
             let key = world.session().await;
             world.send(at, to(key)).await;
             world.claim(at + 1, old, key).await;
-            let renew = world
-                .store
-                .renew_boot(world.at(at + 50_000), old, crate::world::TTL, 0);
+            let then = world.store.at(world.time(at + 50_000));
+            let renew = then.renew_boot(old, crate::world::TTL, 0);
             let claim = world.try_claim(at + 50_000, new, key);
             let (renewed, claimed) = futures::future::join(renew, claim).await;
             let is_dead = renewed.expect("answers") == mainspring_shared::store::Renewal::Dead;

@@ -9,7 +9,8 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptSend, AuditOptions, ClaimRuns, ListSends, ListTimers, NewRun, NewTimer, Then,
+    AcceptSend, AuditOptions, ClaimRuns, Inspect as _, ListSends, ListTimers, NewRun, NewTimer,
+    Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
@@ -30,8 +31,12 @@ async fn plant(world: &World, statement: &str) {
 
 /// The tables whose rows the audit cannot read.
 async fn unreadable(world: &World) -> Vec<String> {
-    let found = world.store.audit(world.at(9_000), AuditOptions::default());
-    let found = found.await.expect("audits").into_iter();
+    let found = world
+        .store
+        .at(world.time(9_000))
+        .audit(AuditOptions::default())
+        .await;
+    let found = found.expect("audits").into_iter();
     let rows = found.filter(|violation| violation.invariant == READABLE);
     rows.flat_map(|violation| violation.rows)
         .filter_map(|row| Some(row["table"].as_str()?.to_owned()))
@@ -52,8 +57,12 @@ async fn timer(world: &World, session: SessionKey) -> TimerId {
         rule: TimerRule::new(once),
         armed_max: None,
     };
-    let made = world.store.create_timers(world.at(0), vec![(new, None)]);
-    made.await.expect("makes it");
+    let made = world
+        .store
+        .at(world.time(0))
+        .create_timers(vec![(new, None)])
+        .await;
+    made.expect("makes it");
     id
 }
 
@@ -74,7 +83,8 @@ async fn timers_fire_beside_those_that_cannot_be_read() {
         // Even where a page is full of them.
         let fired = world
             .store
-            .fire_timers(world.at(1_000), BootId(id()), 1)
+            .at(world.time(1_000))
+            .fire_timers(BootId(id()), 1)
             .await;
         let fired = fired.expect("fires");
         assert_eq!((fired.served, fired.sends.len()), (1, 1));
@@ -118,8 +128,10 @@ async fn alarms_are_served_beside_sends_that_cannot_be_read() {
         for limit in [1, 10] {
             let swept = world
                 .store
-                .sweep_alarms(world.at(1_000), BootId(id()), limit);
-            assert_eq!(swept.await.expect("sweeps").served, 1, "{limit}");
+                .at(world.time(1_000))
+                .sweep_alarms(BootId(id()), limit)
+                .await;
+            assert_eq!(swept.expect("sweeps").served, 1, "{limit}");
         }
         let query = ListSends {
             tenant: TENANT,
@@ -148,11 +160,12 @@ async fn children_are_reported_beside_those_that_cannot_be_read() {
                 ..to(world.session().await)
             };
             let (child, _) = world.send(5, item).await;
-            let cancelled =
-                world
-                    .store
-                    .cancel_sends(world.at(6), BootId(id()), vec![(TENANT, child)]);
-            cancelled.await.expect("cancels");
+            let cancelled = world
+                .store
+                .at(world.time(6))
+                .cancel_sends(BootId(id()), vec![(TENANT, child)])
+                .await;
+            cancelled.expect("cancels");
             children.push(child);
         }
         let sick = children[0].0;
@@ -162,7 +175,11 @@ async fn children_are_reported_beside_those_that_cannot_be_read() {
         )
         .await;
         for expected in [1, 0] {
-            let told = world.store.report_children(world.at(7), None, 10).await;
+            let told = world
+                .store
+                .at(world.time(7))
+                .report_children(None, 10)
+                .await;
             assert_eq!(told.expect("reports").len(), expected);
         }
         let settled = world
@@ -196,7 +213,7 @@ async fn create_run(world: &World, key: RunKey, dsl_version: i32) {
         depth: 0,
         idempotency: None,
     };
-    let created = world.store.create_runs(world.at(0), vec![new]).await;
+    let created = world.store.at(world.time(0)).create_runs(vec![new]).await;
     created.expect("creates");
 }
 
@@ -247,7 +264,11 @@ async fn runs_are_claimed_beside_news_that_cannot_be_read() {
             dsl_max: DSL_VERSION,
             aside: Vec::new(),
         };
-        let claimed = world.store.claim_runs(world.at(4), claim.clone()).await;
+        let claimed = world
+            .store
+            .at(world.time(4))
+            .claim_runs(claim.clone())
+            .await;
         let claimed = claimed.expect("claims").runs;
         let found: Vec<_> = claimed
             .iter()

@@ -4,9 +4,8 @@
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    CallChange, CallStep, CompleteOutcome, ParkOutcome, ParkSend, SweepReady, Then,
+    CallChange, CallStep, CompleteOutcome, Inspect as _, ParkOutcome, ParkSend, SweepReady, Then,
 };
 use mainspring_shared::tool::CallResult;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
@@ -188,7 +187,7 @@ async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
         let ended = meanwhile(
             world,
             &places,
-            world.store.complete_sends(world.at(3), ends),
+            world.store.at(world.time(3)).complete_sends(ends),
         )
         .await;
         let ended = ended.expect("each has its own outcome");
@@ -205,7 +204,11 @@ async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
 
         // Nobody works on the first: its owner gives it back with its next renewal.
         let ttl = crate::world::TTL;
-        let renewed = world.store.renew_boot(world.at(4), worker, ttl, 1).await;
+        let renewed = world
+            .store
+            .at(world.time(4))
+            .renew_boot(worker, ttl, 1)
+            .await;
         renewed.expect("renews");
         let owners = "SELECT session_id FROM session_hot WHERE owner_boot IS NOT NULL";
         let owned: Vec<uuid::Uuid> = sqlx::query_scalar(owners)
@@ -219,7 +222,7 @@ async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
             after: None,
             limit: 10,
         };
-        let swept = world.store.sweep_ready(world.at(5), query).await;
+        let swept = world.store.at(world.time(5)).sweep_ready(query).await;
         let ready = swept.expect("sweeps").sessions;
         let ready: Vec<_> = ready.iter().map(|ready| ready.key).collect();
         assert_eq!(ready, [hidden]);

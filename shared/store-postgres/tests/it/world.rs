@@ -16,8 +16,8 @@ use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, AppendRound, AuditOptions, ClaimOutcome, ClaimSession,
-    Claimed, CompleteOutcome, CompleteSend, Completed, CreateOutcome, NewBoot, NewSession,
-    SendTotals, Target, Then, UsageRow,
+    Claimed, CompleteOutcome, CompleteSend, Completed, CreateOutcome, Inspect as _, NewBoot,
+    NewSession, SendTotals, Target, Then, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
@@ -137,12 +137,6 @@ impl World {
     }
 
     /// A time of this test, in milliseconds from its beginning.
-    #[expect(clippy::unnecessary_wraps, reason = "the port takes an option")]
-    pub(crate) fn at(&self, millis: i64) -> Option<Timestamp> {
-        Some(Timestamp(self.t0.0 + millis))
-    }
-
-    /// The same, as it is stored.
     pub(crate) fn time(&self, millis: i64) -> Timestamp {
         Timestamp(self.t0.0 + millis)
     }
@@ -158,7 +152,7 @@ impl World {
             ttl: TTL,
             tools: mainspring_shared::tool::Published::default(),
         };
-        let registered = self.store.register_boot(self.at(at), boot).await;
+        let registered = self.store.at(self.time(at)).register_boot(boot).await;
         registered.expect("registers");
         id
     }
@@ -177,15 +171,23 @@ impl World {
     pub(crate) async fn session_of(&self, agent: AgentSpec) -> SessionKey {
         let new = new_session(agent);
         let key = new.key;
-        let created = self.store.create_sessions(self.at(0), vec![(new, None)]);
-        let created = created.await.expect("creates");
+        let created = self
+            .store
+            .at(self.time(0))
+            .create_sessions(vec![(new, None)])
+            .await;
+        let created = created.expect("creates");
         assert!(matches!(created[..], [CreateOutcome::Created(_)]));
         key
     }
 
     pub(crate) async fn accept(&self, at: i64, items: Vec<AcceptSend>) -> Vec<AcceptOutcome> {
-        let accepted = self.store.accept_sends(self.at(at), BootId(id()), items);
-        accepted.await.expect("accepts")
+        let accepted = self
+            .store
+            .at(self.time(at))
+            .accept_sends(BootId(id()), items)
+            .await;
+        accepted.expect("accepts")
     }
 
     /// Accepts one send, which must succeed.
@@ -200,8 +202,10 @@ impl World {
     pub(crate) async fn try_claim(&self, at: i64, boot: BootId, key: SessionKey) -> ClaimOutcome {
         let claimed = self
             .store
-            .claim_sessions(self.at(at), boot, vec![cold(key)]);
-        claimed.await.expect("claims").remove(0)
+            .at(self.time(at))
+            .claim_sessions(boot, vec![cold(key)])
+            .await;
+        claimed.expect("claims").remove(0)
     }
 
     /// Claims one session with an empty cache, which must succeed.
@@ -231,8 +235,12 @@ impl World {
     pub(crate) async fn try_complete(&self, at: i64, mut item: CompleteSend) -> CompleteOutcome {
         item.lease = self.numbered(item.lease);
         let lease = item.lease;
-        let completed = self.store.complete_sends(self.at(at), vec![item]);
-        let outcome = completed.await.expect("completes").remove(0);
+        let completed = self
+            .store
+            .at(self.time(at))
+            .complete_sends(vec![item])
+            .await;
+        let outcome = completed.expect("completes").remove(0);
         if outcome != CompleteOutcome::LeaseLost {
             self.wrote(lease);
         }
@@ -257,7 +265,11 @@ impl World {
 
     /// Every invariant holds, by the queries of the store.
     pub(crate) async fn assert_sound(&self, at: i64) {
-        let violations = self.store.audit(self.at(at), AuditOptions::default()).await;
+        let violations = self
+            .store
+            .at(self.time(at))
+            .audit(AuditOptions::default())
+            .await;
         assert_eq!(violations.expect("audits"), []);
     }
 }

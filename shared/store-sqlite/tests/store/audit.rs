@@ -7,9 +7,8 @@ use mainspring_shared::agent::{AgentSpec, OnBusy};
 use mainspring_shared::id::TimerId;
 use mainspring_shared::invariants::INVARIANTS;
 use mainspring_shared::message::{ContentPart, NewMessage};
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptSend, AuditOptions, CallBegin, Delivery, NewSession, NewTimer, Then,
+    AcceptSend, AuditOptions, CallBegin, Delivery, Inspect as _, NewSession, NewTimer, Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{CatchUp, First, Schedule, TimerRule, TimerTarget};
@@ -263,7 +262,7 @@ async fn healthy() -> Opened {
     };
     accept(store, 21, child).await;
     cancel(store, 22, 4).await;
-    let reported = store.report_children(at(23), None, 10).await;
+    let reported = store.at(time(23)).report_children(None, 10).await;
     assert_eq!(reported.expect("answers").len(), 1);
     let mut end = ending(&claimed, &claimed.send.record, Then::Continue);
     end.messages = answers(store, 1, 1).await;
@@ -290,7 +289,7 @@ async fn tick(store: &SqlStore) {
         metadata: serde_json::Map::new(),
         parent: None,
     };
-    let made = store.create_sessions(at(31), vec![(new, None)]).await;
+    let made = store.at(time(31)).create_sessions(vec![(new, None)]).await;
     made.expect("answers");
     let every = Schedule::Every {
         every: Span(Duration::from_secs(1)),
@@ -311,11 +310,13 @@ async fn tick(store: &SqlStore) {
         armed_max: None,
     };
     let made = store
-        .create_timers(at(31 - 2_000), vec![(timer, None)])
+        .at(time(31 - 2_000))
+        .create_timers(vec![(timer, None)])
         .await;
     made.expect("answers");
     let fired = store
-        .fire_timers(at(31), boot(1), 10)
+        .at(time(31))
+        .fire_timers(boot(1), 10)
         .await
         .expect("answers");
     assert_eq!((fired.sends.len(), fired.merged), (1, 2));
@@ -326,7 +327,7 @@ async fn violated(store: &SqlStore, rows_max: u32) -> Vec<(String, usize)> {
         rows_max,
         ..AuditOptions::default()
     };
-    let violations = store.audit(at(40), options).await.expect("answers");
+    let violations = store.at(time(40)).audit(options).await.expect("answers");
     let names = violations.into_iter().map(|v| (v.invariant, v.rows.len()));
     names.collect()
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use mainspring_shared::store::Error;
 use mainspring_shared::store::prelude::*;
+use mainspring_shared::store::{Error, Inspect as _};
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
@@ -59,7 +59,8 @@ async fn a_reader_needs_no_lock_and_changes_nothing() {
     );
     assert_sound(&reader, 1).await;
     let refused = reader
-        .accept_sends(at(1), SCHEDULER, vec![sending(2, 1)])
+        .at(time(1))
+        .accept_sends(SCHEDULER, vec![sending(2, 1)])
         .await;
     assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
     accept(&store, 2, sending(2, 1)).await;
@@ -187,8 +188,9 @@ async fn a_writer_that_is_held_up_waits_its_turn() {
 async fn a_caller_that_goes_away_leaves_no_transaction_open() {
     let Opened { store, place: _dir } = open().await;
     accept(&store, 0, opening(1, 1)).await;
+    let then = store.at(time(1));
     for n in 2..40 {
-        let offered = store.accept_sends(at(1), SCHEDULER, vec![sending(n, 1)]);
+        let offered = then.accept_sends(SCHEDULER, vec![sending(n, 1)]);
         tokio::select! {
             biased;
             _ = offered => {}

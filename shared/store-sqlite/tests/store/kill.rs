@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
+use mainspring_shared::store::Inspect as _;
 use mainspring_shared::store::prelude::*;
 use mainspring_store_sqlite::SqliteOptions;
 use tempfile::TempDir;

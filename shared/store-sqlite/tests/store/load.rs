@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mainspring_shared::store::prelude::*;
-use mainspring_shared::store::{AcceptOutcome, ClaimOutcome, CompleteOutcome, SweepReady, Then};
+use mainspring_shared::store::{
+    AcceptOutcome, ClaimOutcome, CompleteOutcome, Inspect as _, SweepReady, Then,
+};
 use mainspring_store_sqlite::SqliteStore;
 
 use crate::steps::*;
@@ -17,7 +19,7 @@ async fn send_all(store: Arc<SqliteStore>, sender: u128) {
     for n in 0..EACH {
         let item = sending(1_000 * (sender + 1) + n, 1 + (n + sender) % SESSIONS);
         let outcome = one(store
-            .accept_sends(None, SCHEDULER, vec![item])
+            .accept_sends(SCHEDULER, vec![item])
             .await
             .expect("answers"));
         assert!(matches!(outcome, AcceptOutcome::Accepted(_)), "{outcome:?}");
@@ -34,11 +36,7 @@ async fn work_all(store: Arc<SqliteStore>, n: u128, total: usize) {
             after: None,
             limit: 8,
         };
-        let ready = store
-            .sweep_ready(None, query)
-            .await
-            .expect("answers")
-            .sessions;
+        let ready = store.sweep_ready(query).await.expect("answers").sessions;
         if ready.is_empty() && final_sends(&store).await == total {
             return;
         }
@@ -50,11 +48,7 @@ async fn work_all(store: Arc<SqliteStore>, n: u128, total: usize) {
             }
         });
         let items = items.collect();
-        for outcome in store
-            .claim_sessions(None, boot(n), items)
-            .await
-            .expect("answers")
-        {
+        for outcome in store.claim_sessions(boot(n), items).await.expect("answers") {
             let ClaimOutcome::Claimed(claimed) = outcome else {
                 continue;
             };
@@ -62,10 +56,7 @@ async fn work_all(store: Arc<SqliteStore>, n: u128, total: usize) {
             let mut record = claimed.send.record.clone();
             loop {
                 let end = ending(&claimed, &record, Then::Continue);
-                let outcome = one(store
-                    .complete_sends(None, vec![end])
-                    .await
-                    .expect("answers"));
+                let outcome = one(store.complete_sends(vec![end]).await.expect("answers"));
                 let CompleteOutcome::Completed(done) = outcome else {
                     panic!("nobody else may own it");
                 };
@@ -92,10 +83,7 @@ async fn many_senders_and_workers_leave_a_sound_store() {
     let Opened { store, place: _dir } = open().await;
     let store = Arc::new(store);
     let sessions = (1..=SESSIONS).map(|n| (new_session(n), None)).collect();
-    store
-        .create_sessions(None, sessions)
-        .await
-        .expect("answers");
+    store.create_sessions(sessions).await.expect("answers");
     let mut tasks = Vec::new();
     for sender in 0..SENDERS {
         tasks.push(tokio::spawn(send_all(store.clone(), sender)));

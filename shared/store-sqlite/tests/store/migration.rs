@@ -2,6 +2,7 @@
 
 use mainspring_shared::error::Code;
 use mainspring_shared::message::ContentPart;
+use mainspring_shared::store::Inspect as _;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::tool::{Approval, CallResult, Repeat};
 use mainspring_store_sqlite::SqliteOptions;

@@ -1,7 +1,6 @@
 //! The path of a send, and what may befall it on the way.
 
-use mainspring_shared::store::prelude::*;
-use mainspring_shared::store::{ClaimOutcome, CompleteOutcome, Error, Then};
+use mainspring_shared::store::{ClaimOutcome, CompleteOutcome, Error, Inspect as _, Then};
 
 use crate::steps::*;
 
@@ -30,7 +29,7 @@ async fn an_item_that_is_refused_by_the_database_leaves_nothing_of_its_call() {
     accept(&store, 0, opening(1, 1)).await;
     let before = store.dump().await.expect("answers");
     let items = vec![sending(2, 1), sending(1, 1)];
-    let outcome = store.accept_sends(at(1), SCHEDULER, items).await;
+    let outcome = store.at(time(1)).accept_sends(SCHEDULER, items).await;
     assert!(matches!(outcome, Err(Error::Refused { .. })), "{outcome:?}");
     assert_eq!(store.dump().await.expect("answers"), before);
     accept(&store, 2, sending(2, 1)).await;

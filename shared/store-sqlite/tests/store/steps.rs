@@ -13,8 +13,8 @@ use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, AuditOptions, CallBegin,
     CancelOutcome, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed,
-    DeliverItem, DeliverOutcome, NewBoot, NewCall, NewSession, ReadMessages, SendTotals, Target,
-    Then, UsageRow,
+    DeliverItem, DeliverOutcome, Inspect as _, NewBoot, NewCall, NewSession, ReadMessages,
+    SendTotals, Target, Then, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Repeat, call_id};
@@ -32,12 +32,8 @@ pub(crate) const TTL: i64 = 10_000;
 pub(crate) const SCHEDULER: BootId = BootId(Uuid::from_u128(0x5c));
 
 /// A point of a time line far in the future, where no lease has ended by the database's own clock.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "the port's parameter is an Option"
-)]
-pub(crate) fn at(ms: i64) -> Option<Timestamp> {
-    Some(Timestamp(4_102_444_800_000 + ms))
+pub(crate) fn time(ms: i64) -> Timestamp {
+    Timestamp(4_102_444_800_000 + ms)
 }
 
 pub(crate) fn key(n: u128) -> SessionKey {
@@ -223,11 +219,15 @@ pub(crate) async fn register(store: &SqlStore, ms: i64, n: u128) {
         ttl: Duration::from_millis(TTL.unsigned_abs()),
         tools: mainspring_shared::tool::Published::default(),
     };
-    store.register_boot(at(ms), new).await.expect("registers");
+    store
+        .at(time(ms))
+        .register_boot(new)
+        .await
+        .expect("registers");
 }
 
 pub(crate) async fn offer(store: &SqlStore, ms: i64, item: AcceptSend) -> AcceptOutcome {
-    let outcomes = store.accept_sends(at(ms), SCHEDULER, vec![item]).await;
+    let outcomes = store.at(time(ms)).accept_sends(SCHEDULER, vec![item]).await;
     one(outcomes.expect("answers"))
 }
 
@@ -246,7 +246,7 @@ pub(crate) async fn try_claim(
     token: u128,
 ) -> ClaimOutcome {
     let items = vec![claiming(session, token)];
-    let outcomes = store.claim_sessions(at(ms), boot(n), items).await;
+    let outcomes = store.at(time(ms)).claim_sessions(boot(n), items).await;
     one(outcomes.expect("answers"))
 }
 
@@ -294,7 +294,8 @@ pub(crate) async fn append(store: &SqlStore, ms: i64, mut item: AppendRound) -> 
     item.round = item.round.map(|_| round_ref(closed));
     item.totals.rounds = closed + i32::from(item.round.is_some());
     one(store
-        .append_rounds(at(ms), vec![item])
+        .at(time(ms))
+        .append_rounds(vec![item])
         .await
         .expect("answers"))
 }
@@ -309,7 +310,8 @@ pub(crate) async fn try_complete(
     item.round = item.round.map(|_| round_ref(closed));
     item.totals.rounds = closed + i32::from(item.round.is_some());
     one(store
-        .complete_sends(at(ms), vec![item])
+        .at(time(ms))
+        .complete_sends(vec![item])
         .await
         .expect("answers"))
 }
@@ -335,7 +337,10 @@ pub(crate) fn words(session: u128, id: &str, mode: OnBusy) -> DeliverItem {
 }
 
 pub(crate) async fn deliver(store: &SqlStore, ms: i64, item: DeliverItem) -> DeliverOutcome {
-    let outcomes = store.deliver_items(at(ms), SCHEDULER, vec![item]).await;
+    let outcomes = store
+        .at(time(ms))
+        .deliver_items(SCHEDULER, vec![item])
+        .await;
     one(outcomes.expect("answers"))
 }
 
@@ -350,7 +355,7 @@ pub(crate) async fn transcript(store: &SqlStore, session: u128) -> Vec<Message> 
 
 pub(crate) async fn cancel(store: &SqlStore, ms: i64, n: u128) -> CancelOutcome {
     let items = vec![(TenantId::DEFAULT, send(n))];
-    let outcomes = store.cancel_sends(at(ms), SCHEDULER, items).await;
+    let outcomes = store.at(time(ms)).cancel_sends(SCHEDULER, items).await;
     one(outcomes.expect("answers"))
 }
 
@@ -361,7 +366,7 @@ pub(crate) async fn stored(store: &SqlStore, n: u128) -> SendRecord {
 
 /// Fails unless every invariant holds.
 pub(crate) async fn assert_sound(store: &SqlStore, ms: i64) {
-    let violations = store.audit(at(ms), AuditOptions::default()).await;
+    let violations = store.at(time(ms)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("answers"), []);
 }
 

@@ -9,7 +9,8 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptSend, AuditOptions, ClaimRuns, ListSends, ListTimers, NewRun, NewTimer, Then,
+    AcceptSend, AuditOptions, ClaimRuns, Inspect as _, ListSends, ListTimers, NewRun, NewTimer,
+    Then,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
@@ -30,7 +31,7 @@ async fn plant(dir: &TempDir, sql: &'static str) {
 
 /// The tables whose rows the audit cannot read.
 async fn unreadable(store: &SqliteStore) -> Vec<String> {
-    let found = store.audit(at(9_000), AuditOptions::default()).await;
+    let found = store.at(time(9_000)).audit(AuditOptions::default()).await;
     let rows = found.expect("audits").into_iter();
     let rows = rows.filter(|violation| violation.invariant == READABLE);
     rows.flat_map(|violation| violation.rows)
@@ -54,7 +55,7 @@ async fn timers_fire_beside_those_that_cannot_be_read() {
             rule: TimerRule::new(Schedule::After(Span(Duration::from_secs(1)))),
             armed_max: None,
         };
-        let made = store.create_timers(at(0), vec![(new, None)]).await;
+        let made = store.at(time(0)).create_timers(vec![(new, None)]).await;
         made.expect("makes it");
     }
     plant(
@@ -63,7 +64,7 @@ async fn timers_fire_beside_those_that_cannot_be_read() {
     )
     .await;
     // Even where a page is full of them.
-    let fired = store.fire_timers(at(1_000), SCHEDULER, 1).await;
+    let fired = store.at(time(1_000)).fire_timers(SCHEDULER, 1).await;
     let fired = fired.expect("fires");
     assert_eq!((fired.served, fired.sends.len()), (1, 1));
     let query = ListTimers {
@@ -102,7 +103,7 @@ async fn alarms_are_served_beside_sends_that_cannot_be_read() {
     )
     .await;
     for limit in [1, 10] {
-        let swept = store.sweep_alarms(at(1_000), SCHEDULER, limit).await;
+        let swept = store.at(time(1_000)).sweep_alarms(SCHEDULER, limit).await;
         assert_eq!(swept.expect("sweeps").served, 1, "{limit}");
     }
     let query = ListSends {
@@ -137,7 +138,7 @@ async fn children_are_reported_beside_those_that_cannot_be_read() {
     )
     .await;
     for expected in [1, 0] {
-        let told = store.report_children(at(23), None, 10).await;
+        let told = store.at(time(23)).report_children(None, 10).await;
         assert_eq!(told.expect("reports").len(), expected);
     }
     let id = call_id(send(1), 0, 1);
@@ -171,7 +172,11 @@ async fn runs_are_claimed_beside_news_that_cannot_be_read() {
             depth: 0,
             idempotency: None,
         };
-        store.create_runs(at(0), vec![new]).await.expect("creates");
+        store
+            .at(time(0))
+            .create_runs(vec![new])
+            .await
+            .expect("creates");
     }
     for n in 1..=2 {
         let item = AcceptSend {
@@ -206,7 +211,12 @@ async fn runs_are_claimed_beside_news_that_cannot_be_read() {
         dsl_max: DSL_VERSION,
         aside: Vec::new(),
     };
-    let claimed = store.claim_runs(at(4), claim).await.expect("claims").runs;
+    let claimed = store
+        .at(time(4))
+        .claim_runs(claim)
+        .await
+        .expect("claims")
+        .runs;
     let found: Vec<_> = claimed
         .iter()
         .map(|news| {

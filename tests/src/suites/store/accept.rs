@@ -5,7 +5,7 @@ use mainspring_shared::budget::Held;
 use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, NewSession, ParkUntil, ReadySession, RefuseReason, Store, Target,
+    AcceptOutcome, AcceptSend, Inspect, NewSession, ParkUntil, ReadySession, RefuseReason, Target,
     Then,
 };
 use mainspring_shared::usage::Usage;
@@ -19,8 +19,11 @@ fn rejecting() -> SendOptions {
     }
 }
 
-async fn offer_all(store: &dyn Store, ms: i64, items: Vec<AcceptSend>) -> Vec<AcceptOutcome> {
-    let outcomes = store.accept_sends(at(ms), boot(SCHEDULER), items).await;
+async fn offer_all(store: &dyn Inspect, ms: i64, items: Vec<AcceptSend>) -> Vec<AcceptOutcome> {
+    let outcomes = store
+        .at(time(ms))
+        .accept_sends(boot(SCHEDULER), items)
+        .await;
     outcomes.expect("the store answers")
 }
 
@@ -40,7 +43,7 @@ fn refused(outcome: AcceptOutcome) -> RefuseReason {
     }
 }
 
-pub async fn an_accepted_send_is_stored_as_queued(store: &dyn Store) {
+pub async fn an_accepted_send_is_stored_as_queued(store: &dyn Inspect) {
     let item = with(opening(1, 1), until(500));
     let options = item.options.clone();
     let accepted = accept(store, 0, item).await;
@@ -93,7 +96,7 @@ pub async fn an_accepted_send_is_stored_as_queued(store: &dyn Store) {
     assert_eq!((hot.epoch, hot.owner), (0, None));
 }
 
-pub async fn only_the_send_that_makes_a_session_ready_rings(store: &dyn Store) {
+pub async fn only_the_send_that_makes_a_session_ready_rings(store: &dyn Inspect) {
     let first = accept(store, 5, opening(1, 1)).await;
     let ring = ReadySession {
         key: key(1),
@@ -107,7 +110,7 @@ pub async fn only_the_send_that_makes_a_session_ready_rings(store: &dyn Store) {
     assert_eq!(dumped(store, 1).await.hot.ready_since, at(5));
 }
 
-pub async fn sends_of_one_call_keep_their_order(store: &dyn Store) {
+pub async fn sends_of_one_call_keep_their_order(store: &dyn Inspect) {
     let items = vec![
         opening(3, 1),
         sending(1, 1),
@@ -127,7 +130,7 @@ pub async fn sends_of_one_call_keep_their_order(store: &dyn Store) {
     assert_eq!(order, [send(3), send(1), send(2)]);
 }
 
-pub async fn a_send_may_create_its_session(store: &dyn Store) {
+pub async fn a_send_may_create_its_session(store: &dyn Inspect) {
     let session = NewSession {
         agent: AgentSpec {
             pool: Some("gpu".to_owned()),
@@ -147,7 +150,7 @@ pub async fn a_send_may_create_its_session(store: &dyn Store) {
     assert_eq!(record.created_at, time(0));
 }
 
-pub async fn a_delayed_send_has_no_place_and_rings_nobody(store: &dyn Store) {
+pub async fn a_delayed_send_has_no_place_and_rings_nobody(store: &dyn Inspect) {
     let accepted = accept(store, 0, with(opening(1, 1), delayed(300))).await;
     assert_eq!((accepted.position, accepted.step), (None, 1));
     assert_eq!(accepted.ring, None);
@@ -161,7 +164,7 @@ pub async fn a_delayed_send_has_no_place_and_rings_nobody(store: &dyn Store) {
     assert!(next.ring.is_some());
 }
 
-pub async fn the_alarm_is_the_earlier_of_delay_and_deadline(store: &dyn Store) {
+pub async fn the_alarm_is_the_earlier_of_delay_and_deadline(store: &dyn Inspect) {
     for (n, delay, deadline, alarm) in [(1, 300, 900, 300), (2, 900, 300, 300)] {
         let options = SendOptions {
             delay: span(delay),
@@ -174,14 +177,14 @@ pub async fn the_alarm_is_the_earlier_of_delay_and_deadline(store: &dyn Store) {
     }
 }
 
-pub async fn an_unknown_session_is_refused(store: &dyn Store) {
+pub async fn an_unknown_session_is_refused(store: &dyn Inspect) {
     let reason = refused(offer(store, 0, sending(1, 1)).await);
     assert_eq!(reason, RefuseReason::SessionNotFound);
     let found = store.get_sends(vec![(key(1).tenant, send(1))]).await;
     assert_eq!(found.expect("the store answers"), [None]);
 }
 
-pub async fn reject_is_refused_while_any_send_is_open(store: &dyn Store) {
+pub async fn reject_is_refused_while_any_send_is_open(store: &dyn Inspect) {
     let first = offer(store, 0, with(opening(1, 1), rejecting())).await;
     assert!(matches!(first, AcceptOutcome::Accepted(_)), "{first:?}");
     let second = offer(store, 1, with(sending(2, 1), rejecting())).await;
@@ -196,7 +199,7 @@ pub async fn reject_is_refused_while_any_send_is_open(store: &dyn Store) {
     assert_eq!(refused(fifth), RefuseReason::Busy, "a delayed send");
 }
 
-pub async fn reject_sees_the_sends_before_it_in_the_same_call(store: &dyn Store) {
+pub async fn reject_sees_the_sends_before_it_in_the_same_call(store: &dyn Inspect) {
     let items = vec![
         opening(1, 1),
         with(sending(2, 1), rejecting()),
@@ -207,7 +210,7 @@ pub async fn reject_sees_the_sends_before_it_in_the_same_call(store: &dyn Store)
     assert_eq!(refused(outcomes.remove(1)), RefuseReason::Busy);
 }
 
-pub async fn a_full_session_refuses_until_a_send_starts(store: &dyn Store) {
+pub async fn a_full_session_refuses_until_a_send_starts(store: &dyn Inspect) {
     let bounded = |n| AcceptSend {
         queued_max: 2,
         ..sending(n, 1)
@@ -223,7 +226,7 @@ pub async fn a_full_session_refuses_until_a_send_starts(store: &dyn Store) {
     assert_eq!(accepted.position, Some(3), "a refused send took no place");
 }
 
-pub async fn a_refused_item_does_not_harm_its_neighbours(store: &dyn Store) {
+pub async fn a_refused_item_does_not_harm_its_neighbours(store: &dyn Inspect) {
     let items = vec![opening(1, 1), sending(2, 9), sending(3, 1), opening(4, 2)];
     let outcomes = offer_all(store, 0, items).await;
     assert_eq!(places(&outcomes), [Some(1), None, Some(2), Some(1)]);
@@ -231,7 +234,7 @@ pub async fn a_refused_item_does_not_harm_its_neighbours(store: &dyn Store) {
     assert_eq!((hot.pending, hot.next_step, hot.next_position), (2, 3, 3));
 }
 
-pub async fn a_send_behind_a_running_one_rings_nobody(store: &dyn Store) {
+pub async fn a_send_behind_a_running_one_rings_nobody(store: &dyn Inspect) {
     running(store).await;
     let accepted = accept(store, 20, sending(2, 1)).await;
     assert_eq!((accepted.position, accepted.ring), (Some(2), None));
@@ -239,7 +242,7 @@ pub async fn a_send_behind_a_running_one_rings_nobody(store: &dyn Store) {
     assert_eq!((hot.pending, hot.ready_since), (1, at(0)));
 }
 
-pub async fn a_send_behind_a_waiting_one_makes_nothing_ready(store: &dyn Store) {
+pub async fn a_send_behind_a_waiting_one_makes_nothing_ready(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
     park(store, 20, item).await;
@@ -249,7 +252,7 @@ pub async fn a_send_behind_a_waiting_one_makes_nothing_ready(store: &dyn Store) 
     assert_eq!((hot.pending, hot.ready_since), (1, None));
 }
 
-pub async fn the_ring_has_the_priority_of_the_send_that_rings(store: &dyn Store) {
+pub async fn the_ring_has_the_priority_of_the_send_that_rings(store: &dyn Inspect) {
     let low = SendOptions {
         priority: Priority::Low,
         ..SendOptions::default()

@@ -6,23 +6,26 @@ use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
-    AlarmSweep, ClaimOutcome, CompleteOutcome, CompleteSend, ParkUntil, Renewal, Store, Then,
+    AlarmSweep, ClaimOutcome, CompleteOutcome, CompleteSend, Inspect, ParkUntil, Renewal, Then,
 };
 use mainspring_shared::tool::cancelled_call;
 
 use super::prelude::*;
 
-async fn sweep(store: &dyn Store, ms: i64) -> AlarmSweep {
+async fn sweep(store: &dyn Inspect, ms: i64) -> AlarmSweep {
     sweep_some(store, ms, 100).await
 }
 
-async fn sweep_some(store: &dyn Store, ms: i64, limit: u32) -> AlarmSweep {
-    let swept = store.sweep_alarms(at(ms), boot(SCHEDULER), limit).await;
+async fn sweep_some(store: &dyn Inspect, ms: i64, limit: u32) -> AlarmSweep {
+    let swept = store
+        .at(time(ms))
+        .sweep_alarms(boot(SCHEDULER), limit)
+        .await;
     swept.expect("the store answers")
 }
 
 /// The failure of a send that passed its deadline at `ms`.
-async fn assert_failed(store: &dyn Store, ms: i64, n: u128) {
+async fn assert_failed(store: &dyn Inspect, ms: i64, n: u128) {
     let record = stored(store, n).await;
     assert_eq!(record.status, SendStatus::Failed);
     assert_eq!(record.stop_reason, Some(StopReason::Deadline));
@@ -34,7 +37,7 @@ async fn assert_failed(store: &dyn Store, ms: i64, n: u128) {
     assert!(!record.cancel_requested);
 }
 
-pub async fn nothing_due_tells_when_to_look_again(store: &dyn Store) {
+pub async fn nothing_due_tells_when_to_look_again(store: &dyn Inspect) {
     let expected = AlarmSweep {
         now: time(5),
         ..AlarmSweep::default()
@@ -50,7 +53,7 @@ pub async fn nothing_due_tells_when_to_look_again(store: &dyn Store) {
     assert_eq!(sweep(store, 6).await, expected);
 }
 
-pub async fn a_delayed_send_gets_its_place_when_due(store: &dyn Store) {
+pub async fn a_delayed_send_gets_its_place_when_due(store: &dyn Inspect) {
     let options = SendOptions {
         delay: span(300),
         priority: Priority::Low,
@@ -73,7 +76,7 @@ pub async fn a_delayed_send_gets_its_place_when_due(store: &dyn Store) {
     assert_eq!(sweep(store, 301).await.served, 0);
 }
 
-pub async fn delayed_sends_get_their_places_in_the_order_they_are_due(store: &dyn Store) {
+pub async fn delayed_sends_get_their_places_in_the_order_they_are_due(store: &dyn Inspect) {
     accept(store, 0, with(opening(1, 1), delayed(300))).await;
     accept(store, 0, with(sending(2, 1), delayed(200))).await;
     accept(store, 0, with(sending(3, 1), delayed(100))).await;
@@ -85,7 +88,7 @@ pub async fn delayed_sends_get_their_places_in_the_order_they_are_due(store: &dy
     assert_eq!(dumped(store, 1).await.hot.pending, 3);
 }
 
-pub async fn a_due_send_behind_a_running_one_rings_nobody(store: &dyn Store) {
+pub async fn a_due_send_behind_a_running_one_rings_nobody(store: &dyn Inspect) {
     running(store).await;
     accept(store, 11, with(sending(2, 1), delayed(100))).await;
     let swept = sweep(store, 200).await;
@@ -94,7 +97,7 @@ pub async fn a_due_send_behind_a_running_one_rings_nobody(store: &dyn Store) {
     assert_eq!((hot.pending, hot.ready_since), (1, at(0)));
 }
 
-pub async fn a_due_send_behind_a_waiting_one_makes_nothing_ready(store: &dyn Store) {
+pub async fn a_due_send_behind_a_waiting_one_makes_nothing_ready(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
     park(store, 20, item).await;
@@ -106,7 +109,7 @@ pub async fn a_due_send_behind_a_waiting_one_makes_nothing_ready(store: &dyn Sto
     assert_eq!(stored(store, 2).await.position, Some(2));
 }
 
-pub async fn a_parked_retry_becomes_ready_when_due(store: &dyn Store) {
+pub async fn a_parked_retry_becomes_ready_when_due(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(100)));
@@ -124,7 +127,7 @@ pub async fn a_parked_retry_becomes_ready_when_due(store: &dyn Store) {
     assert_eq!(again.counters.pending, 1);
 }
 
-pub async fn a_queued_send_fails_at_its_deadline(store: &dyn Store) {
+pub async fn a_queued_send_fails_at_its_deadline(store: &dyn Inspect) {
     accept(store, 0, with(opening(1, 1), until(300))).await;
     let swept = sweep(store, 300).await;
     assert_eq!(swept.finished, [(key(1), send(1), 2)]);
@@ -142,7 +145,7 @@ pub async fn a_queued_send_fails_at_its_deadline(store: &dyn Store) {
     assert_eq!(try_claim(store, 301, 1, 1, 1).await, ClaimOutcome::Idle);
 }
 
-pub async fn a_deadline_before_the_delay_ends_the_send(store: &dyn Store) {
+pub async fn a_deadline_before_the_delay_ends_the_send(store: &dyn Inspect) {
     let options = SendOptions {
         delay: span(900),
         ..until(300)
@@ -155,7 +158,7 @@ pub async fn a_deadline_before_the_delay_ends_the_send(store: &dyn Store) {
     assert_eq!(dumped(store, 1).await.hot.pending, 0);
 }
 
-pub async fn a_waiting_send_fails_at_its_deadline(store: &dyn Store) {
+pub async fn a_waiting_send_fails_at_its_deadline(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(300))).await;
     accept(store, 1, sending(2, 1)).await;
@@ -175,7 +178,7 @@ pub async fn a_waiting_send_fails_at_its_deadline(store: &dyn Store) {
     assert_eq!((hot.owner, hot.ready_since), (None, at(350)));
 }
 
-pub async fn a_send_that_waits_for_calls_fails_with_their_answers(store: &dyn Store) {
+pub async fn a_send_that_waits_for_calls_fails_with_their_answers(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(300))).await;
     let claimed = claim(store, 10, 1, 1, 1).await;
@@ -197,7 +200,7 @@ pub async fn a_send_that_waits_for_calls_fails_with_their_answers(store: &dyn St
     assert_eq!(signals(store, 1).await, SIGNAL_INBOX);
 }
 
-pub async fn a_send_that_waits_too_long_for_others_becomes_ready(store: &dyn Store) {
+pub async fn a_send_that_waits_too_long_for_others_becomes_ready(store: &dyn Inspect) {
     register(store, 1).await;
     let others = [
         WaitingOn::Tool,
@@ -223,7 +226,7 @@ pub async fn a_send_that_waits_too_long_for_others_becomes_ready(store: &dyn Sto
     }
 }
 
-pub async fn a_released_send_fails_at_its_deadline(store: &dyn Store) {
+pub async fn a_released_send_fails_at_its_deadline(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(300))).await;
     let claimed = claim(store, 10, 1, 1, 1).await;
@@ -236,7 +239,7 @@ pub async fn a_released_send_fails_at_its_deadline(store: &dyn Store) {
     assert_eq!(dumped(store, 1).await.hot.ready_since, None);
 }
 
-pub async fn a_running_send_is_left_to_its_worker(store: &dyn Store) {
+pub async fn a_running_send_is_left_to_its_worker(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(300))).await;
     let claimed = claim(store, 10, 1, 1, 1).await;
@@ -251,7 +254,10 @@ pub async fn a_running_send_is_left_to_its_worker(store: &dyn Store) {
     );
     assert_eq!(sweep(store, 401).await.served, 0);
     append(store, 402, round(&claimed, 0)).await;
-    let renewed = store.renew_boot(at(5_000), boot(1), millis(TTL), 1).await;
+    let renewed = store
+        .at(time(5_000))
+        .renew_boot(boot(1), millis(TTL), 1)
+        .await;
     renewed.expect("the store answers");
     let swept = sweep(store, TTL + 1).await;
     assert_eq!((swept.served, swept.finished.len()), (1, 0));
@@ -265,7 +271,7 @@ pub async fn a_running_send_is_left_to_its_worker(store: &dyn Store) {
     assert_eq!(stored(store, 1).await.alarm_at, None);
 }
 
-pub async fn a_running_send_whose_worker_is_dead_fails_at_its_deadline(store: &dyn Store) {
+pub async fn a_running_send_whose_worker_is_dead_fails_at_its_deadline(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(300))).await;
     accept(store, 1, sending(2, 1)).await;
@@ -277,10 +283,13 @@ pub async fn a_running_send_whose_worker_is_dead_fails_at_its_deadline(store: &d
     assert_eq!(swept.begun, [(key(1), send(1))]);
     assert_eq!(one(swept.ring).key, key(1));
     assert_failed(store, TTL + 1, 1).await;
-    let late = store.renew_boot(at(TTL + 2), boot(1), millis(TTL), 1).await;
+    let late = store
+        .at(time(TTL + 2))
+        .renew_boot(boot(1), millis(TTL), 1)
+        .await;
     assert_eq!(late.expect("the store answers"), Renewal::Dead);
     let item = ending(&claimed, Then::Continue);
-    let ended = store.complete_sends(at(TTL + 2), vec![item]).await;
+    let ended = store.at(time(TTL + 2)).complete_sends(vec![item]).await;
     assert_eq!(
         one(ended.expect("the store answers")),
         CompleteOutcome::LeaseLost
@@ -290,7 +299,7 @@ pub async fn a_running_send_whose_worker_is_dead_fails_at_its_deadline(store: &d
     assert_eq!(next.send.record.id, send(2));
 }
 
-pub async fn a_cancel_that_a_dead_worker_did_not_obey_ends_the_send(store: &dyn Store) {
+pub async fn a_cancel_that_a_dead_worker_did_not_obey_ends_the_send(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, opening(1, 1)).await;
     claim(store, 10, 1, 1, 1).await;
@@ -305,7 +314,7 @@ pub async fn a_cancel_that_a_dead_worker_did_not_obey_ends_the_send(store: &dyn 
     assert_eq!(dumped(store, 1).await.hot.owner, None);
 }
 
-pub async fn the_oldest_alarms_are_served_first(store: &dyn Store) {
+pub async fn the_oldest_alarms_are_served_first(store: &dyn Inspect) {
     for (n, delay) in [(1, 300), (2, 100), (3, 200)] {
         accept(store, 0, with(opening(n, n), delayed(delay))).await;
     }
@@ -317,11 +326,14 @@ pub async fn the_oldest_alarms_are_served_first(store: &dyn Store) {
     assert_eq!((swept.served, swept.next_alarm_at), (1, None));
 }
 
-pub async fn a_recovery_is_resumed_once_someone_asks(store: &dyn Store) {
+pub async fn a_recovery_is_resumed_once_someone_asks(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = waiting(&claimed, WaitingOn::Recovery, ParkUntil::Asked);
     park(store, 20, item).await;
-    let resumed = store.resume_recovery(at(30), boot(SCHEDULER), key(1)).await;
+    let resumed = store
+        .at(time(30))
+        .resume_recovery(boot(SCHEDULER), key(1))
+        .await;
     assert_eq!(resumed.expect("the store answers"), Some(send(1)));
     assert_eq!(dumped(store, 1).await.hot.ready_since, at(30));
     assert_eq!(stored(store, 1).await.status, SendStatus::Waiting);
@@ -329,9 +341,12 @@ pub async fn a_recovery_is_resumed_once_someone_asks(store: &dyn Store) {
     assert!(again.send.resumed.is_some());
 }
 
-pub async fn nothing_else_is_resumed(store: &dyn Store) {
+pub async fn nothing_else_is_resumed(store: &dyn Inspect) {
     let resume = async |ms, n| {
-        let resumed = store.resume_recovery(at(ms), boot(SCHEDULER), key(n)).await;
+        let resumed = store
+            .at(time(ms))
+            .resume_recovery(boot(SCHEDULER), key(n))
+            .await;
         resumed.expect("the store answers")
     };
     assert_eq!(resume(0, 1).await, None, "unknown");

@@ -4,13 +4,13 @@ use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AppendRound, AuditOptions, CallBegin, Dump, ParkUntil, Store, Then,
+    AppendRound, AuditOptions, CallBegin, Dump, Inspect, ParkUntil, Then,
 };
 
 use super::prelude::*;
 
-async fn violated(store: &dyn Store, ms: i64) -> Vec<String> {
-    let violations = store.audit(at(ms), AuditOptions::default()).await;
+async fn violated(store: &dyn Inspect, ms: i64) -> Vec<String> {
+    let violations = store.at(time(ms)).audit(AuditOptions::default()).await;
     let violations = violations.expect("the store answers");
     for violation in &violations {
         assert!(!violation.rows.is_empty(), "{violation:?}");
@@ -18,13 +18,13 @@ async fn violated(store: &dyn Store, ms: i64) -> Vec<String> {
     violations.into_iter().map(|v| v.invariant).collect()
 }
 
-pub async fn an_empty_store_is_empty_and_sound(store: &dyn Store) {
+pub async fn an_empty_store_is_empty_and_sound(store: &dyn Inspect) {
     let dump = store.dump().await.expect("the store answers");
     assert_eq!(dump, Dump::default());
     assert_eq!(violated(store, 0).await, Vec::<String>::new());
 }
 
-pub async fn every_ordinary_step_leaves_the_store_sound(store: &dyn Store) {
+pub async fn every_ordinary_step_leaves_the_store_sound(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     accept(store, 12, with(sending(3, 1), delayed(100))).await;
@@ -33,7 +33,7 @@ pub async fn every_ordinary_step_leaves_the_store_sound(store: &dyn Store) {
     item.totals = totals(1);
     park(store, 20, item).await;
     assert_eq!(violated(store, 21).await, Vec::<String>::new());
-    let swept = store.sweep_alarms(at(200), boot(SCHEDULER), 10).await;
+    let swept = store.at(time(200)).sweep_alarms(boot(SCHEDULER), 10).await;
     swept.expect("the store answers");
     assert_eq!(violated(store, 201).await, Vec::<String>::new());
     let claimed = claim(store, 210, 1, 1, 2).await;
@@ -52,12 +52,15 @@ pub async fn every_ordinary_step_leaves_the_store_sound(store: &dyn Store) {
     cancel(store, TTL + 5, 3).await;
     assert_eq!(violated(store, TTL + 6).await, Vec::<String>::new());
     accept(store, TTL + 7, opening(4, 2)).await;
-    let deleted = store.delete_session(at(TTL + 8), key(1), boot(SCHEDULER));
-    deleted.await.expect("the store answers");
+    let deleted = store
+        .at(time(TTL + 8))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
+    deleted.expect("the store answers");
     assert_eq!(violated(store, TTL + 9).await, Vec::<String>::new());
 }
 
-pub async fn a_round_that_nobody_paid_for_is_reported(store: &dyn Store) {
+pub async fn a_round_that_nobody_paid_for_is_reported(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = AppendRound {
         usage: Vec::new(),
@@ -68,7 +71,7 @@ pub async fn a_round_that_nobody_paid_for_is_reported(store: &dyn Store) {
     assert_eq!(violated(store, 21).await, names);
 }
 
-pub async fn a_call_without_a_result_is_reported_once_the_next_round_came(store: &dyn Store) {
+pub async fn a_call_without_a_result_is_reported_once_the_next_round_came(store: &dyn Inspect) {
     let claimed = running(store).await;
     let mut item = round(&claimed, 0);
     item.messages.pop();
@@ -78,7 +81,7 @@ pub async fn a_call_without_a_result_is_reported_once_the_next_round_came(store:
     assert_eq!(violated(store, 31).await, ["call.one_result"]);
 }
 
-pub async fn an_open_round_is_reported_once_its_send_is_final(store: &dyn Store) {
+pub async fn an_open_round_is_reported_once_its_send_is_final(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![settled()])).await;
     assert_eq!(violated(store, 21).await, Vec::<String>::new());
@@ -88,7 +91,7 @@ pub async fn an_open_round_is_reported_once_its_send_is_final(store: &dyn Store)
     assert_eq!(violated(store, 31).await, ["call.one_result"]);
 }
 
-pub async fn answers_in_another_order_are_reported(store: &dyn Store) {
+pub async fn answers_in_another_order_are_reported(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![settled(), settled()])).await;
     let mut item = changing(&claimed, 0, Vec::new());
@@ -100,7 +103,7 @@ pub async fn answers_in_another_order_are_reported(store: &dyn Store) {
     assert_eq!(violated(store, 31).await, ["call.one_result"]);
 }
 
-pub async fn words_between_a_call_and_its_answer_are_reported(store: &dyn Store) {
+pub async fn words_between_a_call_and_its_answer_are_reported(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![settled()])).await;
     let words = mainspring_shared::message::NewMessage::user(words(9), 0);
@@ -110,7 +113,7 @@ pub async fn words_between_a_call_and_its_answer_are_reported(store: &dyn Store)
     assert_eq!(violated(store, 31).await, ["call.one_result"]);
 }
 
-pub async fn an_answer_to_a_call_that_is_open_is_reported(store: &dyn Store) {
+pub async fn an_answer_to_a_call_that_is_open_is_reported(store: &dyn Inspect) {
     let claimed = running(store).await;
     let mut item = asking(&claimed, 0, vec![CallBegin::Started]);
     item.messages.push(tool_result(&call(&claimed, 0, 0), 0, 1));
@@ -121,7 +124,7 @@ pub async fn an_answer_to_a_call_that_is_open_is_reported(store: &dyn Store) {
     assert_eq!(violated(store, 31).await, Vec::<String>::new());
 }
 
-pub async fn a_delivery_without_its_message_is_reported(store: &dyn Store) {
+pub async fn a_delivery_without_its_message_is_reported(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 15, item("a", 1, OnBusy::Steer)).await;
     let mut item = round(&claimed, 0);
@@ -130,7 +133,7 @@ pub async fn a_delivery_without_its_message_is_reported(store: &dyn Store) {
     assert_eq!(violated(store, 21).await, ["inbox.one_fate"]);
 }
 
-pub async fn a_child_that_nobody_reports_is_reported_after_a_minute(store: &dyn Store) {
+pub async fn a_child_that_nobody_reports_is_reported_after_a_minute(store: &dyn Inspect) {
     let claimed = running(store).await;
     wait_for_calls(
         store,
@@ -149,7 +152,7 @@ pub async fn a_child_that_nobody_reports_is_reported_after_a_minute(store: &dyn 
     assert_eq!(violated(store, 43 + minute).await, Vec::<String>::new());
 }
 
-pub async fn a_child_without_its_parent_needs_no_report(store: &dyn Store) {
+pub async fn a_child_without_its_parent_needs_no_report(store: &dyn Inspect) {
     let claimed = running(store).await;
     wait_for_calls(
         store,
@@ -161,12 +164,15 @@ pub async fn a_child_without_its_parent_needs_no_report(store: &dyn Store) {
     .await;
     accept(store, 30, child(2, 2, 1, &call(&claimed, 0, 0))).await;
     cancel(store, 40, 2).await;
-    let deleted = store.delete_session(at(50), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(50))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     assert_eq!(violated(store, 100_000).await, Vec::<String>::new());
 }
 
-pub async fn calls_words_and_children_leave_the_store_sound(store: &dyn Store) {
+pub async fn calls_words_and_children_leave_the_store_sound(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     delivered(store, 12, item("a", 1, OnBusy::Coalesce)).await;
@@ -196,12 +202,15 @@ pub async fn calls_words_and_children_leave_the_store_sound(store: &dyn Store) {
     assert_eq!(violated(store, 35).await, Vec::<String>::new());
     cancel(store, 36, 1).await;
     assert_eq!(violated(store, 37).await, Vec::<String>::new());
-    let deleted = store.delete_session(at(40), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(40))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     assert_eq!(violated(store, 41).await, Vec::<String>::new());
 }
 
-pub async fn a_running_send_that_nobody_takes_over_is_reported(store: &dyn Store) {
+pub async fn a_running_send_that_nobody_takes_over_is_reported(store: &dyn Inspect) {
     running(store).await;
     let bound = AuditOptions::default().takeover_bound.as_millis() as i64;
     let within = violated(store, TTL + bound - 1).await;
@@ -210,7 +219,7 @@ pub async fn a_running_send_that_nobody_takes_over_is_reported(store: &dyn Store
     assert_eq!(beyond, ["send.running_has_lease"]);
 }
 
-pub async fn a_dump_is_in_order(store: &dyn Store) {
+pub async fn a_dump_is_in_order(store: &dyn Inspect) {
     register(store, 2).await;
     register(store, 1).await;
     accept(store, 0, opening(5, 2)).await;

@@ -1,25 +1,32 @@
 //! The lives of processes.
 
 use mainspring_shared::store::{
-    BootRecord, NewBoot, PoolTools, Renewal, Resumed, Role, Store, Then,
+    BootRecord, Inspect, NewBoot, PoolTools, Renewal, Resumed, Role, Then,
 };
 use mainspring_shared::tool::Published;
 
 use super::prelude::*;
 
-async fn list(store: &dyn Store, ms: i64) -> Vec<BootRecord> {
-    let mut boots = store.list_boots(at(ms)).await.expect("the store answers");
+async fn list(store: &dyn Inspect, ms: i64) -> Vec<BootRecord> {
+    let mut boots = store
+        .at(time(ms))
+        .list_boots()
+        .await
+        .expect("the store answers");
     boots.sort_by_key(|boot| boot.id);
     boots
 }
 
-async fn renew(store: &dyn Store, ms: i64, n: u128, in_flight: u32) -> Renewal {
-    let renewal = store.renew_boot(at(ms), boot(n), millis(TTL), in_flight);
-    renewal.await.expect("the store answers")
+async fn renew(store: &dyn Inspect, ms: i64, n: u128, in_flight: u32) -> Renewal {
+    let renewal = store
+        .at(time(ms))
+        .renew_boot(boot(n), millis(TTL), in_flight)
+        .await;
+    renewal.expect("the store answers")
 }
 
-async fn stop(store: &dyn Store, ms: i64, n: u128) {
-    let stopped = store.stop_boot(at(ms), boot(n)).await;
+async fn stop(store: &dyn Inspect, ms: i64, n: u128) {
+    let stopped = store.at(time(ms)).stop_boot(boot(n)).await;
     stopped.expect("the store answers");
 }
 
@@ -30,7 +37,7 @@ fn renewed(ms: i64) -> Renewal {
     }
 }
 
-pub async fn a_registered_boot_is_listed(store: &dyn Store) {
+pub async fn a_registered_boot_is_listed(store: &dyn Inspect) {
     register_at(store, 5, 1).await;
     let expected = BootRecord {
         id: boot(1),
@@ -47,7 +54,7 @@ pub async fn a_registered_boot_is_listed(store: &dyn Store) {
     assert_eq!(list(store, 6).await, [expected]);
 }
 
-pub async fn a_renewal_extends_the_lease(store: &dyn Store) {
+pub async fn a_renewal_extends_the_lease(store: &dyn Inspect) {
     register(store, 1).await;
     assert_eq!(renew(store, 4_000, 1, 3).await, renewed(4_000));
     let record = one(list(store, 4_000).await);
@@ -55,14 +62,14 @@ pub async fn a_renewal_extends_the_lease(store: &dyn Store) {
     assert_eq!((record.in_flight, record.started_at), (3, time(0)));
 }
 
-pub async fn a_late_boot_that_nobody_missed_goes_on(store: &dyn Store) {
+pub async fn a_late_boot_that_nobody_missed_goes_on(store: &dyn Inspect) {
     register(store, 1).await;
     assert_eq!(renew(store, 3 * TTL, 1, 0).await, renewed(3 * TTL));
     accept(store, 3 * TTL, opening(1, 1)).await;
     claim(store, 3 * TTL + 1, 1, 1, 1).await;
 }
 
-pub async fn an_unknown_or_stopped_boot_is_dead(store: &dyn Store) {
+pub async fn an_unknown_or_stopped_boot_is_dead(store: &dyn Inspect) {
     assert_eq!(renew(store, 0, 1, 0).await, Renewal::Dead);
     register(store, 1).await;
     stop(store, 100, 1).await;
@@ -71,7 +78,7 @@ pub async fn an_unknown_or_stopped_boot_is_dead(store: &dyn Store) {
     assert_eq!((record.dead_at, record.lease_until), (at(100), time(100)));
 }
 
-pub async fn a_renewal_tells_of_its_own_sessions_signals_only(store: &dyn Store) {
+pub async fn a_renewal_tells_of_its_own_sessions_signals_only(store: &dyn Inspect) {
     register(store, 1).await;
     register(store, 2).await;
     for (n, boot_n) in [(1, 1), (2, 2), (3, 1), (4, 1)] {
@@ -88,7 +95,7 @@ pub async fn a_renewal_tells_of_its_own_sessions_signals_only(store: &dyn Store)
     assert_eq!(signals, [(key(1), 1), (key(3), 1)]);
 }
 
-pub async fn ended_boots_are_listed_for_ten_minutes(store: &dyn Store) {
+pub async fn ended_boots_are_listed_for_ten_minutes(store: &dyn Inspect) {
     register(store, 1).await;
     register(store, 2).await;
     stop(store, 100, 1).await;
@@ -99,7 +106,7 @@ pub async fn ended_boots_are_listed_for_ten_minutes(store: &dyn Store) {
     assert_eq!(ids(list(store, 11 * minutes).await), []);
 }
 
-pub async fn retention_removes_ended_boots_that_nothing_names(store: &dyn Store) {
+pub async fn retention_removes_ended_boots_that_nothing_names(store: &dyn Inspect) {
     running(store).await;
     register(store, 2).await;
     register(store, 3).await;
@@ -110,7 +117,7 @@ pub async fn retention_removes_ended_boots_that_nothing_names(store: &dyn Store)
     assert_eq!(renewal, renewed(2 * day));
     let mut gone = 0;
     loop {
-        let swept = store.sweep_retention(at(2 * day), millis(day)).await;
+        let swept = store.at(time(2 * day)).sweep_retention(millis(day)).await;
         match swept.expect("the store answers") {
             0 => break,
             n => gone += n,
@@ -123,7 +130,7 @@ pub async fn retention_removes_ended_boots_that_nothing_names(store: &dyn Store)
 }
 
 /// What it owned is given back by the process itself, so that nobody counts a death.
-pub async fn a_boot_that_ends_gives_back_what_it_owns(store: &dyn Store) {
+pub async fn a_boot_that_ends_gives_back_what_it_owns(store: &dyn Inspect) {
     let first = running(store).await;
     accept(store, 5, opening(2, 2)).await;
     claim(store, 10, 1, 2, 7).await;
@@ -149,7 +156,7 @@ pub async fn a_boot_that_ends_gives_back_what_it_owns(store: &dyn Store) {
 }
 
 /// Declared dead by a takeover, and alive all the same: what was not taken yet is no death.
-pub async fn a_boot_that_was_declared_dead_gives_back_the_rest(store: &dyn Store) {
+pub async fn a_boot_that_was_declared_dead_gives_back_the_rest(store: &dyn Inspect) {
     running(store).await;
     accept(store, 5, opening(2, 2)).await;
     claim(store, 10, 1, 2, 7).await;
@@ -165,7 +172,7 @@ pub async fn a_boot_that_was_declared_dead_gives_back_the_rest(store: &dyn Store
     assert_eq!(rest.send.record.crashes, 0);
 }
 
-pub async fn a_boot_sees_what_it_owns_page_by_page(store: &dyn Store) {
+pub async fn a_boot_sees_what_it_owns_page_by_page(store: &dyn Inspect) {
     register(store, 1).await;
     register(store, 2).await;
     for n in 1..=5 {
@@ -193,7 +200,7 @@ pub async fn a_boot_sees_what_it_owns_page_by_page(store: &dyn Store) {
     assert_eq!(none.expect("the store answers").sessions, []);
 }
 
-pub async fn what_workers_have_is_listed_by_pool(store: &dyn Store) {
+pub async fn what_workers_have_is_listed_by_pool(store: &dyn Inspect) {
     let published = |names: &[&str]| {
         let mut published = Published::default();
         for name in names {
@@ -217,10 +224,16 @@ pub async fn what_workers_have_is_listed_by_pool(store: &dyn Store) {
             ttl: millis(TTL),
             tools,
         };
-        let registered = store.register_boot(at(0), new).await;
+        let registered = store.at(time(0)).register_boot(new).await;
         registered.expect("the store answers");
     }
-    let list = async |ms| store.list_tools(at(ms)).await.expect("the store answers");
+    let list = async |ms| {
+        store
+            .at(time(ms))
+            .list_tools()
+            .await
+            .expect("the store answers")
+    };
     let of = |pool: &str, tools, silent| PoolTools {
         pool: pool.to_owned(),
         tools,

@@ -5,7 +5,7 @@ use mainspring_shared::message::{NewMessage, Role};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CallBegin, CallStep, SendTotals, Store, Then,
+    AppendOutcome, AppendRound, CallBegin, CallStep, Inspect, SendTotals, Then,
 };
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState, Repeat};
 use serde_json::json;
@@ -43,7 +43,7 @@ fn rich() -> CallResult {
     }
 }
 
-pub async fn a_round_stores_its_calls_as_they_begin(store: &dyn Store) {
+pub async fn a_round_stores_its_calls_as_they_begin(store: &dyn Inspect) {
     let claimed = running(store).await;
     let for_a_tool = CallBegin::Waits {
         on: WaitingOn::Tool,
@@ -94,7 +94,7 @@ pub async fn a_round_stores_its_calls_as_they_begin(store: &dyn Store) {
     assert_eq!(calls_of(store, &claimed, 1).await, []);
 }
 
-pub async fn the_calls_of_a_round_are_read_by_their_places(store: &dyn Store) {
+pub async fn the_calls_of_a_round_are_read_by_their_places(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = || (0..12).map(|_| settled()).collect();
     for index in [0, 1, 11] {
@@ -115,7 +115,7 @@ pub async fn the_calls_of_a_round_are_read_by_their_places(store: &dyn Store) {
     assert_eq!(dump.calls.len(), 36);
 }
 
-pub async fn changes_go_along_the_life_of_a_call(store: &dyn Store) {
+pub async fn changes_go_along_the_life_of_a_call(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![CallBegin::Requested])).await;
     let id = call(&claimed, 0, 0);
@@ -145,7 +145,7 @@ pub async fn changes_go_along_the_life_of_a_call(store: &dyn Store) {
     assert_eq!(call_of(store, &id).await, expected);
 }
 
-pub async fn permission_stays_asked_through_another_wait(store: &dyn Store) {
+pub async fn permission_stays_asked_through_another_wait(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![asks(100)])).await;
     let waits = CallStep::Waits {
@@ -167,7 +167,7 @@ pub async fn permission_stays_asked_through_another_wait(store: &dyn Store) {
     assert_eq!((found.waits_on, found.attempt), (None, 1));
 }
 
-pub async fn a_settled_call_stays_as_it_is(store: &dyn Store) {
+pub async fn a_settled_call_stays_as_it_is(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![settled()])).await;
     let id = call(&claimed, 0, 0);
@@ -184,7 +184,7 @@ pub async fn a_settled_call_stays_as_it_is(store: &dyn Store) {
     assert_eq!(dumped(store, 1).await.calls.len(), 1);
 }
 
-pub async fn changes_of_one_round_happen_in_order(store: &dyn Store) {
+pub async fn changes_of_one_round_happen_in_order(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![CallBegin::Requested])).await;
     let id = call(&claimed, 0, 0);
@@ -199,7 +199,7 @@ pub async fn changes_of_one_round_happen_in_order(store: &dyn Store) {
     assert_eq!((found.attempt, found.started_epoch), (1, Some(1)));
 }
 
-pub async fn results_without_a_round_are_a_step_of_calls(store: &dyn Store) {
+pub async fn results_without_a_round_are_a_step_of_calls(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![CallBegin::Started, CallBegin::Started];
     append(store, 20, asking(&claimed, 0, begins)).await;
@@ -245,7 +245,7 @@ pub async fn results_without_a_round_are_a_step_of_calls(store: &dyn Store) {
     assert_eq!(stored(store, 1).await.rounds, 1);
 }
 
-pub async fn results_ride_with_the_next_round(store: &dyn Store) {
+pub async fn results_ride_with_the_next_round(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
     let mut item = asking(&claimed, 1, vec![CallBegin::Started]);
@@ -268,7 +268,7 @@ pub async fn results_ride_with_the_next_round(store: &dyn Store) {
     assert_eq!((last.kind, last.refs.messages), (StepKind::Round, 2));
 }
 
-pub async fn the_stored_calls_say_their_answers(store: &dyn Store) {
+pub async fn the_stored_calls_say_their_answers(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![CallBegin::Settled(rich()), settled()];
     append(store, 20, asking(&claimed, 0, begins)).await;
@@ -281,7 +281,7 @@ pub async fn the_stored_calls_say_their_answers(store: &dyn Store) {
     assert_eq!(messages, [failed, tool_result(&call(&claimed, 0, 1), 0, 2)]);
 }
 
-pub async fn a_final_send_settles_its_calls(store: &dyn Store) {
+pub async fn a_final_send_settles_its_calls(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![CallBegin::Started, waits(WaitingOn::Tool)];
     append(store, 20, asking(&claimed, 0, begins)).await;
@@ -304,7 +304,7 @@ pub async fn a_final_send_settles_its_calls(store: &dyn Store) {
     assert_eq!(asked, [None, None, Some(2), Some(2)]);
 }
 
-pub async fn a_cancelled_end_settles_its_calls_too(store: &dyn Store) {
+pub async fn a_cancelled_end_settles_its_calls_too(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
     cancel(store, 25, 1).await;
@@ -319,7 +319,7 @@ pub async fn a_cancelled_end_settles_its_calls_too(store: &dyn Store) {
     assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3]);
 }
 
-pub async fn a_takeover_finds_which_calls_were_begun(store: &dyn Store) {
+pub async fn a_takeover_finds_which_calls_were_begun(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![CallBegin::Started, CallBegin::Requested, settled()];
     append(store, 20, asking(&claimed, 0, begins)).await;
@@ -342,7 +342,7 @@ pub async fn a_takeover_finds_which_calls_were_begun(store: &dyn Store) {
     assert_eq!(stored(store, 1).await.crashes, 0, "{message}");
 }
 
-pub async fn a_stale_owner_changes_no_call(store: &dyn Store) {
+pub async fn a_stale_owner_changes_no_call(store: &dyn Inspect) {
     let stale = running(store).await;
     append(store, 20, asking(&stale, 0, vec![CallBegin::Started])).await;
     release(store, 30, &stale).await;
@@ -351,7 +351,7 @@ pub async fn a_stale_owner_changes_no_call(store: &dyn Store) {
     let before = store.dump().await.expect("the store answers");
     let mut item = asking(&stale, 1, vec![CallBegin::Started]);
     item.changes = vec![settling(call(&stale, 0, 0), "late")];
-    let outcomes = store.append_rounds(at(50), vec![item]).await;
+    let outcomes = store.at(time(50)).append_rounds(vec![item]).await;
     assert_eq!(
         outcomes.expect("the store answers"),
         [AppendOutcome::LeaseLost]
@@ -359,7 +359,7 @@ pub async fn a_stale_owner_changes_no_call(store: &dyn Store) {
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn a_call_of_another_session_is_left_alone(store: &dyn Store) {
+pub async fn a_call_of_another_session_is_left_alone(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
     accept(store, 21, opening(2, 2)).await;
@@ -375,7 +375,7 @@ pub async fn a_call_of_another_session_is_left_alone(store: &dyn Store) {
     assert_eq!(elsewhere.expect("the store answers"), []);
 }
 
-pub async fn calls_are_found_by_id_in_the_asked_order(store: &dyn Store) {
+pub async fn calls_are_found_by_id_in_the_asked_order(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![settled(), settled()])).await;
     let mine = claimed.key.tenant;

@@ -7,13 +7,17 @@ use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    CallBegin, CancelOutcome, ClaimOutcome, ParkUntil, ReadySession, Renewal, Store, Then,
+    CallBegin, CancelOutcome, ClaimOutcome, Inspect, ParkUntil, ReadySession, Renewal, Then,
 };
 use mainspring_shared::tool::cancelled_call;
 
 use super::prelude::*;
 
-async fn cancelled(store: &dyn Store, ms: i64, n: u128) -> (SendRecord, i64, Option<ReadySession>) {
+async fn cancelled(
+    store: &dyn Inspect,
+    ms: i64,
+    n: u128,
+) -> (SendRecord, i64, Option<ReadySession>) {
     match cancel(store, ms, n).await {
         CancelOutcome::Cancelled { send, step, ring } => {
             assert_eq!(*send, stored(store, n).await);
@@ -28,7 +32,7 @@ async fn cancelled(store: &dyn Store, ms: i64, n: u128) -> (SendRecord, i64, Opt
     }
 }
 
-async fn signalled(store: &dyn Store, ms: i64, n: u128) -> SendRecord {
+async fn signalled(store: &dyn Inspect, ms: i64, n: u128) -> SendRecord {
     match cancel(store, ms, n).await {
         CancelOutcome::Signalled { send, owner } => {
             assert_eq!(owner, boot(1));
@@ -39,7 +43,7 @@ async fn signalled(store: &dyn Store, ms: i64, n: u128) -> SendRecord {
     }
 }
 
-pub async fn a_queued_send_ends_at_once(store: &dyn Store) {
+pub async fn a_queued_send_ends_at_once(store: &dyn Inspect) {
     accept(store, 0, with(opening(1, 1), until(500))).await;
     let (_, step, ring) = cancelled(store, 10, 1).await;
     assert_eq!((step, ring), (2, None));
@@ -64,7 +68,7 @@ pub async fn a_queued_send_ends_at_once(store: &dyn Store) {
     assert_eq!(try_claim(store, 20, 1, 1, 1).await, ClaimOutcome::Idle);
 }
 
-pub async fn a_running_send_of_a_dead_worker_ends_at_once(store: &dyn Store) {
+pub async fn a_running_send_of_a_dead_worker_ends_at_once(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 15, round(&claimed, 0)).await;
     signalled(store, TTL, 1).await;
@@ -72,11 +76,14 @@ pub async fn a_running_send_of_a_dead_worker_ends_at_once(store: &dyn Store) {
     assert_eq!((record.rounds, ring), (1, None));
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.owner, hot.token, hot.epoch), (None, None, 2));
-    let late = store.renew_boot(at(TTL + 2), boot(1), millis(TTL), 1).await;
+    let late = store
+        .at(time(TTL + 2))
+        .renew_boot(boot(1), millis(TTL), 1)
+        .await;
     assert_eq!(late.expect("the store answers"), Renewal::Dead);
 }
 
-pub async fn a_queued_send_leaves_the_others_ready(store: &dyn Store) {
+pub async fn a_queued_send_leaves_the_others_ready(store: &dyn Inspect) {
     accept(store, 0, opening(1, 1)).await;
     accept(store, 1, sending(2, 1)).await;
     cancelled(store, 10, 1).await;
@@ -86,23 +93,23 @@ pub async fn a_queued_send_leaves_the_others_ready(store: &dyn Store) {
     assert_eq!(claim(store, 20, 1, 1, 1).await.send.record.id, send(2));
 }
 
-pub async fn a_delayed_send_ends_without_its_place(store: &dyn Store) {
+pub async fn a_delayed_send_ends_without_its_place(store: &dyn Inspect) {
     accept(store, 0, with(opening(1, 1), delayed(500))).await;
     let (record, ..) = cancelled(store, 10, 1).await;
     assert_eq!(record.position, None);
     assert_eq!(dumped(store, 1).await.hot.pending, 0);
-    let swept = store.sweep_alarms(at(900), boot(SCHEDULER), 10).await;
+    let swept = store.at(time(900)).sweep_alarms(boot(SCHEDULER), 10).await;
     assert_eq!(swept.expect("the store answers").served, 0);
 }
 
-pub async fn with_only_delayed_sends_left_nothing_is_ready(store: &dyn Store) {
+pub async fn with_only_delayed_sends_left_nothing_is_ready(store: &dyn Inspect) {
     accept(store, 0, opening(1, 1)).await;
     accept(store, 1, with(sending(2, 1), delayed(500))).await;
     cancelled(store, 10, 1).await;
     assert_eq!(dumped(store, 1).await.hot.ready_since, None);
 }
 
-pub async fn a_queued_send_behind_a_waiting_one_leaves_it_waiting(store: &dyn Store) {
+pub async fn a_queued_send_behind_a_waiting_one_leaves_it_waiting(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(100)));
     park(store, 20, item).await;
@@ -110,7 +117,7 @@ pub async fn a_queued_send_behind_a_waiting_one_leaves_it_waiting(store: &dyn St
     let (_, _, ring) = cancelled(store, 40, 2).await;
     assert_eq!(ring, None);
     assert_eq!(dumped(store, 1).await.hot.ready_since, None);
-    let swept = store.sweep_alarms(at(120), boot(SCHEDULER), 10).await;
+    let swept = store.at(time(120)).sweep_alarms(boot(SCHEDULER), 10).await;
     swept.expect("the store answers");
     accept(store, 130, sending(3, 1)).await;
     cancelled(store, 140, 3).await;
@@ -118,7 +125,7 @@ pub async fn a_queued_send_behind_a_waiting_one_leaves_it_waiting(store: &dyn St
     assert_eq!(dumped(store, 1).await.hot.ready_since, at(120), "{message}");
 }
 
-pub async fn a_waiting_send_ends_under_a_grant(store: &dyn Store) {
+pub async fn a_waiting_send_ends_under_a_grant(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
     park(store, 20, item).await;
@@ -150,7 +157,7 @@ pub async fn a_waiting_send_ends_under_a_grant(store: &dyn Store) {
     assert_eq!(hot.epoch, 2);
 }
 
-pub async fn an_input_that_was_said_is_not_said_again(store: &dyn Store) {
+pub async fn an_input_that_was_said_is_not_said_again(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 15, round(&claimed, 0)).await;
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
@@ -161,7 +168,7 @@ pub async fn an_input_that_was_said_is_not_said_again(store: &dyn Store) {
     assert_eq!((refs.first_seq, refs.messages), (None, 0));
 }
 
-pub async fn a_send_that_waits_for_calls_ends_with_their_answers(store: &dyn Store) {
+pub async fn a_send_that_waits_for_calls_ends_with_their_answers(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![waits(WaitingOn::Tool), settled(), CallBegin::Requested];
     wait_for_calls(store, 15, &claimed, WaitingOn::Tool, begins).await;
@@ -187,7 +194,7 @@ pub async fn a_send_that_waits_for_calls_ends_with_their_answers(store: &dyn Sto
     assert_eq!(last.refs.round, None);
 }
 
-pub async fn a_released_send_ends_with_the_answers_of_its_calls(store: &dyn Store) {
+pub async fn a_released_send_ends_with_the_answers_of_its_calls(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![CallBegin::Started];
     append(store, 15, asking(&claimed, 0, begins)).await;
@@ -199,7 +206,7 @@ pub async fn a_released_send_ends_with_the_answers_of_its_calls(store: &dyn Stor
     assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3]);
 }
 
-pub async fn answered_calls_are_not_answered_again(store: &dyn Store) {
+pub async fn answered_calls_are_not_answered_again(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 15, asking(&claimed, 0, vec![settled()])).await;
     let mut item = changing(&claimed, 0, Vec::new());
@@ -211,7 +218,7 @@ pub async fn answered_calls_are_not_answered_again(store: &dyn Store) {
     assert_eq!(last_step(store, 1).await.refs.messages, 0);
 }
 
-pub async fn the_inbox_outlives_a_cancelled_send(store: &dyn Store) {
+pub async fn the_inbox_outlives_a_cancelled_send(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![waits(WaitingOn::Tool), waits(WaitingOn::Human)];
     wait_for_calls(store, 15, &claimed, WaitingOn::Tool, begins).await;
@@ -229,7 +236,7 @@ pub async fn the_inbox_outlives_a_cancelled_send(store: &dyn Store) {
     assert_eq!(next.counters.signals, SIGNAL_INBOX);
 }
 
-pub async fn the_end_of_a_waiting_send_frees_those_behind_it(store: &dyn Store) {
+pub async fn the_end_of_a_waiting_send_frees_those_behind_it(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
@@ -242,13 +249,13 @@ pub async fn the_end_of_a_waiting_send_frees_those_behind_it(store: &dyn Store) 
     assert_eq!(seqs(&next.window), [1], "what was said stays in the window");
 }
 
-pub async fn a_running_send_is_told(store: &dyn Store) {
+pub async fn a_running_send_is_told(store: &dyn Inspect) {
     running(store).await;
     let record = signalled(store, 20, 1).await;
     assert!(record.cancel_requested);
     assert_eq!(record.status, SendStatus::Running);
     assert_eq!(dumped(store, 1).await.hot.signals, 1);
-    let renewal = store.renew_boot(at(30), boot(1), millis(TTL), 1).await;
+    let renewal = store.at(time(30)).renew_boot(boot(1), millis(TTL), 1).await;
     let expected = Renewal::Renewed {
         at: time(30),
         signals: vec![(key(1), 1)],
@@ -258,7 +265,7 @@ pub async fn a_running_send_is_told(store: &dyn Store) {
     assert_eq!(steps(store, 1).await.len(), 1, "telling is no step");
 }
 
-pub async fn a_told_send_that_was_released_ends_at_the_next_cancel(store: &dyn Store) {
+pub async fn a_told_send_that_was_released_ends_at_the_next_cancel(store: &dyn Inspect) {
     let claimed = running(store).await;
     signalled(store, 20, 1).await;
     release(store, 30, &claimed).await;
@@ -269,7 +276,7 @@ pub async fn a_told_send_that_was_released_ends_at_the_next_cancel(store: &dyn S
     assert_eq!(seqs(&transcript(store, 1).await), [1]);
 }
 
-pub async fn a_released_send_ends_at_once_and_rings_for_the_next(store: &dyn Store) {
+pub async fn a_released_send_ends_at_once_and_rings_for_the_next(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     release(store, 20, &claimed).await;
@@ -278,7 +285,7 @@ pub async fn a_released_send_ends_at_once_and_rings_for_the_next(store: &dyn Sto
     assert_eq!(last_step(store, 1).await.epoch, 2);
 }
 
-pub async fn the_signal_outlives_the_owner(store: &dyn Store) {
+pub async fn the_signal_outlives_the_owner(store: &dyn Inspect) {
     running(store).await;
     signalled(store, TTL - 1, 1).await;
     let late = TTL + 1;
@@ -290,7 +297,7 @@ pub async fn the_signal_outlives_the_owner(store: &dyn Store) {
     assert_eq!(completed.status, SendStatus::Cancelled);
 }
 
-pub async fn a_final_send_stays_as_it_is(store: &dyn Store) {
+pub async fn a_final_send_stays_as_it_is(store: &dyn Inspect) {
     let claimed = running(store).await;
     complete(store, 20, ending(&claimed, Then::Release)).await;
     let before = store.dump().await.expect("the store answers");
@@ -300,22 +307,23 @@ pub async fn a_final_send_stays_as_it_is(store: &dyn Store) {
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn an_unknown_send_is_not_found(store: &dyn Store) {
+pub async fn an_unknown_send_is_not_found(store: &dyn Inspect) {
     assert_eq!(cancel(store, 0, 1).await, CancelOutcome::NotFound);
     accept(store, 0, opening(1, 1)).await;
     let items = vec![(TenantId(2), send(1))];
-    let outcomes = store.cancel_sends(at(1), boot(SCHEDULER), items).await;
+    let outcomes = store.at(time(1)).cancel_sends(boot(SCHEDULER), items).await;
     let outcome = one(outcomes.expect("the store answers"));
     assert_eq!(outcome, CancelOutcome::NotFound, "it is another tenant's");
 }
 
-pub async fn cancels_of_one_call_have_each_their_outcome(store: &dyn Store) {
+pub async fn cancels_of_one_call_have_each_their_outcome(store: &dyn Inspect) {
     running(store).await;
     accept(store, 11, sending(2, 1)).await;
     accept(store, 12, sending(3, 1)).await;
     let ids = [2, 9, 1, 3, 2].map(|n| (TenantId::DEFAULT, send(n)));
     let outcomes = store
-        .cancel_sends(at(20), boot(SCHEDULER), ids.to_vec())
+        .at(time(20))
+        .cancel_sends(boot(SCHEDULER), ids.to_vec())
         .await
         .expect("the store answers");
     let [second, unknown, first, third, again] = &outcomes[..] else {

@@ -9,7 +9,7 @@ use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AuditOptions, CallBegin, Claimed, ERASED_MS_MIN, IdempotencyKey,
-    NewRun, NewSession, Parent, ParkUntil, RefuseReason, ReportOutcome, SessionPatch, Store,
+    Inspect, NewRun, NewSession, Parent, ParkUntil, RefuseReason, ReportOutcome, SessionPatch,
     SweepOrphans, Target, Then, erase_step,
 };
 use mainspring_shared::tool::{CallResult, child_item, child_result};
@@ -17,20 +17,20 @@ use mainspring_shared::tool::{CallResult, child_item, child_result};
 use super::prelude::*;
 use super::runs::{created, new_run};
 
-async fn children(store: &dyn Store, session: u128) -> Vec<SessionKey> {
+async fn children(store: &dyn Inspect, session: u128) -> Vec<SessionKey> {
     let children = store.list_children(key(session)).await;
     children.expect("the store answers")
 }
 
 /// Send 1 runs in session 1 and has asked for calls that begin so.
-async fn asked(store: &dyn Store, begins: Vec<CallBegin>) -> Claimed {
+async fn asked(store: &dyn Inspect, begins: Vec<CallBegin>) -> Claimed {
     let claimed = running(store).await;
     append(store, 12, asking(&claimed, 0, begins)).await;
     claimed
 }
 
 /// Send 1 waits for children.
-async fn waits_for(store: &dyn Store, children: usize) -> Claimed {
+async fn waits_for(store: &dyn Inspect, children: usize) -> Claimed {
     let claimed = running(store).await;
     let begins = (0..children).map(|_| waits(WaitingOn::Agent)).collect();
     wait_for_calls(store, 12, &claimed, WaitingOn::Agent, begins).await;
@@ -38,13 +38,13 @@ async fn waits_for(store: &dyn Store, children: usize) -> Claimed {
 }
 
 /// The n-th send, for a call of session 1, runs in session `n` and answers at `ms`.
-async fn answers_at(store: &dyn Store, ms: i64, n: u128, call_id: &str) {
+async fn answers_at(store: &dyn Inspect, ms: i64, n: u128, call_id: &str) {
     accept(store, 20, child(n, n, 1, call_id)).await;
     let claimed = claim(store, 21, 1, n, n).await;
     complete(store, ms, ending(&claimed, Then::Continue)).await;
 }
 
-pub async fn a_child_knows_its_parent(store: &dyn Store) {
+pub async fn a_child_knows_its_parent(store: &dyn Inspect) {
     let parent = Parent {
         session: key(1).session,
         call_id: "call_x".to_owned(),
@@ -55,7 +55,10 @@ pub async fn a_child_knows_its_parent(store: &dyn Store) {
         parent: Some(parent.clone()),
         ..new_session(3)
     };
-    let created = store.create_sessions(at(0), vec![(created, None)]).await;
+    let created = store
+        .at(time(0))
+        .create_sessions(vec![(created, None)])
+        .await;
     created.expect("the store answers");
     accept(store, 0, opening(1, 1)).await;
     accept(store, 0, child(2, 2, 1, "call_y")).await;
@@ -78,7 +81,10 @@ pub async fn a_child_knows_its_parent(store: &dyn Store) {
     };
     let found = store.list_children(foreign).await;
     assert_eq!(found.expect("the store answers"), []);
-    let deleted = store.delete_session(at(9), key(2), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(9))
+        .delete_session(key(2), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     assert_eq!(children(store, 1).await, [key(3)]);
     assert_eq!(
@@ -88,8 +94,8 @@ pub async fn a_child_knows_its_parent(store: &dyn Store) {
     );
 }
 
-pub async fn a_child_is_open_as_long_as_it_has_work(store: &dyn Store) {
-    async fn open(store: &dyn Store, session: u128) -> u64 {
+pub async fn a_child_is_open_as_long_as_it_has_work(store: &dyn Inspect) {
+    async fn open(store: &dyn Inspect, session: u128) -> u64 {
         let count = store.open_children(key(session)).await;
         count.expect("the store answers")
     }
@@ -110,7 +116,7 @@ pub async fn a_child_is_open_as_long_as_it_has_work(store: &dyn Store) {
     assert_eq!(count.expect("the store answers"), 0);
 }
 
-pub async fn the_end_of_a_child_is_the_result_of_its_call(store: &dyn Store) {
+pub async fn the_end_of_a_child_is_the_result_of_its_call(store: &dyn Inspect) {
     let parent = waits_for(store, 1).await;
     let id = call(&parent, 0, 0);
     answers_at(store, 30, 2, &id).await;
@@ -140,7 +146,7 @@ pub async fn the_end_of_a_child_is_the_result_of_its_call(store: &dyn Store) {
     assert_eq!(again.counters.signals, SIGNAL_RESULT);
 }
 
-pub async fn only_the_last_child_wakes_its_parent(store: &dyn Store) {
+pub async fn only_the_last_child_wakes_its_parent(store: &dyn Inspect) {
     let parent = waits_for(store, 2).await;
     answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
     assert_eq!(one(report(store, 31).await).ring, None);
@@ -148,7 +154,7 @@ pub async fn only_the_last_child_wakes_its_parent(store: &dyn Store) {
     assert!(one(report(store, 33).await).ring.is_some());
 }
 
-pub async fn a_child_that_failed_is_an_error(store: &dyn Store) {
+pub async fn a_child_that_failed_is_an_error(store: &dyn Inspect) {
     let parent = waits_for(store, 2).await;
     accept(store, 20, child(2, 2, 1, &call(&parent, 0, 0))).await;
     let claimed = claim(store, 21, 1, 2, 2).await;
@@ -180,7 +186,7 @@ pub async fn a_child_that_failed_is_an_error(store: &dyn Store) {
     );
 }
 
-pub async fn a_parent_that_runs_is_told(store: &dyn Store) {
+pub async fn a_parent_that_runs_is_told(store: &dyn Inspect) {
     let parent = asked(store, vec![CallBegin::Started]).await;
     answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
     let reported = one(report(store, 40).await);
@@ -190,7 +196,7 @@ pub async fn a_parent_that_runs_is_told(store: &dyn Store) {
     assert!(found.result.is_some(), "before it was said to wait");
 }
 
-pub async fn a_child_in_the_background_reaches_the_inbox(store: &dyn Store) {
+pub async fn a_child_in_the_background_reaches_the_inbox(store: &dyn Inspect) {
     let parent = asked(store, vec![settled()]).await;
     let id = call(&parent, 0, 0);
     answers_at(store, 30, 2, &id).await;
@@ -225,7 +231,7 @@ pub async fn a_child_in_the_background_reaches_the_inbox(store: &dyn Store) {
     );
 }
 
-pub async fn news_of_a_child_wake_a_parent_that_waits_for_time(store: &dyn Store) {
+pub async fn news_of_a_child_wake_a_parent_that_waits_for_time(store: &dyn Inspect) {
     register(store, 1).await;
     for (n, on) in [
         (1, WaitingOn::Retry),
@@ -248,7 +254,7 @@ pub async fn news_of_a_child_wake_a_parent_that_waits_for_time(store: &dyn Store
     }
 }
 
-pub async fn news_for_a_parent_at_rest_wait_for_its_next_send(store: &dyn Store) {
+pub async fn news_for_a_parent_at_rest_wait_for_its_next_send(store: &dyn Inspect) {
     let parent = asked(store, vec![settled()]).await;
     let mut item = ending(&parent, Then::Continue);
     item.messages = answers_of(store, &parent, 0).await;
@@ -276,7 +282,7 @@ pub async fn news_for_a_parent_at_rest_wait_for_its_next_send(store: &dyn Store)
     assert_eq!(items[0].send_id, Some(send(3)), "which said it");
 }
 
-pub async fn an_interrupted_call_hears_of_its_child_through_the_inbox(store: &dyn Store) {
+pub async fn an_interrupted_call_hears_of_its_child_through_the_inbox(store: &dyn Inspect) {
     let parent = waits_for(store, 1).await;
     delivered(store, 20, item("a", 1, OnBusy::Interrupt)).await;
     answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
@@ -287,7 +293,7 @@ pub async fn an_interrupted_call_hears_of_its_child_through_the_inbox(store: &dy
     assert_eq!(result.and_then(|r| r.code), Some(Code::ToolInterrupted));
 }
 
-pub async fn a_second_end_for_a_call_reaches_the_inbox(store: &dyn Store) {
+pub async fn a_second_end_for_a_call_reaches_the_inbox(store: &dyn Inspect) {
     let parent = waits_for(store, 1).await;
     let id = call(&parent, 0, 0);
     answers_at(store, 30, 2, &id).await;
@@ -308,7 +314,7 @@ pub async fn a_second_end_for_a_call_reaches_the_inbox(store: &dyn Store) {
     assert_eq!(ids, [item_id]);
 }
 
-pub async fn the_oldest_ends_are_reported_first(store: &dyn Store) {
+pub async fn the_oldest_ends_are_reported_first(store: &dyn Inspect) {
     let parent = waits_for(store, 4).await;
     for (n, ms) in [(2, 33), (3, 31), (5, 32), (4, 32)] {
         let place = usize::try_from(n).expect("it is small") - 2;
@@ -317,7 +323,7 @@ pub async fn the_oldest_ends_are_reported_first(store: &dyn Store) {
     let some = async |sends: Option<Vec<u128>>, limit| {
         let named = |n| (TenantId::DEFAULT, send(n));
         let sends = sends.map(|sends| sends.into_iter().map(named).collect());
-        let reported = store.report_children(at(40), sends, limit).await;
+        let reported = store.at(time(40)).report_children(sends, limit).await;
         let reported = reported.expect("the store answers");
         reported.iter().map(|r| r.send_id).collect::<Vec<_>>()
     };
@@ -331,7 +337,7 @@ pub async fn the_oldest_ends_are_reported_first(store: &dyn Store) {
     assert!(some(None, 2).await.is_empty());
 }
 
-pub async fn an_open_send_is_not_reported(store: &dyn Store) {
+pub async fn an_open_send_is_not_reported(store: &dyn Inspect) {
     let parent = waits_for(store, 1).await;
     accept(store, 20, child(2, 2, 1, &call(&parent, 0, 0))).await;
     assert_eq!(report(store, 21).await, []);
@@ -340,27 +346,33 @@ pub async fn an_open_send_is_not_reported(store: &dyn Store) {
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
     park(store, 24, item).await;
     let named = vec![(TenantId::DEFAULT, send(2))];
-    let reported = store.report_children(at(25), Some(named), 9).await;
+    let reported = store.at(time(25)).report_children(Some(named), 9).await;
     assert_eq!(reported.expect("the store answers"), []);
     cancel(store, 26, 1).await;
     assert_eq!(report(store, 27).await, [], "send 1 has no parent");
 }
 
-pub async fn nobody_hears_of_a_child_whose_parent_is_gone(store: &dyn Store) {
+pub async fn nobody_hears_of_a_child_whose_parent_is_gone(store: &dyn Inspect) {
     let parent = waits_for(store, 1).await;
     answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
-    let deleted = store.delete_session(at(40), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(40))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     let before = store.dump().await.expect("the store answers");
     assert_eq!(report(store, 50).await, []);
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn a_parent_hears_of_a_child_that_was_deleted(store: &dyn Store) {
+pub async fn a_parent_hears_of_a_child_that_was_deleted(store: &dyn Inspect) {
     let parent = waits_for(store, 1).await;
     let id = call(&parent, 0, 0);
     accept(store, 20, child(2, 2, 1, &id)).await;
-    let deleted = store.delete_session(at(30), key(2), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(30))
+        .delete_session(key(2), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     let reported = one(report(store, 40).await);
     assert!(reported.ring.is_some(), "it would wait for ever");
@@ -372,7 +384,7 @@ pub async fn a_parent_hears_of_a_child_that_was_deleted(store: &dyn Store) {
     );
 }
 
-pub async fn a_child_whose_parent_ended_reaches_the_inbox(store: &dyn Store) {
+pub async fn a_child_whose_parent_ended_reaches_the_inbox(store: &dyn Inspect) {
     let parent = waits_for(store, 1).await;
     let id = call(&parent, 0, 0);
     answers_at(store, 30, 2, &id).await;
@@ -384,7 +396,7 @@ pub async fn a_child_whose_parent_ended_reaches_the_inbox(store: &dyn Store) {
     assert_eq!(inbox(store, 1).await.len(), 1);
 }
 
-pub async fn a_child_may_create_its_session_for_a_parent_of_its_own(store: &dyn Store) {
+pub async fn a_child_may_create_its_session_for_a_parent_of_its_own(store: &dyn Inspect) {
     let parent = waits_for(store, 1).await;
     let outer = call(&parent, 0, 0);
     accept(store, 20, child(2, 2, 1, &outer)).await;
@@ -415,7 +427,7 @@ pub async fn a_child_may_create_its_session_for_a_parent_of_its_own(store: &dyn 
     assert_eq!((parent.root, parent.depth), (key(1).session, 2));
 }
 
-pub async fn a_child_of_a_session_that_is_gone_is_not_created(store: &dyn Store) {
+pub async fn a_child_of_a_session_that_is_gone_is_not_created(store: &dyn Inspect) {
     let no_parent = AcceptOutcome::Refused(RefuseReason::SessionNotFound);
     let early = offer(store, 0, child(9, 9, 1, "call_x")).await;
     assert_eq!(early, no_parent);
@@ -434,10 +446,13 @@ pub async fn a_child_of_a_session_that_is_gone_is_not_created(store: &dyn Store)
         closed: Some(true),
         ..SessionPatch::default()
     };
-    let closed = store.update_session(at(2), key(1), patch).await;
+    let closed = store.at(time(2)).update_session(key(1), patch).await;
     closed.expect("the store answers");
     accept(store, 3, child(3, 3, 1, "call_y")).await;
-    let deleted = store.delete_session(at(4), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(4))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     for (n, expected) in [
         (2, AcceptOutcome::Replayed(send(2))),
@@ -449,13 +464,16 @@ pub async fn a_child_of_a_session_that_is_gone_is_not_created(store: &dyn Store)
     let end = 4 + ERASED_MS_MIN;
     while !due(store, end).await.is_empty() {
         for found in due(store, end).await {
-            let step = erase_step(store, at(end), boot(SCHEDULER), found, 100).await;
+            let step = erase_step(&*store.at(time(end)), boot(SCHEDULER), found, 100).await;
             step.expect("the store answers");
         }
     }
     let mut both = vec![child(5, 5, 1, "call_z"), opening(6, 6)];
     both.push(child(7, 7, 6, "call_z"));
-    let outcomes = store.accept_sends(at(end + 1), boot(SCHEDULER), both).await;
+    let outcomes = store
+        .at(time(end + 1))
+        .accept_sends(boot(SCHEDULER), both)
+        .await;
     let outcomes = outcomes.expect("the store answers");
     assert_eq!(outcomes[0], no_parent);
     let is_accepted = |outcome: &_| matches!(outcome, AcceptOutcome::Accepted(_));
@@ -464,18 +482,18 @@ pub async fn a_child_of_a_session_that_is_gone_is_not_created(store: &dyn Store)
         let read = store.get_session(key(n)).await;
         assert_eq!(read.expect("the store answers"), None, "{n}");
     }
-    let violations = store.audit(at(end + 2), AuditOptions::default()).await;
+    let violations = store.at(time(end + 2)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-async fn due(store: &dyn Store, ms: i64) -> Vec<SessionKey> {
-    let due = store.deleted_sessions(at(ms), None, 100).await;
+async fn due(store: &dyn Inspect, ms: i64) -> Vec<SessionKey> {
+    let due = store.at(time(ms)).deleted_sessions(None, 100).await;
     let due = due.expect("the store answers").into_iter();
     due.map(|found| found.key).collect()
 }
 
 /// What works for sends that ended half a second ago, from the first page on.
-async fn orphans(store: &dyn Store, ms: i64, limit: u32) -> Vec<(SessionKey, SendId)> {
+async fn orphans(store: &dyn Inspect, ms: i64, limit: u32) -> Vec<(SessionKey, SendId)> {
     let mut found = Vec::new();
     let mut query = SweepOrphans {
         older_than: millis(500),
@@ -483,7 +501,7 @@ async fn orphans(store: &dyn Store, ms: i64, limit: u32) -> Vec<(SessionKey, Sen
         limit,
     };
     loop {
-        let page = store.sweep_orphans(at(ms), query).await;
+        let page = store.at(time(ms)).sweep_orphans(query).await;
         let page = page.expect("the store answers");
         found.extend(page.of);
         query.after = page.next;
@@ -493,7 +511,7 @@ async fn orphans(store: &dyn Store, ms: i64, limit: u32) -> Vec<(SessionKey, Sen
     }
 }
 
-pub async fn what_works_for_a_send_that_ended_is_found(store: &dyn Store) {
+pub async fn what_works_for_a_send_that_ended_is_found(store: &dyn Inspect) {
     let parent = waits_for(store, 2).await;
     let calls = [call(&parent, 0, 0), call(&parent, 0, 1)];
     accept(store, 20, child(2, 2, 1, &calls[0])).await;
@@ -523,7 +541,7 @@ pub async fn what_works_for_a_send_that_ended_is_found(store: &dyn Store) {
     assert_eq!(orphans(store, 9_800, 10).await, [(key(1), send(1))]);
 }
 
-pub async fn what_works_for_sends_is_looked_at_in_pages(store: &dyn Store) {
+pub async fn what_works_for_sends_is_looked_at_in_pages(store: &dyn Inspect) {
     let parent = waits_for(store, 3).await;
     for place in 0..3 {
         let n = 2 + u128::try_from(place).expect("small");

@@ -5,8 +5,8 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, Counters, ParkOutcome,
-    ParkUntil, ReleaseSession, Renewal, Resumed, SendTotals, SessionPatch, Store, Then,
+    AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, Counters, Inspect,
+    ParkOutcome, ParkUntil, ReleaseSession, Renewal, Resumed, SendTotals, SessionPatch, Then,
 };
 
 use super::prelude::*;
@@ -26,7 +26,7 @@ fn resumed(n: i64, epoch: i64, boot_n: u128, ms: i64, reason: &str) -> Step {
     }
 }
 
-pub async fn a_claim_starts_the_head(store: &dyn Store) {
+pub async fn a_claim_starts_the_head(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(700))).await;
     accept(store, 1, sending(2, 1)).await;
@@ -63,7 +63,7 @@ pub async fn a_claim_starts_the_head(store: &dyn Store) {
     assert_eq!(hot.ready_since, at(0), "a claim leaves it");
 }
 
-pub async fn what_a_live_boot_holds_is_busy(store: &dyn Store) {
+pub async fn what_a_live_boot_holds_is_busy(store: &dyn Inspect) {
     running(store).await;
     register(store, 2).await;
     assert_eq!(try_claim(store, 20, 2, 1, 2).await, ClaimOutcome::Busy);
@@ -72,7 +72,7 @@ pub async fn what_a_live_boot_holds_is_busy(store: &dyn Store) {
     assert_eq!((hot.epoch, hot.token), (1, Some(token(1))));
 }
 
-pub async fn a_session_without_work_is_idle(store: &dyn Store) {
+pub async fn a_session_without_work_is_idle(store: &dyn Inspect) {
     register(store, 1).await;
     assert_eq!(try_claim(store, 0, 1, 9, 1).await, ClaimOutcome::Idle);
     accept(store, 0, with(opening(1, 1), delayed(500))).await;
@@ -86,7 +86,7 @@ pub async fn a_session_without_work_is_idle(store: &dyn Store) {
     assert_eq!(dumped(store, 2).await.hot.epoch, 1, "nothing was granted");
 }
 
-pub async fn an_expired_boot_loses_its_session_and_is_declared_dead(store: &dyn Store) {
+pub async fn an_expired_boot_loses_its_session_and_is_declared_dead(store: &dyn Inspect) {
     let first = running(store).await;
     let late = TTL + 1;
     register_at(store, late, 2).await;
@@ -101,39 +101,45 @@ pub async fn an_expired_boot_loses_its_session_and_is_declared_dead(store: &dyn 
     let boots = store.dump().await.expect("the store answers").boots;
     let dead = boots.iter().find(|found| found.id == boot(1));
     assert_eq!(dead.expect("it is kept").dead_at, at(late));
-    let renewal = store.renew_boot(at(late), boot(1), millis(TTL), 1).await;
+    let renewal = store
+        .at(time(late))
+        .renew_boot(boot(1), millis(TTL), 1)
+        .await;
     assert_eq!(renewal.expect("the store answers"), Renewal::Dead);
 }
 
-pub async fn a_lease_holds_to_its_last_millisecond(store: &dyn Store) {
+pub async fn a_lease_holds_to_its_last_millisecond(store: &dyn Inspect) {
     running(store).await;
     register(store, 2).await;
     assert_eq!(try_claim(store, TTL, 2, 1, 2).await, ClaimOutcome::Busy);
     claim(store, TTL + 1, 2, 1, 3).await;
 }
 
-pub async fn a_late_boot_does_not_take_over_from_itself(store: &dyn Store) {
+pub async fn a_late_boot_does_not_take_over_from_itself(store: &dyn Inspect) {
     running(store).await;
     let late = TTL + 1;
     assert_eq!(try_claim(store, late, 1, 1, 2).await, ClaimOutcome::Busy);
-    let renewal = store.renew_boot(at(late), boot(1), millis(TTL), 1).await;
+    let renewal = store
+        .at(time(late))
+        .renew_boot(boot(1), millis(TTL), 1)
+        .await;
     let renewal = renewal.expect("the store answers");
     assert!(!matches!(renewal, Renewal::Dead), "nobody declared it dead");
 }
 
-pub async fn a_stopped_boot_loses_its_session_at_once(store: &dyn Store) {
+pub async fn a_stopped_boot_loses_its_session_at_once(store: &dyn Inspect) {
     running(store).await;
     register(store, 2).await;
-    let stopped = store.stop_boot(at(20), boot(1)).await;
+    let stopped = store.at(time(20)).stop_boot(boot(1)).await;
     stopped.expect("the store answers");
     let claimed = claim(store, 20, 2, 1, 2).await;
     assert_eq!(claimed.send.record.crashes, 0);
 }
 
-pub async fn a_dead_boot_is_granted_nothing(store: &dyn Store) {
+pub async fn a_dead_boot_is_granted_nothing(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, opening(1, 1)).await;
-    let stopped = store.stop_boot(at(5), boot(1)).await;
+    let stopped = store.at(time(5)).stop_boot(boot(1)).await;
     stopped.expect("the store answers");
     let before = store.dump().await.expect("the store answers");
     assert_eq!(try_claim(store, 10, 1, 1, 2).await, ClaimOutcome::Busy);
@@ -146,7 +152,7 @@ pub async fn a_dead_boot_is_granted_nothing(store: &dyn Store) {
 }
 
 /// What a claim is not to take it leaves as it was, without a step.
-pub async fn a_suspect_is_left_alone_by_a_claim_that_is_not_for_it(store: &dyn Store) {
+pub async fn a_suspect_is_left_alone_by_a_claim_that_is_not_for_it(store: &dyn Inspect) {
     running(store).await;
     for n in 2..=3 {
         let late = (n as i64) * 2 * TTL;
@@ -163,7 +169,10 @@ pub async fn a_suspect_is_left_alone_by_a_claim_that_is_not_for_it(store: &dyn S
         ..cold_claim(1, 9)
     };
     let tried = async |item: ClaimSession| {
-        let outcomes = store.claim_sessions(at(late), boot(4), vec![item]).await;
+        let outcomes = store
+            .at(time(late))
+            .claim_sessions(boot(4), vec![item])
+            .await;
         one(outcomes.expect("the store answers"))
     };
     assert_eq!(tried(with(i32::MAX, false)).await, ClaimOutcome::Busy);
@@ -184,7 +193,10 @@ pub async fn a_suspect_is_left_alone_by_a_claim_that_is_not_for_it(store: &dyn S
         crashes_below: 4,
         ..cold_claim(1, 9)
     };
-    let outcomes = store.claim_sessions(at(late), boot(4), vec![item]).await;
+    let outcomes = store
+        .at(time(late))
+        .claim_sessions(boot(4), vec![item])
+        .await;
     let ClaimOutcome::Claimed(claimed) = one(outcomes.expect("the store answers")) else {
         panic!("three are below four");
     };
@@ -194,7 +206,7 @@ pub async fn a_suspect_is_left_alone_by_a_claim_that_is_not_for_it(store: &dyn S
 }
 
 /// That a model call was begun is no progress: deaths under the next one still count.
-pub async fn begun_calls_do_not_reset_the_count_of_deaths(store: &dyn Store) {
+pub async fn begun_calls_do_not_reset_the_count_of_deaths(store: &dyn Inspect) {
     running(store).await;
     register_at(store, 2 * TTL, 2).await;
     let claimed = claim(store, 2 * TTL, 2, 1, 2).await;
@@ -222,21 +234,21 @@ pub async fn begun_calls_do_not_reset_the_count_of_deaths(store: &dyn Store) {
 }
 
 /// A release that may have lost a model call says so.
-pub async fn a_release_counts_a_call_that_may_be_lost(store: &dyn Store) {
+pub async fn a_release_counts_a_call_that_may_be_lost(store: &dyn Inspect) {
     let first = running(store).await;
     let item = ReleaseSession {
         key: key(1),
         lease: first.lease,
         lost: true,
     };
-    let released = store.release_sessions(at(20), vec![item]).await;
+    let released = store.at(time(20)).release_sessions(vec![item]).await;
     assert_eq!(released.expect("the store answers"), [true]);
-    let again = store.release_sessions(at(21), vec![item]).await;
+    let again = store.at(time(21)).release_sessions(vec![item]).await;
     assert_eq!(again.expect("the store answers"), [false]);
     assert_eq!(stored(store, 1).await.attempts, 1);
 }
 
-pub async fn each_takeover_counts_until_a_round_is_durable(store: &dyn Store) {
+pub async fn each_takeover_counts_until_a_round_is_durable(store: &dyn Inspect) {
     running(store).await;
     let mut now = 0;
     for n in 2..=4 {
@@ -251,7 +263,7 @@ pub async fn each_takeover_counts_until_a_round_is_durable(store: &dyn Store) {
     assert_eq!(stored(store, 1).await.crashes, 0);
 }
 
-pub async fn a_released_session_is_handed_over_without_a_crash(store: &dyn Store) {
+pub async fn a_released_session_is_handed_over_without_a_crash(store: &dyn Inspect) {
     let first = running(store).await;
     assert!(release(store, 20, &first).await);
     register(store, 2).await;
@@ -262,19 +274,22 @@ pub async fn a_released_session_is_handed_over_without_a_crash(store: &dyn Store
     assert_eq!(last_step(store, 1).await, step);
 }
 
-pub async fn a_stale_owner_changes_nothing(store: &dyn Store) {
+pub async fn a_stale_owner_changes_nothing(store: &dyn Inspect) {
     let stale = running(store).await;
     let late = TTL + 1;
     register_at(store, late, 2).await;
     claim(store, late, 2, 1, 2).await;
     let before = store.dump().await.expect("the store answers");
-    let appended = store.append_rounds(at(late), vec![round(&stale, 0)]).await;
+    let appended = store
+        .at(time(late))
+        .append_rounds(vec![round(&stale, 0)])
+        .await;
     assert_eq!(
         appended.expect("the store answers"),
         [AppendOutcome::LeaseLost]
     );
     let item = ending(&stale, Then::Continue);
-    let completed = store.complete_sends(at(late), vec![item]).await;
+    let completed = store.at(time(late)).complete_sends(vec![item]).await;
     assert_eq!(
         completed.expect("the store answers"),
         [CompleteOutcome::LeaseLost]
@@ -285,12 +300,12 @@ pub async fn a_stale_owner_changes_nothing(store: &dyn Store) {
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn the_token_is_the_fence_not_the_boot(store: &dyn Store) {
+pub async fn the_token_is_the_fence_not_the_boot(store: &dyn Inspect) {
     let first = running(store).await;
     assert!(release(store, 20, &first).await);
     let second = claim(store, 30, 1, 1, 2).await;
     let item = ending(&first, Then::Release);
-    let outcome = store.complete_sends(at(40), vec![item]).await;
+    let outcome = store.at(time(40)).complete_sends(vec![item]).await;
     assert_eq!(
         outcome.expect("the store answers"),
         [CompleteOutcome::LeaseLost]
@@ -298,7 +313,7 @@ pub async fn the_token_is_the_fence_not_the_boot(store: &dyn Store) {
     complete(store, 41, ending(&second, Then::Release)).await;
 }
 
-pub async fn a_parked_send_goes_on_with_the_reason_of_its_wait(store: &dyn Store) {
+pub async fn a_parked_send_goes_on_with_the_reason_of_its_wait(store: &dyn Inspect) {
     register(store, 1).await;
     for (n, on, reason) in [
         (1, WaitingOn::Retry, "retry"),
@@ -309,7 +324,7 @@ pub async fn a_parked_send_goes_on_with_the_reason_of_its_wait(store: &dyn Store
         let claimed = claim(store, 10, 1, n, n).await;
         let item = waiting(&claimed, on, ParkUntil::After(millis(100)));
         park(store, 20, item).await;
-        let swept = store.sweep_alarms(at(120), boot(SCHEDULER), 10).await;
+        let swept = store.at(time(120)).sweep_alarms(boot(SCHEDULER), 10).await;
         assert_eq!(swept.expect("the store answers").served, 1);
         let resumed = claim(store, 130, 1, n, 10 + n).await;
         assert!(resumed.send.resumed.is_some());
@@ -322,7 +337,7 @@ pub async fn a_parked_send_goes_on_with_the_reason_of_its_wait(store: &dyn Store
     }
 }
 
-pub async fn a_send_keeps_the_agent_that_it_started_with(store: &dyn Store) {
+pub async fn a_send_keeps_the_agent_that_it_started_with(store: &dyn Inspect) {
     let first = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     let changed = AgentSpec {
@@ -333,7 +348,7 @@ pub async fn a_send_keeps_the_agent_that_it_started_with(store: &dyn Store) {
         agent: Some(changed.clone()),
         ..SessionPatch::default()
     };
-    let updated = store.update_session(at(12), key(1), patch).await;
+    let updated = store.at(time(12)).update_session(key(1), patch).await;
     updated.expect("the store answers");
     release(store, 13, &first).await;
     let again = claim(store, 14, 1, 1, 2).await;
@@ -344,7 +359,7 @@ pub async fn a_send_keeps_the_agent_that_it_started_with(store: &dyn Store) {
     assert_eq!((next.agent, next.record.agent_version), (changed, Some(2)));
 }
 
-pub async fn claims_of_one_call_have_each_their_outcome(store: &dyn Store) {
+pub async fn claims_of_one_call_have_each_their_outcome(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, opening(1, 1)).await;
     accept(store, 0, opening(2, 2)).await;
@@ -358,7 +373,7 @@ pub async fn claims_of_one_call_have_each_their_outcome(store: &dyn Store) {
         orphans: true,
     };
     let items = vec![item(2, 1), item(9, 2), item(1, 3), item(2, 4)];
-    let outcomes = store.claim_sessions(at(10), boot(1), items).await;
+    let outcomes = store.at(time(10)).claim_sessions(boot(1), items).await;
     let outcomes = outcomes.expect("the store answers");
     let [second, unknown, first, again] = &outcomes[..] else {
         panic!("four outcomes were expected: {outcomes:?}");

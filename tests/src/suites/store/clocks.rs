@@ -1,29 +1,29 @@
 //! The database's clock, set back and forward by an hour, as a failover to another machine may do.
 
-use mainspring_shared::store::{ClaimOutcome, Renewal, Store, SweepReady, Then};
+use mainspring_shared::store::{ClaimOutcome, Inspect, Renewal, SweepReady, Then};
 
 use super::prelude::*;
 
 const HOUR: i64 = 3_600_000;
 
-async fn renew(store: &dyn Store, ms: i64, n: u128) -> Renewal {
-    let renewed = store.renew_boot(at(ms), boot(n), millis(TTL), 0).await;
+async fn renew(store: &dyn Inspect, ms: i64, n: u128) -> Renewal {
+    let renewed = store.at(time(ms)).renew_boot(boot(n), millis(TTL), 0).await;
     renewed.expect("the store answers")
 }
 
 /// How many sessions someone has to ring for.
-async fn rung(store: &dyn Store, ms: i64) -> usize {
+async fn rung(store: &dyn Inspect, ms: i64) -> usize {
     let query = SweepReady {
         pool: None,
         older_than_ms: 1_500,
         after: None,
         limit: 10,
     };
-    let swept = store.sweep_ready(at(ms), query).await;
+    let swept = store.at(time(ms)).sweep_ready(query).await;
     swept.expect("the store answers").sessions.len()
 }
 
-pub async fn a_dead_process_is_found_although_the_clock_was_set_back(store: &dyn Store) {
+pub async fn a_dead_process_is_found_although_the_clock_was_set_back(store: &dyn Inspect) {
     register_at(store, HOUR, 1).await;
     register_at(store, HOUR, 2).await;
     accept(store, HOUR, opening(1, 1)).await;
@@ -46,7 +46,7 @@ pub async fn a_dead_process_is_found_although_the_clock_was_set_back(store: &dyn
     assert_eq!(renew(store, 1_002 + TTL, 1).await, Renewal::Dead);
 }
 
-pub async fn a_live_process_keeps_what_it_has_when_the_clock_is_set_back(store: &dyn Store) {
+pub async fn a_live_process_keeps_what_it_has_when_the_clock_is_set_back(store: &dyn Inspect) {
     register_at(store, HOUR, 1).await;
     register_at(store, HOUR, 2).await;
     accept(store, HOUR, opening(1, 1)).await;
@@ -60,14 +60,15 @@ pub async fn a_live_process_keeps_what_it_has_when_the_clock_is_set_back(store: 
     }
     complete(store, 15_000, ending(&claimed, Then::Release)).await;
     let boots = store
-        .list_boots(at(15_000))
+        .at(time(15_000))
+        .list_boots()
         .await
         .expect("the store answers");
     let until: Vec<_> = boots.iter().map(|boot| boot.lease_until).collect();
     assert_eq!(until, [time(13_000 + TTL), time(13_000 + TTL)]);
 }
 
-pub async fn what_became_ready_before_the_clock_was_set_back_is_swept(store: &dyn Store) {
+pub async fn what_became_ready_before_the_clock_was_set_back_is_swept(store: &dyn Inspect) {
     register_at(store, HOUR, 1).await;
     accept(store, HOUR, opening(1, 1)).await;
     assert_eq!(
@@ -82,11 +83,11 @@ pub async fn what_became_ready_before_the_clock_was_set_back_is_swept(store: &dy
     assert_eq!(rung(store, 40).await, 0);
 }
 
-pub async fn nothing_is_early_after_the_clock_was_set_back(store: &dyn Store) {
+pub async fn nothing_is_early_after_the_clock_was_set_back(store: &dyn Inspect) {
     accept(store, HOUR, with(opening(1, 1), delayed(5_000))).await;
     let due = HOUR + 5_000;
     for (ms, served) in [(0, 0), (5_000, 0), (due - 1, 0), (due, 1)] {
-        let swept = store.sweep_alarms(at(ms), boot(SCHEDULER), 10).await;
+        let swept = store.at(time(ms)).sweep_alarms(boot(SCHEDULER), 10).await;
         let swept = swept.expect("the store answers");
         assert_eq!(swept.served, served, "at {ms}");
         assert_eq!(swept.next_alarm_at, at(due).filter(|_| served == 0));
@@ -94,7 +95,7 @@ pub async fn nothing_is_early_after_the_clock_was_set_back(store: &dyn Store) {
     assert_eq!(stored(store, 1).await.position, Some(1));
 }
 
-pub async fn a_clock_that_is_set_forward_costs_leases_and_nothing_else(store: &dyn Store) {
+pub async fn a_clock_that_is_set_forward_costs_leases_and_nothing_else(store: &dyn Inspect) {
     register_at(store, 0, 1).await;
     accept(store, 0, opening(1, 1)).await;
     let claimed = claim(store, 1, 1, 1, 1).await;
@@ -108,7 +109,8 @@ pub async fn a_clock_that_is_set_forward_costs_leases_and_nothing_else(store: &d
     let taken = claim(store, 2 * HOUR, 2, 1, 2).await;
     assert_eq!(renew(store, 2 * HOUR, 1).await, Renewal::Dead);
     let late = store
-        .complete_sends(at(2 * HOUR), vec![ending(&claimed, Then::Release)])
+        .at(time(2 * HOUR))
+        .complete_sends(vec![ending(&claimed, Then::Release)])
         .await;
     let lost = mainspring_shared::store::CompleteOutcome::LeaseLost;
     assert_eq!(late.expect("the store answers"), [lost]);

@@ -5,13 +5,13 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    CompleteOutcome, CompleteSend, Counters, ReadySession, Store, Then,
+    CompleteOutcome, CompleteSend, Counters, Inspect, ReadySession, Then,
 };
 use serde_json::json;
 
 use super::prelude::*;
 
-pub async fn a_completed_send_is_final(store: &dyn Store) {
+pub async fn a_completed_send_is_final(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(5_000))).await;
     let claimed = claim(store, 10, 1, 1, 1).await;
@@ -36,7 +36,7 @@ pub async fn a_completed_send_is_final(store: &dyn Store) {
     assert_eq!((hot.owner, hot.token, hot.ready_since), (None, None, None));
 }
 
-pub async fn a_final_step_says_what_it_wrote(store: &dyn Store) {
+pub async fn a_final_step_says_what_it_wrote(store: &dyn Inspect) {
     let claimed = running(store).await;
     complete(store, 20, ending(&claimed, Then::Continue)).await;
     let expected = Step {
@@ -57,7 +57,7 @@ pub async fn a_final_step_says_what_it_wrote(store: &dyn Store) {
     assert_eq!(last_step(store, 1).await, expected);
 }
 
-pub async fn a_failed_send_keeps_its_error(store: &dyn Store) {
+pub async fn a_failed_send_keeps_its_error(store: &dyn Inspect) {
     let claimed = running(store).await;
     let failure = Failure::new(Code::LlmAuth, "the provider refused the key");
     let item = CompleteSend {
@@ -81,7 +81,7 @@ pub async fn a_failed_send_keeps_its_error(store: &dyn Store) {
     assert_eq!(last_step(store, 1).await.refs, refs);
 }
 
-pub async fn the_next_send_goes_on_under_the_same_lease(store: &dyn Store) {
+pub async fn the_next_send_goes_on_under_the_same_lease(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, with(sending(2, 1), until(9_000))).await;
     accept(store, 12, sending(3, 1)).await;
@@ -111,7 +111,7 @@ pub async fn the_next_send_goes_on_under_the_same_lease(store: &dyn Store) {
     assert_eq!(last.record.id, send(3));
 }
 
-pub async fn a_worker_that_leaves_gives_the_rest_to_others(store: &dyn Store) {
+pub async fn a_worker_that_leaves_gives_the_rest_to_others(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     let completed = complete(store, 20, ending(&claimed, Then::Release)).await;
@@ -129,7 +129,7 @@ pub async fn a_worker_that_leaves_gives_the_rest_to_others(store: &dyn Store) {
     assert_eq!(stored(store, 2).await.status, SendStatus::Queued);
 }
 
-pub async fn a_raised_cancel_wins_over_the_result(store: &dyn Store) {
+pub async fn a_raised_cancel_wins_over_the_result(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     cancel(store, 12, 1).await;
@@ -158,7 +158,7 @@ pub async fn a_raised_cancel_wins_over_the_result(store: &dyn Store) {
     );
 }
 
-pub async fn a_delayed_send_that_is_left_makes_nothing_ready(store: &dyn Store) {
+pub async fn a_delayed_send_that_is_left_makes_nothing_ready(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, with(sending(2, 1), delayed(500))).await;
     for (ms, then) in [(20, Then::Continue), (30, Then::Release)] {
@@ -176,7 +176,7 @@ pub async fn a_delayed_send_that_is_left_makes_nothing_ready(store: &dyn Store) 
     }
 }
 
-pub async fn completions_of_one_call_have_each_their_outcome(store: &dyn Store) {
+pub async fn completions_of_one_call_have_each_their_outcome(store: &dyn Inspect) {
     let first = running(store).await;
     accept(store, 0, opening(2, 2)).await;
     accept(store, 0, opening(3, 3)).await;
@@ -188,7 +188,7 @@ pub async fn completions_of_one_call_have_each_their_outcome(store: &dyn Store) 
         ending(&second, Then::Continue),
         ending(&first, Then::Continue),
     ];
-    let outcomes = store.complete_sends(at(20), items).await;
+    let outcomes = store.at(time(20)).complete_sends(items).await;
     let outcomes = outcomes.expect("the store answers");
     let statuses = outcomes.iter().map(|outcome| match outcome {
         CompleteOutcome::Completed(completed) => Some(completed.status),
@@ -200,11 +200,12 @@ pub async fn completions_of_one_call_have_each_their_outcome(store: &dyn Store) 
     assert_eq!(stored(store, 2).await.status, SendStatus::Running);
 }
 
-pub async fn a_send_is_completed_once(store: &dyn Store) {
+pub async fn a_send_is_completed_once(store: &dyn Inspect) {
     let claimed = running(store).await;
     complete(store, 20, ending(&claimed, Then::Continue)).await;
     let again = store
-        .complete_sends(at(21), vec![ending(&claimed, Then::Continue)])
+        .at(time(21))
+        .complete_sends(vec![ending(&claimed, Then::Continue)])
         .await;
     assert_eq!(
         again.expect("the store answers"),

@@ -7,18 +7,18 @@ use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::store::{
     AcceptOutcome, AuditOptions, ClaimOutcome, CreateOutcome, IdempotencyKey, ImportSession,
-    NewSession, RefuseReason, STAGED_MS, Store, Then, erase_step,
+    Inspect, NewSession, RefuseReason, STAGED_MS, Then, erase_step,
 };
 use serde_json::{Map, json};
 
 use super::prelude::*;
 
-async fn try_import(store: &dyn Store, ms: i64, item: ImportSession) -> CreateOutcome {
-    let outcome = store.import_session(at(ms), item).await;
+async fn try_import(store: &dyn Inspect, ms: i64, item: ImportSession) -> CreateOutcome {
+    let outcome = store.at(time(ms)).import_session(item).await;
     outcome.expect("the store answers")
 }
 
-async fn import(store: &dyn Store, ms: i64, n: u128, messages: Vec<Message>) -> SessionRecord {
+async fn import(store: &dyn Inspect, ms: i64, n: u128, messages: Vec<Message>) -> SessionRecord {
     match try_import(store, ms, copying(n, messages)).await {
         CreateOutcome::Created(record) => *record,
         other => panic!("a new session was expected: {other:?}"),
@@ -38,7 +38,7 @@ fn copying(n: u128, messages: Vec<Message>) -> ImportSession {
 }
 
 /// The transcript of session 1, whose first send ended after a round with a call.
-async fn told(store: &dyn Store) -> Vec<Message> {
+async fn told(store: &dyn Inspect) -> Vec<Message> {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
     let mut item = ending(&claimed, Then::Release);
@@ -50,12 +50,12 @@ async fn told(store: &dyn Store) -> Vec<Message> {
     transcript(store, 1).await
 }
 
-async fn assert_sound(store: &dyn Store, ms: i64) {
-    let violations = store.audit(at(ms), AuditOptions::default()).await;
+async fn assert_sound(store: &dyn Inspect, ms: i64) {
+    let violations = store.at(time(ms)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-pub async fn a_copied_transcript_reads_back_with_its_sends_and_times(store: &dyn Store) {
+pub async fn a_copied_transcript_reads_back_with_its_sends_and_times(store: &dyn Inspect) {
     let messages = told(store).await;
     assert_eq!(seqs(&messages), [1, 2, 3, 4]);
     let record = import(store, 500, 2, messages.clone()).await;
@@ -79,7 +79,7 @@ pub async fn a_copied_transcript_reads_back_with_its_sends_and_times(store: &dyn
     assert_sound(store, 501).await;
 }
 
-pub async fn any_message_can_be_copied(store: &dyn Store) {
+pub async fn any_message_can_be_copied(store: &dyn Inspect) {
     let mut messages = told(store).await;
     messages[1].content = vec![
         ContentPart::Reasoning {
@@ -97,7 +97,7 @@ pub async fn any_message_can_be_copied(store: &dyn Store) {
     assert_eq!(transcript(store, 2).await, copied.collect::<Vec<_>>());
 }
 
-pub async fn a_piece_is_numbered_from_1_and_knows_who_asked(store: &dyn Store) {
+pub async fn a_piece_is_numbered_from_1_and_knows_who_asked(store: &dyn Inspect) {
     let mut messages = told(store).await;
     messages.remove(0);
     import(store, 500, 2, messages).await;
@@ -109,7 +109,7 @@ pub async fn a_piece_is_numbered_from_1_and_knows_who_asked(store: &dyn Store) {
     assert_sound(store, 501).await;
 }
 
-pub async fn a_copy_has_nothing_to_do_and_nothing_of_its_own(store: &dyn Store) {
+pub async fn a_copy_has_nothing_to_do_and_nothing_of_its_own(store: &dyn Inspect) {
     let messages = told(store).await;
     import(store, 500, 2, messages).await;
     let dump = dumped(store, 2).await;
@@ -120,7 +120,7 @@ pub async fn a_copy_has_nothing_to_do_and_nothing_of_its_own(store: &dyn Store) 
     assert_eq!(try_claim(store, 501, 1, 2, 2).await, ClaimOutcome::Idle);
 }
 
-pub async fn a_session_without_messages_can_be_copied(store: &dyn Store) {
+pub async fn a_session_without_messages_can_be_copied(store: &dyn Inspect) {
     let record = import(store, 0, 1, Vec::new()).await;
     assert_eq!(record.messages, 0);
     assert_eq!(transcript(store, 1).await, []);
@@ -128,7 +128,7 @@ pub async fn a_session_without_messages_can_be_copied(store: &dyn Store) {
     assert_sound(store, 2).await;
 }
 
-pub async fn a_copy_goes_on_by_itself(store: &dyn Store) {
+pub async fn a_copy_goes_on_by_itself(store: &dyn Inspect) {
     let messages = told(store).await;
     import(store, 500, 2, messages).await;
     accept(store, 510, sending(2, 2)).await;
@@ -143,7 +143,7 @@ pub async fn a_copy_goes_on_by_itself(store: &dyn Store) {
     assert_sound(store, 531).await;
 }
 
-pub async fn a_window_over_copies_does_not_split_a_call_from_its_answer(store: &dyn Store) {
+pub async fn a_window_over_copies_does_not_split_a_call_from_its_answer(store: &dyn Inspect) {
     let messages = told(store).await;
     let item = ImportSession {
         session: NewSession {
@@ -164,7 +164,7 @@ pub async fn a_window_over_copies_does_not_split_a_call_from_its_answer(store: &
     assert_eq!(seqs(&claimed.window), [2, 3, 4]);
 }
 
-pub async fn a_copy_of_a_session_at_work_is_sound_and_outlives_it(store: &dyn Store) {
+pub async fn a_copy_of_a_session_at_work_is_sound_and_outlives_it(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
     append(store, 30, asking(&claimed, 1, vec![settled()])).await;
@@ -172,24 +172,27 @@ pub async fn a_copy_of_a_session_at_work_is_sound_and_outlives_it(store: &dyn St
     messages.truncate(3);
     import(store, 40, 2, messages).await;
     assert_sound(store, 41).await;
-    let deleted = store.delete_session(at(50), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(50))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     assert_eq!(transcript(store, 2).await.len(), 3);
     assert_sound(store, 51).await;
 }
 
-pub async fn a_copy_of_an_open_call_is_reported(store: &dyn Store) {
+pub async fn a_copy_of_an_open_call_is_reported(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![settled()])).await;
     let messages = transcript(store, 1).await;
     import(store, 30, 2, messages).await;
-    let violations = store.audit(at(31), AuditOptions::default()).await;
+    let violations = store.at(time(31)).audit(AuditOptions::default()).await;
     let violations = violations.expect("the store answers");
     let names: Vec<_> = violations.iter().map(|v| v.invariant.as_str()).collect();
     assert_eq!(names, ["call.one_result"]);
 }
 
-pub async fn a_repeated_import_names_the_first_session(store: &dyn Store) {
+pub async fn a_repeated_import_names_the_first_session(store: &dyn Inspect) {
     let messages = told(store).await;
     let keyed = |n: u128, hash: u8| ImportSession {
         idempotency: Some(IdempotencyKey {
@@ -212,13 +215,13 @@ pub async fn a_repeated_import_names_the_first_session(store: &dyn Store) {
 }
 
 /// A page of a transcript that comes in several.
-async fn page(store: &dyn Store, ms: i64, item: ImportSession) -> CreateOutcome {
-    let outcome = store.import_session(at(ms), item).await;
+async fn page(store: &dyn Inspect, ms: i64, item: ImportSession) -> CreateOutcome {
+    let outcome = store.at(time(ms)).import_session(item).await;
     outcome.expect("the store answers")
 }
 
 /// The messages of a session: a question, a call with its result, an answer, a thank-you.
-async fn whole(store: &dyn Store, session: u128) -> ImportSession {
+async fn whole(store: &dyn Inspect, session: u128) -> ImportSession {
     accept(store, 0, opening(900, 900)).await;
     let claimed = claim(store, 1, 1, 900, 900).await;
     append(store, 2, round(&claimed, 0)).await;
@@ -230,12 +233,12 @@ async fn whole(store: &dyn Store, session: u128) -> ImportSession {
     copying(session, transcript(store, 900).await)
 }
 
-async fn audited(store: &dyn Store, ms: i64) {
-    let violations = store.audit(at(ms), AuditOptions::default()).await;
+async fn audited(store: &dyn Inspect, ms: i64) {
+    let violations = store.at(time(ms)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-pub async fn a_transcript_comes_in_pages_that_nobody_sees_before_the_last(store: &dyn Store) {
+pub async fn a_transcript_comes_in_pages_that_nobody_sees_before_the_last(store: &dyn Inspect) {
     register(store, 1).await;
     let whole = whole(store, 1).await;
     assert!(matches!(
@@ -268,7 +271,10 @@ pub async fn a_transcript_comes_in_pages_that_nobody_sees_before_the_last(store:
         let not_found = AcceptOutcome::Refused(RefuseReason::SessionNotFound);
         assert_eq!(refused, not_found);
     }
-    let due = store.deleted_sessions(at(9 + STAGED_MS), None, 9).await;
+    let due = store
+        .at(time(9 + STAGED_MS))
+        .deleted_sessions(None, 9)
+        .await;
     assert_eq!(due.expect("the store answers"), []);
     let outcome = page(store, 13, paged(last - 1, last, false)).await;
     let CreateOutcome::Created(record) = outcome else {
@@ -276,7 +282,10 @@ pub async fn a_transcript_comes_in_pages_that_nobody_sees_before_the_last(store:
     };
     assert_eq!(record.messages, last as i64);
     assert_eq!(transcript(store, 2).await, expected);
-    let due = store.deleted_sessions(at(13 + STAGED_MS), None, 9).await;
+    let due = store
+        .at(time(13 + STAGED_MS))
+        .deleted_sessions(None, 9)
+        .await;
     assert_eq!(due.expect("the store answers"), []);
     audited(store, 14).await;
     accept(store, 15, sending(5, 2)).await;
@@ -284,7 +293,7 @@ pub async fn a_transcript_comes_in_pages_that_nobody_sees_before_the_last(store:
     assert_eq!(claimed.counters.next_seq, last as i64 + 1);
 }
 
-pub async fn pages_that_no_other_follows_are_removed(store: &dyn Store) {
+pub async fn pages_that_no_other_follows_are_removed(store: &dyn Inspect) {
     register(store, 1).await;
     let whole = whole(store, 1).await;
     let last = whole.messages.len();
@@ -304,12 +313,12 @@ pub async fn pages_that_no_other_follows_are_removed(store: &dyn Store) {
             let outcome = page(store, late, paged(broke_off, last, more)).await;
             assert_eq!(outcome, CreateOutcome::Gone);
         }
-        let due = store.deleted_sessions(at(late), None, 9).await;
+        let due = store.at(time(late)).deleted_sessions(None, 9).await;
         assert_eq!(due.expect("the store answers").len(), 1);
-        let step = erase_step(store, at(late), boot(SCHEDULER), key(1), 100).await;
+        let step = erase_step(&*store.at(time(late)), boot(SCHEDULER), key(1), 100).await;
         assert_eq!(step.expect("the store answers").page.rows, broke_off as u64);
         audited(store, late).await;
-        let due = store.deleted_sessions(at(late), None, 9).await;
+        let due = store.at(time(late)).deleted_sessions(None, 9).await;
         assert_eq!(due.expect("the store answers"), []);
         assert_eq!(dumped(store, 1).await.messages, []);
         let outcome = page(store, late, paged(broke_off, last, false)).await;

@@ -6,7 +6,7 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AppendOutcome, Claimed, CompleteOutcome, CompleteSend, Store, Then,
+    AppendOutcome, Claimed, CompleteOutcome, CompleteSend, Inspect, Then,
 };
 
 use super::prelude::*;
@@ -23,7 +23,7 @@ fn unless_told(claimed: &Claimed) -> CompleteSend {
     }
 }
 
-pub async fn a_round_delivers_items_as_messages(store: &dyn Store) {
+pub async fn a_round_delivers_items_as_messages(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 15, round(&claimed, 0)).await;
     for id in ["a", "b", "c"] {
@@ -49,7 +49,7 @@ pub async fn a_round_delivers_items_as_messages(store: &dyn Store) {
     assert_eq!((&all[3].content, &all[4].content), (&news("b"), &news("a")));
 }
 
-pub async fn an_item_is_delivered_once(store: &dyn Store) {
+pub async fn an_item_is_delivered_once(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 20, item("a", 1, OnBusy::Steer)).await;
     let mut told = changing(&claimed, 0, Vec::new());
@@ -61,7 +61,7 @@ pub async fn an_item_is_delivered_once(store: &dyn Store) {
     assert_eq!(inbox(store, 1).await, before);
 }
 
-pub async fn a_stale_owner_delivers_nothing(store: &dyn Store) {
+pub async fn a_stale_owner_delivers_nothing(store: &dyn Inspect) {
     let stale = running(store).await;
     delivered(store, 20, item("a", 1, OnBusy::Steer)).await;
     release(store, 21, &stale).await;
@@ -69,7 +69,7 @@ pub async fn a_stale_owner_delivers_nothing(store: &dyn Store) {
     let mut told = changing(&stale, 0, Vec::new());
     told.messages = vec![said("a", 0)];
     told.deliveries = vec![delivery("a", 0)];
-    let outcomes = store.append_rounds(at(30), vec![told]).await;
+    let outcomes = store.at(time(30)).append_rounds(vec![told]).await;
     assert_eq!(
         outcomes.expect("the store answers"),
         [AppendOutcome::LeaseLost]
@@ -78,7 +78,7 @@ pub async fn a_stale_owner_delivers_nothing(store: &dyn Store) {
     assert_eq!(signals(store, 1).await, SIGNAL_INBOX);
 }
 
-pub async fn undelivered_words_keep_a_send_from_ending(store: &dyn Store) {
+pub async fn undelivered_words_keep_a_send_from_ending(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 20, item("a", 1, OnBusy::Interrupt)).await;
     let mut expected = store.dump().await.expect("the store answers");
@@ -105,7 +105,7 @@ pub async fn undelivered_words_keep_a_send_from_ending(store: &dyn Store) {
     );
 }
 
-pub async fn other_signals_keep_no_send_from_ending(store: &dyn Store) {
+pub async fn other_signals_keep_no_send_from_ending(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(
         store,
@@ -130,7 +130,7 @@ pub async fn other_signals_keep_no_send_from_ending(store: &dyn Store) {
     );
 }
 
-pub async fn what_an_end_leaves_is_for_the_next_send(store: &dyn Store) {
+pub async fn what_an_end_leaves_is_for_the_next_send(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     delivered(store, 20, item("a", 1, OnBusy::Interrupt)).await;
@@ -147,7 +147,7 @@ pub async fn what_an_end_leaves_is_for_the_next_send(store: &dyn Store) {
     assert_eq!(items[0].send_id, Some(send(1)), "which had taken it");
 }
 
-pub async fn a_claim_tells_of_what_an_end_left(store: &dyn Store) {
+pub async fn a_claim_tells_of_what_an_end_left(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 20, item("a", 1, OnBusy::Steer)).await;
     let completed = complete(store, 30, ending(&claimed, Then::Continue)).await;
@@ -161,7 +161,7 @@ pub async fn a_claim_tells_of_what_an_end_left(store: &dyn Store) {
     assert_eq!(next.counters.signals, SIGNAL_INBOX);
 }
 
-pub async fn a_cancel_goes_before_words(store: &dyn Store) {
+pub async fn a_cancel_goes_before_words(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 20, item("a", 1, OnBusy::Steer)).await;
     delivered(store, 21, item("b", 1, OnBusy::Steer)).await;
@@ -181,13 +181,13 @@ pub async fn a_cancel_goes_before_words(store: &dyn Store) {
     assert_eq!(signals(store, 1).await, SIGNAL_INBOX);
 }
 
-pub async fn ends_of_one_call_are_kept_back_each_for_itself(store: &dyn Store) {
+pub async fn ends_of_one_call_are_kept_back_each_for_itself(store: &dyn Inspect) {
     let first = running(store).await;
     accept(store, 0, opening(2, 2)).await;
     let second = claim(store, 11, 1, 2, 2).await;
     delivered(store, 20, item("a", 1, OnBusy::Steer)).await;
     let items = vec![unless_told(&first), unless_told(&second)];
-    let outcomes = store.complete_sends(at(30), items).await;
+    let outcomes = store.at(time(30)).complete_sends(items).await;
     let outcomes = outcomes.expect("the store answers");
     assert_eq!(outcomes[0], CompleteOutcome::Undelivered);
     assert!(

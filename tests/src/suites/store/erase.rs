@@ -9,35 +9,38 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
 use mainspring_shared::store::{
     AcceptOutcome, AuditOptions, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
-    Erased, ImportSession, NewSession, Parent, ReadInbox, RefuseReason, SessionPatch, Store, Then,
-    erase_step,
+    Erased, ImportSession, Inspect, NewSession, Parent, ReadInbox, RefuseReason, SessionPatch,
+    Then, erase_step,
 };
 use mainspring_shared::time::Span;
 
 use super::prelude::*;
 
-async fn delete(store: &dyn Store, ms: i64, n: u128) -> DeleteOutcome {
-    let outcome = store.delete_session(at(ms), key(n), boot(SCHEDULER)).await;
+async fn delete(store: &dyn Inspect, ms: i64, n: u128) -> DeleteOutcome {
+    let outcome = store
+        .at(time(ms))
+        .delete_session(key(n), boot(SCHEDULER))
+        .await;
     outcome.expect("the store answers")
 }
 
-async fn erase(store: &dyn Store, ms: i64, n: u128, limit: u32) -> Erased {
-    let erased = store.erase_session(at(ms), key(n), limit).await;
+async fn erase(store: &dyn Inspect, ms: i64, n: u128, limit: u32) -> Erased {
+    let erased = store.at(time(ms)).erase_session(key(n), limit).await;
     erased.expect("the store answers")
 }
 
-async fn due(store: &dyn Store, ms: i64) -> Vec<DeletedSession> {
-    let due = store.deleted_sessions(at(ms), None, 100).await;
+async fn due(store: &dyn Inspect, ms: i64) -> Vec<DeletedSession> {
+    let due = store.at(time(ms)).deleted_sessions(None, 100).await;
     due.expect("the store answers")
 }
 
-async fn assert_sound(store: &dyn Store, ms: i64) {
-    let violations = store.audit(at(ms), AuditOptions::default()).await;
+async fn assert_sound(store: &dyn Inspect, ms: i64) {
+    let violations = store.at(time(ms)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
 /// Whether anything of a session is left that a delete removes.
-async fn is_empty(store: &dyn Store, n: u128) -> bool {
+async fn is_empty(store: &dyn Inspect, n: u128) -> bool {
     let left = dumped(store, n).await;
     left.messages.is_empty()
         && left.calls.is_empty()
@@ -46,7 +49,7 @@ async fn is_empty(store: &dyn Store, n: u128) -> bool {
 }
 
 /// Session 1 with a call, two answers, two versions of its agent, and an item for the send that runs.
-async fn busy(store: &dyn Store) {
+async fn busy(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
     let mut item = ending(&claimed, Then::Release);
@@ -58,7 +61,7 @@ async fn busy(store: &dyn Store) {
         agent: Some(new_session(1).agent),
         ..SessionPatch::default()
     };
-    let updated = store.update_session(at(35), key(1), patch).await;
+    let updated = store.at(time(35)).update_session(key(1), patch).await;
     updated.expect("the store answers");
     accept(store, 40, sending(2, 1)).await;
     let again = claim(store, 50, 1, 1, 2).await;
@@ -70,7 +73,7 @@ fn item_for(session: u128) -> mainspring_shared::store::DeliverItem {
     item("a", session, OnBusy::Steer)
 }
 
-pub async fn what_a_deleted_session_left_is_nobodys(store: &dyn Store) {
+pub async fn what_a_deleted_session_left_is_nobodys(store: &dyn Inspect) {
     busy(store).await;
     let call = dumped(store, 1).await.calls[0].call_id.clone();
     let open = format!("call_{}_0_0", send(2).0.simple());
@@ -102,7 +105,7 @@ pub async fn what_a_deleted_session_left_is_nobodys(store: &dyn Store) {
     assert_sound(store, 100_000).await;
 }
 
-pub async fn a_deleted_session_goes_page_by_page(store: &dyn Store) {
+pub async fn a_deleted_session_goes_page_by_page(store: &dyn Inspect) {
     busy(store).await;
     assert_eq!(due(store, 60).await, []);
     assert_eq!(erase(store, 60, 1, 100).await, Erased::default());
@@ -141,7 +144,7 @@ pub async fn a_deleted_session_goes_page_by_page(store: &dyn Store) {
 }
 
 /// A session below another one.
-async fn below(store: &dyn Store, ms: i64, n: u128, parent: u128, root: u128, depth: i32) {
+async fn below(store: &dyn Inspect, ms: i64, n: u128, parent: u128, root: u128, depth: i32) {
     let new = NewSession {
         parent: Some(Parent {
             session: key(parent).session,
@@ -151,16 +154,19 @@ async fn below(store: &dyn Store, ms: i64, n: u128, parent: u128, root: u128, de
         }),
         ..new_session(n)
     };
-    let created = store.create_sessions(at(ms), vec![(new, None)]).await;
+    let created = store.at(time(ms)).create_sessions(vec![(new, None)]).await;
     created.expect("the store answers");
     accept(store, ms, sending(n, n)).await;
 }
 
 /// A tree of five sessions from `first` on: one, two below it, and one below each of these. Each has
 /// a send that was answered and an open one.
-async fn tree(store: &dyn Store, ms: i64, first: u128) -> Vec<u128> {
-    let created = store.create_sessions(at(ms), vec![(new_session(first), None)]);
-    created.await.expect("the store answers");
+async fn tree(store: &dyn Inspect, ms: i64, first: u128) -> Vec<u128> {
+    let created = store
+        .at(time(ms))
+        .create_sessions(vec![(new_session(first), None)])
+        .await;
+    created.expect("the store answers");
     accept(store, ms, sending(first, first)).await;
     below(store, ms, first + 1, first, first, 1).await;
     below(store, ms, first + 2, first, first, 1).await;
@@ -181,15 +187,18 @@ async fn tree(store: &dyn Store, ms: i64, first: u128) -> Vec<u128> {
 }
 
 /// One transaction of the removal of what is deleted; false when nothing is left to do.
-async fn one_write(store: &dyn Store, ms: i64) -> bool {
+async fn one_write(store: &dyn Inspect, ms: i64) -> bool {
     for found in due(store, ms).await {
         let children = store.list_children(found.key).await;
         if let Some(child) = children.expect("the store answers").first() {
-            let deleted = store.delete_session(at(ms), *child, boot(SCHEDULER)).await;
+            let deleted = store
+                .at(time(ms))
+                .delete_session(*child, boot(SCHEDULER))
+                .await;
             deleted.expect("the store answers");
             return true;
         }
-        let page = store.erase_session(at(ms), found.key, 1).await;
+        let page = store.at(time(ms)).erase_session(found.key, 1).await;
         if page.expect("the store answers") != Erased::default() {
             return true;
         }
@@ -197,7 +206,7 @@ async fn one_write(store: &dyn Store, ms: i64) -> bool {
     false
 }
 
-pub async fn a_tree_goes_wherever_its_removal_broke_off(store: &dyn Store) {
+pub async fn a_tree_goes_wherever_its_removal_broke_off(store: &dyn Inspect) {
     register(store, 1).await;
     for died_after in 0..22 {
         let ms = 1_000 + died_after;
@@ -213,7 +222,7 @@ pub async fn a_tree_goes_wherever_its_removal_broke_off(store: &dyn Store) {
         let mut left = due(store, ms).await;
         while !left.is_empty() {
             for found in &left {
-                let step = erase_step(store, at(ms), boot(SCHEDULER), found.key, 3).await;
+                let step = erase_step(&*store.at(time(ms)), boot(SCHEDULER), found.key, 3).await;
                 step.expect("the store answers");
             }
             left = due(store, ms).await;
@@ -228,12 +237,15 @@ pub async fn a_tree_goes_wherever_its_removal_broke_off(store: &dyn Store) {
     }
 }
 
-pub async fn who_is_created_below_a_deleted_session_goes_too(store: &dyn Store) {
+pub async fn who_is_created_below_a_deleted_session_goes_too(store: &dyn Inspect) {
     register(store, 1).await;
-    let created = store.create_sessions(at(0), vec![(new_session(1), None)]);
-    created.await.expect("the store answers");
+    let created = store
+        .at(time(0))
+        .create_sessions(vec![(new_session(1), None)])
+        .await;
+    created.expect("the store answers");
     delete(store, 1, 1).await;
-    let step = erase_step(store, at(2), boot(SCHEDULER), key(1), 100).await;
+    let step = erase_step(&*store.at(time(2)), boot(SCHEDULER), key(1), 100).await;
     assert!(!step.expect("the store answers").page.more);
     // By a transaction that had begun before.
     below(store, 3, 2, 1, 1, 1).await;
@@ -241,7 +253,7 @@ pub async fn who_is_created_below_a_deleted_session_goes_too(store: &dyn Store) 
     let end = 1 + ERASED_MS_MIN;
     let found: Vec<SessionKey> = due(store, end).await.iter().map(|d| d.key).collect();
     assert_eq!(found, [key(1)]);
-    let step = erase_step(store, at(end), boot(SCHEDULER), key(1), 100).await;
+    let step = erase_step(&*store.at(time(end)), boot(SCHEDULER), key(1), 100).await;
     let deleted = step.expect("the store answers").deleted;
     assert_eq!(deleted.len(), 1);
     assert_eq!(stored(store, 2).await.status, SendStatus::Cancelled);
@@ -249,7 +261,7 @@ pub async fn who_is_created_below_a_deleted_session_goes_too(store: &dyn Store) 
     assert_sound(store, end).await;
 }
 
-pub async fn a_huge_session_goes_beside_everybody_elses_work(store: &dyn Store) {
+pub async fn a_huge_session_goes_beside_everybody_elses_work(store: &dyn Inspect) {
     const MESSAGES: usize = 2_000;
     let said = (0..MESSAGES)
         .map(|n| NewMessage::user(words(n as u128), 0).at(1 + n as i64, send(900), time(0), 0));
@@ -262,10 +274,13 @@ pub async fn a_huge_session_goes_beside_everybody_elses_work(store: &dyn Store) 
         behind: 0,
         more: false,
     };
-    let imported = store.import_session(at(0), item).await;
+    let imported = store.at(time(0)).import_session(item).await;
     imported.expect("the store answers");
-    let created = store.create_sessions(at(0), vec![(new_session(2), None)]);
-    created.await.expect("the store answers");
+    let created = store
+        .at(time(0))
+        .create_sessions(vec![(new_session(2), None)])
+        .await;
+    created.expect("the store answers");
     delete(store, 1, 1).await;
     let removing = async {
         let mut pages = 0;
@@ -292,7 +307,7 @@ pub async fn a_huge_session_goes_beside_everybody_elses_work(store: &dyn Store) 
     assert!(is_empty(store, 1).await);
 }
 
-pub async fn very_many_open_sends_end_page_by_page(store: &dyn Store) {
+pub async fn very_many_open_sends_end_page_by_page(store: &dyn Inspect) {
     const QUEUED: u128 = 1_100;
     let at_once = ERASED_AT_ONCE as usize;
     register(store, 1).await;
@@ -310,8 +325,11 @@ pub async fn very_many_open_sends_end_page_by_page(store: &dyn Store) {
             }
             item
         });
-        let accepted = store.accept_sends(at(2), boot(SCHEDULER), queued.collect());
-        accepted.await.expect("the store answers");
+        let accepted = store
+            .at(time(2))
+            .accept_sends(boot(SCHEDULER), queued.collect())
+            .await;
+        accepted.expect("the store answers");
         let mut ended = Vec::new();
         for page in 0..2 {
             let outcome = delete(store, 3, session).await;
@@ -333,7 +351,7 @@ pub async fn very_many_open_sends_end_page_by_page(store: &dyn Store) {
             }
         }
         if breaks_off {
-            let step = erase_step(store, at(4), boot(SCHEDULER), key(session), 100).await;
+            let step = erase_step(&*store.at(time(4)), boot(SCHEDULER), key(session), 100).await;
             let deleted = step.expect("the store answers").deleted;
             assert_eq!(deleted.len(), 2, "another page, and the rest");
         } else {
@@ -358,7 +376,7 @@ pub async fn very_many_open_sends_end_page_by_page(store: &dyn Store) {
         assert_sound(store, 4).await;
         let end = 4 + ERASED_MS_MIN;
         while !due(store, end).await.is_empty() {
-            let step = erase_step(store, at(end), boot(SCHEDULER), key(session), 100).await;
+            let step = erase_step(&*store.at(time(end)), boot(SCHEDULER), key(session), 100).await;
             step.expect("the store answers");
         }
         assert_sound(store, end).await;

@@ -3,7 +3,7 @@
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
-    AcceptOutcome, ClaimRuns, ListOccurrences, NewTimer, SessionPatch, Store, TimerChange,
+    AcceptOutcome, ClaimRuns, Inspect, ListOccurrences, NewTimer, SessionPatch, TimerChange,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::{
@@ -18,7 +18,7 @@ use super::timers::{
     arm, change, every, fates, fire, history, once, read, session, sound, timer_id, timing,
 };
 
-pub async fn a_due_timer_makes_one_send_and_rings(store: &dyn Store) {
+pub async fn a_due_timer_makes_one_send_and_rings(store: &dyn Inspect) {
     session(store, 1).await;
     let made = arm(store, 0, once(1, 1, 50)).await;
     assert_eq!(made.state.fire_at, Some(time(50)));
@@ -55,7 +55,7 @@ pub async fn a_due_timer_makes_one_send_and_rings(store: &dyn Store) {
     sound(store, 61).await;
 }
 
-pub async fn a_fixed_rate_goes_on_without_drift(store: &dyn Store) {
+pub async fn a_fixed_rate_goes_on_without_drift(store: &dyn Inspect) {
     session(store, 1).await;
     let rule = TimerRule {
         max_occurrences: Some(3),
@@ -81,7 +81,7 @@ pub async fn a_fixed_rate_goes_on_without_drift(store: &dyn Store) {
     sound(store, 4_000).await;
 }
 
-pub async fn an_occurrence_joins_a_send_that_has_not_begun(store: &dyn Store) {
+pub async fn an_occurrence_joins_a_send_that_has_not_begun(store: &dyn Inspect) {
     register_at(store, 0, 1).await;
     session(store, 1).await;
     arm(store, 0, timing(1, 1, every(1_000))).await;
@@ -104,7 +104,7 @@ pub async fn an_occurrence_joins_a_send_that_has_not_begun(store: &dyn Store) {
     sound(store, 3_001).await;
 }
 
-pub async fn what_was_missed_follows_the_rule(store: &dyn Store) {
+pub async fn what_was_missed_follows_the_rule(store: &dyn Inspect) {
     session(store, 1).await;
     for (n, catch_up) in [(1, CatchUp::Once), (2, CatchUp::Skip), (3, CatchUp::All)] {
         let rule = TimerRule {
@@ -133,7 +133,7 @@ pub async fn what_was_missed_follows_the_rule(store: &dyn Store) {
     sound(store, 390_001).await;
 }
 
-pub async fn a_closed_session_makes_its_timers_wait_and_then_dead(store: &dyn Store) {
+pub async fn a_closed_session_makes_its_timers_wait_and_then_dead(store: &dyn Inspect) {
     session(store, 1).await;
     session(store, 2).await;
     arm(store, 0, timing(1, 1, every(1_000_000))).await;
@@ -143,7 +143,10 @@ pub async fn a_closed_session_makes_its_timers_wait_and_then_dead(store: &dyn St
         closed: Some(closed),
         ..SessionPatch::default()
     };
-    let updated = store.update_session(at(10), key(1), closed(true)).await;
+    let updated = store
+        .at(time(10))
+        .update_session(key(1), closed(true))
+        .await;
     updated.expect("the store answers");
     let fired = fire(store, 1_000_000).await;
     assert_eq!((fired.served, fired.failed, fired.sends.len()), (2, 1, 1));
@@ -164,7 +167,8 @@ pub async fn a_closed_session_makes_its_timers_wait_and_then_dead(store: &dyn St
         [(1, Fate::Failed, 1_000_000)]
     );
     let updated = store
-        .update_session(at(2_100_000), key(1), closed(false))
+        .at(time(2_100_000))
+        .update_session(key(1), closed(false))
         .await;
     updated.expect("the store answers");
     change(store, 2_100_000, 1, TimerChange::Resume).await;
@@ -172,7 +176,7 @@ pub async fn a_closed_session_makes_its_timers_wait_and_then_dead(store: &dyn St
     sound(store, 3_000_001).await;
 }
 
-pub async fn a_timer_starts_a_run_with_each_occurrence(store: &dyn Store) {
+pub async fn a_timer_starts_a_run_with_each_occurrence(store: &dyn Inspect) {
     let parts = TimerRun {
         name: "report".to_owned(),
         spec: json!({ "name": "report" }),
@@ -201,7 +205,12 @@ pub async fn a_timer_starts_a_run_with_each_occurrence(store: &dyn Store) {
     for ms in [1_000, 2_000] {
         assert_eq!(fire(store, ms - 1).await.served, 0);
         // Two at once: one of them has it.
-        let tries = (0..2).map(|n| store.fire_timers(at(ms), boot(SCHEDULER + n), 10));
+        let tries = (0..2).map(|n| async move {
+            store
+                .at(time(ms))
+                .fire_timers(boot(SCHEDULER + n), 10)
+                .await
+        });
         for fired in futures::future::join_all(tries).await {
             let fired = fired.expect("the store answers");
             assert_eq!((fired.sends.len(), fired.failed), (0, 0));
@@ -252,12 +261,12 @@ pub async fn a_timer_starts_a_run_with_each_occurrence(store: &dyn Store) {
         dsl_max: DSL_VERSION,
         aside: Vec::new(),
     };
-    let claimed = store.claim_runs(at(2_001), claim).await;
+    let claimed = store.at(time(2_001)).claim_runs(claim).await;
     assert_eq!(claimed.expect("the store answers").runs.len(), 2);
     sound(store, 2_001).await;
 }
 
-pub async fn several_schedulers_fire_each_occurrence_once(store: &dyn Store) {
+pub async fn several_schedulers_fire_each_occurrence_once(store: &dyn Inspect) {
     for n in 1..=5 {
         session(store, n).await;
     }
@@ -272,12 +281,14 @@ pub async fn several_schedulers_fire_each_occurrence_once(store: &dyn Store) {
         };
         (new, None)
     });
-    let made = store.create_timers(at(0), items.collect()).await;
+    let made = store.at(time(0)).create_timers(items.collect()).await;
     assert_eq!(made.expect("the store answers").len(), 60);
     let mut sends = Vec::new();
     for ms in [1_000, 2_000, 3_000] {
         for _ in 0..4 {
-            let tries = (0..4).map(|n| store.fire_timers(at(ms), boot(SCHEDULER + n), 7));
+            let tries = (0..4).map(|n| async move {
+                store.at(time(ms)).fire_timers(boot(SCHEDULER + n), 7).await
+            });
             for fired in futures::future::join_all(tries).await {
                 let fired = fired.expect("the store answers");
                 sends.extend(fired.sends.into_iter().map(|send| send.send));
@@ -285,7 +296,7 @@ pub async fn several_schedulers_fire_each_occurrence_once(store: &dyn Store) {
         }
         // Timers of sessions that another one had locked stay due.
         loop {
-            let fired = store.fire_timers(at(ms), boot(SCHEDULER), 7).await;
+            let fired = store.at(time(ms)).fire_timers(boot(SCHEDULER), 7).await;
             let fired = fired.expect("the store answers");
             if fired.sends.is_empty() {
                 break;
@@ -309,18 +320,19 @@ pub async fn several_schedulers_fire_each_occurrence_once(store: &dyn Store) {
     sound(store, 3_001).await;
 }
 
-pub async fn firing_and_other_work_on_the_same_sessions_go_together(store: &dyn Store) {
+pub async fn firing_and_other_work_on_the_same_sessions_go_together(store: &dyn Inspect) {
     for n in 1..=3 {
         session(store, n).await;
     }
     for n in 0..30 {
         arm(store, 0, once(100 + n, 1 + n % 3, 10)).await;
     }
+    let then = store.at(time(10));
     let (first, second, accepted, deleted) = futures::join!(
-        store.fire_timers(at(10), boot(SCHEDULER), 100),
-        store.fire_timers(at(10), boot(SCHEDULER + 1), 100),
-        store.accept_sends(at(10), boot(SCHEDULER), vec![sending(1, 1), sending(2, 2)]),
-        store.delete_session(at(10), key(3), boot(SCHEDULER)),
+        then.fire_timers(boot(SCHEDULER), 100),
+        then.fire_timers(boot(SCHEDULER + 1), 100),
+        then.accept_sends(boot(SCHEDULER), vec![sending(1, 1), sending(2, 2)]),
+        then.delete_session(key(3), boot(SCHEDULER)),
     );
     let accepted = accepted.expect("the store answers");
     assert!(
@@ -342,12 +354,12 @@ pub async fn firing_and_other_work_on_the_same_sessions_go_together(store: &dyn 
     sound(store, 12).await;
 }
 
-pub async fn the_oldest_due_timers_are_fired_first(store: &dyn Store) {
+pub async fn the_oldest_due_timers_are_fired_first(store: &dyn Inspect) {
     session(store, 1).await;
     for (n, ms) in [(1, 30), (2, 10), (3, 20)] {
         arm(store, 0, once(n, 1, ms)).await;
     }
-    let some = store.fire_timers(at(40), boot(SCHEDULER), 2).await;
+    let some = store.at(time(40)).fire_timers(boot(SCHEDULER), 2).await;
     let some = some.expect("the store answers");
     assert!(some.more);
     let due: Vec<i64> = some.sends.iter().map(|s| s.due_at.0 - START.0).collect();
@@ -355,7 +367,7 @@ pub async fn the_oldest_due_timers_are_fired_first(store: &dyn Store) {
     assert_eq!(fire(store, 40).await.sends.len(), 1);
 }
 
-pub async fn occurrences_are_listed_newest_first_in_pages(store: &dyn Store) {
+pub async fn occurrences_are_listed_newest_first_in_pages(store: &dyn Inspect) {
     session(store, 1).await;
     let rule = TimerRule {
         schedule: Schedule::Every {

@@ -4,15 +4,15 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use mainspring_shared::store::{AuditOptions, Store};
+use mainspring_shared::store::{AuditOptions, Inspect};
 
-use super::prelude::at;
+use super::prelude::time;
 
 /// An empty store of one test's own.
 #[async_trait]
 pub trait Opened: Send {
     /// The store.
-    fn store(&self) -> &dyn Store;
+    fn store(&self) -> &dyn Inspect;
 
     /// Removes it with all that it holds.
     async fn close(self);
@@ -47,14 +47,14 @@ const UNSOUND: &[&str] = &[
 
 /// Runs a case on a store of its own, which is removed even when the case panics, and audits what the
 /// case left. Does nothing without a store: the backend's own test says that it was skipped.
-pub async fn run<O: Opened>(opened: Option<O>, name: &str, case: impl AsyncFnOnce(&dyn Store)) {
+pub async fn run<O: Opened>(opened: Option<O>, name: &str, case: impl AsyncFnOnce(&dyn Inspect)) {
     let Some(opened) = opened else {
         return;
     };
-    let audited = async |store: &dyn Store| {
+    let audited = async |store: &dyn Inspect| {
         case(store).await;
         // At the begin of all cases nothing is late yet: what is wrong is so at any time.
-        let found = store.audit(at(0), AuditOptions::default()).await;
+        let found = store.at(time(0)).audit(AuditOptions::default()).await;
         let found = found.expect("the store answers");
         assert_eq!(found.is_empty(), !UNSOUND.contains(&name), "{found:?}");
     };

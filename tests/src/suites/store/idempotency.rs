@@ -3,8 +3,8 @@
 use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, CreateOutcome, IdempotencyKey, KeyOutcome, NewSession, RefuseReason,
-    SessionPatch, Store, Target,
+    AcceptOutcome, AcceptSend, CreateOutcome, IdempotencyKey, Inspect, KeyOutcome, NewSession,
+    RefuseReason, SessionPatch, Target,
 };
 
 use super::prelude::*;
@@ -26,15 +26,18 @@ fn keyed(item: AcceptSend, request: IdempotencyKey) -> AcceptSend {
 }
 
 async fn create(
-    store: &dyn Store,
+    store: &dyn Inspect,
     new: NewSession,
     request: Option<IdempotencyKey>,
 ) -> CreateOutcome {
-    let outcomes = store.create_sessions(at(0), vec![(new, request)]).await;
+    let outcomes = store
+        .at(time(0))
+        .create_sessions(vec![(new, request)])
+        .await;
     one(outcomes.expect("the store answers"))
 }
 
-pub async fn a_repeat_names_the_first_send_and_stores_nothing(store: &dyn Store) {
+pub async fn a_repeat_names_the_first_send_and_stores_nothing(store: &dyn Inspect) {
     accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
     let before = store.dump().await.expect("the store answers");
     let repeat = offer(store, 1, keyed(sending(2, 1), request("a", 1))).await;
@@ -44,20 +47,20 @@ pub async fn a_repeat_names_the_first_send_and_stores_nothing(store: &dyn Store)
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn another_body_under_the_key_is_a_mismatch(store: &dyn Store) {
+pub async fn another_body_under_the_key_is_a_mismatch(store: &dyn Inspect) {
     accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
     let other = offer(store, 1, keyed(sending(2, 1), request("a", 2))).await;
     assert_eq!(other, AcceptOutcome::Mismatch);
 }
 
-pub async fn a_key_holds_within_its_own_call(store: &dyn Store) {
+pub async fn a_key_holds_within_its_own_call(store: &dyn Inspect) {
     let items = vec![
         keyed(opening(1, 1), request("a", 1)),
         keyed(sending(2, 1), request("a", 1)),
         keyed(sending(3, 1), request("a", 2)),
         keyed(sending(4, 1), request("b", 1)),
     ];
-    let outcomes = store.accept_sends(at(0), boot(SCHEDULER), items).await;
+    let outcomes = store.at(time(0)).accept_sends(boot(SCHEDULER), items).await;
     let outcomes = outcomes.expect("the store answers");
     assert!(matches!(outcomes[0], AcceptOutcome::Accepted(_)));
     assert_eq!(outcomes[1], AcceptOutcome::Replayed(send(1)));
@@ -66,14 +69,14 @@ pub async fn a_key_holds_within_its_own_call(store: &dyn Store) {
     assert_eq!(dumped(store, 1).await.sends.len(), 2);
 }
 
-pub async fn a_refused_request_leaves_its_key_free(store: &dyn Store) {
+pub async fn a_refused_request_leaves_its_key_free(store: &dyn Inspect) {
     let refused = offer(store, 0, keyed(sending(1, 1), request("a", 1))).await;
     assert!(matches!(refused, AcceptOutcome::Refused(_)), "{refused:?}");
     accept(store, 1, keyed(opening(2, 1), request("a", 2))).await;
 }
 
 pub async fn a_key_that_a_refused_send_leaves_free_is_taken_by_the_next_of_its_call(
-    store: &dyn Store,
+    store: &dyn Inspect,
 ) {
     let known = || AcceptSend {
         queued_max: 3,
@@ -84,7 +87,10 @@ pub async fn a_key_that_a_refused_send_leaves_free_is_taken_by_the_next_of_its_c
         ..keyed(sending(n, 1), request(key, 1))
     };
     let offer_all = async |ms, items| {
-        let outcomes = store.accept_sends(at(ms), boot(SCHEDULER), items).await;
+        let outcomes = store
+            .at(time(ms))
+            .accept_sends(boot(SCHEDULER), items)
+            .await;
         outcomes.expect("the store answers")
     };
     accept(store, 0, keyed(opening(1, 1), request("known", 1))).await;
@@ -102,7 +108,7 @@ pub async fn a_key_that_a_refused_send_leaves_free_is_taken_by_the_next_of_its_c
     assert!(matches!(&full[2], AcceptOutcome::Accepted(a) if a.position == Some(2)));
 }
 
-pub async fn keys_of_other_tenants_and_routes_are_other_keys(store: &dyn Store) {
+pub async fn keys_of_other_tenants_and_routes_are_other_keys(store: &dyn Inspect) {
     accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
     let route = IdempotencyKey {
         route: "POST /v1/sessions/x/sends".to_owned(),
@@ -121,23 +127,26 @@ pub async fn keys_of_other_tenants_and_routes_are_other_keys(store: &dyn Store) 
     accept(store, 2, keyed(foreign, tenant)).await;
 }
 
-pub async fn a_repeat_is_answered_even_when_it_would_be_refused_now(store: &dyn Store) {
+pub async fn a_repeat_is_answered_even_when_it_would_be_refused_now(store: &dyn Inspect) {
     accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
     let patch = SessionPatch {
         closed: Some(true),
         ..SessionPatch::default()
     };
-    let closed = store.update_session(at(1), key(1), patch).await;
+    let closed = store.at(time(1)).update_session(key(1), patch).await;
     closed.expect("the store answers");
     let repeat = offer(store, 2, keyed(sending(2, 1), request("a", 1))).await;
     assert_eq!(repeat, AcceptOutcome::Replayed(send(1)));
-    let deleted = store.delete_session(at(3), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(3))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     let repeat = offer(store, 4, keyed(sending(2, 1), request("a", 1))).await;
     assert_eq!(repeat, AcceptOutcome::Replayed(send(1)));
 }
 
-pub async fn a_repeat_does_not_make_its_session_busy(store: &dyn Store) {
+pub async fn a_repeat_does_not_make_its_session_busy(store: &dyn Inspect) {
     accept(store, 0, keyed(opening(1, 1), request("a", 1))).await;
     cancel(store, 1, 1).await;
     let alone = SendOptions {
@@ -150,7 +159,7 @@ pub async fn a_repeat_does_not_make_its_session_busy(store: &dyn Store) {
         sending(4, 1),
         with(sending(5, 1), alone),
     ];
-    let outcomes = store.accept_sends(at(2), boot(SCHEDULER), items).await;
+    let outcomes = store.at(time(2)).accept_sends(boot(SCHEDULER), items).await;
     let outcomes = outcomes.expect("the store answers");
     assert_eq!(outcomes[0], AcceptOutcome::Replayed(send(1)));
     assert!(matches!(&outcomes[1], AcceptOutcome::Accepted(a) if a.position == Some(2)));
@@ -158,7 +167,7 @@ pub async fn a_repeat_does_not_make_its_session_busy(store: &dyn Store) {
     assert_eq!(outcomes[3], AcceptOutcome::Refused(RefuseReason::Busy));
 }
 
-pub async fn a_repeated_create_makes_no_second_session(store: &dyn Store) {
+pub async fn a_repeated_create_makes_no_second_session(store: &dyn Inspect) {
     let first = create(store, new_session(1), Some(request("a", 1))).await;
     assert!(matches!(first, CreateOutcome::Created(_)), "{first:?}");
     let repeat = create(store, new_session(2), Some(request("a", 1))).await;
@@ -170,14 +179,14 @@ pub async fn a_repeated_create_makes_no_second_session(store: &dyn Store) {
     assert_eq!(dump.sessions.len(), 1);
 }
 
-pub async fn creates_of_one_call_see_each_others_keys(store: &dyn Store) {
+pub async fn creates_of_one_call_see_each_others_keys(store: &dyn Inspect) {
     let items = vec![
         (new_session(1), Some(request("a", 1))),
         (new_session(2), Some(request("a", 1))),
         (new_session(3), None),
         (new_session(4), Some(request("a", 2))),
     ];
-    let outcomes = store.create_sessions(at(0), items).await;
+    let outcomes = store.at(time(0)).create_sessions(items).await;
     let outcomes = outcomes.expect("the store answers");
     assert!(matches!(outcomes[0], CreateOutcome::Created(_)));
     assert_eq!(outcomes[1], CreateOutcome::Replayed(key(1).session));
@@ -185,8 +194,8 @@ pub async fn creates_of_one_call_see_each_others_keys(store: &dyn Store) {
     assert_eq!(outcomes[3], CreateOutcome::Mismatch);
 }
 
-pub async fn a_key_is_taken_once_and_by_one_request(store: &dyn Store) {
-    let take = |ms, key| async move { store.take_key(at(ms), key).await.expect("it answers") };
+pub async fn a_key_is_taken_once_and_by_one_request(store: &dyn Inspect) {
+    let take = |ms, key| async move { store.at(time(ms)).take_key(key).await.expect("it answers") };
     assert_eq!(take(0, request("a", 1)).await, KeyOutcome::Taken);
     assert_eq!(take(1, request("a", 1)).await, KeyOutcome::Known);
     assert_eq!(take(2, request("a", 2)).await, KeyOutcome::Mismatch);
@@ -198,17 +207,17 @@ pub async fn a_key_is_taken_once_and_by_one_request(store: &dyn Store) {
     };
     assert_eq!(take(5, foreign).await, KeyOutcome::Taken);
     // It is forgotten like any other.
-    let gone = store.sweep_retention(at(10_000), millis(9_999)).await;
+    let gone = store.at(time(10_000)).sweep_retention(millis(9_999)).await;
     assert_eq!(gone.expect("the store answers"), 1);
     assert_eq!(take(10_000, request("a", 2)).await, KeyOutcome::Taken);
 }
 
-pub async fn retention_frees_old_keys_only(store: &dyn Store) {
+pub async fn retention_frees_old_keys_only(store: &dyn Inspect) {
     accept(store, 0, keyed(opening(1, 1), request("old", 1))).await;
     accept(store, 5_000, keyed(sending(2, 1), request("young", 1))).await;
-    let gone = store.sweep_retention(at(10_000), millis(8_000)).await;
+    let gone = store.at(time(10_000)).sweep_retention(millis(8_000)).await;
     assert_eq!(gone.expect("the store answers"), 1);
-    let again = store.sweep_retention(at(10_000), millis(8_000)).await;
+    let again = store.at(time(10_000)).sweep_retention(millis(8_000)).await;
     assert_eq!(again.expect("the store answers"), 0);
     accept(store, 10_000, keyed(sending(3, 1), request("old", 2))).await;
     let repeat = offer(store, 10_000, keyed(sending(4, 1), request("young", 1))).await;

@@ -8,8 +8,8 @@ use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::{
-    AuditOptions, CallBegin, DeliverItem, DeliverOutcome, IdempotencyKey, ParkUntil, ReadInbox,
-    Renewal, SessionPatch, Store, Then,
+    AuditOptions, CallBegin, DeliverItem, DeliverOutcome, IdempotencyKey, Inspect, ParkUntil,
+    ReadInbox, Renewal, SessionPatch, Then,
 };
 use mainspring_shared::tool::CallResult;
 
@@ -31,7 +31,7 @@ fn keyed(item: DeliverItem, name: &str, body: u8) -> DeliverItem {
 }
 
 /// Send 1 waits on this, with a deadline at 9000.
-async fn waits_on(store: &dyn Store, on: WaitingOn) {
+async fn waits_on(store: &dyn Inspect, on: WaitingOn) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(9_000))).await;
     let claimed = claim(store, 10, 1, 1, 1).await;
@@ -39,7 +39,7 @@ async fn waits_on(store: &dyn Store, on: WaitingOn) {
     park(store, 20, item).await;
 }
 
-pub async fn a_running_send_is_told_of_words(store: &dyn Store) {
+pub async fn a_running_send_is_told_of_words(store: &dyn Inspect) {
     running(store).await;
     let taken = delivered(store, 20, item("a", 1, OnBusy::Steer)).await;
     let stored_item = InboxItem {
@@ -65,7 +65,7 @@ pub async fn a_running_send_is_told_of_words(store: &dyn Store) {
     assert_eq!(dump.inbox, inbox(store, 1).await);
     assert_eq!(dump.inbox, [stored_item]);
     assert_eq!((dump.hot.signals, dump.steps.len()), (SIGNAL_INBOX, 1));
-    let renewal = store.renew_boot(at(30), boot(1), millis(TTL), 1).await;
+    let renewal = store.at(time(30)).renew_boot(boot(1), millis(TTL), 1).await;
     let expected = Renewal::Renewed {
         at: time(30),
         signals: vec![(key(1), SIGNAL_INBOX)],
@@ -73,7 +73,7 @@ pub async fn a_running_send_is_told_of_words(store: &dyn Store) {
     assert_eq!(renewal.expect("the store answers"), expected);
 }
 
-pub async fn an_interrupt_is_a_signal_of_its_own(store: &dyn Store) {
+pub async fn an_interrupt_is_a_signal_of_its_own(store: &dyn Inspect) {
     running(store).await;
     let taken = delivered(store, 20, item("a", 1, OnBusy::Interrupt)).await;
     assert_eq!((taken.ring, taken.owner), (None, Some(boot(1))));
@@ -81,7 +81,7 @@ pub async fn an_interrupt_is_a_signal_of_its_own(store: &dyn Store) {
     assert_eq!(signals(store, 1).await, BOTH);
 }
 
-pub async fn a_released_send_hears_of_words_when_it_is_claimed(store: &dyn Store) {
+pub async fn a_released_send_hears_of_words_when_it_is_claimed(store: &dyn Inspect) {
     let claimed = running(store).await;
     release(store, 15, &claimed).await;
     let taken = delivered(store, 20, item("a", 1, OnBusy::Interrupt)).await;
@@ -94,7 +94,7 @@ pub async fn a_released_send_hears_of_words_when_it_is_claimed(store: &dyn Store
     assert_eq!(signals(store, 1).await, BOTH);
 }
 
-pub async fn places_are_drawn_with_those_of_sends(store: &dyn Store) {
+pub async fn places_are_drawn_with_those_of_sends(store: &dyn Inspect) {
     running(store).await;
     delivered(store, 20, item("b", 1, OnBusy::Steer)).await;
     accept(store, 21, sending(2, 1)).await;
@@ -111,7 +111,7 @@ pub async fn places_are_drawn_with_those_of_sends(store: &dyn Store) {
     assert_eq!(dumped(store, 1).await.hot.next_position, 6);
 }
 
-pub async fn words_wake_a_send_that_waits_for_time(store: &dyn Store) {
+pub async fn words_wake_a_send_that_waits_for_time(store: &dyn Inspect) {
     register(store, 1).await;
     for on in [WaitingOn::Retry, WaitingOn::Timer] {
         for mode in [OnBusy::Steer, OnBusy::Interrupt] {
@@ -141,7 +141,7 @@ pub async fn words_wake_a_send_that_waits_for_time(store: &dyn Store) {
     }
 }
 
-pub async fn a_steered_send_goes_on_waiting_for_others(store: &dyn Store) {
+pub async fn a_steered_send_goes_on_waiting_for_others(store: &dyn Inspect) {
     register(store, 1).await;
     let others = [
         WaitingOn::Tool,
@@ -163,7 +163,7 @@ pub async fn a_steered_send_goes_on_waiting_for_others(store: &dyn Store) {
     }
 }
 
-pub async fn an_interrupt_settles_what_is_waited_for(store: &dyn Store) {
+pub async fn an_interrupt_settles_what_is_waited_for(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![
         waits(WaitingOn::Tool),
@@ -198,7 +198,7 @@ pub async fn an_interrupt_settles_what_is_waited_for(store: &dyn Store) {
     assert_eq!(late, mainspring_shared::store::PostOutcome::AlreadySettled);
 }
 
-pub async fn an_interrupt_waits_for_recovery(store: &dyn Store) {
+pub async fn an_interrupt_waits_for_recovery(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![waits(WaitingOn::Tool)];
     wait_for_calls(store, 20, &claimed, WaitingOn::Recovery, begins).await;
@@ -213,7 +213,7 @@ pub async fn an_interrupt_waits_for_recovery(store: &dyn Store) {
     );
 }
 
-pub async fn the_next_send_absorbs_what_no_other_does(store: &dyn Store) {
+pub async fn the_next_send_absorbs_what_no_other_does(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), delayed(900))).await;
     accept(store, 1, sending(2, 1)).await;
@@ -231,7 +231,7 @@ pub async fn the_next_send_absorbs_what_no_other_does(store: &dyn Store) {
     assert_eq!(claimed.counters.signals, SIGNAL_INBOX);
 }
 
-pub async fn words_join_the_last_queued_send(store: &dyn Store) {
+pub async fn words_join_the_last_queued_send(store: &dyn Inspect) {
     running(store).await;
     accept(store, 11, sending(3, 1)).await;
     accept(store, 12, sending(2, 1)).await;
@@ -251,7 +251,7 @@ pub async fn words_join_the_last_queued_send(store: &dyn Store) {
     assert_eq!(steps(store, 1).await.len(), 4, "joining is no step");
 }
 
-pub async fn words_join_a_queued_send_of_an_idle_worker(store: &dyn Store) {
+pub async fn words_join_a_queued_send_of_an_idle_worker(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, opening(1, 1)).await;
     let taken = delivered(store, 1, item("a", 1, OnBusy::Coalesce)).await;
@@ -260,10 +260,10 @@ pub async fn words_join_a_queued_send_of_an_idle_worker(store: &dyn Store) {
     assert_eq!(claimed.send.record.input, [words(1), news("a")].concat());
 }
 
-pub async fn what_nothing_absorbs_is_to_be_sent(store: &dyn Store) {
+pub async fn what_nothing_absorbs_is_to_be_sent(store: &dyn Inspect) {
     register(store, 1).await;
     let created = vec![(new_session(1), None)];
-    let created = store.create_sessions(at(0), created).await;
+    let created = store.at(time(0)).create_sessions(created).await;
     created.expect("the store answers");
     accept(store, 0, with(opening(2, 2), delayed(900))).await;
     let before = store.dump().await.expect("the store answers");
@@ -281,7 +281,7 @@ pub async fn what_nothing_absorbs_is_to_be_sent(store: &dyn Store) {
     delivered(store, 5, keyed(item("a", 3, OnBusy::Steer), "k", 1)).await;
 }
 
-pub async fn a_late_result_waits_for_the_next_send(store: &dyn Store) {
+pub async fn a_late_result_waits_for_the_next_send(store: &dyn Inspect) {
     let claimed = running(store).await;
     complete(store, 20, ending(&claimed, Then::Release)).await;
     let late = |id: &str| DeliverItem {
@@ -314,11 +314,11 @@ pub async fn a_late_result_waits_for_the_next_send(store: &dyn Store) {
     append(store, 42, first).await;
     let told = inbox(store, 1).await.remove(0);
     assert_eq!(told.fate, Fate::Delivered);
-    let violations = store.audit(at(50), AuditOptions::default()).await;
+    let violations = store.at(time(50)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-pub async fn unknown_and_closed_sessions_take_no_words(store: &dyn Store) {
+pub async fn unknown_and_closed_sessions_take_no_words(store: &dyn Inspect) {
     running(store).await;
     let outcome = deliver(store, 11, item("a", 9, OnBusy::Steer)).await;
     assert_eq!(outcome, DeliverOutcome::NotFound);
@@ -326,26 +326,35 @@ pub async fn unknown_and_closed_sessions_take_no_words(store: &dyn Store) {
         closed: Some(closed),
         ..SessionPatch::default()
     };
-    let closed = store.update_session(at(12), key(1), closing(true)).await;
+    let closed = store
+        .at(time(12))
+        .update_session(key(1), closing(true))
+        .await;
     closed.expect("the store answers");
     for mode in [OnBusy::Coalesce, OnBusy::Steer, OnBusy::Interrupt] {
         let outcome = deliver(store, 13, item("a", 1, mode)).await;
         assert_eq!(outcome, DeliverOutcome::Closed);
     }
-    let open = store.update_session(at(14), key(1), closing(false)).await;
+    let open = store
+        .at(time(14))
+        .update_session(key(1), closing(false))
+        .await;
     open.expect("the store answers");
     delivered(store, 15, item("a", 1, OnBusy::Steer)).await;
-    let deleted = store.delete_session(at(20), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(20))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     let outcome = deliver(store, 21, item("b", 1, OnBusy::Steer)).await;
     assert_eq!(outcome, DeliverOutcome::NotFound);
     assert_eq!(inbox(store, 1).await, [], "the inbox goes with its session");
-    let erased = store.erase_session(at(22), key(1), 100).await;
+    let erased = store.at(time(22)).erase_session(key(1), 100).await;
     assert!(!erased.expect("the store answers").more);
     assert_eq!(dumped(store, 1).await.inbox, []);
 }
 
-pub async fn a_repeated_item_changes_nothing(store: &dyn Store) {
+pub async fn a_repeated_item_changes_nothing(store: &dyn Inspect) {
     running(store).await;
     accept(store, 11, sending(2, 1)).await;
     for mode in [OnBusy::Interrupt, OnBusy::Coalesce] {
@@ -366,7 +375,7 @@ pub async fn a_repeated_item_changes_nothing(store: &dyn Store) {
     }
 }
 
-pub async fn a_key_makes_a_repeat_harmless(store: &dyn Store) {
+pub async fn a_key_makes_a_repeat_harmless(store: &dyn Inspect) {
     running(store).await;
     accept(store, 11, opening(2, 2)).await;
     delivered(store, 20, keyed(item("a", 1, OnBusy::Steer), "k", 0)).await;
@@ -389,7 +398,7 @@ pub async fn a_key_makes_a_repeat_harmless(store: &dyn Store) {
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn refused_words_leave_their_key_free(store: &dyn Store) {
+pub async fn refused_words_leave_their_key_free(store: &dyn Inspect) {
     running(store).await;
     let full = DeliverItem {
         items_max: 0,
@@ -400,7 +409,7 @@ pub async fn refused_words_leave_their_key_free(store: &dyn Store) {
     delivered(store, 21, keyed(item("a", 1, OnBusy::Steer), "k", 1)).await;
 }
 
-pub async fn a_session_has_a_bound_of_undelivered_items(store: &dyn Store) {
+pub async fn a_session_has_a_bound_of_undelivered_items(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     let bounded = |id: &str, mode| DeliverItem {
@@ -421,7 +430,7 @@ pub async fn a_session_has_a_bound_of_undelivered_items(store: &dyn Store) {
     delivered(store, 31, bounded("d", OnBusy::Steer)).await;
 }
 
-pub async fn items_of_one_call_see_those_before_them(store: &dyn Store) {
+pub async fn items_of_one_call_see_those_before_them(store: &dyn Inspect) {
     waits_on(store, WaitingOn::Retry).await;
     accept(store, 21, sending(2, 1)).await;
     let bounded = |id: &str, session, mode| DeliverItem {
@@ -437,7 +446,10 @@ pub async fn items_of_one_call_see_those_before_them(store: &dyn Store) {
         bounded("e", 1, OnBusy::Steer),
         bounded("a", 1, OnBusy::Steer),
     ];
-    let outcomes = store.deliver_items(at(30), boot(SCHEDULER), items).await;
+    let outcomes = store
+        .at(time(30))
+        .deliver_items(boot(SCHEDULER), items)
+        .await;
     let outcomes = outcomes.expect("the store answers");
     let ids = outcomes.iter().map(|outcome| match outcome {
         DeliverOutcome::Accepted { send_id, item, .. } => Ok((item.id.as_str(), *send_id)),
@@ -462,7 +474,7 @@ pub async fn items_of_one_call_see_those_before_them(store: &dyn Store) {
     assert_eq!(places, expected);
 }
 
-pub async fn an_inbox_is_read_piece_by_piece(store: &dyn Store) {
+pub async fn an_inbox_is_read_piece_by_piece(store: &dyn Inspect) {
     let claimed = running(store).await;
     for id in ["a", "b", "c", "d"] {
         delivered(store, 20, item(id, 1, OnBusy::Steer)).await;

@@ -8,7 +8,7 @@ use mainspring_shared::list::{
     Bounds, Change, Entry, List, ListName, NewEntry, Refusal, WhenFull, Written,
 };
 use mainspring_shared::store::{
-    AuditOptions, CreateOutcome, ImportSession, ListOutcome, Store, WriteList,
+    AuditOptions, CreateOutcome, ImportSession, Inspect, ListOutcome, WriteList,
 };
 
 use super::prelude::*;
@@ -64,29 +64,32 @@ fn removing(call: &str, id: i64) -> WriteList {
     }
 }
 
-async fn write(store: &dyn Store, ms: i64, item: WriteList) -> ListOutcome {
-    let outcome = store.write_list(at(ms), item).await;
+async fn write(store: &dyn Inspect, ms: i64, item: WriteList) -> ListOutcome {
+    let outcome = store.at(time(ms)).write_list(item).await;
     outcome.expect("the store answers")
 }
 
-async fn written(store: &dyn Store, ms: i64, item: WriteList) -> (Written, List) {
+async fn written(store: &dyn Inspect, ms: i64, item: WriteList) -> (Written, List) {
     match write(store, ms, item).await {
         ListOutcome::Written { written, list } => (written, list),
         other => panic!("a change was expected: {other:?}"),
     }
 }
 
-async fn read(store: &dyn Store, name: ListName) -> List {
+async fn read(store: &dyn Inspect, name: ListName) -> List {
     let list = store.read_list(TenantId::DEFAULT, name).await;
     list.expect("the store answers")
 }
 
-async fn create(store: &dyn Store, n: u128) {
-    let created = store.create_sessions(at(0), vec![(new_session(n), None)]);
-    created.await.expect("the store answers");
+async fn create(store: &dyn Inspect, n: u128) {
+    let created = store
+        .at(time(0))
+        .create_sessions(vec![(new_session(n), None)])
+        .await;
+    created.expect("the store answers");
 }
 
-pub async fn entries_are_added_changed_and_removed(store: &dyn Store) {
+pub async fn entries_are_added_changed_and_removed(store: &dyn Inspect) {
     create(store, 1).await;
     assert_eq!(read(store, notes(1)).await, List::default());
     let (first, _) = written(store, 10, adding("a", "one")).await;
@@ -119,7 +122,7 @@ pub async fn entries_are_added_changed_and_removed(store: &dyn Store) {
     assert_eq!(read(store, notes(2)).await, List::default());
 }
 
-pub async fn every_member_of_an_entry_is_kept(store: &dyn Store) {
+pub async fn every_member_of_an_entry_is_kept(store: &dyn Inspect) {
     create(store, 1).await;
     let full = NewEntry {
         text: "do it".to_owned(),
@@ -143,7 +146,7 @@ pub async fn every_member_of_an_entry_is_kept(store: &dyn Store) {
     assert_eq!(read(store, board()).await, list);
 }
 
-pub async fn a_repeated_call_changes_nothing_and_answers_as_before(store: &dyn Store) {
+pub async fn a_repeated_call_changes_nothing_and_answers_as_before(store: &dyn Inspect) {
     create(store, 1).await;
     let bounds = Bounds {
         entries_max: 1,
@@ -180,7 +183,7 @@ pub async fn a_repeated_call_changes_nothing_and_answers_as_before(store: &dyn S
     assert_eq!(written(store, 40, elsewhere).await.1.entries.len(), 1);
 }
 
-pub async fn what_is_refused_leaves_nothing_behind(store: &dyn Store) {
+pub async fn what_is_refused_leaves_nothing_behind(store: &dyn Inspect) {
     create(store, 1).await;
     for call in ["a", "b", "c"] {
         written(store, 10, adding(call, call)).await;
@@ -206,7 +209,7 @@ pub async fn what_is_refused_leaves_nothing_behind(store: &dyn Store) {
     assert_eq!(added.entry, Some(4));
 }
 
-pub async fn writers_at_once_never_pass_the_cap_nor_share_a_number(store: &dyn Store) {
+pub async fn writers_at_once_never_pass_the_cap_nor_share_a_number(store: &dyn Inspect) {
     create(store, 1).await;
     let bounds = Bounds {
         entries_max: 5,
@@ -232,7 +235,7 @@ pub async fn writers_at_once_never_pass_the_cap_nor_share_a_number(store: &dyn S
     assert_eq!(read(store, board()).await.entries.len(), 5);
 }
 
-pub async fn lists_go_with_their_session(store: &dyn Store) {
+pub async fn lists_go_with_their_session(store: &dyn Inspect) {
     register(store, SCHEDULER).await;
     create(store, 1).await;
     create(store, 2).await;
@@ -258,7 +261,10 @@ pub async fn lists_go_with_their_session(store: &dyn Store) {
     for item in [adding("a", "x"), shared, todo, other, root] {
         written(store, 10, item).await;
     }
-    let deleted = store.delete_session(at(20), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(20))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     let dump = store.dump().await.expect("the store answers");
     let left: Vec<_> = dump.lists.iter().map(|list| list.name.clone()).collect();
@@ -272,11 +278,11 @@ pub async fn lists_go_with_their_session(store: &dyn Store) {
         ..adding("b", "x")
     };
     assert_eq!(write(store, 30, unknown).await, ListOutcome::Gone);
-    let violations = store.audit(at(40), AuditOptions::default()).await;
+    let violations = store.at(time(40)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-pub async fn copies_bring_their_lists(store: &dyn Store) {
+pub async fn copies_bring_their_lists(store: &dyn Inspect) {
     create(store, 1).await;
     written(store, 10, adding("a", "one")).await;
     written(store, 20, adding("b", "two")).await;
@@ -290,7 +296,7 @@ pub async fn copies_bring_their_lists(store: &dyn Store) {
         behind: 0,
         more: false,
     };
-    let outcome = store.import_session(at(40), item).await;
+    let outcome = store.at(time(40)).import_session(item).await;
     let outcome = outcome.expect("the store answers");
     assert!(matches!(outcome, CreateOutcome::Created(_)), "{outcome:?}");
     assert_eq!(read(store, notes(2)).await, list);
@@ -309,7 +315,7 @@ pub async fn copies_bring_their_lists(store: &dyn Store) {
     assert_eq!(read(store, notes(1)).await, list);
 }
 
-pub async fn only_so_many_writes_are_remembered(store: &dyn Store) {
+pub async fn only_so_many_writes_are_remembered(store: &dyn Inspect) {
     use mainspring_shared::list::WRITES_KEPT;
     create(store, 1).await;
     written(store, 10, adding("first", "x")).await;

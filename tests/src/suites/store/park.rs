@@ -5,12 +5,12 @@ use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::shown::Shown;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
-use mainspring_shared::store::{ParkOutcome, ParkSend, ParkUntil, SendTotals, Store};
+use mainspring_shared::store::{Inspect, ParkOutcome, ParkSend, ParkUntil, SendTotals};
 use mainspring_shared::tool::cancelled_call;
 
 use super::prelude::*;
 
-pub async fn a_parked_send_waits_and_holds_nothing(store: &dyn Store) {
+pub async fn a_parked_send_waits_and_holds_nothing(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = waiting(&claimed, WaitingOn::Tool, ParkUntil::Asked);
     let outcome = park(store, 20, item).await;
@@ -36,7 +36,7 @@ pub async fn a_parked_send_waits_and_holds_nothing(store: &dyn Store) {
     assert_eq!(last_step(store, 1).await, expected);
 }
 
-pub async fn a_parked_send_holds_back_those_behind_it(store: &dyn Store) {
+pub async fn a_parked_send_holds_back_those_behind_it(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(100)));
@@ -46,7 +46,7 @@ pub async fn a_parked_send_holds_back_those_behind_it(store: &dyn Store) {
     assert_eq!(stored(store, 2).await.status, SendStatus::Queued);
 }
 
-pub async fn the_alarm_is_the_earlier_of_wait_and_deadline(store: &dyn Store) {
+pub async fn the_alarm_is_the_earlier_of_wait_and_deadline(store: &dyn Inspect) {
     register(store, 1).await;
     for (n, until_park, alarm) in [
         (1, ParkUntil::After(millis(100)), 120),
@@ -61,7 +61,7 @@ pub async fn the_alarm_is_the_earlier_of_wait_and_deadline(store: &dyn Store) {
     }
 }
 
-pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Store) {
+pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Inspect) {
     let claimed = running(store).await;
     let shown = Some(Shown {
         from_seq: Some(3),
@@ -89,7 +89,7 @@ pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Store) {
     assert_eq!(usage, [(send(1), 0, 1), (send(1), 0, 3)]);
 }
 
-pub async fn a_raised_cancel_ends_the_send_instead(store: &dyn Store) {
+pub async fn a_raised_cancel_ends_the_send_instead(store: &dyn Inspect) {
     let claimed = running(store).await;
     cancel(store, 11, 1).await;
     let item = ParkSend {
@@ -115,7 +115,7 @@ pub async fn a_raised_cancel_ends_the_send_instead(store: &dyn Store) {
     assert_eq!(dump.usage.len(), 1, "what was paid for stays");
 }
 
-pub async fn a_park_that_is_cancelled_answers_the_open_calls(store: &dyn Store) {
+pub async fn a_park_that_is_cancelled_answers_the_open_calls(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![waits(WaitingOn::Tool), settled()];
     append(store, 15, asking(&claimed, 0, begins)).await;
@@ -142,7 +142,7 @@ pub async fn a_park_that_is_cancelled_answers_the_open_calls(store: &dyn Store) 
     assert_eq!(signals(store, 1).await, SIGNAL_INBOX);
 }
 
-pub async fn what_has_come_keeps_a_send_from_waiting(store: &dyn Store) {
+pub async fn what_has_come_keeps_a_send_from_waiting(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 15, asking(&claimed, 0, vec![waits(WaitingOn::Tool)])).await;
     delivered(store, 16, item("a", 1, OnBusy::Interrupt)).await;
@@ -167,7 +167,7 @@ pub async fn what_has_come_keeps_a_send_from_waiting(store: &dyn Store) {
     assert_eq!(outcome, ParkOutcome::Parked { step: 3 }, "they were told");
 }
 
-pub async fn signals_that_were_not_asked_for_let_a_send_wait(store: &dyn Store) {
+pub async fn signals_that_were_not_asked_for_let_a_send_wait(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 16, item("a", 1, OnBusy::Steer)).await;
     let mut item = waiting(&claimed, WaitingOn::Tool, ParkUntil::Asked);
@@ -177,7 +177,7 @@ pub async fn signals_that_were_not_asked_for_let_a_send_wait(store: &dyn Store) 
     assert_eq!(signals(store, 1).await, SIGNAL_INBOX, "they stay raised");
 }
 
-pub async fn a_cancelled_park_rings_for_the_next_send(store: &dyn Store) {
+pub async fn a_cancelled_park_rings_for_the_next_send(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     cancel(store, 12, 1).await;
@@ -196,7 +196,7 @@ pub async fn a_cancelled_park_rings_for_the_next_send(store: &dyn Store) {
     assert_eq!(next.counters.signals, 0);
 }
 
-pub async fn a_wait_forgets_earlier_crashes(store: &dyn Store) {
+pub async fn a_wait_forgets_earlier_crashes(store: &dyn Inspect) {
     running(store).await;
     register_at(store, TTL + 1, 2).await;
     let claimed = claim(store, TTL + 1, 2, 1, 2).await;
@@ -207,7 +207,7 @@ pub async fn a_wait_forgets_earlier_crashes(store: &dyn Store) {
     assert_eq!(stored(store, 1).await.crashes, 0, "{message}");
 }
 
-pub async fn a_released_send_stays_ready_and_running(store: &dyn Store) {
+pub async fn a_released_send_stays_ready_and_running(store: &dyn Inspect) {
     let claimed = running(store).await;
     let before = dumped(store, 1).await;
     assert!(release(store, 20, &claimed).await);

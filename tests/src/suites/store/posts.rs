@@ -6,8 +6,8 @@ use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::SIGNAL_RESULT;
 use mainspring_shared::store::{
-    CallAnswer, CallBegin, Claimed, ParkUntil, PostOutcome, PostResult, ReadySession, Renewal,
-    Store,
+    CallAnswer, CallBegin, Claimed, Inspect, ParkUntil, PostOutcome, PostResult, ReadySession,
+    Renewal,
 };
 use mainspring_shared::tool::{Approval, CallResult, CallState};
 
@@ -18,13 +18,13 @@ fn result(text: &str) -> CallAnswer {
 }
 
 /// Send 1 waits for the calls of its first round, which begin so.
-async fn parked(store: &dyn Store, on: WaitingOn, begins: Vec<CallBegin>) -> Claimed {
+async fn parked(store: &dyn Inspect, on: WaitingOn, begins: Vec<CallBegin>) -> Claimed {
     let claimed = running(store).await;
     wait_for_calls(store, 20, &claimed, on, begins).await;
     claimed
 }
 
-pub async fn a_posted_result_wakes_the_send_that_waits_for_it(store: &dyn Store) {
+pub async fn a_posted_result_wakes_the_send_that_waits_for_it(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(9_000))).await;
     let claimed = claim(store, 10, 1, 1, 1).await;
@@ -74,7 +74,7 @@ pub async fn a_posted_result_wakes_the_send_that_waits_for_it(store: &dyn Store)
     assert_eq!(signals(store, 1).await, 0, "the worker has read it");
 }
 
-pub async fn only_the_last_answer_of_a_round_wakes(store: &dyn Store) {
+pub async fn only_the_last_answer_of_a_round_wakes(store: &dyn Inspect) {
     let begins = vec![
         waits(WaitingOn::Tool),
         settled(),
@@ -92,7 +92,7 @@ pub async fn only_the_last_answer_of_a_round_wakes(store: &dyn Store) {
     assert_eq!(owner, None);
 }
 
-pub async fn answers_of_one_call_see_those_before_them(store: &dyn Store) {
+pub async fn answers_of_one_call_see_those_before_them(store: &dyn Inspect) {
     let begins = vec![waits(WaitingOn::Tool), waits(WaitingOn::Human)];
     let claimed = parked(store, WaitingOn::Tool, begins).await;
     let item = |place, text| PostResult {
@@ -105,7 +105,7 @@ pub async fn answers_of_one_call_see_those_before_them(store: &dyn Store) {
         ..item(0, "x")
     };
     let items = vec![item(1, "b"), item(1, "late"), unknown, item(0, "a")];
-    let outcomes = store.post_results(at(40), items).await;
+    let outcomes = store.at(time(40)).post_results(items).await;
     let outcomes = outcomes.expect("the store answers");
     let [b, late, unknown, a] = &outcomes[..] else {
         panic!("four outcomes were expected: {outcomes:?}");
@@ -119,7 +119,7 @@ pub async fn answers_of_one_call_see_those_before_them(store: &dyn Store) {
     assert_eq!(texts, [Some("a".to_owned()), Some("b".to_owned())]);
 }
 
-pub async fn the_first_answer_counts(store: &dyn Store) {
+pub async fn the_first_answer_counts(store: &dyn Inspect) {
     let claimed = parked(store, WaitingOn::Tool, vec![waits(WaitingOn::Tool)]).await;
     let id = call(&claimed, 0, 0);
     post_text(store, 30, 1, &id, "first").await;
@@ -131,13 +131,13 @@ pub async fn the_first_answer_counts(store: &dyn Store) {
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn a_running_send_is_told_of_a_result(store: &dyn Store) {
+pub async fn a_running_send_is_told_of_a_result(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![waits(WaitingOn::Tool), CallBegin::Started];
     append(store, 20, asking(&claimed, 0, begins)).await;
     let outcome = post_text(store, 30, 1, &call(&claimed, 0, 0), "found").await;
     assert_eq!(told(outcome), (None, Some(boot(1))));
-    let renewal = store.renew_boot(at(40), boot(1), millis(TTL), 1).await;
+    let renewal = store.at(time(40)).renew_boot(boot(1), millis(TTL), 1).await;
     let expected = Renewal::Renewed {
         at: time(40),
         signals: vec![(key(1), SIGNAL_RESULT)],
@@ -149,7 +149,7 @@ pub async fn a_running_send_is_told_of_a_result(store: &dyn Store) {
     assert_eq!(signals(store, 1).await, 0);
 }
 
-pub async fn a_released_send_hears_of_a_result_when_it_is_claimed(store: &dyn Store) {
+pub async fn a_released_send_hears_of_a_result_when_it_is_claimed(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![waits(WaitingOn::Tool)])).await;
     release(store, 25, &claimed).await;
@@ -159,7 +159,7 @@ pub async fn a_released_send_hears_of_a_result_when_it_is_claimed(store: &dyn St
     assert_eq!(again.counters.signals, SIGNAL_RESULT);
 }
 
-pub async fn a_send_that_waits_for_something_else_is_not_woken(store: &dyn Store) {
+pub async fn a_send_that_waits_for_something_else_is_not_woken(store: &dyn Inspect) {
     register(store, 1).await;
     for (n, on) in [
         (1, WaitingOn::Retry),
@@ -176,7 +176,7 @@ pub async fn a_send_that_waits_for_something_else_is_not_woken(store: &dyn Store
     }
 }
 
-pub async fn a_call_that_waits_for_nothing_outside_takes_no_answer(store: &dyn Store) {
+pub async fn a_call_that_waits_for_nothing_outside_takes_no_answer(store: &dyn Inspect) {
     let begins = vec![
         CallBegin::Requested,
         CallBegin::Started,
@@ -195,7 +195,7 @@ pub async fn a_call_that_waits_for_nothing_outside_takes_no_answer(store: &dyn S
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn permission_lets_the_worker_run_the_call(store: &dyn Store) {
+pub async fn permission_lets_the_worker_run_the_call(store: &dyn Inspect) {
     let claimed = parked(store, WaitingOn::Human, vec![asks(900)]).await;
     let id = call(&claimed, 0, 0);
     let (ring, _) = told(post(store, 30, 1, &id, CallAnswer::Approve).await);
@@ -210,7 +210,7 @@ pub async fn permission_lets_the_worker_run_the_call(store: &dyn Store) {
     }
 }
 
-pub async fn a_result_refuses_permission(store: &dyn Store) {
+pub async fn a_result_refuses_permission(store: &dyn Inspect) {
     let claimed = parked(store, WaitingOn::Human, vec![asks(900)]).await;
     let id = call(&claimed, 0, 0);
     let refusal = CallResult::error(Code::ToolDenied, "not on a Sunday");
@@ -222,7 +222,7 @@ pub async fn a_result_refuses_permission(store: &dyn Store) {
     assert_eq!((found.result, found.settled_at), (Some(refusal), at(30)));
 }
 
-pub async fn permission_is_only_for_those_who_ask(store: &dyn Store) {
+pub async fn permission_is_only_for_those_who_ask(store: &dyn Inspect) {
     let begins = vec![waits(WaitingOn::Human), waits(WaitingOn::Tool)];
     let claimed = parked(store, WaitingOn::Human, begins).await;
     for place in 0..2 {
@@ -233,7 +233,7 @@ pub async fn permission_is_only_for_those_who_ask(store: &dyn Store) {
     }
 }
 
-pub async fn calls_of_others_are_unknown(store: &dyn Store) {
+pub async fn calls_of_others_are_unknown(store: &dyn Inspect) {
     let claimed = parked(store, WaitingOn::Tool, vec![waits(WaitingOn::Tool)]).await;
     accept(store, 25, opening(2, 2)).await;
     let id = call(&claimed, 0, 0);
@@ -251,17 +251,20 @@ pub async fn calls_of_others_are_unknown(store: &dyn Store) {
         call_id: id.clone(),
         answer: result("x"),
     };
-    let outcomes = store.post_results(at(30), vec![foreign]).await;
+    let outcomes = store.at(time(30)).post_results(vec![foreign]).await;
     assert_eq!(outcomes.expect("the store answers"), [PostOutcome::Unknown]);
     assert_eq!(store.dump().await.expect("the store answers"), before);
-    let deleted = store.delete_session(at(40), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(40))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     let outcome = post_text(store, 50, 1, &id, "x").await;
     assert_eq!(outcome, PostOutcome::Unknown, "it went with its session");
 }
 
 /// Sessions 1, 2 and 3, each a child of the one before. The last one waits for two tools.
-async fn family(store: &dyn Store) -> Claimed {
+async fn family(store: &dyn Inspect) -> Claimed {
     let top = running(store).await;
     let begins = vec![waits(WaitingOn::Agent), waits(WaitingOn::Tool)];
     wait_for_calls(store, 20, &top, WaitingOn::Agent, begins).await;
@@ -282,7 +285,7 @@ async fn family(store: &dyn Store) -> Claimed {
     last
 }
 
-pub async fn an_ancestor_may_answer(store: &dyn Store) {
+pub async fn an_ancestor_may_answer(store: &dyn Inspect) {
     let last = family(store).await;
     let middle = post_text(store, 50, 2, &call(&last, 0, 0), "from the middle").await;
     assert_eq!(told(middle), (None, None));
@@ -312,7 +315,7 @@ pub async fn an_ancestor_may_answer(store: &dyn Store) {
 
 /// Sessions 2 to `last`, each a child of the one before, the first of session 1; the last one asks a
 /// person.
-async fn chain(store: &dyn Store, last: u128) -> Claimed {
+async fn chain(store: &dyn Inspect, last: u128) -> Claimed {
     running(store).await;
     for n in 2..=last {
         accept(store, 20, child(n, n, n - 1, &format!("call_{n}"))).await;
@@ -323,7 +326,7 @@ async fn chain(store: &dyn Store, last: u128) -> Claimed {
     asking
 }
 
-pub async fn an_ancestor_answers_from_sixteen_steps_above_and_no_further(store: &dyn Store) {
+pub async fn an_ancestor_answers_from_sixteen_steps_above_and_no_further(store: &dyn Inspect) {
     let last = chain(store, 18).await;
     accept(store, 30, child(19, 19, 17, "call_19")).await;
     let asked = call(&last, 0, 0);
@@ -335,7 +338,7 @@ pub async fn an_ancestor_answers_from_sixteen_steps_above_and_no_further(store: 
     assert!(told(near).0.is_some());
 }
 
-pub async fn nobody_answers_for_a_session_above(store: &dyn Store) {
+pub async fn nobody_answers_for_a_session_above(store: &dyn Inspect) {
     family(store).await;
     let of_the_top = mainspring_shared::tool::call_id(send(1), 0, 1);
     for session in [2, 3] {
@@ -349,9 +352,12 @@ pub async fn nobody_answers_for_a_session_above(store: &dyn Store) {
     );
 }
 
-pub async fn a_deleted_session_answers_for_nobody(store: &dyn Store) {
+pub async fn a_deleted_session_answers_for_nobody(store: &dyn Inspect) {
     let last = family(store).await;
-    let deleted = store.delete_session(at(45), key(2), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(45))
+        .delete_session(key(2), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     for session in [1, 2] {
         let outcome = post_text(store, 50, session, &call(&last, 0, 0), "x").await;
@@ -360,7 +366,7 @@ pub async fn a_deleted_session_answers_for_nobody(store: &dyn Store) {
     told(post_text(store, 51, 3, &call(&last, 0, 0), "x").await);
 }
 
-pub async fn a_call_that_ended_with_its_send_is_settled(store: &dyn Store) {
+pub async fn a_call_that_ended_with_its_send_is_settled(store: &dyn Inspect) {
     let claimed = parked(store, WaitingOn::Tool, vec![waits(WaitingOn::Tool)]).await;
     cancel(store, 30, 1).await;
     let outcome = post_text(store, 40, 1, &call(&claimed, 0, 0), "late").await;
@@ -368,7 +374,7 @@ pub async fn a_call_that_ended_with_its_send_is_settled(store: &dyn Store) {
     assert_eq!(signals(store, 1).await, 0);
 }
 
-pub async fn an_answer_that_came_before_the_park_wakes_at_once(store: &dyn Store) {
+pub async fn an_answer_that_came_before_the_park_wakes_at_once(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![waits(WaitingOn::Tool)])).await;
     post_text(store, 30, 1, &call(&claimed, 0, 0), "quick").await;

@@ -13,8 +13,8 @@ use mainspring_shared::step::{RoundRef, Step};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, CancelOutcome, ClaimOutcome,
     ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed, Counters, DumpSession,
-    NewBoot, NewSession, ParkOutcome, ParkSend, ParkUntil, ReadMessages, ReleaseSession,
-    SendTotals, Store, Target, Then, UsageRow,
+    Inspect, NewBoot, NewSession, ParkOutcome, ParkSend, ParkUntil, ReadMessages, ReleaseSession,
+    SendTotals, Target, Then, UsageRow,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::tool::call_id;
@@ -39,7 +39,7 @@ pub fn time(ms: i64) -> Timestamp {
     Timestamp(START.0 + ms)
 }
 
-/// A point of the time line, as the port takes it.
+/// A point of the time line, where a column may have none.
 pub fn at(ms: i64) -> Option<Timestamp> {
     Some(time(ms))
 }
@@ -282,12 +282,12 @@ pub fn waiting(claimed: &Claimed, on: WaitingOn, until: ParkUntil) -> ParkSend {
 // Steps that must succeed -----------------------------------------------------------------------
 
 /// Registers the n-th process at the start of the time line.
-pub async fn register(store: &dyn Store, n: u128) {
+pub async fn register(store: &dyn Inspect, n: u128) {
     register_at(store, 0, n).await;
 }
 
 /// Registers the n-th process.
-pub async fn register_at(store: &dyn Store, ms: i64, n: u128) {
+pub async fn register_at(store: &dyn Inspect, ms: i64, n: u128) {
     let new = NewBoot {
         id: boot(n),
         role: mainspring_shared::store::Role::Worker,
@@ -297,21 +297,22 @@ pub async fn register_at(store: &dyn Store, ms: i64, n: u128) {
         ttl: millis(TTL),
         tools: mainspring_shared::tool::Published::default(),
     };
-    let registered = store.register_boot(at(ms), new).await;
+    let registered = store.at(time(ms)).register_boot(new).await;
     registered.expect("the store answers");
 }
 
 /// Offers one send.
-pub async fn offer(store: &dyn Store, ms: i64, item: AcceptSend) -> AcceptOutcome {
+pub async fn offer(store: &dyn Inspect, ms: i64, item: AcceptSend) -> AcceptOutcome {
     let outcomes = store
-        .accept_sends(at(ms), boot(SCHEDULER), vec![item])
+        .at(time(ms))
+        .accept_sends(boot(SCHEDULER), vec![item])
         .await
         .expect("the store answers");
     one(outcomes)
 }
 
 /// Offers one send, which is accepted.
-pub async fn accept(store: &dyn Store, ms: i64, item: AcceptSend) -> Accepted {
+pub async fn accept(store: &dyn Inspect, ms: i64, item: AcceptSend) -> Accepted {
     match offer(store, ms, item).await {
         AcceptOutcome::Accepted(accepted) => accepted,
         other => panic!("accepted was expected: {other:?}"),
@@ -333,14 +334,15 @@ pub fn cold_claim(session: u128, token_n: u128) -> ClaimSession {
 
 /// Tries to claim a session with nothing cached.
 pub async fn try_claim(
-    store: &dyn Store,
+    store: &dyn Inspect,
     ms: i64,
     boot_n: u128,
     session: u128,
     token_n: u128,
 ) -> ClaimOutcome {
     let outcomes = store
-        .claim_sessions(at(ms), boot(boot_n), vec![cold_claim(session, token_n)])
+        .at(time(ms))
+        .claim_sessions(boot(boot_n), vec![cold_claim(session, token_n)])
         .await
         .expect("the store answers");
     one(outcomes)
@@ -348,7 +350,7 @@ pub async fn try_claim(
 
 /// Claims a session with nothing cached.
 pub async fn claim(
-    store: &dyn Store,
+    store: &dyn Inspect,
     ms: i64,
     boot_n: u128,
     session: u128,
@@ -361,14 +363,14 @@ pub async fn claim(
 }
 
 /// Process 1, registered; send 1 in session 1, accepted at 0 and claimed at 10 with token 1.
-pub async fn running(store: &dyn Store) -> Claimed {
+pub async fn running(store: &dyn Inspect) -> Claimed {
     register(store, 1).await;
     accept(store, 0, opening(1, 1)).await;
     claim(store, 10, 1, 1, 1).await
 }
 
 /// The lease as its next write carries it: whoever holds it counts what it wrote.
-pub async fn numbered(store: &dyn Store, session: SessionKey, lease: Lease) -> Lease {
+pub async fn numbered(store: &dyn Inspect, session: SessionKey, lease: Lease) -> Lease {
     let dump = store.dump().await.expect("the store answers");
     let mut sessions = dump.sessions.into_iter();
     let hot = sessions.find(|found| found.key == session).map(|s| s.hot);
@@ -378,9 +380,9 @@ pub async fn numbered(store: &dyn Store, session: SessionKey, lease: Lease) -> L
 }
 
 /// Stores a round; returns its first seq, its step and the numbers after it.
-pub async fn append(store: &dyn Store, ms: i64, mut item: AppendRound) -> (i64, i64, Counters) {
+pub async fn append(store: &dyn Inspect, ms: i64, mut item: AppendRound) -> (i64, i64, Counters) {
     item.lease = numbered(store, item.key, item.lease).await;
-    let outcomes = store.append_rounds(at(ms), vec![item]).await;
+    let outcomes = store.at(time(ms)).append_rounds(vec![item]).await;
     match one(outcomes.expect("the store answers")) {
         AppendOutcome::Appended {
             first_seq,
@@ -398,7 +400,7 @@ pub async fn append(store: &dyn Store, ms: i64, mut item: AppendRound) -> (i64, 
 }
 
 /// Completes a send.
-pub async fn complete(store: &dyn Store, ms: i64, item: CompleteSend) -> Completed {
+pub async fn complete(store: &dyn Inspect, ms: i64, item: CompleteSend) -> Completed {
     match try_complete(store, ms, item).await {
         CompleteOutcome::Completed(completed) => *completed,
         other => panic!("an end was expected: {other:?}"),
@@ -406,34 +408,35 @@ pub async fn complete(store: &dyn Store, ms: i64, item: CompleteSend) -> Complet
 }
 
 /// Tries to complete a send.
-pub async fn try_complete(store: &dyn Store, ms: i64, mut item: CompleteSend) -> CompleteOutcome {
+pub async fn try_complete(store: &dyn Inspect, ms: i64, mut item: CompleteSend) -> CompleteOutcome {
     item.lease = numbered(store, item.key, item.lease).await;
-    let outcomes = store.complete_sends(at(ms), vec![item]).await;
+    let outcomes = store.at(time(ms)).complete_sends(vec![item]).await;
     one(outcomes.expect("the store answers"))
 }
 
 /// Parks a send or finds it cancelled.
-pub async fn park(store: &dyn Store, ms: i64, mut item: ParkSend) -> ParkOutcome {
+pub async fn park(store: &dyn Inspect, ms: i64, mut item: ParkSend) -> ParkOutcome {
     item.lease = numbered(store, item.key, item.lease).await;
-    let outcomes = store.park_sends(at(ms), vec![item]).await;
+    let outcomes = store.at(time(ms)).park_sends(vec![item]).await;
     one(outcomes.expect("the store answers"))
 }
 
 /// Gives a lease back; whether it was still held.
-pub async fn release(store: &dyn Store, ms: i64, claimed: &Claimed) -> bool {
+pub async fn release(store: &dyn Inspect, ms: i64, claimed: &Claimed) -> bool {
     let item = ReleaseSession {
         key: claimed.key,
         lease: claimed.lease,
         lost: false,
     };
-    let outcomes = store.release_sessions(at(ms), vec![item]).await;
+    let outcomes = store.at(time(ms)).release_sessions(vec![item]).await;
     one(outcomes.expect("the store answers"))
 }
 
 /// Cancels a send of the default tenant.
-pub async fn cancel(store: &dyn Store, ms: i64, n: u128) -> CancelOutcome {
+pub async fn cancel(store: &dyn Inspect, ms: i64, n: u128) -> CancelOutcome {
     let outcomes = store
-        .cancel_sends(at(ms), boot(SCHEDULER), vec![(TenantId::DEFAULT, send(n))])
+        .at(time(ms))
+        .cancel_sends(boot(SCHEDULER), vec![(TenantId::DEFAULT, send(n))])
         .await
         .expect("the store answers");
     one(outcomes)
@@ -448,13 +451,13 @@ pub fn one<T>(mut outcomes: Vec<T>) -> T {
 // What is stored --------------------------------------------------------------------------------
 
 /// A send of the default tenant.
-pub async fn stored(store: &dyn Store, n: u128) -> SendRecord {
+pub async fn stored(store: &dyn Inspect, n: u128) -> SendRecord {
     let found = store.get_sends(vec![(TenantId::DEFAULT, send(n))]).await;
     one(found.expect("the store answers")).expect("the send exists")
 }
 
 /// A session with everything below it.
-pub async fn dumped(store: &dyn Store, session: u128) -> DumpSession {
+pub async fn dumped(store: &dyn Inspect, session: u128) -> DumpSession {
     let dump = store.dump().await.expect("the store answers");
     let mut sessions = dump.sessions.into_iter();
     sessions
@@ -463,19 +466,19 @@ pub async fn dumped(store: &dyn Store, session: u128) -> DumpSession {
 }
 
 /// Every step of a session.
-pub async fn steps(store: &dyn Store, session: u128) -> Vec<Step> {
+pub async fn steps(store: &dyn Inspect, session: u128) -> Vec<Step> {
     let steps = store.read_steps(key(session), 0, 1_000).await;
     steps.expect("the store answers")
 }
 
 /// The last step of a session.
-pub async fn last_step(store: &dyn Store, session: u128) -> Step {
+pub async fn last_step(store: &dyn Inspect, session: u128) -> Step {
     let mut steps = steps(store, session).await;
     steps.pop().expect("the session has steps")
 }
 
 /// The whole transcript of a session.
-pub async fn transcript(store: &dyn Store, session: u128) -> Vec<Message> {
+pub async fn transcript(store: &dyn Inspect, session: u128) -> Vec<Message> {
     let query = ReadMessages {
         key: key(session),
         after: 0,

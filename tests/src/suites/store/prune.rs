@@ -2,20 +2,20 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::store::{
-    AuditOptions, ClaimOutcome, ClaimSession, Claimed, PruneOutcome, PruneSession, PruneTo,
-    ReadInbox, SessionPatch, Store, Then, prune_all,
+    AuditOptions, ClaimOutcome, ClaimSession, Claimed, Inspect, PruneOutcome, PruneSession,
+    PruneTo, ReadInbox, SessionPatch, Then, prune_all,
 };
 
 use super::prelude::*;
 
-async fn prune(store: &dyn Store, ms: i64, to: PruneTo, dry_run: bool) -> (i64, i64) {
+async fn prune(store: &dyn Inspect, ms: i64, to: PruneTo, dry_run: bool) -> (i64, i64) {
     let item = PruneSession {
         key: key(1),
         to,
         dry_run,
         limit: 100,
     };
-    let outcome = store.prune_session(at(ms), item).await;
+    let outcome = store.at(time(ms)).prune_session(item).await;
     match outcome.expect("the store answers") {
         PruneOutcome::Pruned {
             removed,
@@ -29,13 +29,13 @@ async fn prune(store: &dyn Store, ms: i64, to: PruneTo, dry_run: bool) -> (i64, 
     }
 }
 
-async fn assert_sound(store: &dyn Store, ms: i64) {
-    let violations = store.audit(at(ms), AuditOptions::default()).await;
+async fn assert_sound(store: &dyn Inspect, ms: i64) {
+    let violations = store.at(time(ms)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
 /// Messages 1 to 4 of a send with a call, 5 and 6 of one without; session 1 is idle.
-async fn told(store: &dyn Store) {
+async fn told(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
     let mut item = ending(&claimed, Then::Release);
@@ -50,7 +50,7 @@ async fn told(store: &dyn Store) {
     assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3, 4, 5, 6]);
 }
 
-pub async fn old_messages_go_and_the_rest_keeps_its_numbers(store: &dyn Store) {
+pub async fn old_messages_go_and_the_rest_keeps_its_numbers(store: &dyn Inspect) {
     told(store).await;
     assert_eq!(prune(store, 70, PruneTo::Before(5), true).await, (4, 5));
     assert_eq!(transcript(store, 1).await.len(), 6);
@@ -73,7 +73,7 @@ pub async fn old_messages_go_and_the_rest_keeps_its_numbers(store: &dyn Store) {
     assert_sound(store, 96).await;
 }
 
-pub async fn a_call_stays_with_its_results_and_the_last_message_stays(store: &dyn Store) {
+pub async fn a_call_stays_with_its_results_and_the_last_message_stays(store: &dyn Inspect) {
     told(store).await;
     // The result at 3 was asked for at 2.
     assert_eq!(prune(store, 70, PruneTo::Before(3), false).await, (1, 2));
@@ -84,7 +84,7 @@ pub async fn a_call_stays_with_its_results_and_the_last_message_stays(store: &dy
     assert_sound(store, 73).await;
 }
 
-pub async fn what_the_open_send_wrote_stays(store: &dyn Store) {
+pub async fn what_the_open_send_wrote_stays(store: &dyn Inspect) {
     told(store).await;
     accept(store, 80, sending(3, 1)).await;
     let claimed = claim(store, 90, 1, 1, 3).await;
@@ -94,7 +94,7 @@ pub async fn what_the_open_send_wrote_stays(store: &dyn Store) {
     assert_sound(store, 111).await;
 }
 
-pub async fn a_pruned_message_may_have_come_through_the_inbox(store: &dyn Store) {
+pub async fn a_pruned_message_may_have_come_through_the_inbox(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 15, item("a", 1, OnBusy::Steer)).await;
     let mut first = round(&claimed, 0);
@@ -122,7 +122,7 @@ pub async fn a_pruned_message_may_have_come_through_the_inbox(store: &dyn Store)
     assert_sound(store, 41).await;
 }
 
-pub async fn nothing_is_pruned_of_what_is_not_there(store: &dyn Store) {
+pub async fn nothing_is_pruned_of_what_is_not_there(store: &dyn Inspect) {
     register(store, SCHEDULER).await;
     let item = PruneSession {
         key: key(1),
@@ -130,27 +130,33 @@ pub async fn nothing_is_pruned_of_what_is_not_there(store: &dyn Store) {
         dry_run: false,
         limit: 100,
     };
-    let unknown = store.prune_session(at(0), item).await;
+    let unknown = store.at(time(0)).prune_session(item).await;
     assert_eq!(unknown.expect("the store answers"), PruneOutcome::NotFound);
-    let created = store.create_sessions(at(1), vec![(new_session(1), None)]);
-    created.await.expect("the store answers");
+    let created = store
+        .at(time(1))
+        .create_sessions(vec![(new_session(1), None)])
+        .await;
+    created.expect("the store answers");
     assert_eq!(prune(store, 2, PruneTo::KeepLast(1), false).await, (0, 1));
     assert_sound(store, 3).await;
-    let deleted = store.delete_session(at(4), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(4))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
-    let gone = store.prune_session(at(5), item).await;
+    let gone = store.at(time(5)).prune_session(item).await;
     assert_eq!(gone.expect("the store answers"), PruneOutcome::NotFound);
 }
 
 /// What one page of a pruning did: what went, where the transcript begins, and where it is to.
-async fn page(store: &dyn Store, ms: i64, to: PruneTo, limit: u32) -> (i64, i64, i64) {
+async fn page(store: &dyn Inspect, ms: i64, to: PruneTo, limit: u32) -> (i64, i64, i64) {
     let item = PruneSession {
         key: key(1),
         to,
         dry_run: false,
         limit,
     };
-    let outcome = store.prune_session(at(ms), item).await;
+    let outcome = store.at(time(ms)).prune_session(item).await;
     match outcome.expect("the store answers") {
         PruneOutcome::Pruned {
             removed,
@@ -161,7 +167,7 @@ async fn page(store: &dyn Store, ms: i64, to: PruneTo, limit: u32) -> (i64, i64,
     }
 }
 
-pub async fn a_long_transcript_goes_page_by_page(store: &dyn Store) {
+pub async fn a_long_transcript_goes_page_by_page(store: &dyn Inspect) {
     told(store).await;
     for n in 3..=8 {
         accept(store, 100, sending(n, 1)).await;
@@ -183,7 +189,7 @@ pub async fn a_long_transcript_goes_page_by_page(store: &dyn Store) {
         dry_run: false,
         limit: 3,
     };
-    let pruned = prune_all(store, at(111), item).await;
+    let pruned = prune_all(&*store.at(time(111)), item).await;
     let expected = PruneOutcome::Pruned {
         removed: 8,
         first_seq: 17,
@@ -197,7 +203,7 @@ pub async fn a_long_transcript_goes_page_by_page(store: &dyn Store) {
 /// Claims session 1 for who has it cached from its beginning, under this version; returns what was
 /// missing and the version.
 async fn claim_cached(
-    store: &dyn Store,
+    store: &dyn Inspect,
     ms: i64,
     token_n: u128,
     next_seq: i64,
@@ -209,7 +215,7 @@ async fn claim_cached(
         cached_version: version,
         ..cold_claim(1, token_n)
     };
-    let outcomes = store.claim_sessions(at(ms), boot(1), vec![item]).await;
+    let outcomes = store.at(time(ms)).claim_sessions(boot(1), vec![item]).await;
     match one(outcomes.expect("the store answers")) {
         ClaimOutcome::Claimed(claimed) => {
             let version = claimed.counters.context_version;
@@ -219,7 +225,7 @@ async fn claim_cached(
     }
 }
 
-pub async fn what_was_cached_before_a_prune_counts_for_nothing(store: &dyn Store) {
+pub async fn what_was_cached_before_a_prune_counts_for_nothing(store: &dyn Inspect) {
     told(store).await;
     accept(store, 80, sending(3, 1)).await;
     let (claimed, version) = claim_cached(store, 81, 3, 7, 0).await;
@@ -254,9 +260,9 @@ pub async fn what_was_cached_before_a_prune_counts_for_nothing(store: &dyn Store
     assert_eq!((seqs(&claimed.window), version), (vec![], 2));
 }
 
-pub async fn another_agent_is_another_context(store: &dyn Store) {
+pub async fn another_agent_is_another_context(store: &dyn Inspect) {
     told(store).await;
-    let changed = |patch| store.update_session(at(70), key(1), patch);
+    let changed = async |patch| store.at(time(70)).update_session(key(1), patch).await;
     let patch = SessionPatch {
         closed: Some(false),
         ..SessionPatch::default()

@@ -7,7 +7,7 @@ use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::SessionStatus;
 use mainspring_shared::store::{
-    ListSends, ListSessions, NewSession, QueueStats, ReadMessages, ScalingStats, Store, Target,
+    Inspect, ListSends, ListSessions, NewSession, QueueStats, ReadMessages, ScalingStats, Target,
     Then,
 };
 use serde_json::json;
@@ -36,7 +36,7 @@ fn all_sends() -> ListSends {
 }
 
 /// The numbers of the listed sessions, and whether more follow.
-async fn sessions(store: &dyn Store, query: ListSessions) -> (Vec<u128>, bool) {
+async fn sessions(store: &dyn Inspect, query: ListSessions) -> (Vec<u128>, bool) {
     let page = store.list_sessions(query).await.expect("the store answers");
     let numbers = page
         .data
@@ -46,13 +46,13 @@ async fn sessions(store: &dyn Store, query: ListSessions) -> (Vec<u128>, bool) {
 }
 
 /// The numbers of the listed sends, and whether more follow.
-async fn sends(store: &dyn Store, query: ListSends) -> (Vec<u128>, bool) {
+async fn sends(store: &dyn Inspect, query: ListSends) -> (Vec<u128>, bool) {
     let page = store.list_sends(query).await.expect("the store answers");
     let numbers = page.data.iter().map(|record| record.id.0.as_u128());
     (numbers.collect(), page.more)
 }
 
-async fn create(store: &dyn Store, n: u128, name: &str, metadata: serde_json::Value) {
+async fn create(store: &dyn Inspect, n: u128, name: &str, metadata: serde_json::Value) {
     let new = NewSession {
         agent: AgentSpec {
             name: Some(name.to_owned()),
@@ -61,11 +61,11 @@ async fn create(store: &dyn Store, n: u128, name: &str, metadata: serde_json::Va
         metadata: metadata.as_object().cloned().unwrap_or_default(),
         ..new_session(n)
     };
-    let created = store.create_sessions(at(0), vec![(new, None)]).await;
+    let created = store.at(time(0)).create_sessions(vec![(new, None)]).await;
     created.expect("the store answers");
 }
 
-pub async fn the_store_tells_the_time_and_what_it_is(store: &dyn Store) {
+pub async fn the_store_tells_the_time_and_what_it_is(store: &dyn Inspect) {
     let before = store.now().await.expect("the store answers");
     let info = store.check().await.expect("the store is in order");
     assert!(info.now >= before);
@@ -73,7 +73,7 @@ pub async fn the_store_tells_the_time_and_what_it_is(store: &dyn Store) {
     assert!(info.schema >= 1);
 }
 
-pub async fn sends_are_found_by_id_in_the_asked_order(store: &dyn Store) {
+pub async fn sends_are_found_by_id_in_the_asked_order(store: &dyn Inspect) {
     accept(store, 0, opening(1, 1)).await;
     accept(store, 0, sending(2, 1)).await;
     let ids = vec![
@@ -89,7 +89,7 @@ pub async fn sends_are_found_by_id_in_the_asked_order(store: &dyn Store) {
     assert_eq!(found, expected);
 }
 
-pub async fn sessions_are_listed_newest_first_by_page(store: &dyn Store) {
+pub async fn sessions_are_listed_newest_first_by_page(store: &dyn Inspect) {
     for n in 1..=5 {
         create(store, n, "a", json!({})).await;
     }
@@ -106,7 +106,7 @@ pub async fn sessions_are_listed_newest_first_by_page(store: &dyn Store) {
     assert_eq!(sessions(store, query).await, (vec![3, 2, 1], false));
 }
 
-pub async fn sessions_are_filtered(store: &dyn Store) {
+pub async fn sessions_are_filtered(store: &dyn Inspect) {
     create(store, 1, "a", json!({ "team": "x", "n": 1 })).await;
     create(store, 2, "b", json!({ "team": "x", "tier": "gold" })).await;
     create(store, 3, "a", json!({ "team": "y" })).await;
@@ -148,7 +148,7 @@ pub async fn sessions_are_filtered(store: &dyn Store) {
 }
 
 pub async fn sessions_are_found_by_members_of_their_metadata_whatever_their_names(
-    store: &dyn Store,
+    store: &dyn Inspect,
 ) {
     let metadata = json!({
         "plain": "a", "with \"quotes\".and[0]": "b", "\u{e9}\n": "c", "number": 1, "list": ["d"],
@@ -176,7 +176,7 @@ pub async fn sessions_are_found_by_members_of_their_metadata_whatever_their_name
     }
 }
 
-pub async fn every_status_of_a_session_can_be_asked_for(store: &dyn Store) {
+pub async fn every_status_of_a_session_can_be_asked_for(store: &dyn Inspect) {
     use mainspring_shared::send::WaitingOn;
     use mainspring_shared::store::{ParkUntil, SessionPatch};
     running(store).await;
@@ -191,7 +191,7 @@ pub async fn every_status_of_a_session_can_be_asked_for(store: &dyn Store) {
         closed: Some(true),
         ..SessionPatch::default()
     };
-    let closed = store.update_session(at(0), key(5), patch).await;
+    let closed = store.at(time(0)).update_session(key(5), patch).await;
     closed.expect("the store answers");
     for (status, n) in [
         (SessionStatus::Running, 1),
@@ -210,7 +210,7 @@ pub async fn every_status_of_a_session_can_be_asked_for(store: &dyn Store) {
     }
 }
 
-pub async fn sends_are_listed_and_filtered_newest_first(store: &dyn Store) {
+pub async fn sends_are_listed_and_filtered_newest_first(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 0, opening(2, 2)).await;
     accept(store, 0, sending(3, 1)).await;
@@ -248,7 +248,7 @@ pub async fn sends_are_listed_and_filtered_newest_first(store: &dyn Store) {
     assert_eq!(sends(store, other).await.0, []);
 }
 
-pub async fn a_transcript_is_read_piece_by_piece(store: &dyn Store) {
+pub async fn a_transcript_is_read_piece_by_piece(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
     append(store, 30, round(&claimed, 1)).await;
@@ -271,7 +271,7 @@ pub async fn a_transcript_is_read_piece_by_piece(store: &dyn Store) {
     assert_eq!(record.expect("it exists").messages, 5);
 }
 
-pub async fn steps_are_read_piece_by_piece(store: &dyn Store) {
+pub async fn steps_are_read_piece_by_piece(store: &dyn Inspect) {
     for n in 1..=3 {
         let item = if n == 1 { opening(n, 1) } else { sending(n, 1) };
         accept(store, 0, item).await;
@@ -287,7 +287,7 @@ pub async fn steps_are_read_piece_by_piece(store: &dyn Store) {
     assert_eq!(steps(store, 9).await, [], "an unknown session");
 }
 
-pub async fn tenants_do_not_see_each_other(store: &dyn Store) {
+pub async fn tenants_do_not_see_each_other(store: &dyn Inspect) {
     let foreign = SessionKey {
         tenant: TenantId(2),
         ..key(7)
@@ -311,12 +311,16 @@ pub async fn tenants_do_not_see_each_other(store: &dyn Store) {
     assert_eq!(outcome, mainspring_shared::store::ClaimOutcome::Idle);
 }
 
-pub async fn stats_count_what_waits_and_runs(store: &dyn Store) {
+pub async fn stats_count_what_waits_and_runs(store: &dyn Inspect) {
     running(store).await;
     accept(store, 20, opening(2, 2)).await;
     accept(store, 50, opening(3, 3)).await;
     create(store, 4, "a", json!({})).await;
-    let stats = store.queue_stats(at(100)).await.expect("the store answers");
+    let stats = store
+        .at(time(100))
+        .queue_stats()
+        .await
+        .expect("the store answers");
     let expected = QueueStats {
         pool: "default".to_owned(),
         ready: 2,
@@ -324,16 +328,16 @@ pub async fn stats_count_what_waits_and_runs(store: &dyn Store) {
         oldest_ready_ms: 80,
     };
     assert_eq!(stats, [expected]);
-    let scaling = store.scaling(at(100), "default").await;
+    let scaling = store.at(time(100)).scaling("default").await;
     let expected = ScalingStats {
         ready: 2,
         running: 1,
         demand: 3,
     };
     assert_eq!(scaling.expect("the store answers"), expected);
-    let other = store.scaling(at(100), "gpu").await;
+    let other = store.at(time(100)).scaling("gpu").await;
     assert_eq!(other.expect("the store answers"), ScalingStats::default());
-    let orphaned = store.scaling(at(TTL + 1), "default").await;
+    let orphaned = store.at(time(TTL + 1)).scaling("default").await;
     let expected = ScalingStats {
         ready: 3,
         running: 0,

@@ -4,7 +4,7 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptSend, NewSession, ParkUntil, ReadySession, Store, SweepReady, Swept, Target, Then,
+    AcceptSend, Inspect, NewSession, ParkUntil, ReadySession, SweepReady, Swept, Target, Then,
 };
 
 use super::prelude::*;
@@ -18,8 +18,8 @@ fn all() -> SweepReady {
     }
 }
 
-async fn sweep(store: &dyn Store, ms: i64, query: SweepReady) -> Swept {
-    let swept = store.sweep_ready(at(ms), query).await;
+async fn sweep(store: &dyn Inspect, ms: i64, query: SweepReady) -> Swept {
+    let swept = store.at(time(ms)).sweep_ready(query).await;
     swept.expect("the store answers")
 }
 
@@ -41,7 +41,7 @@ fn in_pool(n: u128, pool: &str) -> AcceptSend {
     }
 }
 
-pub async fn ready_sessions_are_found_oldest_first(store: &dyn Store) {
+pub async fn ready_sessions_are_found_oldest_first(store: &dyn Inspect) {
     accept(store, 30, opening(1, 1)).await;
     accept(store, 10, opening(2, 2)).await;
     accept(store, 20, opening(4, 4)).await;
@@ -58,7 +58,7 @@ pub async fn ready_sessions_are_found_oldest_first(store: &dyn Store) {
     assert_eq!(swept.sessions[0], first);
 }
 
-pub async fn a_page_goes_on_where_the_last_one_ended(store: &dyn Store) {
+pub async fn a_page_goes_on_where_the_last_one_ended(store: &dyn Inspect) {
     for n in 1..=5 {
         accept(store, 10, opening(n, n)).await;
     }
@@ -77,7 +77,7 @@ pub async fn a_page_goes_on_where_the_last_one_ended(store: &dyn Store) {
     assert_eq!(query.after, None, "the end is told");
 }
 
-pub async fn only_the_asked_pool_is_found(store: &dyn Store) {
+pub async fn only_the_asked_pool_is_found(store: &dyn Inspect) {
     accept(store, 0, in_pool(1, "gpu")).await;
     accept(store, 0, opening(2, 2)).await;
     for (pool, n) in [("gpu", 1), ("default", 2)] {
@@ -90,7 +90,7 @@ pub async fn only_the_asked_pool_is_found(store: &dyn Store) {
     }
 }
 
-pub async fn sessions_that_were_just_rung_for_are_left(store: &dyn Store) {
+pub async fn sessions_that_were_just_rung_for_are_left(store: &dyn Inspect) {
     accept(store, 0, opening(1, 1)).await;
     accept(store, 50, opening(2, 2)).await;
     let query = SweepReady {
@@ -103,7 +103,7 @@ pub async fn sessions_that_were_just_rung_for_are_left(store: &dyn Store) {
     assert_eq!(keys(&found), [key(1)]);
 }
 
-pub async fn held_waiting_and_idle_sessions_are_not_ready(store: &dyn Store) {
+pub async fn held_waiting_and_idle_sessions_are_not_ready(store: &dyn Inspect) {
     running(store).await;
     accept(store, 0, opening(2, 2)).await;
     let claimed = claim(store, 10, 1, 2, 2).await;
@@ -116,13 +116,13 @@ pub async fn held_waiting_and_idle_sessions_are_not_ready(store: &dyn Store) {
     assert_eq!(sweep(store, 30, all()).await, Swept::default());
 }
 
-pub async fn sessions_of_dead_and_leaving_workers_are_found(store: &dyn Store) {
+pub async fn sessions_of_dead_and_leaving_workers_are_found(store: &dyn Inspect) {
     running(store).await;
     let expired = sweep(store, TTL + 1, all()).await.sessions;
     assert_eq!(keys(&expired), [key(1)]);
     assert_eq!(expired[0].ready_since, time(0));
     assert_eq!(keys(&sweep(store, TTL, all()).await.sessions), []);
-    let stopped = store.stop_boot(at(20), boot(1)).await;
+    let stopped = store.at(time(20)).stop_boot(boot(1)).await;
     stopped.expect("the store answers");
     let orphaned = sweep(store, 21, all()).await.sessions;
     assert_eq!(keys(&orphaned), [key(1)]);

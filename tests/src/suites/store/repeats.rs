@@ -6,7 +6,7 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, CallBegin, CallStep, Claimed, CompleteOutcome, DeliverItem,
-    ParkOutcome, ParkSend, ParkUntil, Store, Then,
+    Inspect, ParkOutcome, ParkSend, ParkUntil, Then,
 };
 
 use super::prelude::*;
@@ -19,8 +19,8 @@ fn nth(claimed: &Claimed, n: i64) -> Lease {
     }
 }
 
-async fn appended(store: &dyn Store, ms: i64, item: &AppendRound) -> AppendOutcome {
-    let outcomes = store.append_rounds(at(ms), vec![item.clone()]).await;
+async fn appended(store: &dyn Inspect, ms: i64, item: &AppendRound) -> AppendOutcome {
+    let outcomes = store.at(time(ms)).append_rounds(vec![item.clone()]).await;
     one(outcomes.expect("the store answers"))
 }
 
@@ -45,7 +45,7 @@ fn told(outcome: &AppendOutcome) -> (i64, i64, i64) {
 }
 
 /// A round with a call that was begun, and the step that tells its result.
-async fn with_result(store: &dyn Store) -> (Claimed, AppendRound) {
+async fn with_result(store: &dyn Inspect) -> (Claimed, AppendRound) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
     let id = call(&claimed, 0, 0);
@@ -55,7 +55,7 @@ async fn with_result(store: &dyn Store) -> (Claimed, AppendRound) {
     (claimed, item)
 }
 
-pub async fn results_that_are_sent_again_are_stored_once(store: &dyn Store) {
+pub async fn results_that_are_sent_again_are_stored_once(store: &dyn Inspect) {
     let (_, item) = with_result(store).await;
     let first = appended(store, 30, &item).await;
     assert_eq!(told(&first), (3, 3, 4));
@@ -70,7 +70,7 @@ pub async fn results_that_are_sent_again_are_stored_once(store: &dyn Store) {
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn a_repeat_tells_again_of_what_lies_in_the_inbox(store: &dyn Store) {
+pub async fn a_repeat_tells_again_of_what_lies_in_the_inbox(store: &dyn Inspect) {
     let (_, item) = with_result(store).await;
     delivered(store, 25, steer("a", 1)).await;
     appended(store, 30, &item).await;
@@ -80,7 +80,7 @@ pub async fn a_repeat_tells_again_of_what_lies_in_the_inbox(store: &dyn Store) {
     assert_eq!(counters.signals, SIGNAL_INBOX | SIGNAL_RESULT);
 }
 
-pub async fn a_call_that_is_begun_again_by_the_same_step_was_begun_once(store: &dyn Store) {
+pub async fn a_call_that_is_begun_again_by_the_same_step_was_begun_once(store: &dyn Inspect) {
     let claimed = running(store).await;
     let waits_first = vec![waits(WaitingOn::Human)];
     append(store, 20, asking(&claimed, 0, waits_first)).await;
@@ -96,7 +96,7 @@ pub async fn a_call_that_is_begun_again_by_the_same_step_was_begun_once(store: &
     assert_eq!(call_of(store, &id).await.attempt, 1);
 }
 
-pub async fn an_older_write_under_the_same_lease_changes_nothing(store: &dyn Store) {
+pub async fn an_older_write_under_the_same_lease_changes_nothing(store: &dyn Inspect) {
     let (claimed, item) = with_result(store).await;
     appended(store, 30, &item).await;
     let item = AppendRound {
@@ -110,27 +110,27 @@ pub async fn an_older_write_under_the_same_lease_changes_nothing(store: &dyn Sto
     late.lease = nth(&claimed, 1);
     assert_eq!(appended(store, 50, &late).await, AppendOutcome::LeaseLost);
     let end = ending(&claimed, Then::Continue);
-    let ended = store.complete_sends(at(51), vec![end]).await;
+    let ended = store.at(time(51)).complete_sends(vec![end]).await;
     let ended = one(ended.expect("the store answers"));
     assert_eq!(ended, CompleteOutcome::LeaseLost);
     let wait = waiting(&claimed, WaitingOn::Retry, ParkUntil::Asked);
-    let parked = store.park_sends(at(52), vec![wait]).await;
+    let parked = store.at(time(52)).park_sends(vec![wait]).await;
     let parked = one(parked.expect("the store answers"));
     assert_eq!(parked, ParkOutcome::LeaseLost);
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-pub async fn an_end_that_was_kept_back_does_not_end_by_its_repeat(store: &dyn Store) {
+pub async fn an_end_that_was_kept_back_does_not_end_by_its_repeat(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 15, steer("a", 1)).await;
     let mut end = ending(&claimed, Then::Continue);
     end.unless = SIGNAL_INBOX;
-    let kept = store.complete_sends(at(20), vec![end.clone()]).await;
+    let kept = store.at(time(20)).complete_sends(vec![end.clone()]).await;
     let kept = one(kept.expect("the store answers"));
     assert_eq!(kept, CompleteOutcome::Undelivered);
     let before = store.dump().await.expect("the store answers");
     // Its signal is lowered by now, and what raised it was told to nobody yet.
-    let again = store.complete_sends(at(21), vec![end.clone()]).await;
+    let again = store.at(time(21)).complete_sends(vec![end.clone()]).await;
     let again = one(again.expect("the store answers"));
     assert_eq!(again, CompleteOutcome::LeaseLost);
     assert_eq!(store.dump().await.expect("the store answers"), before);
@@ -138,24 +138,24 @@ pub async fn an_end_that_was_kept_back_does_not_end_by_its_repeat(store: &dyn St
     complete(store, 22, end).await;
 }
 
-pub async fn a_wait_that_was_woken_does_not_begin_by_its_repeat(store: &dyn Store) {
+pub async fn a_wait_that_was_woken_does_not_begin_by_its_repeat(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 15, steer("a", 1)).await;
     let wait = ParkSend {
         unless: SIGNAL_INBOX,
         ..waiting(&claimed, WaitingOn::Retry, ParkUntil::Asked)
     };
-    let woken = store.park_sends(at(20), vec![wait.clone()]).await;
+    let woken = store.at(time(20)).park_sends(vec![wait.clone()]).await;
     let woken = one(woken.expect("the store answers"));
     let signals = SIGNAL_INBOX;
     assert_eq!(woken, ParkOutcome::Woken { signals });
-    let again = store.park_sends(at(21), vec![wait]).await;
+    let again = store.at(time(21)).park_sends(vec![wait]).await;
     let again = one(again.expect("the store answers"));
     assert_eq!(again, ParkOutcome::LeaseLost);
     complete(store, 22, ending(&claimed, Then::Release)).await;
 }
 
-pub async fn numbers_begin_anew_with_each_grant(store: &dyn Store) {
+pub async fn numbers_begin_anew_with_each_grant(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
     assert!(release(store, 30, &claimed).await);

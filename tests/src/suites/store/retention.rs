@@ -3,7 +3,7 @@
 use mainspring_shared::id::{RunId, RunKey, TenantId};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptSend, AuditOptions, CreateRunOutcome, NewRun, RetireSends, Retired, Store, Then,
+    AcceptSend, AuditOptions, CreateRunOutcome, Inspect, NewRun, RetireSends, Retired, Then,
 };
 use mainspring_shared::workflow::run::{DSL_VERSION, RunLeaf, RunOptions};
 use serde_json::json;
@@ -21,30 +21,30 @@ fn page(keep: i64) -> RetireSends {
     }
 }
 
-async fn retire(store: &dyn Store, ms: i64, query: RetireSends) -> Retired {
-    let retired = store.retire_sends(at(ms), query).await;
+async fn retire(store: &dyn Inspect, ms: i64, query: RetireSends) -> Retired {
+    let retired = store.at(time(ms)).retire_sends(query).await;
     retired.expect("the store answers")
 }
 
-async fn is_there(store: &dyn Store, n: u128) -> bool {
+async fn is_there(store: &dyn Inspect, n: u128) -> bool {
     let found = store.get_sends(vec![(TenantId::DEFAULT, send(n))]).await;
     one(found.expect("the store answers")).is_some()
 }
 
-async fn assert_sound(store: &dyn Store, ms: i64) {
-    let violations = store.audit(at(ms), AuditOptions::default()).await;
+async fn assert_sound(store: &dyn Inspect, ms: i64) {
+    let violations = store.at(time(ms)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
 /// A send of session 1 from its start to its end at `ms`.
-async fn answered(store: &dyn Store, ms: i64, item: AcceptSend) {
+async fn answered(store: &dyn Inspect, ms: i64, item: AcceptSend) {
     let n = item.id.0.as_u128();
     accept(store, ms - 2, item).await;
     let claimed = claim(store, ms - 1, 1, 1, n).await;
     complete(store, ms, ending(&claimed, Then::Release)).await;
 }
 
-pub async fn old_sends_go_and_what_was_said_stays(store: &dyn Store) {
+pub async fn old_sends_go_and_what_was_said_stays(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
     let mut item = ending(&claimed, Then::Release);
@@ -92,7 +92,7 @@ pub async fn old_sends_go_and_what_was_said_stays(store: &dyn Store) {
     assert_sound(store, 1_010).await;
 }
 
-pub async fn sends_that_are_open_or_untold_stay(store: &dyn Store) {
+pub async fn sends_that_are_open_or_untold_stay(store: &dyn Inspect) {
     let parent = running(store).await;
     wait_for_calls(
         store,
@@ -117,7 +117,7 @@ pub async fn sends_that_are_open_or_untold_stay(store: &dyn Store) {
     assert_sound(store, 50_002).await;
 }
 
-pub async fn sends_of_a_run_stay_with_it(store: &dyn Store) {
+pub async fn sends_of_a_run_stay_with_it(store: &dyn Inspect) {
     register(store, SCHEDULER).await;
     register(store, 1).await;
     let run = |n: u128| RunId(Uuid::from_u128(n));
@@ -136,7 +136,7 @@ pub async fn sends_of_a_run_stay_with_it(store: &dyn Store) {
         depth: 1,
         idempotency: None,
     };
-    let created = store.create_runs(at(0), vec![new]).await;
+    let created = store.at(time(0)).create_runs(vec![new]).await;
     let created = one(created.expect("the store answers"));
     assert!(matches!(created, CreateRunOutcome::Created(_)));
     for n in [1, 2] {
@@ -169,7 +169,7 @@ pub async fn sends_of_a_run_stay_with_it(store: &dyn Store) {
     assert_eq!(retire(store, 1_001, page(10)).await, left);
 }
 
-pub async fn sends_are_looked_at_page_by_page(store: &dyn Store) {
+pub async fn sends_are_looked_at_page_by_page(store: &dyn Inspect) {
     accept(store, 0, opening(1, 1)).await;
     let claimed = claim(store, 5, 1, 1, 1).await;
     complete(store, 6, ending(&claimed, Then::Release)).await;
@@ -202,7 +202,7 @@ pub async fn sends_are_looked_at_page_by_page(store: &dyn Store) {
     assert_sound(store, 40).await;
 }
 
-pub async fn a_page_is_bounded_by_the_rounds_of_its_sends(store: &dyn Store) {
+pub async fn a_page_is_bounded_by_the_rounds_of_its_sends(store: &dyn Inspect) {
     let claimed = running(store).await;
     for n in 0..3 {
         append(store, 20, round(&claimed, n)).await;
@@ -232,7 +232,7 @@ pub async fn a_page_is_bounded_by_the_rounds_of_its_sends(store: &dyn Store) {
     assert_sound(store, 1_000).await;
 }
 
-pub async fn what_is_as_old_and_stays_is_counted(store: &dyn Store) {
+pub async fn what_is_as_old_and_stays_is_counted(store: &dyn Inspect) {
     let parent = running(store).await;
     let begins = vec![waits(WaitingOn::Agent)];
     wait_for_calls(store, 12, &parent, WaitingOn::Agent, begins).await;

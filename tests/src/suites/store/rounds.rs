@@ -5,14 +5,14 @@ use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCal
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, Counters, SendTotals, Store, Then, UsageRow,
+    AppendOutcome, AppendRound, Counters, Inspect, SendTotals, Then, UsageRow,
 };
 use mainspring_shared::usage::Usage;
 use serde_json::json;
 
 use super::prelude::*;
 
-pub async fn a_round_is_numbered_and_reads_back(store: &dyn Store) {
+pub async fn a_round_is_numbered_and_reads_back(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = round(&claimed, 0);
     let (first_seq, step, counters) = append(store, 20, item.clone()).await;
@@ -35,7 +35,7 @@ pub async fn a_round_is_numbered_and_reads_back(store: &dyn Store) {
     assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3, 4, 5]);
 }
 
-pub async fn a_round_is_one_step(store: &dyn Store) {
+pub async fn a_round_is_one_step(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
     let expected = Step {
@@ -55,7 +55,7 @@ pub async fn a_round_is_one_step(store: &dyn Store) {
     assert_eq!(last_step(store, 1).await, expected);
 }
 
-pub async fn a_round_sets_the_sums_of_its_send(store: &dyn Store) {
+pub async fn a_round_sets_the_sums_of_its_send(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
     let totals = SendTotals {
@@ -82,7 +82,7 @@ pub async fn a_round_sets_the_sums_of_its_send(store: &dyn Store) {
     assert_eq!((record.rounds, record.attempts), (2, 5));
 }
 
-pub async fn each_response_has_its_row_of_usage(store: &dyn Store) {
+pub async fn each_response_has_its_row_of_usage(store: &dyn Inspect) {
     let claimed = running(store).await;
     let retried = UsageRow {
         attempt: 2,
@@ -97,7 +97,7 @@ pub async fn each_response_has_its_row_of_usage(store: &dyn Store) {
     assert_eq!(dump.usage, [(send(1), 0, 1), (send(1), 0, 2)]);
 }
 
-pub async fn a_failed_answer_reads_back_as_failed(store: &dyn Store) {
+pub async fn a_failed_answer_reads_back_as_failed(store: &dyn Inspect) {
     let claimed = running(store).await;
     let mut item = round(&claimed, 0);
     item.messages[2].failed = true;
@@ -110,7 +110,7 @@ pub async fn a_failed_answer_reads_back_as_failed(store: &dyn Store) {
     assert_eq!(failed, [false, false, true]);
 }
 
-pub async fn unusual_content_reads_back_as_it_was(store: &dyn Store) {
+pub async fn unusual_content_reads_back_as_it_was(store: &dyn Inspect) {
     let claimed = running(store).await;
     let text = "tab\t quote\" back\\slash\r\n \u{0}\u{1}\u{7f} \u{1f469}\u{200d}\u{1f680} \u{fffd}";
     let text = text.replace('\u{0}', "");
@@ -140,7 +140,7 @@ pub async fn unusual_content_reads_back_as_it_was(store: &dyn Store) {
     assert_eq!(transcript(store, 1).await, [expected]);
 }
 
-pub async fn rounds_of_one_call_have_each_their_outcome(store: &dyn Store) {
+pub async fn rounds_of_one_call_have_each_their_outcome(store: &dyn Inspect) {
     let first = running(store).await;
     accept(store, 0, opening(2, 2)).await;
     accept(store, 0, opening(3, 3)).await;
@@ -148,7 +148,7 @@ pub async fn rounds_of_one_call_have_each_their_outcome(store: &dyn Store) {
     let third = claim(store, 12, 1, 3, 3).await;
     release(store, 13, &second).await;
     let items = vec![round(&third, 0), round(&second, 0), round(&first, 0)];
-    let outcomes = store.append_rounds(at(20), items).await;
+    let outcomes = store.at(time(20)).append_rounds(items).await;
     let outcomes = outcomes.expect("the store answers");
     assert!(matches!(outcomes[0], AppendOutcome::Appended { .. }));
     assert_eq!(outcomes[1], AppendOutcome::LeaseLost);
@@ -158,7 +158,7 @@ pub async fn rounds_of_one_call_have_each_their_outcome(store: &dyn Store) {
     assert_eq!(written, [3, 0, 3]);
 }
 
-pub async fn a_round_tells_of_queued_sends_and_signals(store: &dyn Store) {
+pub async fn a_round_tells_of_queued_sends_and_signals(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     cancel(store, 12, 1).await;
@@ -177,7 +177,7 @@ pub async fn a_round_tells_of_queued_sends_and_signals(store: &dyn Store) {
     assert_eq!(counters.signals, SIGNAL_CANCEL);
 }
 
-pub async fn messages_carry_the_epoch_of_their_grant(store: &dyn Store) {
+pub async fn messages_carry_the_epoch_of_their_grant(store: &dyn Inspect) {
     let first = running(store).await;
     append(store, 20, round(&first, 0)).await;
     release(store, 30, &first).await;

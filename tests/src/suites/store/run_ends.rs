@@ -5,7 +5,7 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::{
-    AdvanceOutcome, AdvanceRun, AuditOptions, ReadNodes, RunReport, RunWords, Store, Then,
+    AdvanceOutcome, AdvanceRun, AuditOptions, Inspect, ReadNodes, RunReport, RunWords, Then,
 };
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{RunAsk, RunRecord, RunStatus};
@@ -38,7 +38,7 @@ fn words(n: u128) -> RunWords {
 }
 
 /// Run 3 belongs to no session and is not due.
-async fn under_way_beside(store: &dyn Store) {
+async fn under_way_beside(store: &dyn Inspect) {
     let record = created(store, 32, new_run(3)).await;
     claim_runs(store, 33, 1).await;
     advance(store, 34, 1, advance_of(&record, 0)).await;
@@ -46,7 +46,7 @@ async fn under_way_beside(store: &dyn Store) {
     advance(store, 35, 1, advance_of(&record, 0)).await;
 }
 
-pub async fn a_final_run_has_no_owner_and_keeps_its_result(store: &dyn Store) {
+pub async fn a_final_run_has_no_owner_and_keeps_its_result(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     cancel(store, 10, 1).await;
     let mut item = ending_of_run(&record, 1, None);
@@ -58,13 +58,16 @@ pub async fn a_final_run_has_no_owner_and_keeps_its_result(store: &dyn Store) {
     assert_eq!(dump.run.finished_at, at(900));
     assert_eq!(claim_runs(store, 901, 1).await.runs, []);
     let retry = RunAsk::Retry { max_tokens: None };
-    let asked = store.ask_runs(at(902), vec![(run_key(1), retry)]).await;
+    let asked = store
+        .at(time(902))
+        .ask_runs(vec![(run_key(1), retry)])
+        .await;
     assert_eq!(asked.expect("the store answers"), [true]);
     assert_eq!(claim_runs(store, 903, 1).await.runs.len(), 1);
 }
 
 /// Run 2 belongs to session 1, whose send has asked for it.
-pub async fn a_final_run_can_be_forgotten(store: &dyn Store) {
+pub async fn a_final_run_can_be_forgotten(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     created(store, 5, new_run(2)).await;
     cancel(store, 10, 1).await;
@@ -88,11 +91,11 @@ pub async fn a_final_run_can_be_forgotten(store: &dyn Store) {
     };
     let nodes = store.read_nodes(query).await.expect("the store answers");
     assert_eq!(nodes, []);
-    let violations = store.audit(at(13), AuditOptions::default()).await;
+    let violations = store.at(time(13)).audit(AuditOptions::default()).await;
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-pub async fn the_end_of_a_run_is_the_result_of_the_call_that_waits(store: &dyn Store) {
+pub async fn the_end_of_a_run_is_the_result_of_the_call_that_waits(store: &dyn Inspect) {
     let claimed = running(store).await;
     let begins = vec![waits(WaitingOn::Run)];
     wait_for_calls(store, 12, &claimed, WaitingOn::Run, begins).await;
@@ -115,7 +118,7 @@ pub async fn the_end_of_a_run_is_the_result_of_the_call_that_waits(store: &dyn S
     assert_eq!(again.send.record.id, send(1));
 }
 
-pub async fn a_busy_session_finds_the_end_of_a_run_in_its_inbox(store: &dyn Store) {
+pub async fn a_busy_session_finds_the_end_of_a_run_in_its_inbox(store: &dyn Inspect) {
     running(store).await;
     let record = of_session_one(store, None).await;
     let report = RunReport {
@@ -133,7 +136,7 @@ pub async fn a_busy_session_finds_the_end_of_a_run_in_its_inbox(store: &dyn Stor
     assert_eq!(item.content, words(50).content);
 }
 
-pub async fn a_session_at_rest_is_woken_by_the_end_of_a_run(store: &dyn Store) {
+pub async fn a_session_at_rest_is_woken_by_the_end_of_a_run(store: &dyn Inspect) {
     let claimed = running(store).await;
     complete(store, 20, ending(&claimed, Then::Continue)).await;
     let record = of_session_one(store, None).await;
@@ -158,7 +161,7 @@ pub async fn a_session_at_rest_is_woken_by_the_end_of_a_run(store: &dyn Store) {
     assert_eq!(dumped(store, 1).await.sends.len(), 2);
 }
 
-pub async fn a_session_at_rest_may_be_told_with_its_next_send(store: &dyn Store) {
+pub async fn a_session_at_rest_may_be_told_with_its_next_send(store: &dyn Inspect) {
     let claimed = running(store).await;
     complete(store, 20, ending(&claimed, Then::Continue)).await;
     let record = of_session_one(store, None).await;
@@ -189,11 +192,14 @@ pub async fn a_session_at_rest_may_be_told_with_its_next_send(store: &dyn Store)
     );
 }
 
-pub async fn the_runs_of_a_deleted_session_are_asked_to_end(store: &dyn Store) {
+pub async fn the_runs_of_a_deleted_session_are_asked_to_end(store: &dyn Inspect) {
     running(store).await;
     of_session_one(store, None).await;
     under_way_beside(store).await;
-    let deleted = store.delete_session(at(40), key(1), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(40))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     assert_eq!(dumped_run(store, 2).await.asks, [RunAsk::session_deleted()]);
     assert_eq!(dumped_run(store, 3).await.asks, []);

@@ -1,6 +1,6 @@
 //! Which runs are taken when not all of them can be.
 
-use mainspring_shared::store::{AdvanceOutcome, ClaimRuns, Store};
+use mainspring_shared::store::{AdvanceOutcome, ClaimRuns, Inspect};
 use mainspring_shared::workflow::run::DSL_VERSION;
 
 use super::prelude::*;
@@ -20,14 +20,14 @@ fn claiming(limit: u32, ends_max: u32) -> ClaimRuns {
 }
 
 /// The runs that are taken, by their numbers, each with how many ends are told.
-async fn taken(store: &dyn Store, ms: i64, claim: ClaimRuns) -> Vec<(u128, usize)> {
-    let claimed = store.claim_runs(at(ms), claim).await;
+async fn taken(store: &dyn Inspect, ms: i64, claim: ClaimRuns) -> Vec<(u128, usize)> {
+    let claimed = store.at(time(ms)).claim_runs(claim).await;
     let runs = claimed.expect("the store answers").runs.into_iter();
     runs.map(|news| (news.key.run.0.as_u128(), news.ends.len()))
         .collect()
 }
 
-pub async fn the_run_that_was_looked_at_last_comes_last(store: &dyn Store) {
+pub async fn the_run_that_was_looked_at_last_comes_last(store: &dyn Inspect) {
     register(store, 1).await;
     for n in 1..=3 {
         created(store, 0, new_run(n)).await;
@@ -51,7 +51,7 @@ pub async fn the_run_that_was_looked_at_last_comes_last(store: &dyn Store) {
     assert_eq!(found, [(2, 0), (3, 0), (1, 0), (4, 0)]);
 }
 
-pub async fn a_wide_run_leaves_ends_to_the_others(store: &dyn Store) {
+pub async fn a_wide_run_leaves_ends_to_the_others(store: &dyn Inspect) {
     under_way(store, 1..9).await;
     let second = created(store, 3, new_run(2)).await;
     taken(store, 4, claiming(10, 10)).await;
@@ -72,7 +72,7 @@ pub async fn a_wide_run_leaves_ends_to_the_others(store: &dyn Store) {
     assert_eq!(taken(store, 12, alone).await, [(1, 4)]);
 }
 
-pub async fn runs_that_were_set_aside_are_left_out(store: &dyn Store) {
+pub async fn runs_that_were_set_aside_are_left_out(store: &dyn Inspect) {
     register(store, 1).await;
     for n in 1..=3 {
         created(store, 0, new_run(n)).await;
@@ -85,7 +85,7 @@ pub async fn runs_that_were_set_aside_are_left_out(store: &dyn Store) {
     assert_eq!(dumped_run(store, 1).await.owner, None);
 }
 
-pub async fn runs_of_a_later_language_are_left_to_others(store: &dyn Store) {
+pub async fn runs_of_a_later_language_are_left_to_others(store: &dyn Inspect) {
     register(store, 1).await;
     created(store, 0, new_run(1)).await;
     let mut later = new_run(2);

@@ -5,7 +5,7 @@ use mainspring_shared::id::{BootId, RunId, RunKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{
     AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun,
-    IdempotencyKey, ListRuns, NewRun, ReadNodes, SessionPatch, Store, Target, Then,
+    IdempotencyKey, Inspect, ListRuns, NewRun, ReadNodes, SessionPatch, Target, Then,
 };
 use mainspring_shared::usage::Usage;
 use mainspring_shared::workflow::nodes::NodeKind;
@@ -42,19 +42,19 @@ pub(super) fn new_run(n: u128) -> NewRun {
     }
 }
 
-async fn create(store: &dyn Store, ms: i64, new: NewRun) -> CreateRunOutcome {
-    let outcomes = store.create_runs(at(ms), vec![new]).await;
+async fn create(store: &dyn Inspect, ms: i64, new: NewRun) -> CreateRunOutcome {
+    let outcomes = store.at(time(ms)).create_runs(vec![new]).await;
     one(outcomes.expect("the store answers"))
 }
 
-pub(super) async fn created(store: &dyn Store, ms: i64, new: NewRun) -> RunRecord {
+pub(super) async fn created(store: &dyn Inspect, ms: i64, new: NewRun) -> RunRecord {
     match create(store, ms, new).await {
         CreateRunOutcome::Created(run) => *run,
         other => panic!("a run was expected: {other:?}"),
     }
 }
 
-pub(super) async fn claim_runs(store: &dyn Store, ms: i64, boot_n: u128) -> ClaimedRuns {
+pub(super) async fn claim_runs(store: &dyn Inspect, ms: i64, boot_n: u128) -> ClaimedRuns {
     let claim = ClaimRuns {
         boot: boot(boot_n),
         limit: 10,
@@ -63,16 +63,16 @@ pub(super) async fn claim_runs(store: &dyn Store, ms: i64, boot_n: u128) -> Clai
         dsl_max: DSL_VERSION,
         aside: Vec::new(),
     };
-    let claimed = store.claim_runs(at(ms), claim).await;
+    let claimed = store.at(time(ms)).claim_runs(claim).await;
     claimed.expect("the store answers")
 }
 
-pub(super) async fn read_run(store: &dyn Store, n: u128) -> RunRecord {
+pub(super) async fn read_run(store: &dyn Inspect, n: u128) -> RunRecord {
     let found = store.get_runs(vec![run_key(n)]).await;
     one(found.expect("the store answers")).expect("the run exists")
 }
 
-pub(super) async fn dumped_run(store: &dyn Store, n: u128) -> DumpRun {
+pub(super) async fn dumped_run(store: &dyn Inspect, n: u128) -> DumpRun {
     let dump = store.dump().await.expect("the store answers");
     let mut runs = dump.runs.into_iter();
     runs.find(|run| run.run.key == run_key(n))
@@ -141,17 +141,20 @@ pub(super) fn advance_of(record: &RunRecord, step: i64) -> AdvanceRun {
 }
 
 pub(super) async fn advance(
-    store: &dyn Store,
+    store: &dyn Inspect,
     ms: i64,
     boot_n: u128,
     item: AdvanceRun,
 ) -> AdvanceOutcome {
-    let outcomes = store.advance_runs(at(ms), boot(boot_n), vec![item]).await;
+    let outcomes = store
+        .at(time(ms))
+        .advance_runs(boot(boot_n), vec![item])
+        .await;
     one(outcomes.expect("the store answers"))
 }
 
 /// Process 1 owns run 1, whose leaves are the sends `leaves`.
-pub(super) async fn under_way(store: &dyn Store, leaves: std::ops::Range<u128>) -> RunRecord {
+pub(super) async fn under_way(store: &dyn Inspect, leaves: std::ops::Range<u128>) -> RunRecord {
     register(store, 1).await;
     let record = created(store, 0, new_run(1)).await;
     claim_runs(store, 1, 1).await;
@@ -167,7 +170,7 @@ pub(super) async fn under_way(store: &dyn Store, leaves: std::ops::Range<u128>) 
     read_run(store, 1).await
 }
 
-pub async fn a_created_run_reads_back_and_is_due_at_once(store: &dyn Store) {
+pub async fn a_created_run_reads_back_and_is_due_at_once(store: &dyn Inspect) {
     register(store, 1).await;
     let record = created(store, 5, new_run(1)).await;
     assert_eq!(record, new_run(1).record(time(5)));
@@ -184,7 +187,7 @@ pub async fn a_created_run_reads_back_and_is_due_at_once(store: &dyn Store) {
     assert_eq!(dumped_run(store, 1).await.owner, Some(boot(1)));
 }
 
-pub async fn a_repeated_creation_creates_nothing(store: &dyn Store) {
+pub async fn a_repeated_creation_creates_nothing(store: &dyn Inspect) {
     let keyed = |n: u128, hash: u8| NewRun {
         idempotency: Some(IdempotencyKey {
             tenant: TenantId::DEFAULT,
@@ -209,7 +212,7 @@ pub async fn a_repeated_creation_creates_nothing(store: &dyn Store) {
     assert_eq!(dump.runs.len(), 1);
 }
 
-pub async fn every_end_of_a_leaf_is_news_until_it_is_noted(store: &dyn Store) {
+pub async fn every_end_of_a_leaf_is_news_until_it_is_noted(store: &dyn Inspect) {
     let record = under_way(store, 1..4).await;
     assert_eq!(claim_runs(store, 3, 1).await.runs, [], "nothing ended");
     let claimed = claim(store, 10, 1, 1, 1).await;
@@ -217,7 +220,10 @@ pub async fn every_end_of_a_leaf_is_news_until_it_is_noted(store: &dyn Store) {
     assert_eq!(leaf_of_one.expect("it is a leaf").path, "/1");
     complete(store, 11, ending(&claimed, Then::Continue)).await;
     cancel(store, 12, 2).await;
-    let gone = store.delete_session(at(13), key(3), boot(SCHEDULER)).await;
+    let gone = store
+        .at(time(13))
+        .delete_session(key(3), boot(SCHEDULER))
+        .await;
     gone.expect("the store answers");
     let news = one(claim_runs(store, 20, 1).await.runs);
     assert_eq!(news.step, 1);
@@ -245,7 +251,7 @@ pub async fn every_end_of_a_leaf_is_news_until_it_is_noted(store: &dyn Store) {
     assert_eq!(one(left.ends).path, "/3");
 }
 
-pub async fn a_stale_advance_changes_nothing(store: &dyn Store) {
+pub async fn a_stale_advance_changes_nothing(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     register(store, 2).await;
     let before = store.dump().await.expect("the store answers");
@@ -262,7 +268,7 @@ pub async fn a_stale_advance_changes_nothing(store: &dyn Store) {
     assert_eq!(after, before);
 }
 
-pub async fn one_lost_advance_leaves_its_neighbours_alone(store: &dyn Store) {
+pub async fn one_lost_advance_leaves_its_neighbours_alone(store: &dyn Inspect) {
     let first = under_way(store, 1..2).await;
     let second = created(store, 3, new_run(2)).await;
     claim_runs(store, 4, 1).await;
@@ -270,7 +276,10 @@ pub async fn one_lost_advance_leaves_its_neighbours_alone(store: &dyn Store) {
     stale.start = vec![leaf(7, 1)];
     let mut good = advance_of(&second, 0);
     good.start = vec![leaf(8, 2), leaf(9, 2)];
-    let outcomes = store.advance_runs(at(5), boot(1), vec![stale, good]).await;
+    let outcomes = store
+        .at(time(5))
+        .advance_runs(boot(1), vec![stale, good])
+        .await;
     let outcomes = outcomes.expect("the store answers");
     assert_eq!(outcomes[0], AdvanceOutcome::Lost);
     let AdvanceOutcome::Advanced { rings, .. } = &outcomes[1] else {
@@ -282,12 +291,16 @@ pub async fn one_lost_advance_leaves_its_neighbours_alone(store: &dyn Store) {
     assert_eq!(unknown.expect("the store answers"), [None]);
 }
 
-pub async fn a_run_is_taken_from_a_dead_process_only(store: &dyn Store) {
+pub async fn a_run_is_taken_from_a_dead_process_only(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     register(store, 2).await;
     cancel(store, 10, 1).await;
     assert_eq!(claim_runs(store, 11, 2).await.runs, [], "its owner lives");
-    store.stop_boot(at(12), boot(1)).await.expect("it answers");
+    store
+        .at(time(12))
+        .stop_boot(boot(1))
+        .await
+        .expect("it answers");
     let news = one(claim_runs(store, 13, 2).await.runs);
     assert_eq!((news.step, news.ends.len()), (1, 1));
     let late = advance(store, 14, 1, advance_of(&record, 1)).await;
@@ -300,7 +313,7 @@ pub async fn a_run_is_taken_from_a_dead_process_only(store: &dyn Store) {
     assert_eq!(step.changes, json!({ "status": "running" }));
 }
 
-pub async fn a_run_that_is_given_up_can_be_taken(store: &dyn Store) {
+pub async fn a_run_that_is_given_up_can_be_taken(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     register(store, 2).await;
     cancel(store, 10, 1).await;
@@ -316,7 +329,7 @@ pub async fn a_run_that_is_given_up_can_be_taken(store: &dyn Store) {
     assert_eq!(dumped_run(store, 1).await.owner, None);
 }
 
-pub async fn asks_are_news_until_they_are_noted(store: &dyn Store) {
+pub async fn asks_are_news_until_they_are_noted(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     let cancel = RunAsk::Cancel { reason: None };
     let retry = RunAsk::Retry {
@@ -327,7 +340,7 @@ pub async fn asks_are_news_until_they_are_noted(store: &dyn Store) {
         (run_key(9), cancel.clone()),
         (run_key(1), retry.clone()),
     ];
-    let asked = store.ask_runs(at(5), items).await;
+    let asked = store.at(time(5)).ask_runs(items).await;
     assert_eq!(asked.expect("the store answers"), [true, false, true]);
     let news = one(claim_runs(store, 6, 1).await.runs);
     let (numbers, asks): (Vec<_>, Vec<_>) = news.asks.into_iter().unzip();
@@ -338,7 +351,7 @@ pub async fn asks_are_news_until_they_are_noted(store: &dyn Store) {
     assert_eq!(dumped_run(store, 1).await.asks, [retry]);
 }
 
-pub async fn nodes_are_written_over_and_read_in_pieces(store: &dyn Store) {
+pub async fn nodes_are_written_over_and_read_in_pieces(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     let mut item = advance_of(&record, 1);
     item.nodes = vec![
@@ -377,7 +390,7 @@ pub async fn nodes_are_written_over_and_read_in_pieces(store: &dyn Store) {
     assert_eq!(read(Some("/1_"), 0, 10).await, [], "a prefix is no pattern");
 }
 
-pub async fn an_alarm_makes_a_run_due(store: &dyn Store) {
+pub async fn an_alarm_makes_a_run_due(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     let mut item = advance_of(&record, 1);
     item.run.alarm_at = at(500);
@@ -389,7 +402,7 @@ pub async fn an_alarm_makes_a_run_due(store: &dyn Store) {
     assert_eq!((one(due.runs).key, due.next_alarm), (run_key(1), None));
 }
 
-pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Store) {
+pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Inspect) {
     const BOUND: Option<u32> = Some(3);
     let live = |record: &RunRecord, step, count: u32, leaves: std::ops::Range<u128>| {
         let mut item = advance_of(record, step);
@@ -415,7 +428,7 @@ pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Store) {
         "{begun:?}"
     );
     let second = created(store, 4, new_run(2)).await;
-    let claimed = store.claim_runs(at(5), claim).await;
+    let claimed = store.at(time(5)).claim_runs(claim).await;
     let news = one(claimed.expect("the store answers").runs);
     assert_eq!((news.key, news.live_max), (second.key, Some(1)));
     // Whoever did not hear of the first run's leaves changes nothing.
@@ -426,7 +439,7 @@ pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Store) {
     // Both at once: the second finds what the first took.
     let ends = live(&first, 2, 3, 13..14);
     let both = vec![ends, live(&second, 0, 1, 21..22)];
-    let outcomes = store.advance_runs(at(7), boot(1), both).await;
+    let outcomes = store.at(time(7)).advance_runs(boot(1), both).await;
     let outcomes = outcomes.expect("the store answers");
     assert!(matches!(
         outcomes[0],
@@ -448,7 +461,7 @@ pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Store) {
     assert!(unbounded.runs.iter().all(|news| news.live_max.is_none()));
 }
 
-pub async fn a_leaf_goes_on_in_a_session_that_takes_sends(store: &dyn Store) {
+pub async fn a_leaf_goes_on_in_a_session_that_takes_sends(store: &dyn Inspect) {
     let record = under_way(store, 11..12).await;
     cancel(store, 5, 11).await;
     let further = |step, n: u128| AdvanceRun {
@@ -470,7 +483,7 @@ pub async fn a_leaf_goes_on_in_a_session_that_takes_sends(store: &dyn Store) {
         closed: Some(true),
         ..SessionPatch::default()
     };
-    let closed = store.update_session(at(8), key(11), patch).await;
+    let closed = store.at(time(8)).update_session(key(11), patch).await;
     closed.expect("the store answers");
     let before = dumped_run(store, 1).await;
     let refused = advance(store, 9, 1, further(2, 13)).await;
@@ -478,7 +491,7 @@ pub async fn a_leaf_goes_on_in_a_session_that_takes_sends(store: &dyn Store) {
     assert_eq!(dumped_run(store, 1).await, before);
 }
 
-pub(super) async fn of_session_one(store: &dyn Store, call_id: Option<String>) -> RunRecord {
+pub(super) async fn of_session_one(store: &dyn Inspect, call_id: Option<String>) -> RunRecord {
     let new = NewRun {
         session: Some(key(1).session),
         reports_to: call_id,
@@ -490,7 +503,7 @@ pub(super) async fn of_session_one(store: &dyn Store, call_id: Option<String>) -
     record
 }
 
-pub async fn runs_are_listed_newest_first(store: &dyn Store) {
+pub async fn runs_are_listed_newest_first(store: &dyn Inspect) {
     running(store).await;
     created(store, 0, new_run(1)).await;
     of_session_one(store, None).await;
@@ -525,24 +538,24 @@ pub async fn runs_are_listed_newest_first(store: &dyn Store) {
     assert_eq!(list(final_ones).await, (vec![], false));
 }
 
-pub async fn an_unowned_boot_is_nobody(store: &dyn Store) {
+pub async fn an_unowned_boot_is_nobody(store: &dyn Inspect) {
     let record = created(store, 0, new_run(1)).await;
     let nobody = BootId(Uuid::nil());
     let item = advance_of(&record, 0);
-    let outcomes = store.advance_runs(at(1), nobody, vec![item]).await;
+    let outcomes = store.at(time(1)).advance_runs(nobody, vec![item]).await;
     assert_eq!(
         one(outcomes.expect("the store answers")),
         AdvanceOutcome::Lost
     );
 }
 
-pub async fn what_is_asked_can_be_read_until_an_advance_takes_it(store: &dyn Store) {
+pub async fn what_is_asked_can_be_read_until_an_advance_takes_it(store: &dyn Inspect) {
     let record = under_way(store, 1..1).await;
     created(store, 5, new_run(2)).await;
     let retry = RunAsk::Retry { max_tokens: None };
     let cancel = RunAsk::Cancel { reason: None };
     let asks = vec![(run_key(1), retry.clone()), (run_key(1), cancel.clone())];
-    let asked = store.ask_runs(at(6), asks).await;
+    let asked = store.at(time(6)).ask_runs(asks).await;
     assert_eq!(asked.expect("the store answers"), [true, true]);
     let keys = || vec![run_key(2), run_key(1), run_key(9)];
     let found = store.read_asks(keys()).await.expect("the store answers");

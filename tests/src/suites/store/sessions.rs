@@ -6,30 +6,30 @@ use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
-    AcceptOutcome, ClaimOutcome, CompleteOutcome, CreateOutcome, DeleteOutcome, NewSession,
-    ParkUntil, RefuseReason, SessionPatch, Store, Then, UpdateOutcome,
+    AcceptOutcome, ClaimOutcome, CompleteOutcome, CreateOutcome, DeleteOutcome, Inspect,
+    NewSession, ParkUntil, RefuseReason, SessionPatch, Then, UpdateOutcome,
 };
 use serde_json::{Map, Value, json};
 
 use super::prelude::*;
 
-async fn create(store: &dyn Store, ms: i64, new: NewSession) -> SessionRecord {
-    let outcomes = store.create_sessions(at(ms), vec![(new, None)]).await;
+async fn create(store: &dyn Inspect, ms: i64, new: NewSession) -> SessionRecord {
+    let outcomes = store.at(time(ms)).create_sessions(vec![(new, None)]).await;
     match one(outcomes.expect("the store answers")) {
         CreateOutcome::Created(record) => *record,
         other => panic!("a new session was expected: {other:?}"),
     }
 }
 
-async fn update(store: &dyn Store, ms: i64, n: u128, patch: SessionPatch) -> SessionRecord {
-    let outcome = store.update_session(at(ms), key(n), patch).await;
+async fn update(store: &dyn Inspect, ms: i64, n: u128, patch: SessionPatch) -> SessionRecord {
+    let outcome = store.at(time(ms)).update_session(key(n), patch).await;
     match outcome.expect("the store answers") {
         UpdateOutcome::Updated(record) => *record,
         UpdateOutcome::NotFound => panic!("the session was expected"),
     }
 }
 
-async fn close(store: &dyn Store, ms: i64, n: u128, closed: bool) -> SessionRecord {
+async fn close(store: &dyn Inspect, ms: i64, n: u128, closed: bool) -> SessionRecord {
     let patch = SessionPatch {
         closed: Some(closed),
         ..SessionPatch::default()
@@ -37,12 +37,15 @@ async fn close(store: &dyn Store, ms: i64, n: u128, closed: bool) -> SessionReco
     update(store, ms, n, patch).await
 }
 
-async fn delete(store: &dyn Store, ms: i64, n: u128) -> DeleteOutcome {
-    let outcome = store.delete_session(at(ms), key(n), boot(SCHEDULER)).await;
+async fn delete(store: &dyn Inspect, ms: i64, n: u128) -> DeleteOutcome {
+    let outcome = store
+        .at(time(ms))
+        .delete_session(key(n), boot(SCHEDULER))
+        .await;
     outcome.expect("the store answers")
 }
 
-async fn status(store: &dyn Store, n: u128) -> SessionStatus {
+async fn status(store: &dyn Inspect, n: u128) -> SessionStatus {
     let record = store.get_session(key(n)).await.expect("the store answers");
     record.expect("the session exists").status
 }
@@ -54,7 +57,7 @@ fn metadata(value: Value) -> Map<String, Value> {
     }
 }
 
-pub async fn a_created_session_reads_back(store: &dyn Store) {
+pub async fn a_created_session_reads_back(store: &dyn Inspect) {
     let new = NewSession {
         agent: AgentSpec {
             name: Some("poet".to_owned()),
@@ -84,16 +87,19 @@ pub async fn a_created_session_reads_back(store: &dyn Store) {
     assert_eq!(read, Some(expected));
 }
 
-pub async fn an_unknown_session_is_none(store: &dyn Store) {
+pub async fn an_unknown_session_is_none(store: &dyn Inspect) {
     let read = store.get_session(key(1)).await.expect("the store answers");
     assert_eq!(read, None);
-    let outcome = store.update_session(at(0), key(1), SessionPatch::default());
-    let outcome = outcome.await.expect("the store answers");
+    let outcome = store
+        .at(time(0))
+        .update_session(key(1), SessionPatch::default())
+        .await;
+    let outcome = outcome.expect("the store answers");
     assert_eq!(outcome, UpdateOutcome::NotFound);
     assert_eq!(delete(store, 0, 1).await, DeleteOutcome::NotFound);
 }
 
-pub async fn a_new_agent_is_a_new_version_and_moves_the_pool(store: &dyn Store) {
+pub async fn a_new_agent_is_a_new_version_and_moves_the_pool(store: &dyn Inspect) {
     create(store, 0, new_session(1)).await;
     let agent = AgentSpec {
         pool: Some("gpu".to_owned()),
@@ -113,7 +119,7 @@ pub async fn a_new_agent_is_a_new_version_and_moves_the_pool(store: &dyn Store) 
     assert_eq!(claimed.send.record.agent_version, Some(2));
 }
 
-pub async fn metadata_is_replaced_whole_and_leaves_the_agent(store: &dyn Store) {
+pub async fn metadata_is_replaced_whole_and_leaves_the_agent(store: &dyn Inspect) {
     let new = NewSession {
         metadata: metadata(json!({ "a": 1, "b": 2 })),
         ..new_session(1)
@@ -128,7 +134,7 @@ pub async fn metadata_is_replaced_whole_and_leaves_the_agent(store: &dyn Store) 
     assert_eq!(record.agent_version, 1);
 }
 
-pub async fn a_closed_session_takes_no_sends_until_it_is_reopened(store: &dyn Store) {
+pub async fn a_closed_session_takes_no_sends_until_it_is_reopened(store: &dyn Inspect) {
     create(store, 0, new_session(1)).await;
     let closed = close(store, 1, 1, true).await;
     assert_eq!(closed.status, SessionStatus::Closed);
@@ -139,7 +145,7 @@ pub async fn a_closed_session_takes_no_sends_until_it_is_reopened(store: &dyn St
     accept(store, 4, sending(1, 1)).await;
 }
 
-pub async fn closing_leaves_accepted_work_to_be_done(store: &dyn Store) {
+pub async fn closing_leaves_accepted_work_to_be_done(store: &dyn Inspect) {
     accept(store, 0, opening(1, 1)).await;
     accept(store, 1, sending(2, 1)).await;
     close(store, 2, 1, true).await;
@@ -151,7 +157,7 @@ pub async fn closing_leaves_accepted_work_to_be_done(store: &dyn Store) {
     assert_eq!(status(store, 1).await, SessionStatus::Closed);
 }
 
-pub async fn a_session_says_where_it_stands(store: &dyn Store) {
+pub async fn a_session_says_where_it_stands(store: &dyn Inspect) {
     create(store, 0, new_session(1)).await;
     assert_eq!(status(store, 1).await, SessionStatus::Idle);
     accept(store, 0, with(sending(9, 1), delayed(60_000))).await;
@@ -164,11 +170,14 @@ pub async fn a_session_says_where_it_stands(store: &dyn Store) {
     let item = waiting(&claimed, WaitingOn::Recovery, ParkUntil::Asked);
     park(store, 3, item).await;
     assert_eq!(status(store, 1).await, SessionStatus::Waiting);
-    let resumed = store.resume_recovery(at(4), boot(SCHEDULER), key(1)).await;
+    let resumed = store
+        .at(time(4))
+        .resume_recovery(boot(SCHEDULER), key(1))
+        .await;
     assert_eq!(resumed.expect("the store answers"), Some(send(1)));
     assert_eq!(status(store, 1).await, SessionStatus::Queued);
     claim(store, 5, 1, 1, 2).await;
-    let stopped = store.stop_boot(at(6), boot(1)).await;
+    let stopped = store.at(time(6)).stop_boot(boot(1)).await;
     stopped.expect("the store answers");
     assert_eq!(
         status(store, 1).await,
@@ -183,7 +192,7 @@ pub async fn a_session_says_where_it_stands(store: &dyn Store) {
     assert_eq!(status(store, 1).await, SessionStatus::Closed);
 }
 
-pub async fn deleting_ends_every_open_send_under_a_grant(store: &dyn Store) {
+pub async fn deleting_ends_every_open_send_under_a_grant(store: &dyn Inspect) {
     running(store).await;
     accept(store, 11, with(sending(3, 1), delayed(900))).await;
     accept(store, 12, sending(2, 1)).await;
@@ -212,18 +221,19 @@ pub async fn deleting_ends_every_open_send_under_a_grant(store: &dyn Store) {
     assert_eq!(finals, [send(1), send(2), send(3)]);
 }
 
-pub async fn deleting_takes_the_lease_away(store: &dyn Store) {
+pub async fn deleting_takes_the_lease_away(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 15, round(&claimed, 0)).await;
     delete(store, 20, 1).await;
     let lost = store
-        .complete_sends(at(21), vec![ending(&claimed, Then::Release)])
+        .at(time(21))
+        .complete_sends(vec![ending(&claimed, Then::Release)])
         .await;
     assert_eq!(
         lost.expect("the store answers"),
         [CompleteOutcome::LeaseLost]
     );
-    let erased = store.erase_session(at(22), key(1), 100).await;
+    let erased = store.at(time(22)).erase_session(key(1), 100).await;
     assert!(!erased.expect("the store answers").more);
     let dump = dumped(store, 1).await;
     assert_eq!(
@@ -237,7 +247,7 @@ pub async fn deleting_takes_the_lease_away(store: &dyn Store) {
     assert_eq!((dump.hot.ready_since, dump.hot.epoch), (None, 2));
 }
 
-pub async fn a_deleted_session_is_gone_but_for_its_sends(store: &dyn Store) {
+pub async fn a_deleted_session_is_gone_but_for_its_sends(store: &dyn Inspect) {
     accept(store, 0, opening(1, 1)).await;
     delete(store, 1, 1).await;
     let read = store.get_session(key(1)).await.expect("the store answers");
@@ -249,8 +259,11 @@ pub async fn a_deleted_session_is_gone_but_for_its_sends(store: &dyn Store) {
         refused,
         AcceptOutcome::Refused(RefuseReason::SessionNotFound)
     );
-    let outcome = store.update_session(at(4), key(1), SessionPatch::default());
-    let outcome = outcome.await.expect("the store answers");
+    let outcome = store
+        .at(time(4))
+        .update_session(key(1), SessionPatch::default())
+        .await;
+    let outcome = outcome.expect("the store answers");
     assert_eq!(outcome, UpdateOutcome::NotFound);
     register(store, 1).await;
     assert_eq!(try_claim(store, 5, 1, 1, 1).await, ClaimOutcome::Idle);
@@ -262,7 +275,7 @@ pub async fn a_deleted_session_is_gone_but_for_its_sends(store: &dyn Store) {
     );
 }
 
-pub async fn deleting_an_idle_session_ends_nothing(store: &dyn Store) {
+pub async fn deleting_an_idle_session_ends_nothing(store: &dyn Inspect) {
     create(store, 0, new_session(1)).await;
     let expected = DeleteOutcome::Deleted {
         cancelled: Vec::new(),
@@ -272,7 +285,7 @@ pub async fn deleting_an_idle_session_ends_nothing(store: &dyn Store) {
     assert_eq!(delete(store, 1, 1).await, expected);
 }
 
-pub async fn deleting_a_waiting_send_leaves_no_message(store: &dyn Store) {
+pub async fn deleting_a_waiting_send_leaves_no_message(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
     park(store, 20, item).await;
@@ -288,7 +301,7 @@ pub async fn deleting_a_waiting_send_leaves_no_message(store: &dyn Store) {
     assert_eq!(stored(store, 1).await.waiting_on, None);
 }
 
-pub async fn a_change_shows_the_session_at_its_own_time(store: &dyn Store) {
+pub async fn a_change_shows_the_session_at_its_own_time(store: &dyn Inspect) {
     running(store).await;
     let patch = SessionPatch {
         metadata: Some(Map::new()),

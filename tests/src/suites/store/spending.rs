@@ -3,14 +3,15 @@
 use mainspring_shared::budget::{Held, Spent};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AppendRound, CompleteSend, ModelUsage, ParkSend, ParkUntil, SendTotals, SessionUsage, Store,
+    AppendRound, CompleteSend, Inspect, ModelUsage, ParkSend, ParkUntil, SendTotals, SessionUsage,
     Then, UsageRow,
 };
 use mainspring_shared::usage::Usage;
 
 use super::prelude::{
-    SCHEDULER, accept, append, at, boot, cancel, child, claim, complete, cost, dumped, ending, key,
-    opening, park, register, release, round, running, sending, stored, totals, usage_row, waiting,
+    SCHEDULER, accept, append, boot, cancel, child, claim, complete, cost, dumped, ending, key,
+    opening, park, register, release, round, running, sending, stored, time, totals, usage_row,
+    waiting,
 };
 
 fn spent(tokens: u64) -> Spent {
@@ -30,7 +31,7 @@ fn sums(rounds: i32, tokens: u64) -> SendTotals {
     }
 }
 
-pub async fn what_is_set_aside_reads_back(store: &dyn Store) {
+pub async fn what_is_set_aside_reads_back(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = AppendRound {
         totals: sums(1, 10),
@@ -48,7 +49,7 @@ pub async fn what_is_set_aside_reads_back(store: &dyn Store) {
     assert!(stored(store, 1).await.held.is_empty());
 }
 
-pub async fn the_next_claim_reads_what_the_session_spent(store: &dyn Store) {
+pub async fn the_next_claim_reads_what_the_session_spent(store: &dyn Inspect) {
     let claimed = running(store).await;
     assert_eq!(claimed.spent, Spent::default());
     let item = AppendRound {
@@ -64,7 +65,7 @@ pub async fn the_next_claim_reads_what_the_session_spent(store: &dyn Store) {
     assert_eq!(dumped(store, 1).await.hot.spent, Some(spent(10)));
 }
 
-pub async fn an_end_counts_for_the_next_send(store: &dyn Store) {
+pub async fn an_end_counts_for_the_next_send(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = CompleteSend {
         totals: sums(1, 20),
@@ -75,7 +76,7 @@ pub async fn an_end_counts_for_the_next_send(store: &dyn Store) {
     assert_eq!(claim(store, 40, 1, 1, 2).await.spent, spent(20));
 }
 
-pub async fn a_park_counts_whether_it_waits_or_ends(store: &dyn Store) {
+pub async fn a_park_counts_whether_it_waits_or_ends(store: &dyn Inspect) {
     register(store, 1).await;
     for (n, cancelled) in [(1, false), (2, true)] {
         accept(store, 0, opening(n, n)).await;
@@ -93,7 +94,7 @@ pub async fn a_park_counts_whether_it_waits_or_ends(store: &dyn Store) {
     }
 }
 
-pub async fn what_a_session_and_those_below_it_cost_is_summed_by_model(store: &dyn Store) {
+pub async fn what_a_session_and_those_below_it_cost_is_summed_by_model(store: &dyn Inspect) {
     let usage = async |n| {
         store
             .session_usage(key(n))
@@ -154,7 +155,10 @@ pub async fn what_a_session_and_those_below_it_cost_is_summed_by_model(store: &d
         below: Vec::new(),
     };
     assert_eq!(usage(3).await, Some(expected));
-    let deleted = store.delete_session(at(50), key(3), boot(SCHEDULER)).await;
+    let deleted = store
+        .at(time(50))
+        .delete_session(key(3), boot(SCHEDULER))
+        .await;
     deleted.expect("the store answers");
     assert_eq!(usage(3).await, None);
 }

@@ -3,8 +3,8 @@
 use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
 use mainspring_shared::store::{
-    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, IdempotencyKey, ListOccurrences,
-    ListTimers, NewTimer, RefuseTimer, SessionPatch, Store, TimerChange,
+    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, IdempotencyKey, Inspect,
+    ListOccurrences, ListTimers, NewTimer, RefuseTimer, SessionPatch, TimerChange,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{
@@ -15,9 +15,10 @@ use uuid::Uuid;
 
 use super::prelude::*;
 
-pub(super) async fn session(store: &dyn Store, n: u128) {
+pub(super) async fn session(store: &dyn Inspect, n: u128) {
     let made = store
-        .create_sessions(at(0), vec![(new_session(n), None)])
+        .at(time(0))
+        .create_sessions(vec![(new_session(n), None)])
         .await;
     made.expect("the store answers");
 }
@@ -56,26 +57,26 @@ pub(super) fn once(n: u128, session: u128, ms: i64) -> NewTimer {
     timing(n, session, TimerRule::new(after(ms)))
 }
 
-async fn create(store: &dyn Store, ms: i64, new: NewTimer) -> CreateTimerOutcome {
-    let made = store.create_timers(at(ms), vec![(new, None)]).await;
+async fn create(store: &dyn Inspect, ms: i64, new: NewTimer) -> CreateTimerOutcome {
+    let made = store.at(time(ms)).create_timers(vec![(new, None)]).await;
     let mut made = made.expect("the store answers");
     assert_eq!(made.len(), 1);
     made.remove(0)
 }
 
-pub(super) async fn arm(store: &dyn Store, ms: i64, new: NewTimer) -> TimerRecord {
+pub(super) async fn arm(store: &dyn Inspect, ms: i64, new: NewTimer) -> TimerRecord {
     match create(store, ms, new).await {
         CreateTimerOutcome::Created(record) => *record,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) async fn fire(store: &dyn Store, ms: i64) -> Fired {
-    let fired = store.fire_timers(at(ms), boot(SCHEDULER), 100).await;
+pub(super) async fn fire(store: &dyn Inspect, ms: i64) -> Fired {
+    let fired = store.at(time(ms)).fire_timers(boot(SCHEDULER), 100).await;
     fired.expect("the store answers")
 }
 
-pub(super) async fn read(store: &dyn Store, n: u128) -> TimerRecord {
+pub(super) async fn read(store: &dyn Inspect, n: u128) -> TimerRecord {
     let ids = vec![(TenantId::DEFAULT, timer_id(n))];
     let found = store.get_timers(ids).await.expect("the store answers");
     let mut found = found.into_iter();
@@ -83,7 +84,7 @@ pub(super) async fn read(store: &dyn Store, n: u128) -> TimerRecord {
 }
 
 pub(super) async fn change(
-    store: &dyn Store,
+    store: &dyn Inspect,
     ms: i64,
     n: u128,
     change: TimerChange,
@@ -94,12 +95,12 @@ pub(super) async fn change(
         session: None,
         change,
     };
-    let changed = store.change_timers(at(ms), vec![item]).await;
+    let changed = store.at(time(ms)).change_timers(vec![item]).await;
     changed.expect("the store answers").remove(0)
 }
 
 /// What became of a timer, oldest first.
-pub(super) async fn history(store: &dyn Store, n: u128) -> Vec<Occurrence> {
+pub(super) async fn history(store: &dyn Inspect, n: u128) -> Vec<Occurrence> {
     let query = ListOccurrences {
         tenant: TenantId::DEFAULT,
         timer: timer_id(n),
@@ -117,19 +118,22 @@ pub(super) fn fates(occurrences: &[Occurrence]) -> Vec<(i64, Fate, i64)> {
     each.map(|o| (o.n, o.fate, o.due_at.0 - START.0)).collect()
 }
 
-pub(super) async fn sound(store: &dyn Store, ms: i64) {
-    let violations = store.audit(at(ms), mainspring_shared::store::AuditOptions::default());
-    assert_eq!(violations.await.expect("the store answers"), []);
+pub(super) async fn sound(store: &dyn Inspect, ms: i64) {
+    let violations = store
+        .at(time(ms))
+        .audit(mainspring_shared::store::AuditOptions::default())
+        .await;
+    assert_eq!(violations.expect("the store answers"), []);
 }
 
-pub async fn a_timer_needs_an_open_session_and_a_schedule(store: &dyn Store) {
+pub async fn a_timer_needs_an_open_session_and_a_schedule(store: &dyn Inspect) {
     session(store, 1).await;
     let closed = SessionPatch {
         closed: Some(true),
         ..SessionPatch::default()
     };
     session(store, 2).await;
-    let updated = store.update_session(at(1), key(2), closed).await;
+    let updated = store.at(time(1)).update_session(key(2), closed).await;
     updated.expect("the store answers");
     let never = timing(
         3,
@@ -154,7 +158,7 @@ pub async fn a_timer_needs_an_open_session_and_a_schedule(store: &dyn Store) {
     assert_eq!(store.dump().await.expect("the store answers").timers, []);
 }
 
-pub async fn a_repeated_request_makes_one_timer(store: &dyn Store) {
+pub async fn a_repeated_request_makes_one_timer(store: &dyn Inspect) {
     session(store, 1).await;
     let request = |body: u8| IdempotencyKey {
         tenant: TenantId::DEFAULT,
@@ -167,7 +171,7 @@ pub async fn a_repeated_request_makes_one_timer(store: &dyn Store) {
         (once(2, 1, 50), None),
         (once(3, 9, 50), None),
     ];
-    let made = store.create_timers(at(0), items).await;
+    let made = store.at(time(0)).create_timers(items).await;
     let made = made.expect("the store answers");
     assert!(matches!(made[0], CreateTimerOutcome::Created(_)));
     assert!(matches!(made[1], CreateTimerOutcome::Created(_)));
@@ -176,7 +180,7 @@ pub async fn a_repeated_request_makes_one_timer(store: &dyn Store) {
         (once(4, 1, 50), Some(request(1))),
         (once(5, 1, 50), Some(request(2))),
     ];
-    let again = store.create_timers(at(1), again).await;
+    let again = store.at(time(1)).create_timers(again).await;
     assert_eq!(
         again.expect("the store answers"),
         [
@@ -187,13 +191,16 @@ pub async fn a_repeated_request_makes_one_timer(store: &dyn Store) {
     assert_eq!(fire(store, 60).await.sends.len(), 2);
 }
 
-pub async fn the_bound_of_armed_timers_is_exact(store: &dyn Store) {
+pub async fn the_bound_of_armed_timers_is_exact(store: &dyn Inspect) {
     session(store, 1).await;
     let bounded = |n| NewTimer {
         armed_max: Some(3),
         ..once(n, 1, 50)
     };
-    let tries = (1..=8).map(|n| store.create_timers(at(0), vec![(bounded(n), None)]));
+    let tries = (1..=8).map(|n| {
+        let new = bounded(n);
+        async move { store.at(time(0)).create_timers(vec![(new, None)]).await }
+    });
     let made = futures::future::join_all(tries).await;
     let mut created = 0;
     for outcome in made {
@@ -207,7 +214,8 @@ pub async fn the_bound_of_armed_timers_is_exact(store: &dyn Store) {
     fire(store, 50).await;
     let items = (11..=14).map(|n| (bounded(n), None)).collect();
     let made = store
-        .create_timers(at(60), items)
+        .at(time(60))
+        .create_timers(items)
         .await
         .expect("the store answers");
     let full = CreateTimerOutcome::Refused(RefuseTimer::TooMany);
@@ -215,7 +223,7 @@ pub async fn the_bound_of_armed_timers_is_exact(store: &dyn Store) {
     assert_eq!(made[3], full);
 }
 
-pub async fn paused_timers_wait_and_ended_ones_stay_ended(store: &dyn Store) {
+pub async fn paused_timers_wait_and_ended_ones_stay_ended(store: &dyn Inspect) {
     session(store, 1).await;
     arm(store, 0, timing(1, 1, every(1_000))).await;
     for _ in 0..2 {
@@ -252,7 +260,7 @@ pub async fn paused_timers_wait_and_ended_ones_stay_ended(store: &dyn Store) {
     sound(store, 9_000).await;
 }
 
-pub async fn another_sessions_timer_is_not_found(store: &dyn Store) {
+pub async fn another_sessions_timer_is_not_found(store: &dyn Inspect) {
     session(store, 1).await;
     arm(store, 0, once(1, 1, 50)).await;
     let item = ChangeTimer {
@@ -261,7 +269,7 @@ pub async fn another_sessions_timer_is_not_found(store: &dyn Store) {
         session: Some(key(2).session),
         change: TimerChange::Cancel,
     };
-    let changed = store.change_timers(at(1), vec![item]).await;
+    let changed = store.at(time(1)).change_timers(vec![item]).await;
     assert_eq!(
         changed.expect("the store answers"),
         [ChangeTimerOutcome::NotFound]
@@ -275,22 +283,28 @@ pub async fn another_sessions_timer_is_not_found(store: &dyn Store) {
         session: Some(key(1).session),
         ..item
     };
-    let changed = store.change_timers(at(1), vec![other, mine, mine]).await;
+    let changed = store
+        .at(time(1))
+        .change_timers(vec![other, mine, mine])
+        .await;
     let changed = changed.expect("the store answers");
     assert_eq!(changed[0], ChangeTimerOutcome::NotFound);
     assert_eq!(changed[1], changed[2]);
     assert_eq!(read(store, 1).await.state.status, TimerStatus::Cancelled);
 }
 
-pub async fn deleting_a_session_ends_its_timers(store: &dyn Store) {
+pub async fn deleting_a_session_ends_its_timers(store: &dyn Inspect) {
     session(store, 1).await;
     session(store, 2).await;
     arm(store, 0, once(1, 1, 50)).await;
     arm(store, 0, timing(2, 1, every(1_000))).await;
     change(store, 1, 2, TimerChange::Pause).await;
     arm(store, 0, once(3, 2, 50)).await;
-    let deleted = store.delete_session(at(10), key(1), boot(SCHEDULER));
-    deleted.await.expect("the store answers");
+    let deleted = store
+        .at(time(10))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
+    deleted.expect("the store answers");
     for n in [1, 2] {
         let timer = read(store, n).await;
         assert_eq!(timer.state.status, TimerStatus::Cancelled);
@@ -303,7 +317,7 @@ pub async fn deleting_a_session_ends_its_timers(store: &dyn Store) {
     sound(store, 2_001).await;
 }
 
-pub async fn timers_are_listed_newest_first_in_pages(store: &dyn Store) {
+pub async fn timers_are_listed_newest_first_in_pages(store: &dyn Inspect) {
     session(store, 1).await;
     session(store, 2).await;
     for n in 1..=4 {
@@ -346,7 +360,7 @@ pub async fn timers_are_listed_newest_first_in_pages(store: &dyn Store) {
     assert_eq!(unknown, [None, None]);
 }
 
-pub async fn retention_takes_old_occurrences_and_ended_timers(store: &dyn Store) {
+pub async fn retention_takes_old_occurrences_and_ended_timers(store: &dyn Inspect) {
     session(store, 1).await;
     arm(store, 0, once(1, 1, 50)).await;
     let rule = TimerRule {
@@ -357,7 +371,7 @@ pub async fn retention_takes_old_occurrences_and_ended_timers(store: &dyn Store)
     for ms in [10_000, 20_000, 30_000] {
         fire(store, ms).await;
     }
-    let sweep = |ms| store.sweep_timers(at(ms), millis(15_000));
+    let sweep = async |ms| store.at(time(ms)).sweep_timers(millis(15_000)).await;
     assert_eq!(sweep(20_000).await.expect("the store answers"), 0);
     while sweep(40_000).await.expect("the store answers") > 0 {}
     let dump = store.dump().await.expect("the store answers");

@@ -4,7 +4,7 @@ use mainspring_shared::agent::{AgentSpec, ContextSpec};
 use mainspring_shared::message::Message;
 use mainspring_shared::session::shown::Shown;
 use mainspring_shared::store::{
-    AcceptSend, ClaimOutcome, ClaimSession, NewSession, Store, Target, Then,
+    AcceptSend, ClaimOutcome, ClaimSession, Inspect, NewSession, Target, Then,
 };
 
 use super::prelude::*;
@@ -12,7 +12,7 @@ use super::prelude::*;
 /// A session of eight messages: an input, two rounds with a call each and an answer (seqs 1 to 6),
 /// then an input and its answer (7 and 8). Its agent sees `last_messages`. A last send is
 /// queued.
-async fn prepare(store: &dyn Store, last_messages: Option<u32>) -> Vec<Message> {
+async fn prepare(store: &dyn Inspect, last_messages: Option<u32>) -> Vec<Message> {
     register(store, 1).await;
     let session = NewSession {
         agent: AgentSpec {
@@ -47,7 +47,7 @@ async fn prepare(store: &dyn Store, last_messages: Option<u32>) -> Vec<Message> 
     all
 }
 
-async fn window(store: &dyn Store, cached_from_seq: i64, cached_next_seq: i64) -> Vec<Message> {
+async fn window(store: &dyn Inspect, cached_from_seq: i64, cached_next_seq: i64) -> Vec<Message> {
     let item = ClaimSession {
         key: key(1),
         token: token(9),
@@ -57,59 +57,59 @@ async fn window(store: &dyn Store, cached_from_seq: i64, cached_next_seq: i64) -
         crashes_below: i32::MAX,
         orphans: true,
     };
-    let outcomes = store.claim_sessions(at(10), boot(1), vec![item]).await;
+    let outcomes = store.at(time(10)).claim_sessions(boot(1), vec![item]).await;
     match one(outcomes.expect("the store answers")) {
         ClaimOutcome::Claimed(claimed) => claimed.window,
         other => panic!("a claim was expected: {other:?}"),
     }
 }
 
-pub async fn without_a_cache_the_whole_window_comes(store: &dyn Store) {
+pub async fn without_a_cache_the_whole_window_comes(store: &dyn Inspect) {
     let all = prepare(store, None).await;
     assert_eq!(window(store, 0, 0).await, all);
 }
 
-pub async fn the_agent_bounds_the_window(store: &dyn Store) {
+pub async fn the_agent_bounds_the_window(store: &dyn Inspect) {
     prepare(store, Some(4)).await;
     assert_eq!(seqs(&window(store, 0, 0).await), [7, 8]);
 }
 
-pub async fn a_bound_beyond_the_transcript_is_the_whole_of_it(store: &dyn Store) {
+pub async fn a_bound_beyond_the_transcript_is_the_whole_of_it(store: &dyn Inspect) {
     let all = prepare(store, Some(50)).await;
     assert_eq!(window(store, 0, 0).await, all);
 }
 
-pub async fn a_window_never_begins_between_a_call_and_its_result(store: &dyn Store) {
+pub async fn a_window_never_begins_between_a_call_and_its_result(store: &dyn Inspect) {
     prepare(store, Some(5)).await;
     assert_eq!(seqs(&window(store, 0, 0).await), [4, 5, 6, 7, 8]);
 }
 
-pub async fn a_full_cache_gets_nothing(store: &dyn Store) {
+pub async fn a_full_cache_gets_nothing(store: &dyn Inspect) {
     prepare(store, None).await;
     assert_eq!(window(store, 1, 9).await, []);
 }
 
-pub async fn a_cache_that_reaches_back_gets_what_is_new(store: &dyn Store) {
+pub async fn a_cache_that_reaches_back_gets_what_is_new(store: &dyn Inspect) {
     prepare(store, None).await;
     assert_eq!(seqs(&window(store, 1, 7).await), [7, 8]);
 }
 
-pub async fn a_cache_that_begins_too_late_gets_the_whole_window(store: &dyn Store) {
+pub async fn a_cache_that_begins_too_late_gets_the_whole_window(store: &dyn Inspect) {
     prepare(store, Some(5)).await;
     assert_eq!(seqs(&window(store, 6, 9).await), [4, 5, 6, 7, 8]);
 }
 
-pub async fn a_cache_that_ends_before_the_window_gets_the_whole_window(store: &dyn Store) {
+pub async fn a_cache_that_ends_before_the_window_gets_the_whole_window(store: &dyn Inspect) {
     prepare(store, Some(4)).await;
     assert_eq!(seqs(&window(store, 1, 5).await), [7, 8]);
 }
 
-pub async fn a_cache_of_a_bounded_window_gets_what_is_new(store: &dyn Store) {
+pub async fn a_cache_of_a_bounded_window_gets_what_is_new(store: &dyn Inspect) {
     prepare(store, Some(5)).await;
     assert_eq!(seqs(&window(store, 4, 8).await), [8]);
 }
 
-pub async fn the_rounds_of_a_send_do_not_move_its_window(store: &dyn Store) {
+pub async fn the_rounds_of_a_send_do_not_move_its_window(store: &dyn Inspect) {
     prepare(store, Some(5)).await;
     let claimed = claim(store, 10, 1, 1, 9).await;
     assert_eq!(seqs(&claimed.window), [4, 5, 6, 7, 8]);

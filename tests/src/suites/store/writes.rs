@@ -12,8 +12,8 @@ use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     CallAnswer, CallBegin, ChangeTimer, ClaimRuns, Claimed, Dump, IdempotencyKey, ImportSession,
-    NewBoot, ParkUntil, PostResult, PruneSession, PruneTo, ReleaseSession, RetireSends, Role,
-    SessionPatch, Store, Then, TimerChange, WriteList,
+    Inspect, NewBoot, ParkUntil, PostResult, PruneSession, PruneTo, ReleaseSession, RetireSends,
+    Role, SessionPatch, Then, TimerChange, WriteList,
 };
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
@@ -33,9 +33,9 @@ pub struct Write {
     /// Whether a repeat is another wish, which is granted too.
     pub adds: bool,
     /// What happened before. Always the same.
-    pub prepare: for<'s> fn(&'s dyn Store) -> BoxFuture<'s, Option<Claimed>>,
+    pub prepare: for<'s> fn(&'s dyn Inspect) -> BoxFuture<'s, Option<Claimed>>,
     /// The call, always with the same arguments; whether it was answered.
-    pub call: for<'s> fn(&'s dyn Store, Option<&'s Claimed>) -> BoxFuture<'s, bool>,
+    pub call: for<'s> fn(&'s dyn Inspect, Option<&'s Claimed>) -> BoxFuture<'s, bool>,
 }
 
 /// When calls happen: later than what is prepared.
@@ -65,19 +65,19 @@ fn held(claimed: Option<&Claimed>) -> &Claimed {
 }
 
 /// Session 1 at rest behind a send that was answered, and process 1.
-async fn answered(store: &dyn Store) -> Option<Claimed> {
+async fn answered(store: &dyn Inspect) -> Option<Claimed> {
     let claimed = running(store).await;
     complete(store, 20, ending(&claimed, Then::Release)).await;
     None
 }
 
 /// Send 1 runs.
-async fn claimed(store: &dyn Store) -> Option<Claimed> {
+async fn claimed(store: &dyn Inspect) -> Option<Claimed> {
     Some(running(store).await)
 }
 
 /// Send 1 waits for one call from outside.
-async fn asked(store: &dyn Store) -> Option<Claimed> {
+async fn asked(store: &dyn Inspect) -> Option<Claimed> {
     let claimed = running(store).await;
     let begins = vec![waits(WaitingOn::Tool)];
     wait_for_calls(store, 20, &claimed, WaitingOn::Tool, begins).await;
@@ -85,13 +85,13 @@ async fn asked(store: &dyn Store) -> Option<Claimed> {
 }
 
 /// Run 1 is under way with one leaf.
-async fn run_under_way(store: &dyn Store) -> Option<Claimed> {
+async fn run_under_way(store: &dyn Inspect) -> Option<Claimed> {
     under_way(store, 1..2).await;
     None
 }
 
 writes! {
-    register_boot: |_store| None, |store, _c| store.register_boot(at(NOW), NewBoot {
+    register_boot: |_store| None, |store, _c| store.at(time(NOW)).register_boot(NewBoot {
         id: boot(7),
         role: Role::Worker,
         name: "seven".to_owned(),
@@ -101,38 +101,38 @@ writes! {
         tools: mainspring_shared::tool::Published::default(),
     }).await;
     renew_boot: |store| { register(store, 1).await; None },
-        |store, _c| store.renew_boot(at(NOW), boot(1), millis(TTL), 3).await;
-    stop_boot: |store| claimed(store).await, |store, _c| store.stop_boot(at(NOW), boot(1)).await;
+        |store, _c| store.at(time(NOW)).renew_boot(boot(1), millis(TTL), 3).await;
+    stop_boot: |store| claimed(store).await, |store, _c| store.at(time(NOW)).stop_boot(boot(1)).await;
     create_sessions: |_store| None,
-        |store, _c| store.create_sessions(at(NOW), vec![(new_session(1), None)]).await;
-    import_session: |_store| None, |store, _c| store.import_session(at(NOW), ImportSession {
+        |store, _c| store.at(time(NOW)).create_sessions(vec![(new_session(1), None)]).await;
+    import_session: |_store| None, |store, _c| store.at(time(NOW)).import_session(ImportSession {
         session: new_session(1),
         messages: Vec::new(),
         todo: List::default(),
         notes: List::default(),
         idempotency: None, behind: 0, more: false, }).await;
     update_session: |store| { session(store, 1).await; None },
-        |store, _c| store.update_session(at(NOW), key(1), SessionPatch {
+        |store, _c| store.at(time(NOW)).update_session(key(1), SessionPatch {
             metadata: Some(serde_json::Map::from_iter([("a".to_owned(), 1.into())])),
             ..SessionPatch::default()
         }).await;
     delete_session: |store| claimed(store).await,
-        |store, _c| store.delete_session(at(NOW), key(1), boot(SCHEDULER)).await;
+        |store, _c| store.at(time(NOW)).delete_session(key(1), boot(SCHEDULER)).await;
     erase_session: |store| {
         answered(store).await;
-        let deleted = store.delete_session(at(NOW - 1), key(1), boot(SCHEDULER)).await;
+        let deleted = store.at(time(NOW - 1)).delete_session(key(1), boot(SCHEDULER)).await;
         deleted.expect("the store answers");
         None
-    }, |store, _c| store.erase_session(at(NOW), key(1), 500).await;
+    }, |store, _c| store.at(time(NOW)).erase_session(key(1), 500).await;
     prune_session: |store| answered(store).await,
-        |store, _c| store.prune_session(at(NOW), PruneSession {
+        |store, _c| store.at(time(NOW)).prune_session(PruneSession {
             key: key(1),
             to: PruneTo::KeepLast(1),
             dry_run: false,
             limit: 500,
         }).await;
     write_list: |store| { session(store, 1).await; None },
-        |store, _c| store.write_list(at(NOW), WriteList {
+        |store, _c| store.at(time(NOW)).write_list(WriteList {
             name: ListName::Notes(key(1).session),
             session: key(1),
             call_id: "call".to_owned(),
@@ -140,23 +140,23 @@ writes! {
             bounds: Bounds { entries_max: 3, chars_max: 100, when_full: WhenFull::Reject },
         }).await;
     accept_sends: |store| { session(store, 1).await; None },
-        |store, _c| store.accept_sends(at(NOW), boot(SCHEDULER), vec![sending(1, 1)]).await;
-    take_key: |_store| None, |store, _c| store.take_key(at(NOW), IdempotencyKey {
+        |store, _c| store.at(time(NOW)).accept_sends(boot(SCHEDULER), vec![sending(1, 1)]).await;
+    take_key: |_store| None, |store, _c| store.at(time(NOW)).take_key(IdempotencyKey {
         tenant: TenantId::DEFAULT,
         route: "POST /v1/sends:batch".to_owned(),
         key: "once".to_owned(),
         body_hash: [7; 32],
     }).await;
     cancel_sends: |store| asked(store).await,
-        |store, _c| store.cancel_sends(
-            at(NOW), boot(SCHEDULER), vec![(TenantId::DEFAULT, send(1))],
+        |store, _c| store.at(time(NOW)).cancel_sends(
+            boot(SCHEDULER), vec![(TenantId::DEFAULT, send(1))],
         ).await;
     deliver_items: |store| claimed(store).await,
-        |store, _c| store.deliver_items(
-            at(NOW), boot(SCHEDULER), vec![item("a", 1, OnBusy::Interrupt)],
+        |store, _c| store.at(time(NOW)).deliver_items(
+            boot(SCHEDULER), vec![item("a", 1, OnBusy::Interrupt)],
         ).await;
     post_results: |store| asked(store).await,
-        |store, c| store.post_results(at(NOW), vec![PostResult {
+        |store, c| store.at(time(NOW)).post_results(vec![PostResult {
             key: key(1),
             call_id: call(held(c), 0, 0),
             answer: CallAnswer::Result(CallResult::text("x")),
@@ -168,20 +168,20 @@ writes! {
         accept(store, 30, child(2, 2, 1, &call(&parent, 0, 0))).await;
         cancel(store, 31, 2).await;
         None
-    }, |store, _c| store.report_children(at(NOW), None, 10).await;
+    }, |store, _c| store.at(time(NOW)).report_children(None, 10).await;
     resume_recovery: |store| {
         let claimed = running(store).await;
         park(store, 20, waiting(&claimed, WaitingOn::Recovery, ParkUntil::Asked)).await;
         None
-    }, |store, _c| store.resume_recovery(at(NOW), boot(SCHEDULER), key(1)).await;
+    }, |store, _c| store.at(time(NOW)).resume_recovery(boot(SCHEDULER), key(1)).await;
     create_timers: |store| { session(store, 1).await; None },
-        |store, _c| store.create_timers(at(NOW), vec![(once(1, 1, 50), None)]).await;
+        |store, _c| store.at(time(NOW)).create_timers(vec![(once(1, 1, 50), None)]).await;
     change_timers: |store| {
         session(store, 1).await;
-        let made = store.create_timers(at(0), vec![(once(1, 1, 50), None)]).await;
+        let made = store.at(time(0)).create_timers(vec![(once(1, 1, 50), None)]).await;
         made.expect("the store answers");
         None
-    }, |store, _c| store.change_timers(at(NOW), vec![ChangeTimer {
+    }, |store, _c| store.at(time(NOW)).change_timers(vec![ChangeTimer {
         tenant: TenantId::DEFAULT,
         id: timer_id(1),
         session: None,
@@ -189,23 +189,23 @@ writes! {
     }]).await;
     fire_timers: |store| {
         session(store, 1).await;
-        let made = store.create_timers(at(0), vec![(once(1, 1, 50), None)]).await;
+        let made = store.at(time(0)).create_timers(vec![(once(1, 1, 50), None)]).await;
         made.expect("the store answers");
         None
-    }, |store, _c| store.fire_timers(at(NOW), boot(SCHEDULER), 10).await;
+    }, |store, _c| store.at(time(NOW)).fire_timers(boot(SCHEDULER), 10).await;
     sweep_timers: |store| {
         session(store, 1).await;
-        let made = store.create_timers(at(0), vec![(once(1, 1, 50), None)]).await;
+        let made = store.at(time(0)).create_timers(vec![(once(1, 1, 50), None)]).await;
         made.expect("the store answers");
-        let fired = store.fire_timers(at(60), boot(SCHEDULER), 10).await;
+        let fired = store.at(time(60)).fire_timers(boot(SCHEDULER), 10).await;
         fired.expect("the store answers");
         None
-    }, |store, _c| store.sweep_timers(at(NOW), millis(10)).await;
+    }, |store, _c| store.at(time(NOW)).sweep_timers(millis(10)).await;
     claim_sessions: |store| {
         register(store, 1).await;
         accept(store, 0, opening(1, 1)).await;
         None
-    }, |store, _c| store.claim_sessions(at(NOW), boot(1), vec![cold_claim(1, 9)]).await;
+    }, |store, _c| store.at(time(NOW)).claim_sessions(boot(1), vec![cold_claim(1, 9)]).await;
     append_rounds[leased]: |store| {
         let claimed = running(store).await;
         append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
@@ -214,33 +214,33 @@ writes! {
         let id = call(held(c), 0, 0);
         let mut item = changing(held(c), 0, vec![settling(&id, "seen")]);
         item.messages = vec![tool_result(&id, 0, 1)];
-        store.append_rounds(at(NOW), vec![item]).await
+        store.at(time(NOW)).append_rounds(vec![item]).await
     };
     complete_sends[leased]: |store| {
         let claimed = running(store).await;
         accept(store, 11, sending(2, 1)).await;
         Some(claimed)
-    }, |store, c| store.complete_sends(at(NOW), vec![ending(held(c), Then::Continue)]).await;
+    }, |store, c| store.at(time(NOW)).complete_sends(vec![ending(held(c), Then::Continue)]).await;
     park_sends[leased]: |store| claimed(store).await, |store, c| {
         let wait = waiting(held(c), WaitingOn::Retry, ParkUntil::After(millis(5)));
-        store.park_sends(at(NOW), vec![wait]).await
+        store.at(time(NOW)).park_sends(vec![wait]).await
     };
     release_sessions[leased]: |store| claimed(store).await,
-        |store, c| store.release_sessions(at(NOW), vec![ReleaseSession {
+        |store, c| store.at(time(NOW)).release_sessions(vec![ReleaseSession {
             key: held(c).key,
             lease: held(c).lease,
             lost: false,
         }]).await;
-    create_runs: |_store| None, |store, _c| store.create_runs(at(NOW), vec![new_run(1)]).await;
+    create_runs: |_store| None, |store, _c| store.at(time(NOW)).create_runs(vec![new_run(1)]).await;
     ask_runs[adds]: |store| run_under_way(store).await,
-        |store, _c| store.ask_runs(
-            at(NOW), vec![(run_key(1), RunAsk::Cancel { reason: None })],
+        |store, _c| store.at(time(NOW)).ask_runs(
+            vec![(run_key(1), RunAsk::Cancel { reason: None })],
         ).await;
     claim_runs: |store| {
         register(store, 1).await;
         created(store, 0, new_run(1)).await;
         None
-    }, |store, _c| store.claim_runs(at(NOW), ClaimRuns {
+    }, |store, _c| store.at(time(NOW)).claim_runs(ClaimRuns {
         boot: boot(1),
         limit: 10,
         ends_max: 10,
@@ -255,17 +255,17 @@ writes! {
         None
     }, |store, _c| {
         let record = read_run(store, 1).await;
-        store.advance_runs(at(NOW), boot(1), vec![advance_of(&record, 0)]).await
+        store.at(time(NOW)).advance_runs(boot(1), vec![advance_of(&record, 0)]).await
     };
     release_runs: |store| run_under_way(store).await,
         |store, _c| store.release_runs(boot(1), vec![run_key(1)]).await;
     forget_runs: |store| run_under_way(store).await,
         |store, _c| store.forget_runs(vec![run_key(1)]).await;
     sweep_alarms: |store| { accept(store, 0, with(opening(1, 1), delayed(50))).await; None },
-        |store, _c| store.sweep_alarms(at(NOW), boot(SCHEDULER), 10).await;
+        |store, _c| store.at(time(NOW)).sweep_alarms(boot(SCHEDULER), 10).await;
     sweep_retention: |store| { register(store, 1).await; None },
-        |store, _c| store.sweep_retention(at(NOW), millis(1)).await;
-    retire_sends: |store| answered(store).await, |store, _c| store.retire_sends(at(NOW), RetireSends {
+        |store, _c| store.at(time(NOW)).sweep_retention(millis(1)).await;
+    retire_sends: |store| answered(store).await, |store, _c| store.at(time(NOW)).retire_sends(RetireSends {
         tenant: TenantId::DEFAULT,
         keep: millis(10),
         young: millis(10),
@@ -274,12 +274,12 @@ writes! {
     }).await;
 }
 
-async fn dumped(store: &dyn Store) -> Dump {
+async fn dumped(store: &dyn Inspect) -> Dump {
     store.dump().await.expect("the store answers")
 }
 
 /// What one call leaves behind, or two where a repeat is another wish.
-pub async fn once_done(write: &Write, store: &dyn Store) -> Dump {
+pub async fn once_done(write: &Write, store: &dyn Inspect) -> Dump {
     let claimed = (write.prepare)(store).await;
     assert!(
         (write.call)(store, claimed.as_ref()).await,
@@ -352,7 +352,7 @@ impl Stale {
     ];
 }
 
-async fn changes_nothing(write: &Write, stale: Stale, store: &dyn Store) {
+async fn changes_nothing(write: &Write, stale: Stale, store: &dyn Inspect) {
     let mut claimed = (write.prepare)(store).await.expect("a session was claimed");
     match stale {
         Stale::OldToken => {
@@ -370,7 +370,7 @@ async fn changes_nothing(write: &Write, stale: Stale, store: &dyn Store) {
             let mut later = changing(&claimed, 0, Vec::new());
             for n in 0..2 {
                 later.lease.write = claimed.lease.write + n;
-                let stored = store.append_rounds(at(50), vec![later.clone()]).await;
+                let stored = store.at(time(50)).append_rounds(vec![later.clone()]).await;
                 stored.expect("the store answers");
             }
         }

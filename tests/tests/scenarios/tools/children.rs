@@ -248,7 +248,7 @@ async fn an_answer_that_comes_after_the_keys_are_gone_ends_a_send_with_a_child_i
     assert!(
         world
             .store
-            .sweep_retention(None, kept)
+            .sweep_retention(kept)
             .await
             .expect("never fails")
             > 0
@@ -288,7 +288,7 @@ async fn a_round_that_is_older_than_its_keys_makes_its_child_and_its_run_once() 
     assert!(
         world
             .store
-            .sweep_retention(None, kept)
+            .sweep_retention(kept)
             .await
             .expect("never fails")
             > 0

@@ -157,7 +157,7 @@ impl Tool for ScheduleWakeup {
             key: call_id,
             body_hash: [0; 32],
         };
-        let made = self.0.store.create_timers(None, vec![(timer, Some(key))]);
+        let made = self.0.store.create_timers(vec![(timer, Some(key))]);
         let made = made.await.map_err(|error| failed(&error))?;
         match made.into_iter().next() {
             Some(CreateTimerOutcome::Created(timer)) => Ok(Output::text(set(timer.id, &asked))),
@@ -304,7 +304,7 @@ impl Tool for CancelWakeup {
             session: Some(session.session),
             change: TimerChange::Cancel,
         };
-        let changed = self.0.store.change_timers(None, vec![item]).await;
+        let changed = self.0.store.change_timers(vec![item]).await;
         let changed = changed.map_err(|error| failed(&error))?;
         Ok(match changed.into_iter().next() {
             Some(ChangeTimerOutcome::Changed(timer) | ChangeTimerOutcome::Illegal(timer)) => {

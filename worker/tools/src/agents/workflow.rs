@@ -226,7 +226,7 @@ impl Tool for CancelWorkflow {
         let ask = RunAsk::Cancel {
             reason: text("reason").map(ToOwned::to_owned),
         };
-        let asked = self.store.ask_runs(None, vec![(run.key, ask)]).await;
+        let asked = self.store.ask_runs(vec![(run.key, ask)]).await;
         asked.map_err(|error| failed(&error))?;
         publish(self.bus.as_ref(), run.key);
         Ok(Output::text("The run is being ended."))

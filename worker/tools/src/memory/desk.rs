@@ -65,7 +65,7 @@ impl Desk {
             change,
             bounds,
         };
-        let outcome = self.patiently(|| self.store.write_list(None, item.clone()));
+        let outcome = self.patiently(|| self.store.write_list(item.clone()));
         match outcome.await? {
             ListOutcome::Written { written, list } => Ok((written, list)),
             ListOutcome::Refused(refusal) => Err(ToolError::reply(refusal.to_string())),

@@ -290,7 +290,7 @@ impl Commands {
         let mut pause = Duration::from_millis(50);
         let outcome = loop {
             // A repeat of what was stored unheard finds the item, and is harmless.
-            let delivered = store.deliver_items(None, started.boot, vec![item.clone()]);
+            let delivered = store.deliver_items(started.boot, vec![item.clone()]);
             match delivered.await {
                 Ok(mut outcomes) => match outcomes.pop() {
                     Some(DeliverOutcome::Locked) if self.background.lifecycle.is_stopping() => {
@@ -346,7 +346,7 @@ impl Commands {
         };
         let mut pause = Duration::from_millis(50);
         loop {
-            match self.background.store.write_list(None, item.clone()).await {
+            match self.background.store.write_list(item.clone()).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(store::Error::Unavailable { .. })
                     if !self.background.lifecycle.is_stopping() =>
@@ -407,7 +407,7 @@ impl Commands {
     async fn lives(&self, boot: Option<&str>) -> Result<bool, ToolError> {
         let store = &self.background.store;
         let asked =
-            async { Ok::<_, store::Error>((store.now().await?, store.list_boots(None).await?)) };
+            async { Ok::<_, store::Error>((store.now().await?, store.list_boots().await?)) };
         let (now, boots) = asked
             .await
             .map_err(|error| ToolError::reply(error.to_string()))?;

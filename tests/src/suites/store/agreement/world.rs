@@ -10,10 +10,9 @@ use mainspring_shared::id::{BootId, LeaseToken, SendId, SessionKey, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptSend, ClaimOutcome, ClaimSession, Dump, DumpSession, IdempotencyKey, NewBoot, NewSession,
-    Parent, ReleaseSession, Role, Store, Target,
+    AcceptSend, ClaimOutcome, ClaimSession, Dump, DumpSession, IdempotencyKey, Inspect, NewBoot,
+    NewSession, Parent, ReleaseSession, Role, Target,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
@@ -38,7 +37,7 @@ const BUSY: u32 = 64;
 /// Both stores, and what the callers of a store would know.
 pub(super) struct World<'a> {
     model: ModelStore,
-    store: &'a dyn Store,
+    store: &'a dyn Inspect,
     now: i64,
     boots: u128,
     sessions: u128,
@@ -55,11 +54,11 @@ pub(super) struct World<'a> {
 macro_rules! both {
     ($world:ident, |$store:ident| $call:expr) => {{
         let expected = {
-            let $store: &dyn Store = &$world.model;
+            let $store: &dyn Inspect = &$world.model;
             $call.await
         };
         let actual = {
-            let $store: &dyn Store = $world.store;
+            let $store: &dyn Inspect = $world.store;
             $call.await
         };
         let expected = expected.map_err(|error| format!("the model failed: {error:?}"))?;
@@ -83,7 +82,7 @@ fn same<T: Debug + PartialEq>(what: &str, expected: &T, actual: &T) -> Result<()
 impl<'a> World<'a> {
     /// Runs a sequence on an empty model and on `store`, which is empty. Fails with the first
     /// disagreement.
-    pub(super) async fn run(store: &'a dyn Store, ops: Vec<Op>) -> Result<(), String> {
+    pub(super) async fn run(store: &'a dyn Inspect, ops: Vec<Op>) -> Result<(), String> {
         let mut world = Self {
             model: ModelStore::open(Arc::new(SystemClock::new())),
             store,
@@ -117,7 +116,8 @@ impl<'a> World<'a> {
             Op::Create(agent) => {
                 let new = self.new_session(&agent);
                 both!(self, |store| store
-                    .create_sessions(self.at(), vec![(new.clone(), None)]));
+                    .at(self.at())
+                    .create_sessions(vec![(new.clone(), None)]));
             }
             Op::Accept(offers, queued_max) => {
                 let known = self.known().await;
@@ -125,11 +125,9 @@ impl<'a> World<'a> {
                     .iter()
                     .map(|offer| self.offer(&known, offer, queued_max))
                     .collect();
-                both!(self, |store| store.accept_sends(
-                    self.at(),
-                    small::boot(small::SCHEDULER),
-                    items.clone()
-                ));
+                both!(self, |store| store
+                    .at(self.at())
+                    .accept_sends(small::boot(small::SCHEDULER), items.clone()));
             }
             Op::Claim(boot, claims) => self.claim(boot, claims).await?,
             Op::Suspend(boot, claim, work, wait) => {
@@ -146,17 +144,13 @@ impl<'a> World<'a> {
                 let item = self.offer(&known, &offer, 9);
                 let id = (TenantId::DEFAULT, item.id);
                 let scheduler = small::boot(small::SCHEDULER);
-                both!(self, |store| store.accept_sends(
-                    self.at(),
-                    scheduler,
-                    vec![item.clone()]
-                ));
+                both!(self, |store| store
+                    .at(self.at())
+                    .accept_sends(scheduler, vec![item.clone()]));
                 if cancel {
-                    both!(self, |store| store.cancel_sends(
-                        self.at(),
-                        scheduler,
-                        vec![id]
-                    ));
+                    both!(self, |store| store
+                        .at(self.at())
+                        .cancel_sends(scheduler, vec![id]));
                 }
             }
             Op::Append(picks) => self.append(picks).await?,
@@ -176,7 +170,8 @@ impl<'a> World<'a> {
                     })
                     .collect();
                 both!(self, |store| store
-                    .release_sessions(self.at(), items.clone()));
+                    .at(self.at())
+                    .release_sessions(items.clone()));
             }
             Op::Cancel(_)
             | Op::Resume(_)
@@ -196,8 +191,8 @@ impl<'a> World<'a> {
 
     // What exists -------------------------------------------------------------------------------
 
-    fn at(&self) -> Option<Timestamp> {
-        small::at(self.now)
+    fn at(&self) -> Timestamp {
+        small::time(self.now)
     }
 
     fn boot(&self, pick: u8) -> BootId {
@@ -335,7 +330,7 @@ impl<'a> World<'a> {
             ttl: small::millis(small::TTL),
             tools: mainspring_shared::tool::Published::default(),
         };
-        both!(self, |store| store.register_boot(self.at(), new.clone()));
+        both!(self, |store| store.at(self.at()).register_boot(new.clone()));
         Ok(())
     }
 
@@ -344,11 +339,13 @@ impl<'a> World<'a> {
             Op::Renew(pick) => {
                 let boot = self.boot(pick);
                 let ttl = small::millis(small::TTL);
-                both!(self, |store| store.renew_boot(self.at(), boot, ttl, BUSY));
+                both!(self, |store| store
+                    .at(self.at())
+                    .renew_boot(boot, ttl, BUSY));
             }
             Op::Stop(pick) => {
                 let boot = self.boot(pick);
-                both!(self, |store| store.stop_boot(self.at(), boot));
+                both!(self, |store| store.at(self.at()).stop_boot(boot));
             }
             other => unreachable!("{other:?} is no step of a boot"),
         }
@@ -380,11 +377,9 @@ impl<'a> World<'a> {
                 orphans: true,
             });
         }
-        let outcomes = both!(self, |store| store.claim_sessions(
-            self.at(),
-            boot,
-            items.clone()
-        ));
+        let outcomes = both!(self, |store| store
+            .at(self.at())
+            .claim_sessions(boot, items.clone()));
         for outcome in outcomes {
             if let ClaimOutcome::Claimed(claimed) = outcome {
                 self.held.push(Held {

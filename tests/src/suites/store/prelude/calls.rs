@@ -7,14 +7,14 @@ use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     AcceptSend, AppendRound, CallAnswer, CallBegin, CallChange, CallStep, Claimed, DeliverItem,
-    DeliverOutcome, Delivery, NewCall, NewSession, Parent, ParkOutcome, ParkUntil, PostOutcome,
-    PostResult, ReadInbox, ReadySession, ReportOutcome, Store, Target,
+    DeliverOutcome, Delivery, Inspect, NewCall, NewSession, Parent, ParkOutcome, ParkUntil,
+    PostOutcome, PostResult, ReadInbox, ReadySession, ReportOutcome, Target,
 };
 use mainspring_shared::tool::{CallRecord, CallResult, Repeat, answers, call_id};
 use serde_json::json;
 
 use super::{
-    SCHEDULER, answer, append, at, boot, key, millis, new_session, one, park, round_ref, sending,
+    SCHEDULER, answer, append, boot, key, millis, new_session, one, park, round_ref, sending, time,
     totals, usage_row, waiting,
 };
 
@@ -160,7 +160,7 @@ pub fn item(item_id: &str, session: u128, mode: OnBusy) -> DeliverItem {
 
 /// Stores a round whose calls begin so at `ms`, and parks its send a millisecond later.
 pub async fn wait_for_calls(
-    store: &dyn Store,
+    store: &dyn Inspect,
     ms: i64,
     claimed: &Claimed,
     on: WaitingOn,
@@ -175,7 +175,7 @@ pub async fn wait_for_calls(
 
 /// Posts one answer in a session's name.
 pub async fn post(
-    store: &dyn Store,
+    store: &dyn Inspect,
     ms: i64,
     session: u128,
     call_id: &str,
@@ -186,13 +186,13 @@ pub async fn post(
         call_id: call_id.to_owned(),
         answer,
     };
-    let outcomes = store.post_results(at(ms), vec![item]).await;
+    let outcomes = store.at(time(ms)).post_results(vec![item]).await;
     one(outcomes.expect("the store answers"))
 }
 
 /// Posts a result in a session's name.
 pub async fn post_text(
-    store: &dyn Store,
+    store: &dyn Inspect,
     ms: i64,
     session: u128,
     call_id: &str,
@@ -211,9 +211,12 @@ pub fn told(outcome: PostOutcome) -> (Option<ReadySession>, Option<BootId>) {
 }
 
 /// Brings words to a session.
-pub async fn deliver(store: &dyn Store, ms: i64, item: DeliverItem) -> DeliverOutcome {
-    let outcomes = store.deliver_items(at(ms), boot(SCHEDULER), vec![item]);
-    one(outcomes.await.expect("the store answers"))
+pub async fn deliver(store: &dyn Inspect, ms: i64, item: DeliverItem) -> DeliverOutcome {
+    let outcomes = store
+        .at(time(ms))
+        .deliver_items(boot(SCHEDULER), vec![item])
+        .await;
+    one(outcomes.expect("the store answers"))
 }
 
 /// Words that were taken.
@@ -230,7 +233,7 @@ pub struct Taken {
 }
 
 /// Brings words to a session that takes them.
-pub async fn delivered(store: &dyn Store, ms: i64, item: DeliverItem) -> Taken {
+pub async fn delivered(store: &dyn Inspect, ms: i64, item: DeliverItem) -> Taken {
     match deliver(store, ms, item).await {
         DeliverOutcome::Accepted {
             send_id,
@@ -248,35 +251,35 @@ pub async fn delivered(store: &dyn Store, ms: i64, item: DeliverItem) -> Taken {
 }
 
 /// Reports the children that ended.
-pub async fn report(store: &dyn Store, ms: i64) -> Vec<ReportOutcome> {
-    let reported = store.report_children(at(ms), None, 100).await;
+pub async fn report(store: &dyn Inspect, ms: i64) -> Vec<ReportOutcome> {
+    let reported = store.at(time(ms)).report_children(None, 100).await;
     reported.expect("the store answers")
 }
 
 // What is stored --------------------------------------------------------------------------------
 
 /// A call of the default tenant.
-pub async fn call_of(store: &dyn Store, call_id: &str) -> CallRecord {
+pub async fn call_of(store: &dyn Inspect, call_id: &str) -> CallRecord {
     let ids = vec![(TenantId::DEFAULT, call_id.to_owned())];
     let found = store.get_calls(ids).await.expect("the store answers");
     one(found).expect("the call exists")
 }
 
 /// The calls of a round.
-pub async fn calls_of(store: &dyn Store, claimed: &Claimed, round: i32) -> Vec<CallRecord> {
+pub async fn calls_of(store: &dyn Inspect, claimed: &Claimed, round: i32) -> Vec<CallRecord> {
     let id = claimed.send.record.id;
     let calls = store.read_round(claimed.key, id, round).await;
     calls.expect("the store answers")
 }
 
 /// The messages that answer a round, every call of which is settled.
-pub async fn answers_of(store: &dyn Store, claimed: &Claimed, round: i32) -> Vec<NewMessage> {
+pub async fn answers_of(store: &dyn Inspect, claimed: &Claimed, round: i32) -> Vec<NewMessage> {
     let calls = calls_of(store, claimed, round).await;
     answers(&calls).expect("every call is settled")
 }
 
 /// The inbox of a session.
-pub async fn inbox(store: &dyn Store, session: u128) -> Vec<InboxItem> {
+pub async fn inbox(store: &dyn Inspect, session: u128) -> Vec<InboxItem> {
     let query = ReadInbox {
         key: key(session),
         pending: false,
@@ -287,6 +290,6 @@ pub async fn inbox(store: &dyn Store, session: u128) -> Vec<InboxItem> {
 }
 
 /// The raised signals of a session.
-pub async fn signals(store: &dyn Store, session: u128) -> i32 {
+pub async fn signals(store: &dyn Inspect, session: u128) -> i32 {
     super::dumped(store, session).await.hot.signals
 }

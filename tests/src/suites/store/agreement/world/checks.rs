@@ -5,7 +5,7 @@ use std::future::Future;
 
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::store::{
-    AuditOptions, ListSends, ListSessions, ReadInbox, ReadMessages, Result as StoreResult, Store,
+    AuditOptions, Inspect, ListSends, ListSessions, ReadInbox, ReadMessages, Result as StoreResult,
     SweepReady, Violation,
 };
 use mainspring_store_model::audit;
@@ -21,11 +21,9 @@ impl World<'_> {
         match op {
             Op::SweepAlarms(limit) => {
                 let scheduler = small::boot(small::SCHEDULER);
-                both!(self, |store| store.sweep_alarms(
-                    self.at(),
-                    scheduler,
-                    limit
-                ));
+                both!(self, |store| store
+                    .at(self.at())
+                    .sweep_alarms(scheduler, limit));
             }
             Op::SweepReady {
                 older_than_ms,
@@ -39,7 +37,7 @@ impl World<'_> {
                     limit,
                 };
                 loop {
-                    let swept = both!(self, |store| store.sweep_ready(self.at(), query.clone()));
+                    let swept = both!(self, |store| store.at(self.at()).sweep_ready(query.clone()));
                     query.after = swept.next;
                     if swept.next.is_none() {
                         break;
@@ -48,7 +46,7 @@ impl World<'_> {
             }
             Op::Retention(ms) => {
                 let keep = small::millis(ms);
-                while both!(self, |store| store.sweep_retention(self.at(), keep)) > 0 {}
+                while both!(self, |store| store.at(self.at()).sweep_retention(keep)) > 0 {}
             }
             other => unreachable!("{other:?} is no sweep"),
         }
@@ -68,7 +66,9 @@ impl World<'_> {
 
     /// Reports every child: then each parent that is left knows of its children's ends.
     pub(super) async fn close(&mut self) -> Result<(), String> {
-        both!(self, |store| store.report_children(self.at(), None, 1_000));
+        both!(self, |store| store
+            .at(self.at())
+            .report_children(None, 1_000));
         let dump = both!(self, |store| store.dump());
         let later = small::time(self.now + 120_000);
         let mut unsound = audit(&dump, later, AuditOptions::default());
@@ -78,7 +78,7 @@ impl World<'_> {
 
     pub(super) async fn read(&self) -> Result<(), String> {
         let options = AuditOptions::default();
-        both!(self, |store| names(store.audit(self.at(), options)));
+        both!(self, |store| names(store.at(self.at()).audit(options)));
         let ids: Vec<_> = (1..=self.sends + 1)
             .map(|n| (TenantId::DEFAULT, small::send(n)))
             .collect();
@@ -135,11 +135,11 @@ impl World<'_> {
             ids.insert(0, (TenantId::DEFAULT, call.call_id.clone()));
         }
         both!(self, |store| store.get_calls(ids.clone()));
-        both!(self, |store| store.queue_stats(self.at()));
+        both!(self, |store| store.at(self.at()).queue_stats());
         for pool in ["default", "gpu"] {
-            both!(self, |store| store.scaling(self.at(), pool));
+            both!(self, |store| store.at(self.at()).scaling(pool));
         }
-        both!(self, |store| store.list_boots(self.at()));
+        both!(self, |store| store.at(self.at()).list_boots());
         Ok(())
     }
 }

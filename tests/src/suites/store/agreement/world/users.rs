@@ -3,7 +3,7 @@
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
-    CallAnswer, DeliverItem, DumpSession, PostResult, PruneSession, PruneTo, Store,
+    CallAnswer, DeliverItem, DumpSession, Inspect, PostResult, PruneSession, PruneTo,
 };
 use mainspring_shared::tool::CallResult;
 
@@ -17,34 +17,28 @@ impl World<'_> {
         match op {
             Op::Cancel(picks) => {
                 let ids = self.sends(picks);
-                both!(self, |store| store.cancel_sends(
-                    self.at(),
-                    scheduler,
-                    ids.clone()
-                ));
+                both!(self, |store| store
+                    .at(self.at())
+                    .cancel_sends(scheduler, ids.clone()));
             }
             Op::Resume(pick) => {
                 let key = self.session(pick);
-                both!(self, |store| store.resume_recovery(
-                    self.at(),
-                    scheduler,
-                    key
-                ));
+                both!(self, |store| store
+                    .at(self.at())
+                    .resume_recovery(scheduler, key));
             }
             Op::Delete(pick) => {
                 let key = self.session(pick);
-                both!(self, |store| store.delete_session(
-                    self.at(),
-                    key,
-                    scheduler
-                ));
+                both!(self, |store| store
+                    .at(self.at())
+                    .delete_session(key, scheduler));
             }
             Op::Erase(pick, limit) => {
                 let known = self.known().await;
                 let is_erasing = |session: &DumpSession| session.erasing;
                 let key = self.session_like(&known, pick, is_erasing);
-                both!(self, |store| store.erase_session(self.at(), key, limit));
-                both!(self, |store| store.deleted_sessions(self.at(), None, 9));
+                both!(self, |store| store.at(self.at()).erase_session(key, limit));
+                both!(self, |store| store.at(self.at()).deleted_sessions(None, 9));
             }
             Op::Prune(pick, keep, limit) => {
                 let item = PruneSession {
@@ -53,16 +47,14 @@ impl World<'_> {
                     dry_run: limit == 1 && keep == 1,
                     limit,
                 };
-                both!(self, |store| store.prune_session(self.at(), item));
+                both!(self, |store| store.at(self.at()).prune_session(item));
             }
             Op::Update(pick, change) => {
                 let key = self.session(pick);
                 let patch = patch(&change);
-                both!(self, |store| store.update_session(
-                    self.at(),
-                    key,
-                    patch.clone()
-                ));
+                both!(self, |store| store
+                    .at(self.at())
+                    .update_session(key, patch.clone()));
             }
             other => unreachable!("{other:?} is no step of a user"),
         }
@@ -104,11 +96,9 @@ impl World<'_> {
             });
         }
         let scheduler = small::boot(small::SCHEDULER);
-        both!(self, |store| store.deliver_items(
-            self.at(),
-            scheduler,
-            items.clone()
-        ));
+        both!(self, |store| store
+            .at(self.at())
+            .deliver_items(scheduler, items.clone()));
         Ok(())
     }
 
@@ -144,7 +134,9 @@ impl World<'_> {
                 },
             });
         }
-        both!(self, |store| store.post_results(self.at(), items.clone()));
+        both!(self, |store| store
+            .at(self.at())
+            .post_results(items.clone()));
         Ok(())
     }
 
@@ -154,11 +146,9 @@ impl World<'_> {
         limit: u32,
     ) -> Result<(), String> {
         let sends = sends.map(|picks| self.sends(picks));
-        both!(self, |store| store.report_children(
-            self.at(),
-            sends.clone(),
-            limit
-        ));
+        both!(self, |store| store
+            .at(self.at())
+            .report_children(sends.clone(), limit));
         Ok(())
     }
 }

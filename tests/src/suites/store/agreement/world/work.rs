@@ -9,7 +9,7 @@ use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     AppendOutcome, AppendRound, CallBegin, CallStep, CompleteOutcome, CompleteSend, Delivery,
-    NewCall, ParkOutcome, ParkSend, ParkUntil, ReadInbox, SendTotals, Store, UsageRow,
+    Inspect, NewCall, ParkOutcome, ParkSend, ParkUntil, ReadInbox, SendTotals, UsageRow,
 };
 use mainspring_shared::tool::{CallRecord, CallResult, answers, call_id, cancelled_call};
 
@@ -186,7 +186,9 @@ impl World<'_> {
         for (held, work) in &picked {
             items.push(self.work(held, work).await);
         }
-        let outcomes = both!(self, |store| store.append_rounds(self.at(), items.clone()));
+        let outcomes = both!(self, |store| store
+            .at(self.at())
+            .append_rounds(items.clone()));
         for (item, outcome) in items.iter().zip(outcomes) {
             if outcome == AppendOutcome::LeaseLost {
                 self.leave(item.lease.token);
@@ -254,7 +256,9 @@ impl World<'_> {
         for (held, end) in &picked {
             items.push(self.end(held, end).await);
         }
-        let outcomes = both!(self, |store| store.complete_sends(self.at(), items.clone()));
+        let outcomes = both!(self, |store| store
+            .at(self.at())
+            .complete_sends(items.clone()));
         for ((held, _), outcome) in picked.iter().zip(outcomes) {
             let next = match outcome {
                 CompleteOutcome::Completed(completed) => completed.next,
@@ -295,7 +299,7 @@ impl World<'_> {
                 totals: SendTotals { attempts, ..totals },
             });
         }
-        let outcomes = both!(self, |store| store.park_sends(self.at(), items.clone()));
+        let outcomes = both!(self, |store| store.at(self.at()).park_sends(items.clone()));
         for (item, outcome) in items.iter().zip(outcomes) {
             if matches!(outcome, ParkOutcome::Woken { .. }) {
                 self.wrote(item.lease.token);

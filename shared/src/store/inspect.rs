@@ -1,0 +1,108 @@
+//! What tests and comparisons of stores ask for, and no production code.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{BootRecord, Parent, Result, RunStep, Store};
+use crate::id::{BootId, SendId, SessionKey, TenantId};
+use crate::inbox::InboxItem;
+use crate::list::List;
+use crate::message::Message;
+use crate::send::SendRecord;
+use crate::session::hot::HotRow;
+use crate::step::Step;
+use crate::time::Timestamp;
+use crate::timer::{Occurrence, TimerRecord};
+use crate::tool::CallRecord;
+use crate::usage::Usage;
+use crate::workflow::run::{NodeRecord, RunAsk, RunRecord};
+
+/// A store that tests look into. What serves a product is a [`Store`] and no more.
+#[async_trait]
+pub trait Inspect: Store {
+    /// The same store with a clock that shows `now`: what it judges and what it writes there happens at
+    /// that time.
+    fn at(&self, now: Timestamp) -> Arc<dyn Inspect>;
+
+    /// Reads everything, as of one moment. Fails on the first row that cannot be read.
+    async fn dump(&self) -> Result<Dump>;
+}
+
+/// The whole content of a store in a fixed order: tenants, then ids.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Dump {
+    /// The processes.
+    pub boots: Vec<BootRecord>,
+    /// The sessions, tombstones too.
+    pub sessions: Vec<DumpSession>,
+    /// The lists that agents keep.
+    pub lists: Vec<DumpList>,
+    /// The runs.
+    pub runs: Vec<DumpRun>,
+    /// The timers with their occurrences by number.
+    pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
+}
+
+/// One session and everything below it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DumpSession {
+    /// Its key.
+    pub key: SessionKey,
+    /// Its hot row.
+    pub hot: HotRow,
+    /// Its agent's version; none on a tombstone.
+    pub agent_version: Option<i32>,
+    /// Its sends by id.
+    pub sends: Vec<SendRecord>,
+    /// The `seq` that its transcript begins with.
+    pub first_seq: i64,
+    /// Whether it was deleted and may have left something behind that is still to be removed.
+    pub erasing: bool,
+    /// Its transcript by `seq`.
+    pub messages: Vec<Message>,
+    /// Its steps by number.
+    pub steps: Vec<Step>,
+    /// Steps that went with sends that were not needed any more.
+    pub retired_steps: i64,
+    /// Its tool calls by id.
+    pub calls: Vec<CallRecord>,
+    /// Its inbox in order.
+    pub inbox: Vec<InboxItem>,
+    /// Whose child it is.
+    pub parent: Option<Parent>,
+    /// Its usage rows: send, round, attempt.
+    pub usage: Vec<(SendId, i32, i32)>,
+    /// What each of these rows says that it cost, in their order.
+    pub paid: Vec<Usage>,
+}
+
+/// One run and everything below it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DumpRun {
+    /// The run.
+    pub run: RunRecord,
+    /// Who keeps it.
+    pub owner: Option<BootId>,
+    /// Its advances so far.
+    pub step: i64,
+    /// Its nodes in order.
+    pub nodes: Vec<NodeRecord>,
+    /// What is asked of it.
+    pub asks: Vec<RunAsk>,
+    /// Its advances.
+    pub steps: Vec<RunStep>,
+}
+
+/// A list in a dump.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpList {
+    /// The owner.
+    pub tenant: TenantId,
+    /// [`ListName::key`](crate::list::ListName::key).
+    pub name: String,
+    /// Its content.
+    pub list: List,
+    /// The calls that it remembers, in the order of their ids.
+    pub calls: Vec<String>,
+}
