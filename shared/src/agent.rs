@@ -53,6 +53,15 @@ pub struct AgentSpec {
     /// Passed to the provider as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
+    /// Passed to the provider as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Texts that end an answer before them, at most four. The answer counts as complete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// How much the model is to think, passed to providers of OpenAI's protocol; others ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_effort: Option<ReasoningEffort>,
     /// The budget of all sends of the session together, with everything that they cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
@@ -117,6 +126,23 @@ impl Default for NotesSpec {
 
 fn notes_max() -> u32 {
     NOTES_MAX_DEFAULT
+}
+
+/// Texts in [`AgentSpec::stop`] at most: what providers take.
+pub const STOP_MAX: usize = 4;
+
+/// How much a model is to think before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReasoningEffort {
+    /// As little as it can.
+    Minimal,
+    /// A little.
+    Low,
+    /// As the task needs.
+    Medium,
+    /// Much.
+    High,
 }
 
 /// What the model sees of the transcript.

@@ -19,7 +19,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mainspring_shared::agent::OutputSpec;
+use mainspring_shared::agent::{OutputSpec, ReasoningEffort};
 use mainspring_shared::message::{ContentPart, Message, ToolCall};
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
@@ -61,6 +61,12 @@ pub struct Request {
     pub cache_key: Option<String>,
     /// Passed on as it is; the provider's default when absent.
     pub temperature: Option<f64>,
+    /// Passed on as it is; the provider's default when absent.
+    pub top_p: Option<f64>,
+    /// Texts that end the answer before them.
+    pub stop: Vec<String>,
+    /// How much the model is to think, where the provider takes it.
+    pub reasoning_effort: Option<ReasoningEffort>,
     /// The tools on offer, in the order in which the model sees them.
     pub tools: Vec<Arc<ToolSpec>>,
     /// The shape of the final answer. Unless [`Model::native_schema`] says otherwise it is in the

@@ -359,6 +359,9 @@ async fn ask(wired: &Providers, name: &str) -> Result<(), mainspring_worker::llm
         tail: None,
         cache_key: None,
         temperature: None,
+        top_p: None,
+        stop: Vec::new(),
+        reasoning_effort: None,
         tools: Vec::new(),
         output: None,
     };

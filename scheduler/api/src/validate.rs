@@ -3,7 +3,7 @@
 //! Whatever passes here can be stored and run; every fault of a request is reported at once.
 
 use mainspring_scheduler::error::{Error, FieldError};
-use mainspring_shared::agent::{AgentSpec, OnBusy, OutputSpec, Priority, SendOptions};
+use mainspring_shared::agent::{AgentSpec, OnBusy, OutputSpec, Priority, STOP_MAX, SendOptions};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::list::NOTES_MAX_DEFAULT;
@@ -170,6 +170,13 @@ impl Checks {
             .is_some_and(|heat| !(0.0..=2.0).contains(&heat))
         {
             self.refuse(&format!("{member}/temperature"), "must be from 0 to 2");
+        }
+        if agent.top_p.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
+            self.refuse(&format!("{member}/top_p"), "must be from 0 to 1");
+        }
+        if agent.stop.len() > STOP_MAX || agent.stop.iter().any(String::is_empty) {
+            let detail = format!("must have at most {STOP_MAX} texts, none of them empty");
+            self.refuse(&format!("{member}/stop"), &detail);
         }
         let pool = agent.pool.as_deref();
         if let Some(detail) = pool.and_then(|pool| tool::pool_fault(pool, &agent.tools)) {

@@ -66,6 +66,9 @@ fn request(news: Vec<NewMessage>) -> Request {
         tail: None,
         cache_key: None,
         temperature: None,
+        top_p: None,
+        stop: Vec::new(),
+        reasoning_effort: None,
         tools: vec![],
         output: None,
     }

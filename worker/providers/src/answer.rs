@@ -146,6 +146,9 @@ mod tests {
             tail: None,
             cache_key: None,
             temperature: None,
+            top_p: None,
+            stop: Vec::new(),
+            reasoning_effort: None,
             tools: Vec::new(),
             output: None,
         };

@@ -299,6 +299,8 @@ fn agent(task: &Task, parent: &AgentSpec, may: AgentSpec) -> AgentSpec {
         max_rounds: Some(task.max_rounds.unwrap_or(MAX_ROUNDS)),
         max_tokens: task.max_tokens.or(parent.max_tokens),
         temperature: task.temperature.or(parent.temperature),
+        top_p: parent.top_p,
+        reasoning_effort: parent.reasoning_effort,
         // The shape that a task asks for comes with its send, else a child answers in words; so does
         // what its parent's budget leaves for it.
         ..may

@@ -94,6 +94,9 @@ pub(super) fn request(
         cache_key: Some(record.key.session.to_string()),
         max_tokens: send.agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT),
         temperature: send.agent.temperature,
+        top_p: send.agent.top_p,
+        stop: send.agent.stop.clone(),
+        reasoning_effort: send.agent.reasoning_effort,
         tools: offers.specs(),
         output: None,
     }

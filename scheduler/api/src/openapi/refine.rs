@@ -137,6 +137,8 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
             "temperature",
             json!({ "minimum": 0, "maximum": 2 }),
         ),
+        ("AgentSpec", "top_p", json!({ "minimum": 0, "maximum": 1 })),
+        ("AgentSpec", "stop", json!({ "maxItems": 4 })),
         ("ContextSpec", "last_messages", from_1(i64::from(i32::MAX))),
         ("NotesSpec", "max", from_1(50)),
         ("SendOptions", "max_rounds", from_1(10_000)),

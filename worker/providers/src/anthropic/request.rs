@@ -30,6 +30,10 @@ struct Body<'a> {
     max_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop_sequences: &'a [String],
     stream: bool,
 }
 
@@ -143,6 +147,8 @@ pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<
         messages: messages(request)?,
         max_tokens: request.max_tokens.max(1),
         temperature: request.temperature,
+        top_p: request.top_p,
+        stop_sequences: &request.stop,
         stream,
     };
     if caches {

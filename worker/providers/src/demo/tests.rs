@@ -57,6 +57,9 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
         tail: None,
         cache_key: None,
         temperature: None,
+        top_p: None,
+        stop: Vec::new(),
+        reasoning_effort: None,
         tools: Vec::new(),
         output,
     };

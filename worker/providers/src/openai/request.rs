@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mainspring_shared::agent::OutputSpec;
+use mainspring_shared::agent::{OutputSpec, ReasoningEffort};
 use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, ToolCall};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,6 +18,12 @@ struct Body<'a> {
     messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<ReasoningEffort>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,6 +154,9 @@ pub(super) fn body(
         model: &request.model,
         messages,
         temperature: request.temperature,
+        top_p: request.top_p,
+        stop: &request.stop,
+        reasoning_effort: request.reasoning_effort,
         max_tokens: most.filter(|_| dialect == Dialect::Compatible),
         max_completion_tokens: most.filter(|_| dialect == Dialect::Public),
         stream,

@@ -71,6 +71,9 @@ pub(crate) fn hello() -> Request {
         tail: None,
         cache_key: None,
         temperature: None,
+        top_p: None,
+        stop: Vec::new(),
+        reasoning_effort: None,
         tools: Vec::new(),
         output: None,
     }

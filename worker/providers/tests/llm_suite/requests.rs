@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mainspring_providers::Kind;
-use mainspring_shared::agent::OutputSpec;
+use mainspring_shared::agent::{OutputSpec, ReasoningEffort};
 use mainspring_shared::message::{
     ContentPart, FileSource, ImageSource, NewMessage, Role, ToolCall,
 };
@@ -173,6 +173,28 @@ async fn marks_can_be_left_out() {
     let _ = ask(&*model(&settings), &long()).await;
     let body = String::from_utf8(server.received()[0].body.clone()).unwrap();
     assert!(!body.contains("cache_control"), "{body}");
+}
+
+#[tokio::test]
+async fn how_an_answer_is_sampled_and_ended_is_passed_on() {
+    let request = Request {
+        top_p: Some(0.25),
+        stop: vec!["END".to_owned()],
+        reasoning_effort: Some(ReasoningEffort::Low),
+        ..hello()
+    };
+    let body = async |kind| -> Value {
+        let body = sent(kind, "/v1", true, &request).await.body;
+        serde_json::from_slice(&body).unwrap()
+    };
+    let openai = body(Kind::OpenAi).await;
+    assert_eq!(openai["top_p"], 0.25);
+    assert_eq!(openai["stop"], json!(["END"]));
+    assert_eq!(openai["reasoning_effort"], "low");
+    let anthropic = body(Kind::Anthropic).await;
+    assert_eq!(anthropic["top_p"], 0.25);
+    assert_eq!(anthropic["stop_sequences"], json!(["END"]));
+    assert_eq!(anthropic["reasoning_effort"], Value::Null);
 }
 
 #[tokio::test]
