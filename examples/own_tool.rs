@@ -149,7 +149,7 @@ async fn accept(
         anyhow::bail!("not accepted: {outcome:?}");
     };
     let ready = accepted
-        .ring
+        .enqueue
         .context("a new session has nothing else to do")?;
     Ok((id, ready))
 }

@@ -277,7 +277,7 @@ impl World {
         key
     }
 
-    /// Accepts a send and rings.
+    /// Accepts a send and enqueues its session.
     pub async fn send(&self, key: SessionKey, text: &str) -> SendId {
         self.send_with(key, text, SendOptions::default()).await
     }
@@ -287,11 +287,11 @@ impl World {
         self.accepted(key, text, SendOptions::default()).await.0
     }
 
-    /// Accepts a send with options and rings.
+    /// Accepts a send with options and enqueues its session.
     pub async fn send_with(&self, key: SessionKey, text: &str, options: SendOptions) -> SendId {
-        let (id, ring) = self.accepted(key, text, options).await;
-        if let Some(ready) = ring {
-            self.ring(ready).await;
+        let (id, enqueue) = self.accepted(key, text, options).await;
+        if let Some(ready) = enqueue {
+            self.enqueue(ready).await;
         }
         id
     }
@@ -315,7 +315,7 @@ impl World {
         };
         let outcome = self.store.accept_sends(self.boot, vec![item]).await;
         match outcome.expect("never fails").pop() {
-            Some(AcceptOutcome::Accepted(accepted)) => (id, accepted.ring),
+            Some(AcceptOutcome::Accepted(accepted)) => (id, accepted.enqueue),
             other => panic!("not accepted: {other:?}"),
         }
     }
@@ -331,8 +331,9 @@ impl World {
         match outcome.into_iter().next() {
             Some(CancelOutcome::Signalled { .. }) => self.bus.signal(key, 0),
             Some(CancelOutcome::Cancelled {
-                ring: Some(ready), ..
-            }) => self.ring(ready).await,
+                enqueue: Some(ready),
+                ..
+            }) => self.enqueue(ready).await,
             Some(_) | None => {}
         }
     }
@@ -347,10 +348,11 @@ impl World {
         let outcomes = self.store.post_results(vec![item]).await;
         let outcome = outcomes.expect("never fails").pop().expect("one item");
         if let PostOutcome::Accepted {
-            ring: Some(ready), ..
+            enqueue: Some(ready),
+            ..
         } = &outcome
         {
-            self.ring(ready.clone()).await;
+            self.enqueue(ready.clone()).await;
         }
         outcome
     }
@@ -368,9 +370,9 @@ impl World {
         };
         let outcomes = self.store.deliver_items(self.boot, vec![item]).await;
         let outcome = outcomes.expect("never fails").pop().expect("one item");
-        if let DeliverOutcome::Accepted { ring, owner, .. } = &outcome {
-            if let Some(ready) = ring {
-                self.ring(ready.clone()).await;
+        if let DeliverOutcome::Accepted { enqueue, owner, .. } = &outcome {
+            if let Some(ready) = enqueue {
+                self.enqueue(ready.clone()).await;
             }
             if owner.is_some() {
                 let interrupt = i32::from(mode == OnBusy::Interrupt) * SIGNAL_INTERRUPT;
@@ -380,7 +382,7 @@ impl World {
         outcome
     }
 
-    /// Lets a send that waits for recovery go on, as a scheduler does; the sweep rings.
+    /// Lets a send that waits for recovery go on, as a scheduler does; the sweep enqueues it.
     pub async fn resume(&self, key: SessionKey) -> Option<SendId> {
         let resumed = self.store.resume_recovery(self.boot, key).await;
         resumed.expect("never fails")
@@ -396,7 +398,7 @@ impl World {
         self.wire.push(&lane, vec![Activation { sessions }]).await;
     }
 
-    async fn ring(&self, ready: ReadySession) {
+    async fn enqueue(&self, ready: ReadySession) {
         let lane = Lane {
             pool: ready.pool,
             priority: ready.priority,
@@ -480,7 +482,7 @@ impl Drop for World {
     }
 }
 
-/// What every scheduler does in a loop: serve alarms, fire timers, ring for what was left.
+/// What every scheduler does in a loop: serve alarms, fire timers, enqueue what was left.
 async fn sweep(
     store: Arc<ModelStore>,
     wire: Wire,
@@ -500,12 +502,12 @@ async fn sweep(
         };
         let swept = store.sweep_ready(query).await.expect("never fails");
         let fired = store.fire_timers(boot, 100).await;
-        let fired = fired.expect("never fails").ring;
+        let fired = fired.expect("never fails").enqueue;
         let told = reported
             .into_iter()
-            .filter_map(|told| told.ring)
+            .filter_map(|told| told.enqueue)
             .chain(fired);
-        for ready in alarms.ring.into_iter().chain(told).chain(swept.sessions) {
+        for ready in alarms.enqueue.into_iter().chain(told).chain(swept.sessions) {
             let lane = Lane {
                 pool: ready.pool,
                 priority: Priority::High,

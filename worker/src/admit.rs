@@ -137,7 +137,7 @@ fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: OwnedSemaphorePermit) {
     kernel.clone().runs.spawn(async move {
         session::run(&kernel, key).await;
         while !kernel.running.leave(key) {
-            // What was rung for during a stop is another worker's.
+            // What was enqueued during a stop is another worker's.
             if !kernel.lifecycle.is_stopping() {
                 session::run(&kernel, key).await;
             }

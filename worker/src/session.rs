@@ -111,8 +111,8 @@ async fn end_panicked(kernel: &Kernel, key: SessionKey, lease: Lease) {
     tracing::error!(session.id = %key.session, "a run panicked; its send ends");
     if let Some(CompleteOutcome::Completed(completed)) = fail(kernel, key, lease).await {
         metrics::send_ended(completed.status);
-        if let Some(ready) = completed.ring {
-            writes::ring(&kernel.parts, ready);
+        if let Some(ready) = completed.enqueue {
+            writes::enqueue(&kernel.parts, ready);
         }
     } else {
         disown(kernel, key, lease.token, true).await;
@@ -347,14 +347,14 @@ async fn reload(
     Window::new(messages, next_seq).ok()
 }
 
-/// Whether the session is for workers of another pool: one that was rung, or was run, before its
+/// Whether the session is for workers of another pool: one that was enqueued, or was run, before its
 /// agent was given another.
 async fn belongs_elsewhere(kernel: &Kernel, key: SessionKey, send: &StartedSend) -> bool {
     let pool = &kernel.parts.config.pool;
     if send.agent.pool() == pool {
         return false;
     }
-    // A send that was begun keeps the agent it began with; where it is rung is the session's.
+    // A send that was begun keeps the agent it began with; where it is enqueued is the session's.
     match kernel.parts.store.get_session(key).await {
         Ok(Some(session)) => session.agent.pool() != pool,
         // Nothing is run where it is not known that it may be.

@@ -237,14 +237,14 @@ fn publish<T>(
 }
 
 /// Rings for a session that was left with work.
-pub(crate) fn ring(parts: &Parts, ready: ReadySession) {
+pub(crate) fn enqueue(parts: &Parts, ready: ReadySession) {
     let queue = parts.queue.clone();
     tokio::spawn(async move {
         let lane = Lane {
             pool: ready.pool,
             priority: ready.priority,
         };
-        // A ring that did not fit is brought by the sweep.
+        // One that did not fit is found by the sweep.
         queue
             .push(
                 &lane,

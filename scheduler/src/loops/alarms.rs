@@ -40,7 +40,7 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
     };
     let swept = app.store.sweep_alarms(boot, LIMIT).await?;
     metrics::counter!(ALARMS).increment(u64::from(swept.served));
-    app.notifier.enqueue(swept.ring);
+    app.notifier.enqueue(swept.enqueue);
     let ended = swept.finished.into_iter();
     let notices: Vec<_> = ended
         .map(|(key, send, n)| StepNotice {
@@ -70,7 +70,7 @@ async fn report(app: &App) -> Result<usize, store::Error> {
     let reported = app.store.report_children(None, LIMIT).await?;
     let count = reported.len();
     for outcome in reported {
-        app.notifier.enqueue(outcome.ring);
+        app.notifier.enqueue(outcome.enqueue);
         if outcome.owner.is_some() {
             app.notifier.signal(outcome.parent, SIGNAL_INBOX);
         }

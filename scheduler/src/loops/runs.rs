@@ -237,8 +237,8 @@ async fn cancel(
     for (run, outcome) in runs.into_iter().zip(outcomes) {
         match outcome {
             store::CancelOutcome::Signalled { send, .. } => app.notifier.signal(send.key, 0),
-            store::CancelOutcome::Cancelled { send, ring, .. } => {
-                app.notifier.enqueue(ring);
+            store::CancelOutcome::Cancelled { send, enqueue, .. } => {
+                app.notifier.enqueue(enqueue);
                 ended.push((send.key, send.id));
             }
             store::CancelOutcome::Locked => {
@@ -355,12 +355,16 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
     for (one, outcome) in prepared.into_iter().zip(outcomes) {
         let key = one.item.run.key;
         match outcome {
-            AdvanceOutcome::Advanced { step, rings, told } => {
+            AdvanceOutcome::Advanced {
+                step,
+                enqueue,
+                notify,
+            } => {
                 memory.skipped.forget(key);
                 metrics::counter!(ADVANCES).increment(1);
                 metrics::histogram!(ADVANCE_ENDS).record(one.item.ends.len() as f64);
-                app.notifier.enqueue(rings);
-                if let Some((session, _)) = told {
+                app.notifier.enqueue(enqueue);
+                if let Some((session, _)) = notify {
                     app.notifier
                         .signal(session, mainspring_shared::session::SIGNAL_INBOX);
                 }

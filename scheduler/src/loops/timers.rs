@@ -87,7 +87,7 @@ fn announce(app: &App, fired: Fired) {
     for run in &fired.runs {
         app.notifier.run_changed(run.key);
     }
-    app.notifier.enqueue(fired.ring);
+    app.notifier.enqueue(fired.enqueue);
     let sends = fired.sends.into_iter();
     let notices: Vec<_> = sends
         .map(|fired| StepNotice {

@@ -227,7 +227,7 @@ async fn commit(app: &App, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
                 n: accepted.step,
                 settled: false,
             });
-            app.notifier.enqueue(accepted.ring.take());
+            app.notifier.enqueue(accepted.enqueue.take());
         }
     }
     metrics::counter!(ACCEPTED).increment(notices.len() as u64);

@@ -25,8 +25,12 @@ pub async fn send(app: &App, id: SendId, wait: Option<Duration>) -> Result<SendR
     let outcomes = step(items.clone()).await;
     let mut outcomes = retry_locked(app, items, outcomes, is_locked, step).await;
     match outcomes.pop().transpose()? {
-        Some(CancelOutcome::Cancelled { send, step, ring }) => {
-            app.notifier.enqueue(ring);
+        Some(CancelOutcome::Cancelled {
+            send,
+            step,
+            enqueue,
+        }) => {
+            app.notifier.enqueue(enqueue);
             let notice = StepNotice {
                 key: send.key,
                 send: id,

@@ -65,10 +65,10 @@ pub async fn deliver(app: &App, items: Vec<DeliverItem>) -> Vec<Result<Option<De
                 DeliverOutcome::Accepted {
                     send_id,
                     item,
-                    ring,
+                    enqueue,
                     owner,
                 } => {
-                    app.notifier.enqueue(ring);
+                    app.notifier.enqueue(enqueue);
                     if owner.is_some() {
                         let interrupt = i32::from(mode == OnBusy::Interrupt) * SIGNAL_INTERRUPT;
                         app.notifier.signal(key, SIGNAL_INBOX | interrupt);

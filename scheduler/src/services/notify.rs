@@ -86,8 +86,12 @@ impl Notifier {
         for outcome in outcomes {
             match outcome {
                 CancelOutcome::Signalled { send, .. } => self.signal(send.key, 0),
-                CancelOutcome::Cancelled { send, step, ring } => {
-                    self.enqueue(ring);
+                CancelOutcome::Cancelled {
+                    send,
+                    step,
+                    enqueue,
+                } => {
+                    self.enqueue(enqueue);
                     self.publish_steps(&[StepNotice {
                         key: send.key,
                         send: send.id,

@@ -32,10 +32,13 @@ async fn post_again(app: &App, items: Vec<PostResult>) -> Vec<PostOutcome> {
 fn notify(app: &App, outcomes: &[PostOutcome]) {
     for outcome in outcomes {
         if let PostOutcome::Accepted {
-            key, ring, owner, ..
+            key,
+            enqueue,
+            owner,
+            ..
         } = outcome
         {
-            app.notifier.enqueue(ring.clone());
+            app.notifier.enqueue(enqueue.clone());
             if owner.is_some() {
                 app.notifier.signal(*key, SIGNAL_RESULT);
             }

@@ -246,7 +246,7 @@ pub enum Command {
         /// How long; until someone acts when absent.
         after: Option<Duration>,
     },
-    /// Give the session back with the send as it is, and ring.
+    /// Give the session back with the send as it is, and enqueue it.
     Release,
     /// Forget the send: write nothing.
     Drop,

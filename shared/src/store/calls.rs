@@ -146,8 +146,8 @@ pub enum PostOutcome {
         key: SessionKey,
         /// The send that asked.
         send_id: SendId,
-        /// Set when nothing else is waited for, so that someone has to ring.
-        ring: Option<ReadySession>,
+        /// Set when nothing else is waited for, so that someone has to enqueue it.
+        enqueue: Option<ReadySession>,
         /// The boot that runs the send and should hear of it.
         owner: Option<BootId>,
     },
@@ -190,8 +190,8 @@ pub enum DeliverOutcome {
         send_id: SendId,
         /// The item.
         item: Box<InboxItem>,
-        /// Set when the send can go on with them at once, so that someone has to ring.
-        ring: Option<ReadySession>,
+        /// Set when the send can go on with them at once, so that someone has to enqueue it.
+        enqueue: Option<ReadySession>,
         /// The boot that runs the send and should hear of them.
         owner: Option<BootId>,
     },
@@ -250,7 +250,7 @@ pub struct ReportOutcome {
     /// The parent.
     pub parent: SessionKey,
     /// Set when the parent can go on.
-    pub ring: Option<ReadySession>,
+    pub enqueue: Option<ReadySession>,
     /// The boot that runs the parent and should hear of it.
     pub owner: Option<BootId>,
 }

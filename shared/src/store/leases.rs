@@ -390,7 +390,7 @@ pub struct Completed {
     /// The next send, now running under the same lease. Without one the lease is given back.
     pub next: Option<(StartedSend, Counters)>,
     /// Set when the lease was given back although work is left.
-    pub ring: Option<ReadySession>,
+    pub enqueue: Option<ReadySession>,
 }
 
 /// When a parked send goes on by itself.
@@ -442,7 +442,7 @@ pub enum ParkOutcome {
         /// The number of its final step.
         step: i64,
         /// Set when work is left in the session.
-        ring: Option<ReadySession>,
+        enqueue: Option<ReadySession>,
     },
     /// Someone else owns the session; nothing was written.
     LeaseLost,

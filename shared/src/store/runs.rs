@@ -319,10 +319,10 @@ pub enum AdvanceOutcome {
     Advanced {
         /// Its number.
         step: i64,
-        /// Sessions to ring for.
-        rings: Vec<ReadySession>,
-        /// The session that was told of the end, and the boot that runs it.
-        told: Option<(SessionKey, BootId)>,
+        /// Sessions to enqueue.
+        enqueue: Vec<ReadySession>,
+        /// The session that the end was delivered to, and the boot that runs it and is to be notified.
+        notify: Option<(SessionKey, BootId)>,
     },
     /// Someone else owns the run, or it was advanced meanwhile: nothing was stored.
     Lost,

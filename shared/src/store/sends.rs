@@ -186,8 +186,8 @@ pub struct Accepted {
     pub step: i64,
     /// When, by the database's clock.
     pub created_at: Timestamp,
-    /// Set when its session went from idle to ready, so that someone has to ring.
-    pub ring: Option<ReadySession>,
+    /// Set when its session went from idle to ready, so that someone has to enqueue it.
+    pub enqueue: Option<ReadySession>,
 }
 
 /// Why a send was not accepted.
@@ -213,7 +213,7 @@ pub enum CancelOutcome {
         /// The number of its final step.
         step: i64,
         /// Set when its end made the session ready for its next send.
-        ring: Option<ReadySession>,
+        enqueue: Option<ReadySession>,
     },
     /// It runs; its worker is to be told.
     Signalled {

@@ -32,7 +32,7 @@ pub trait Sweeps: Send + Sync {
     async fn sweep_retention(&self, keep: Duration) -> Result<u64>;
 }
 
-/// A session that someone has to ring for.
+/// A session that someone has to enqueue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadySession {
     /// The session.
@@ -51,7 +51,7 @@ pub struct SweepReady {
     /// Only this pool; all when absent.
     pub pool: Option<String>,
     /// Only sessions that have been ready for at least this many milliseconds: younger ones were
-    /// just rung for.
+    /// just enqueued.
     pub older_than_ms: i64,
     /// Go on behind this one, by `(ready_since, key)`.
     pub after: Option<(Timestamp, SessionKey)>,
@@ -72,7 +72,7 @@ pub struct Swept {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct AlarmSweep {
     /// Sessions that became ready.
-    pub ring: Vec<ReadySession>,
+    pub enqueue: Vec<ReadySession>,
     /// Sends that ended, at their deadline or because that was asked of a worker that is dead:
     /// session, send and the number of the final step.
     pub finished: Vec<(SessionKey, SendId, i64)>,

@@ -175,7 +175,7 @@ pub struct Fired {
     /// Runs that were created.
     pub runs: Vec<FiredRun>,
     /// Sessions that became ready.
-    pub ring: Vec<ReadySession>,
+    pub enqueue: Vec<ReadySession>,
     /// Occurrences that were merged into earlier sends.
     pub merged: u32,
     /// Occurrences that were left out.
@@ -228,7 +228,7 @@ impl Fired {
     pub fn add(&mut self, part: Self) {
         self.sends.extend(part.sends);
         self.runs.extend(part.runs);
-        self.ring.extend(part.ring);
+        self.enqueue.extend(part.enqueue);
         self.merged += part.merged;
         self.skipped += part.skipped;
         self.failed += part.failed;

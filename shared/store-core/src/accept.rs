@@ -118,7 +118,7 @@ async fn insert(tx: &mut Tx, boot: BootId, session: Session, item: AcceptSend) -
         position: change.send.and_then(|send| send.position),
         step: change.step_n(),
         created_at: now,
-        ring: change.notify.ready,
+        enqueue: change.notify.ready,
     })
 }
 

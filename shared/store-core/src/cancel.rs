@@ -63,7 +63,7 @@ async fn one(tx: &mut Tx, boot: BootId, tenant: TenantId, id: SendId) -> Result<
     Ok(CancelOutcome::Cancelled {
         send: Box::new(ended(send, end)),
         step: done.step,
-        ring: done.notify.ready,
+        enqueue: done.notify.ready,
     })
 }
 

@@ -56,7 +56,7 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
     };
     let status = change.send.map_or(send.status, |send| send.status);
     let done = hot::commit(tx, change, beside).await?;
-    let mut ring = done.notify.ready;
+    let mut enqueue = done.notify.ready;
     let mut next = None;
     if continues {
         let head = claim::head(tx, item.key).await?;
@@ -64,7 +64,7 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
         let change = transition::start_next(&done.hot, state.as_ref(), now);
         let send = change.send;
         let begun = hot::commit(tx, change, Beside::default()).await?;
-        ring = begun.notify.ready;
+        enqueue = begun.notify.ready;
         if let (Some(head), Some(send)) = (head, send) {
             let started = claim::started(tx, head, send, None).await?;
             next = Some((started, begun.hot.counters()));
@@ -76,7 +76,7 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
         step: done.step,
         at: now,
         next,
-        ring,
+        enqueue,
     })))
 }
 

@@ -55,7 +55,7 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
             let done = hot::commit(tx, change, beside).await?;
             Ok(ParkOutcome::Cancelled {
                 step: done.step,
-                ring: done.notify.ready,
+                enqueue: done.notify.ready,
             })
         }
         Park::Parked(change) => {

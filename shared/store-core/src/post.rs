@@ -53,7 +53,7 @@ async fn one(tx: &mut Tx, item: PostResult) -> Result<PostOutcome> {
     Ok(PostOutcome::Accepted {
         key,
         send_id: call.send_id,
-        ring: notify.ready,
+        enqueue: notify.ready,
         owner: notify.owner,
     })
 }

@@ -137,7 +137,7 @@ async fn one(tx: &mut Tx, send: &SendRecord) -> Result<Option<ReportOutcome>> {
     Ok(Some(ReportOutcome {
         send_id: send.id,
         parent,
-        ring: notify.ready,
+        enqueue: notify.ready,
         owner: notify.owner,
     }))
 }

@@ -428,20 +428,24 @@ async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<Adva
         .bind(json(&item.changes)?)
         .execute(tx.conn())
         .await?;
-    let mut rings = Vec::new();
+    let mut enqueue = Vec::new();
     for outcome in accept::all(tx, boot, item.start).await? {
         if let AcceptOutcome::Accepted(accepted) = outcome {
-            rings.extend(accepted.ring);
+            enqueue.extend(accepted.enqueue);
         }
     }
-    let mut told = None;
+    let mut owner = None;
     if let Some(report) = item.report {
         let session = report.session;
         let notify = tell(tx, boot, report).await?;
-        rings.extend(notify.ready);
-        told = notify.owner.map(|owner| (session, owner));
+        enqueue.extend(notify.ready);
+        owner = notify.owner.map(|boot| (session, boot));
     }
-    Ok(AdvanceOutcome::Advanced { step, rings, told })
+    Ok(AdvanceOutcome::Advanced {
+        step,
+        enqueue,
+        notify: owner,
+    })
 }
 
 /// Writes the run's row; false when the boot does not own it, or someone advanced it meanwhile.
@@ -526,15 +530,15 @@ async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Notify> {
         queued_max: i64::MAX,
     };
     let outcomes = accept::all(tx, boot, vec![send]).await?;
-    let ring = outcomes.into_iter().find_map(|outcome| match outcome {
-        AcceptOutcome::Accepted(accepted) => accepted.ring,
+    let enqueue = outcomes.into_iter().find_map(|outcome| match outcome {
+        AcceptOutcome::Accepted(accepted) => accepted.enqueue,
         AcceptOutcome::Replayed(_)
         | AcceptOutcome::Mismatch
         | AcceptOutcome::Refused(_)
         | AcceptOutcome::Locked => None,
     });
     Ok(Notify {
-        ready: ring,
+        ready: enqueue,
         owner: None,
     })
 }

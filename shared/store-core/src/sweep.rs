@@ -144,7 +144,7 @@ pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Alar
                 continue;
             };
             sweep.served += 1;
-            sweep.ring.extend(served.ring);
+            sweep.enqueue.extend(served.enqueue);
             sweep.finished.extend(served.finished);
             sweep.begun.extend(served.begun);
         }
@@ -192,7 +192,7 @@ async fn serve(
     let change = transition::expire(&hot, &state, head, lease_until, boot, tx.now);
     let is_end = change.end.is_some();
     let done = settle(tx, change, send).await?;
-    sweep.ring.extend(done.notify.ready);
+    sweep.enqueue.extend(done.notify.ready);
     if is_end {
         sweep.finished.push((send.key, send.id, done.step));
         if send.status != SendStatus::Queued {

@@ -315,7 +315,7 @@ async fn fire_one(
                     .next()
                     .unwrap_or(AcceptOutcome::Mismatch);
                 if let AcceptOutcome::Accepted(accepted) = &outcome {
-                    fired.ring.extend(accepted.ring.clone());
+                    fired.enqueue.extend(accepted.enqueue.clone());
                     fired.sends.push(FiredSend {
                         key,
                         send,

@@ -62,7 +62,7 @@ fn tell_parent(state: &mut State, now: Timestamp, send: &SendRecord) -> Option<R
     Some(ReportOutcome {
         send_id: send.id,
         parent,
-        ring: notify.ready,
+        enqueue: notify.ready,
         owner: notify.owner,
     })
 }

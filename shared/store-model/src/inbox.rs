@@ -92,7 +92,7 @@ fn accepted(send_id: SendId, item: InboxItem, notify: Notify) -> DeliverOutcome 
     DeliverOutcome::Accepted {
         send_id,
         item: Box::new(item),
-        ring: notify.ready,
+        enqueue: notify.ready,
         owner: notify.owner,
     }
 }

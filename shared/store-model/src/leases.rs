@@ -142,7 +142,7 @@ pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) ->
             Complete::Continues(change) => (change, true),
         };
     let step = change.step_n();
-    let mut ring = session.commit(change, item.messages).ready;
+    let mut enqueue = session.commit(change, item.messages).ready;
     session.change_calls(item.changes, item.lease.epoch, now);
     session.deliver(id, &item.deliveries, first_seq, now);
     session.write_usage(id, item.usage);
@@ -151,7 +151,7 @@ pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) ->
     if continues {
         let head = session.head_state();
         let change = transition::start_next(&session.hot, head.as_ref(), now);
-        ring = session.commit(change, Vec::new()).ready;
+        enqueue = session.commit(change, Vec::new()).ready;
         let started = head.and_then(|head| {
             session.pin(head.id);
             session.started(head.id, None)
@@ -164,7 +164,7 @@ pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) ->
         step,
         at: now,
         next,
-        ring,
+        enqueue,
     }))
 }
 
@@ -191,8 +191,8 @@ pub(crate) fn park(state: &mut State, now: Timestamp, item: ParkSend) -> ParkOut
         Park::Cancelled(change) => {
             let step = change.step_n();
             let answers = session.end_calls(id, now);
-            let ring = session.commit(change, answers).ready;
-            ParkOutcome::Cancelled { step, ring }
+            let enqueue = session.commit(change, answers).ready;
+            ParkOutcome::Cancelled { step, enqueue }
         }
         Park::Parked(change) => {
             let step = change.step_n();

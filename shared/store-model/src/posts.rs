@@ -45,7 +45,7 @@ pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostO
     PostOutcome::Accepted {
         key,
         send_id,
-        ring: notify.ready,
+        enqueue: notify.ready,
         owner: notify.owner,
     }
 }

@@ -341,19 +341,23 @@ pub(crate) fn advance(
     };
     run.steps.insert(step, changes);
     note(state, key, &item.ends.into_iter().collect());
-    let mut rings = Vec::new();
+    let mut enqueue = Vec::new();
     for send in item.start {
         if let AcceptOutcome::Accepted(accepted) = sends::accept(state, now, boot, send) {
-            rings.extend(accepted.ring);
+            enqueue.extend(accepted.enqueue);
         }
     }
-    let told = item.report.and_then(|report| {
+    let owner = item.report.and_then(|report| {
         let session = report.session;
         let notify = tell(state, now, boot, report);
-        rings.extend(notify.ready);
+        enqueue.extend(notify.ready);
         notify.owner.map(|owner| (session, owner))
     });
-    AdvanceOutcome::Advanced { step, rings, told }
+    AdvanceOutcome::Advanced {
+        step,
+        enqueue,
+        notify: owner,
+    }
 }
 
 fn note(state: &mut State, key: RunKey, ends: &BTreeSet<SendId>) {
@@ -411,7 +415,7 @@ fn tell(state: &mut State, now: Timestamp, boot: BootId, report: RunReport) -> N
     };
     match sends::accept(state, now, boot, send) {
         AcceptOutcome::Accepted(accepted) => Notify {
-            ready: accepted.ring,
+            ready: accepted.enqueue,
             owner: None,
         },
         AcceptOutcome::Replayed(_)

@@ -176,12 +176,12 @@ fn store(session: &mut Session, now: Timestamp, boot: BootId, item: AcceptSend) 
     };
     session.sends.insert(item.id, send);
     let position = change.send.and_then(|send| send.position);
-    let ring = session.commit(change, Vec::new()).ready;
+    let enqueue = session.commit(change, Vec::new()).ready;
     Accepted {
         position,
         step,
         created_at: now,
-        ring,
+        enqueue,
     }
 }
 
@@ -225,7 +225,7 @@ pub(crate) fn cancel(
         None => CancelOutcome::Cancelled {
             send,
             step,
-            ring: notify.ready,
+            enqueue: notify.ready,
         },
     }
 }

@@ -167,7 +167,7 @@ fn serve(
             unsaid = session.unsaid(id, now);
         }
     }
-    sweep.ring.extend(session.commit(change, unsaid).ready);
+    sweep.enqueue.extend(session.commit(change, unsaid).ready);
 }
 
 /// Removes what is old enough. Ended boots go once no session names them and they are old too.

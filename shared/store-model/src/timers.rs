@@ -229,7 +229,7 @@ fn fire_one(
                 let (session, send) = (item.target.key(), item.id);
                 let outcome = sends::accept(state, now, boot, *item);
                 if let AcceptOutcome::Accepted(accepted) = &outcome {
-                    fired.ring.extend(accepted.ring.clone());
+                    fired.enqueue.extend(accepted.enqueue.clone());
                     fired.sends.push(FiredSend {
                         key: session,
                         send,

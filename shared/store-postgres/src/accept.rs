@@ -163,7 +163,7 @@ impl Group for Accept {
                 position: fields.take("position")?,
                 step: fields.take("first_step")?,
                 created_at: fields.time("created_at")?,
-                ring: fields.ring(items[ord].target.key())?,
+                enqueue: fields.ready_session(items[ord].target.key())?,
             };
             found[ord] = Some(AcceptOutcome::Accepted(accepted));
         }
@@ -218,7 +218,7 @@ fn accepted(fields: &mut Fields<'_>, item: &AcceptSend) -> Result<Accepted> {
     let created_at = fields.time("now")?;
     let rings: bool = fields.take("rings")?;
     let pool: &str = fields.take("pool")?;
-    let ring = rings.then(|| ReadySession {
+    let enqueue = rings.then(|| ReadySession {
         key: item.target.key(),
         pool: pool.to_owned(),
         priority: item.options.priority,
@@ -228,7 +228,7 @@ fn accepted(fields: &mut Fields<'_>, item: &AcceptSend) -> Result<Accepted> {
         position,
         step,
         created_at,
-        ring,
+        enqueue,
     })
 }
 

@@ -208,7 +208,7 @@ impl Ours {
         PostOutcome::Accepted {
             key,
             send_id: round.send,
-            ring: told.ring,
+            enqueue: told.enqueue,
             owner: told.owner,
         }
     }

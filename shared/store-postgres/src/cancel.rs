@@ -141,13 +141,16 @@ fn cancel_one(
             Some(step) if status == SendStatus::Cancelled => CancelOutcome::Cancelled {
                 send,
                 step: *step,
-                ring: ledger.hot.get(&key).and_then(crate::ledger::Hot::ring),
+                enqueue: ledger
+                    .hot
+                    .get(&key)
+                    .and_then(crate::ledger::Hot::ready_session),
             },
             _ => CancelOutcome::AlreadyFinal(send),
         };
     }
     ledger.change(tenant, id, |send| send.cancel_requested = true);
-    let (step, ring) = match (status, ledger.runner(key)) {
+    let (step, enqueue) = match (status, ledger.runner(key)) {
         (SendStatus::Running, Some((owner, lease_until))) => {
             // Should the worker die before it obeys, the alarm finds the send.
             ledger.change(tenant, id, |send| {
@@ -166,7 +169,11 @@ fn cancel_one(
         _ => ledger.finish_unowned(key, id, SendResult::cancelled()),
     };
     let send = Box::new(ledger.sends[&(tenant, id)].clone());
-    CancelOutcome::Cancelled { send, step, ring }
+    CancelOutcome::Cancelled {
+        send,
+        step,
+        enqueue,
+    }
 }
 
 /// When a running send is looked at whose end its worker is to see to: when nobody may hold its

@@ -107,7 +107,7 @@ impl Group for Complete<'_> {
             };
             let mut made = completed_as(step, item.result.status);
             if !written.held {
-                made.ring = written.ring.filter(|_| item.then == Then::Release);
+                made.enqueue = written.enqueue.filter(|_| item.then == Then::Release);
             } else if written.is_active {
                 match running(connection, item, written).await {
                     Ok(next) => made.next = next,
@@ -199,10 +199,10 @@ impl Complete<'_> {
             let mut fields = Fields::new(row, "sends");
             let index = unseen[fields.ord()?];
             let next = next(&mut fields)?;
-            let ring = fields.ring(items[index].key)?;
+            let enqueue = fields.ready_session(items[index].key)?;
             if let Some(made) = &mut completed[index] {
                 made.next = next;
-                made.ring = ring;
+                made.enqueue = enqueue;
             }
         }
         Ok(())
@@ -312,14 +312,14 @@ fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<(Completed, b
     let step = fields.take("step")?;
     let at = fields.time("now")?;
     let kept = fields.take("kept")?;
-    let ring = fields.ring(key)?;
+    let enqueue = fields.ready_session(key)?;
     let completed = Completed {
         status,
         first_seq,
         step,
         at,
         next: None,
-        ring,
+        enqueue,
     };
     Ok(Some((completed, kept)))
 }
@@ -353,7 +353,7 @@ fn completed_as(step: &Step, asked: SendStatus) -> Completed {
         step: step.n,
         at: step.at,
         next: None,
-        ring: None::<ReadySession>,
+        enqueue: None::<ReadySession>,
     }
 }
 

@@ -241,7 +241,7 @@ fn accepted(send_id: SendId, item: InboxItem, told: Told) -> DeliverOutcome {
     DeliverOutcome::Accepted {
         send_id,
         item: Box::new(item),
-        ring: told.ring,
+        enqueue: told.enqueue,
         owner: told.owner,
     }
 }

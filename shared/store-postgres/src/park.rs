@@ -207,7 +207,7 @@ pub(crate) struct Written {
     /// Whether a send is begun.
     pub(crate) is_active: bool,
     /// Set when the session is ready.
-    pub(crate) ring: Option<ReadySession>,
+    pub(crate) enqueue: Option<ReadySession>,
     /// The send's last step under the grant, `resumed` aside.
     pub(crate) step: Option<Step>,
 }
@@ -226,7 +226,7 @@ impl Default for Written {
             },
             for_items: 0,
             is_active: false,
-            ring: None,
+            enqueue: None,
             step: None,
         }
     }
@@ -277,7 +277,7 @@ fn written(
     };
     let for_items = fields.take("for_items")?;
     let active: i16 = fields.take("active")?;
-    let ring = fields.ring(key)?;
+    let enqueue = fields.ready_session(key)?;
     let n: Option<i64> = fields.take("n")?;
     let step = match n {
         None => None,
@@ -297,7 +297,7 @@ fn written(
         counters,
         for_items,
         is_active: active != 0,
-        ring,
+        enqueue,
         step,
     })
 }

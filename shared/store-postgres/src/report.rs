@@ -200,7 +200,7 @@ fn tell_parent(ledger: &mut Ledger, due: &Due) -> Option<ReportOutcome> {
     Some(ReportOutcome {
         send_id: due.send.id,
         parent,
-        ring: told.ring,
+        enqueue: told.enqueue,
         owner: told.owner,
     })
 }

@@ -319,7 +319,7 @@ impl<'r> Fields<'r> {
     }
 
     /// The columns `ready_since, pool, priority`; none unless the session is ready.
-    pub(crate) fn ring(&mut self, key: SessionKey) -> Result<Option<ReadySession>> {
+    pub(crate) fn ready_session(&mut self, key: SessionKey) -> Result<Option<ReadySession>> {
         let ready_since = self.maybe_time("ready_since")?;
         let pool: &str = self.take("pool")?;
         let priority = priority_of(self.take("priority")?);

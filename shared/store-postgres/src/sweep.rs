@@ -65,7 +65,7 @@ pub(crate) async fn ready(pool: &Pool, at: Option<Timestamp>, query: &SweepReady
     for row in &rows {
         let mut fields = Fields::new(row, "session_hot");
         let key = fields.key()?;
-        sessions.extend(fields.ring(key)?);
+        sessions.extend(fields.ready_session(key)?);
     }
     let more = sessions.len() > query.limit as usize;
     sessions.truncate(query.limit as usize);
@@ -124,7 +124,7 @@ pub(crate) async fn alarms(
         let Some(swept) = pieces.of(piece, alarms_of(pool, at, boot, piece).await)? else {
             continue;
         };
-        all.ring.extend(swept.ring);
+        all.enqueue.extend(swept.enqueue);
         all.finished.extend(swept.finished);
         all.begun.extend(swept.begun);
         all.served += swept.served;
@@ -242,23 +242,25 @@ fn serve(ledger: &mut Ledger, key: SessionKey, id: SendId, sweep: &mut AlarmSwee
             });
         }
         SendStatus::Running | SendStatus::Waiting if is_to_end => {
-            let (step, ring) = ledger.finish_unowned(key, id, result);
+            let (step, enqueue) = ledger.finish_unowned(key, id, result);
             sweep.finished.push((key, id, step));
             sweep.begun.push((key, id));
-            sweep.ring.extend(ring);
+            sweep.enqueue.extend(enqueue);
         }
         SendStatus::Queued => {
             let Some(hot) = ledger.hot.get_mut(&key) else {
                 return;
             };
-            let (position, ring) = hot.gain_work(priority, now);
-            sweep.ring.extend(ring);
+            let (position, enqueue) = hot.gain_work(priority, now);
+            sweep.enqueue.extend(enqueue);
             ledger.change(tenant, id, |send| {
                 send.position = Some(position);
                 send.alarm_at = send.deadline_at;
             });
         }
-        SendStatus::Running | SendStatus::Waiting => sweep.ring.extend(ledger.wake(key, id).ring),
+        SendStatus::Running | SendStatus::Waiting => {
+            sweep.enqueue.extend(ledger.wake(key, id).enqueue);
+        }
         // A final send has no alarm.
         SendStatus::Completed | SendStatus::Failed | SendStatus::Cancelled => {}
     }

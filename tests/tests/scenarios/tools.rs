@@ -190,7 +190,10 @@ async fn an_external_call_waits_as_a_row_until_its_result_is_posted() {
     let result = |text: &str| CallAnswer::Result(CallResult::text(text));
     let (first, third) = (call_id(id, 0, 0), call_id(id, 0, 2));
     let accepted = world.post(key, &third, result("three")).await;
-    assert!(matches!(accepted, PostOutcome::Accepted { ring: None, .. }));
+    assert!(matches!(
+        accepted,
+        PostOutcome::Accepted { enqueue: None, .. }
+    ));
     let again = world.post(key, &third, result("other")).await;
     assert_eq!(again, PostOutcome::AlreadySettled);
     let unknown = world.post(key, &call_id(id, 0, 9), result("x")).await;

@@ -198,10 +198,11 @@ impl Run<'_> {
             match outcome {
                 CancelOutcome::Signalled { send, .. } => signals::publish(parts, send.key, 0),
                 CancelOutcome::Cancelled {
-                    ring: Some(ready), ..
-                } => writes::ring(parts, ready),
+                    enqueue: Some(ready),
+                    ..
+                } => writes::enqueue(parts, ready),
                 CancelOutcome::Locked => all = false,
-                CancelOutcome::Cancelled { ring: None, .. }
+                CancelOutcome::Cancelled { enqueue: None, .. }
                 | CancelOutcome::AlreadyFinal(_)
                 | CancelOutcome::NotFound => {}
             }
@@ -227,8 +228,8 @@ impl Run<'_> {
         match parts.store.report_children(Some(ids), 1).await {
             Ok(reported) => {
                 for outcome in reported {
-                    if let Some(ready) = outcome.ring {
-                        writes::ring(parts, ready);
+                    if let Some(ready) = outcome.enqueue {
+                        writes::enqueue(parts, ready);
                     }
                     if outcome.owner.is_some() {
                         signals::publish(parts, outcome.parent, SIGNAL_INBOX);
@@ -318,8 +319,8 @@ async fn accept_child(parts: &Parts, boot: BootId, item: AcceptSend) -> StoreRes
     let mut outcomes = parts.store.accept_sends(boot, vec![item]).await?;
     match outcomes.pop() {
         Some(AcceptOutcome::Accepted(accepted)) => {
-            if let Some(ready) = accepted.ring {
-                writes::ring(parts, ready);
+            if let Some(ready) = accepted.enqueue {
+                writes::enqueue(parts, ready);
             }
             Ok(Ok(()))
         }

@@ -355,8 +355,8 @@ pub(crate) async fn steer(
     match outcomes.pop().ok_or_else(Error::internal)?? {
         DeliverOutcome::Locked => Err(Error::locked().into()),
         outcome @ (DeliverOutcome::Accepted { .. } | DeliverOutcome::Replayed(_)) => {
-            if let DeliverOutcome::Accepted { ring, owner, .. } = outcome {
-                app.notifier.enqueue(ring);
+            if let DeliverOutcome::Accepted { enqueue, owner, .. } = outcome {
+                app.notifier.enqueue(enqueue);
                 if owner.is_some() {
                     app.notifier.signal(session, SIGNAL_INBOX);
                 }

@@ -152,14 +152,14 @@ impl Ledger {
             self.messages.push((key, message));
         }
         let n = self.finish(key, id, result, writer, refs);
-        let ring = self.hot.get_mut(&key).and_then(|hot| {
+        let enqueue = self.hot.get_mut(&key).and_then(|hot| {
             hot.active = Active::None;
             hot.signals &= SIGNAL_INBOX;
             hot.owner = None;
             hot.token = None;
             hot.ready_since = (hot.pending > 0).then_some(now);
-            hot.ring()
+            hot.ready_session()
         });
-        (n, ring)
+        (n, enqueue)
     }
 }

@@ -84,8 +84,8 @@ impl Hot {
         })
     }
 
-    /// What whoever rings for this session has to know; none unless it is ready.
-    pub(crate) fn ring(&self) -> Option<ReadySession> {
+    /// What it is enqueued with; none unless it is ready.
+    pub(crate) fn ready_session(&self) -> Option<ReadySession> {
         self.ready_since.map(|ready_since| ReadySession {
             key: self.key,
             pool: self.pool.clone(),
@@ -101,7 +101,7 @@ impl Hot {
         place
     }
 
-    /// Gives work its place. Someone has to ring when the session was not ready before; behind a
+    /// Gives work its place. It has to be enqueued when the session was not ready before; behind a
     /// send that waits nothing can go on yet.
     pub(crate) fn gain_work(
         &mut self,
@@ -115,7 +115,7 @@ impl Hot {
         }
         self.priority = priority;
         self.ready_since = Some(now);
-        (position, self.ring())
+        (position, self.ready_session())
     }
 
     pub(super) fn take_step(&mut self) -> i64 {

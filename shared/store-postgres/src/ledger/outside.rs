@@ -12,10 +12,10 @@ use mainspring_shared::tool::{CallRecord, CallResult, interrupted_call};
 use super::write::ItemRow;
 use super::{Hot, Ledger, RoundKey};
 
-/// Who is to hear of a change: someone rings, or this boot is told.
+/// Who is to hear of a change: the queue, or this boot by a signal.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    pub(crate) ring: Option<ReadySession>,
+    pub(crate) enqueue: Option<ReadySession>,
     pub(crate) owner: Option<BootId>,
 }
 
@@ -115,7 +115,10 @@ impl Ledger {
         };
         let owner = self.raise(key, SIGNAL_RESULT);
         if status == SendStatus::Running {
-            return Told { ring: None, owner };
+            return Told {
+                enqueue: None,
+                owner,
+            };
         }
         let for_calls = matches!(
             on,
@@ -166,7 +169,10 @@ impl Ledger {
         };
         let id = active.id;
         match active.waiting_on {
-            None => Told { ring: None, owner },
+            None => Told {
+                enqueue: None,
+                owner,
+            },
             Some(WaitingOn::Retry | WaitingOn::Timer) => self.wake(key, id),
             Some(WaitingOn::Recovery) => Told::default(),
             Some(WaitingOn::Tool | WaitingOn::Human | WaitingOn::Agent | WaitingOn::Run) => {
@@ -191,25 +197,28 @@ impl Ledger {
         hot.owner
     }
 
-    /// Lets the send that waits go on: someone has to ring.
+    /// Lets the send that waits go on: it has to be enqueued.
     pub(crate) fn wake(&mut self, key: SessionKey, id: SendId) -> Told {
         let now = self.now;
         self.change(key.tenant, id, |send| send.alarm_at = send.deadline_at);
-        let ring = self.hot.get_mut(&key).and_then(|hot| {
+        let enqueue = self.hot.get_mut(&key).and_then(|hot| {
             hot.ready_since = Some(now);
-            hot.ring()
+            hot.ready_session()
         });
-        Told { ring, owner: None }
+        Told {
+            enqueue,
+            owner: None,
+        }
     }
 
-    /// Who would have been told of a change that was made before: whoever has the session, or rings
-    /// for it.
+    /// Who would have been told of a change that was made before: the boot that holds the session, or
+    /// else the queue.
     pub(crate) fn told_before(&self, key: SessionKey) -> Told {
         let Some(hot) = self.hot.get(&key) else {
             return Told::default();
         };
         Told {
-            ring: hot.ring().filter(|_| hot.owner.is_none()),
+            enqueue: hot.ready_session().filter(|_| hot.owner.is_none()),
             owner: hot.owner,
         }
     }

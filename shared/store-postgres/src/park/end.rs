@@ -79,7 +79,7 @@ impl Group for End {
             match written.step {
                 Some(step) if step.kind == StepKind::Finished => Some(ParkOutcome::Cancelled {
                     step: step.n,
-                    ring: written.ring,
+                    enqueue: written.enqueue,
                 }),
                 _ if written.held => None,
                 _ => Some(ParkOutcome::LeaseLost),
@@ -120,8 +120,8 @@ fn end_one(ledger: &mut Ledger, item: &ParkSend) -> ParkOutcome {
         epoch: item.lease.epoch,
         boot: item.lease.boot,
     };
-    let (step, ring) = ledger.finish_leased(key, item.send_id, writer);
-    ParkOutcome::Cancelled { step, ring }
+    let (step, enqueue) = ledger.finish_leased(key, item.send_id, writer);
+    ParkOutcome::Cancelled { step, enqueue }
 }
 
 async fn write_sums(

@@ -118,19 +118,22 @@ impl Advance<'_> {
             tx.rollback().await?;
             return Ok(outcomes);
         };
-        for (index, rings) in held.iter().zip(started) {
+        for (index, enqueue) in held.iter().zip(started) {
             outcomes[*index] = AdvanceOutcome::Advanced {
                 step: self.items[*index].step + 1,
-                rings,
-                told: None,
+                enqueue,
+                notify: None,
             };
         }
         for index in held {
             if let Some(report) = &self.items[index].report {
                 let heard = self.tell(&mut tx, now, report).await?;
-                if let AdvanceOutcome::Advanced { rings, told, .. } = &mut outcomes[index] {
-                    rings.extend(heard.ring);
-                    *told = heard.owner.map(|owner| (report.session, owner));
+                if let AdvanceOutcome::Advanced {
+                    enqueue, notify, ..
+                } = &mut outcomes[index]
+                {
+                    enqueue.extend(heard.enqueue);
+                    *notify = heard.owner.map(|owner| (report.session, owner));
                 }
             }
         }
@@ -328,7 +331,7 @@ impl Advance<'_> {
         Ok(())
     }
 
-    /// Accepts the leaves; returns the sessions to ring for, advance by advance. None when a session
+    /// Accepts the leaves; returns the sessions to enqueue, advance by advance. None when a session
     /// in which one was to go on takes no more sends: whoever asked has to look again.
     async fn start(
         &self,
@@ -340,21 +343,21 @@ impl Advance<'_> {
             .iter()
             .flat_map(|index| &self.items[*index].start)
             .collect();
-        let mut rings: Vec<Vec<ReadySession>> = held.iter().map(|_| Vec::new()).collect();
+        let mut enqueue: Vec<Vec<ReadySession>> = held.iter().map(|_| Vec::new()).collect();
         if sends.is_empty() {
-            return Ok(Some(rings));
+            return Ok(Some(enqueue));
         }
         let outcomes = self.accept(connection, now, &sends).await?;
         let is_accepted = |outcome: &_| matches!(outcome, Some(AcceptOutcome::Accepted(_)));
         if !outcomes.iter().all(is_accepted) {
             return Ok(None);
         }
-        let mut accepted = outcomes.into_iter().map(ring_of);
-        for (index, rings) in held.iter().zip(&mut rings) {
+        let mut accepted = outcomes.into_iter().map(ready_of);
+        for (index, enqueue) in held.iter().zip(&mut enqueue) {
             let mine = accepted.by_ref().take(self.items[*index].start.len());
-            rings.extend(mine.flatten());
+            enqueue.extend(mine.flatten());
         }
-        Ok(Some(rings))
+        Ok(Some(enqueue))
     }
 
     /// Accepts sends as everyone else's are.
@@ -430,8 +433,11 @@ impl Advance<'_> {
             queued_max: i64::MAX,
         };
         let outcomes = self.accept(connection, now, &[&send]).await?;
-        let ring = outcomes.into_iter().find_map(ring_of);
-        Ok(Told { ring, owner: None })
+        let enqueue = outcomes.into_iter().find_map(ready_of);
+        Ok(Told {
+            enqueue,
+            owner: None,
+        })
     }
 
     async fn home(
@@ -473,7 +479,7 @@ impl Advance<'_> {
         Ok(found.collect::<Result<_>>()?)
     }
 
-    /// What an item that was stored before leaves to do: ring for its leaves. Whoever waits for the
+    /// What an item that was stored before leaves to do: enqueue its leaves. Whoever waits for the
     /// run is found by the sweep.
     async fn heard(
         &self,
@@ -487,8 +493,8 @@ impl Advance<'_> {
             boot: self.boot,
         };
         let found = accept.read_back(connection, &sends).await?;
-        let rings = found.into_iter().filter_map(|outcome| match outcome {
-            Some(AcceptOutcome::Accepted(accepted)) => accepted.ring,
+        let enqueue = found.into_iter().filter_map(|outcome| match outcome {
+            Some(AcceptOutcome::Accepted(accepted)) => accepted.enqueue,
             Some(
                 AcceptOutcome::Replayed(_)
                 | AcceptOutcome::Mismatch
@@ -499,15 +505,15 @@ impl Advance<'_> {
         });
         Ok(AdvanceOutcome::Advanced {
             step: item.step + 1,
-            rings: rings.collect(),
-            told: None,
+            enqueue: enqueue.collect(),
+            notify: None,
         })
     }
 }
 
-fn ring_of(outcome: Option<AcceptOutcome>) -> Option<ReadySession> {
+fn ready_of(outcome: Option<AcceptOutcome>) -> Option<ReadySession> {
     match outcome {
-        Some(AcceptOutcome::Accepted(accepted)) => accepted.ring,
+        Some(AcceptOutcome::Accepted(accepted)) => accepted.enqueue,
         Some(
             AcceptOutcome::Replayed(_)
             | AcceptOutcome::Mismatch

@@ -56,7 +56,7 @@ pub(crate) async fn fire(
         });
         match fired.await {
             Ok(fired) => return Ok(fired),
-            // What was fired is no longer due; the sweep rings for it.
+            // What was fired is no longer due; the sweep enqueues it.
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
@@ -199,7 +199,7 @@ async fn deliver(
         if let Some(refusal) = refusal(n, &outcome) {
             refused.entry(index).or_insert(refusal);
         } else if let AcceptOutcome::Accepted(accepted) = outcome {
-            fired.ring.extend(accepted.ring);
+            fired.enqueue.extend(accepted.enqueue);
             fired.sends.push(FiredSend {
                 key: item.target.key(),
                 send: item.id,

@@ -166,7 +166,7 @@ async fn a_park_is_made_once_and_one_that_a_cancel_ends_ends_once() {
                 ended,
                 ParkOutcome::Cancelled {
                     step: 3,
-                    ring: None
+                    enqueue: None
                 }
             ),
             "{ended:?}"
@@ -188,7 +188,7 @@ async fn a_result_from_outside_is_accepted_although_the_answer_was_lost() {
         let posted = world.post(10, vec![approval(key, &calls[0])]).await;
         assert_lost(wire);
         assert!(
-            matches!(posted[0], PostOutcome::Accepted { ring: None, .. }),
+            matches!(posted[0], PostOutcome::Accepted { enqueue: None, .. }),
             "{posted:?}"
         );
         assert_eq!(world.call(&calls[0]).await.approval, Approval::Given);
@@ -197,7 +197,13 @@ async fn a_result_from_outside_is_accepted_although_the_answer_was_lost() {
         let posted = world.post(11, items).await;
         assert_lost(wire);
         assert!(
-            matches!(posted[0], PostOutcome::Accepted { ring: Some(_), .. }),
+            matches!(
+                posted[0],
+                PostOutcome::Accepted {
+                    enqueue: Some(_),
+                    ..
+                }
+            ),
             "{posted:?}"
         );
         assert_eq!(
@@ -228,12 +234,13 @@ async fn words_are_stored_once_although_the_answer_was_lost() {
         let delivered = world.deliver(10, vec![item]).await;
         assert_lost(wire);
         let DeliverOutcome::Accepted {
-            ring: Some(ring), ..
+            enqueue: Some(enqueue),
+            ..
         } = &delivered[0]
         else {
             panic!("{delivered:?}");
         };
-        assert_eq!(ring.ready_since, world.time(10));
+        assert_eq!(enqueue.ready_since, world.time(10));
         assert_eq!(world.inbox(key, false).await.len(), 1);
         world.assert_sound(10).await;
     })
@@ -268,7 +275,7 @@ async fn the_end_of_a_child_rings_although_the_answer_was_lost() {
         assert_lost(wire);
         assert_eq!(told.len(), 1);
         assert_eq!((told[0].send_id, told[0].parent), (send, parent.key));
-        assert!(told[0].ring.is_some());
+        assert!(told[0].enqueue.is_some());
         let again = world
             .store
             .at(world.time(8))

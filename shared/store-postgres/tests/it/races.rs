@@ -72,11 +72,11 @@ async fn many_reporters_report_each_child_once() {
             }
         });
         let mut told: Vec<SendId> = Vec::new();
-        let mut rung = 0;
+        let mut enqueued = 0;
         for outcomes in futures::future::join_all(reporters).await {
             for outcome in outcomes.expect("reports") {
                 told.push(outcome.send_id);
-                rung += usize::from(outcome.ring.is_some());
+                enqueued += usize::from(outcome.enqueue.is_some());
             }
         }
         let rest = world
@@ -86,12 +86,12 @@ async fn many_reporters_report_each_child_once() {
             .await;
         for outcome in rest.expect("reports") {
             told.push(outcome.send_id);
-            rung += usize::from(outcome.ring.is_some());
+            enqueued += usize::from(outcome.enqueue.is_some());
         }
         told.sort();
         sends.sort();
         assert_eq!(told, sends);
-        assert_eq!(rung, parents.len(), "each parent went on once");
+        assert_eq!(enqueued, parents.len(), "each parent went on once");
         world.assert_sound(70_000).await;
     })
     .await;
@@ -131,8 +131,8 @@ async fn racing_repeats_agree_on_one_send() {
     .await;
 }
 
-/// A result and words that come while their send is being parked: it does not wait, or someone
-/// rings.
+/// A result and words that come while their send is being parked: it does not wait, or it is
+/// enqueued.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_between_results_and_parks() {
     with_world("wake_ups", async |world| {
@@ -177,13 +177,13 @@ async fn no_wake_up_is_lost_between_results_and_parks() {
                 posted.expect("posts"),
                 steered.expect("steers"),
             );
-            let PostOutcome::Accepted { ring, .. } = &posted[0] else {
+            let PostOutcome::Accepted { enqueue, .. } = &posted[0] else {
                 panic!("{posted:?}");
             };
             assert!(matches!(steered[0], DeliverOutcome::Accepted { .. }));
             match &parked[0] {
                 ParkOutcome::Parked { .. } => {
-                    assert!(ring.is_some(), "it waits and nobody rings");
+                    assert!(enqueue.is_some(), "it waits and nobody enqueues it");
                 }
                 ParkOutcome::Woken { signals } => {
                     assert_ne!(*signals, 0);

@@ -98,15 +98,15 @@ pub async fn an_accepted_send_is_stored_as_queued(store: &dyn Inspect) {
 
 pub async fn only_the_send_that_makes_a_session_ready_rings(store: &dyn Inspect) {
     let first = accept(store, 5, opening(1, 1)).await;
-    let ring = ReadySession {
+    let enqueue = ReadySession {
         key: key(1),
         pool: "default".to_owned(),
         priority: Priority::High,
         ready_since: time(5),
     };
-    assert_eq!(first.ring, Some(ring));
+    assert_eq!(first.enqueue, Some(enqueue));
     let second = accept(store, 6, sending(2, 1)).await;
-    assert_eq!(second.ring, None);
+    assert_eq!(second.enqueue, None);
     assert_eq!(dumped(store, 1).await.hot.ready_since, at(5));
 }
 
@@ -121,11 +121,11 @@ pub async fn sends_of_one_call_keep_their_order(store: &dyn Inspect) {
     let outcomes = offer_all(store, 0, items).await;
     let expected = [Some(1), Some(2), Some(1), Some(3), Some(2)];
     assert_eq!(places(&outcomes), expected);
-    let rings: Vec<bool> = outcomes
+    let enqueue: Vec<bool> = outcomes
         .iter()
-        .map(|outcome| matches!(outcome, AcceptOutcome::Accepted(a) if a.ring.is_some()))
+        .map(|outcome| matches!(outcome, AcceptOutcome::Accepted(a) if a.enqueue.is_some()))
         .collect();
-    assert_eq!(rings, [true, false, true, false, false]);
+    assert_eq!(enqueue, [true, false, true, false, false]);
     let order: Vec<_> = steps(store, 1).await.iter().map(|s| s.send_id).collect();
     assert_eq!(order, [send(3), send(1), send(2)]);
 }
@@ -143,7 +143,7 @@ pub async fn a_send_may_create_its_session(store: &dyn Inspect) {
         ..sending(1, 1)
     };
     let accepted = accept(store, 0, item).await;
-    assert_eq!(accepted.ring.expect("it is ready").pool, "gpu");
+    assert_eq!(accepted.enqueue.expect("it is ready").pool, "gpu");
     let record = store.get_session(key(1)).await.expect("the store answers");
     let record = record.expect("it exists");
     assert_eq!((record.agent, record.agent_version), (session.agent, 1));
@@ -153,7 +153,7 @@ pub async fn a_send_may_create_its_session(store: &dyn Inspect) {
 pub async fn a_delayed_send_has_no_place_and_rings_nobody(store: &dyn Inspect) {
     let accepted = accept(store, 0, with(opening(1, 1), delayed(300))).await;
     assert_eq!((accepted.position, accepted.step), (None, 1));
-    assert_eq!(accepted.ring, None);
+    assert_eq!(accepted.enqueue, None);
     let record = stored(store, 1).await;
     assert_eq!((record.status, record.position), (SendStatus::Queued, None));
     assert_eq!((record.alarm_at, record.deadline_at), (at(300), None));
@@ -161,7 +161,7 @@ pub async fn a_delayed_send_has_no_place_and_rings_nobody(store: &dyn Inspect) {
     assert_eq!((hot.pending, hot.ready_since), (0, None));
     let next = accept(store, 1, sending(2, 1)).await;
     assert_eq!(next.position, Some(1), "a delayed send took no place");
-    assert!(next.ring.is_some());
+    assert!(next.enqueue.is_some());
 }
 
 pub async fn the_alarm_is_the_earlier_of_delay_and_deadline(store: &dyn Inspect) {
@@ -237,7 +237,7 @@ pub async fn a_refused_item_does_not_harm_its_neighbours(store: &dyn Inspect) {
 pub async fn a_send_behind_a_running_one_rings_nobody(store: &dyn Inspect) {
     running(store).await;
     let accepted = accept(store, 20, sending(2, 1)).await;
-    assert_eq!((accepted.position, accepted.ring), (Some(2), None));
+    assert_eq!((accepted.position, accepted.enqueue), (Some(2), None));
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.pending, hot.ready_since), (1, at(0)));
 }
@@ -247,7 +247,7 @@ pub async fn a_send_behind_a_waiting_one_makes_nothing_ready(store: &dyn Inspect
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
     park(store, 20, item).await;
     let accepted = accept(store, 30, sending(2, 1)).await;
-    assert_eq!((accepted.position, accepted.ring), (Some(2), None));
+    assert_eq!((accepted.position, accepted.enqueue), (Some(2), None));
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.pending, hot.ready_since), (1, None));
 }
@@ -258,12 +258,12 @@ pub async fn the_ring_has_the_priority_of_the_send_that_rings(store: &dyn Inspec
         ..SendOptions::default()
     };
     let accepted = accept(store, 0, with(opening(1, 1), low)).await;
-    let ring = accepted.ring.expect("the session became ready");
-    assert_eq!(ring.priority, Priority::Low);
+    let enqueue = accepted.enqueue.expect("the session became ready");
+    assert_eq!(enqueue.priority, Priority::Low);
     register(store, 1).await;
     let claimed = claim(store, 1, 1, 1, 1).await;
     complete(store, 2, ending(&claimed, Then::Release)).await;
     let accepted = accept(store, 3, sending(2, 1)).await;
-    let ring = accepted.ring.expect("the session became ready again");
-    assert_eq!(ring.priority, Priority::High);
+    let enqueue = accepted.enqueue.expect("the session became ready again");
+    assert_eq!(enqueue.priority, Priority::High);
 }

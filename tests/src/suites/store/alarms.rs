@@ -64,9 +64,9 @@ pub async fn a_delayed_send_gets_its_place_when_due(store: &dyn Inspect) {
     let swept = sweep(store, 300).await;
     assert_eq!((swept.served, swept.finished.len()), (1, 0));
     assert_eq!(swept.next_alarm_at, at(5_000));
-    let ring = one(swept.ring);
-    assert_eq!((ring.key, ring.ready_since), (key(1), time(300)));
-    assert_eq!(ring.priority, Priority::Low);
+    let enqueue = one(swept.enqueue);
+    assert_eq!((enqueue.key, enqueue.ready_since), (key(1), time(300)));
+    assert_eq!(enqueue.priority, Priority::Low);
     let record = stored(store, 1).await;
     assert_eq!((record.position, record.alarm_at), (Some(1), at(5_000)));
     assert_eq!(record.status, SendStatus::Queued);
@@ -81,7 +81,7 @@ pub async fn delayed_sends_get_their_places_in_the_order_they_are_due(store: &dy
     accept(store, 0, with(sending(2, 1), delayed(200))).await;
     accept(store, 0, with(sending(3, 1), delayed(100))).await;
     let swept = sweep(store, 400).await;
-    assert_eq!((swept.served, swept.ring.len()), (3, 1));
+    assert_eq!((swept.served, swept.enqueue.len()), (3, 1));
     for (n, position) in [(3, 1), (2, 2), (1, 3)] {
         assert_eq!(stored(store, n).await.position, Some(position));
     }
@@ -92,7 +92,7 @@ pub async fn a_due_send_behind_a_running_one_rings_nobody(store: &dyn Inspect) {
     running(store).await;
     accept(store, 11, with(sending(2, 1), delayed(100))).await;
     let swept = sweep(store, 200).await;
-    assert_eq!((swept.served, swept.ring.len()), (1, 0));
+    assert_eq!((swept.served, swept.enqueue.len()), (1, 0));
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.pending, hot.ready_since), (1, at(0)));
 }
@@ -103,7 +103,7 @@ pub async fn a_due_send_behind_a_waiting_one_makes_nothing_ready(store: &dyn Ins
     park(store, 20, item).await;
     accept(store, 30, with(sending(2, 1), delayed(100))).await;
     let swept = sweep(store, 200).await;
-    assert_eq!((swept.served, swept.ring.len()), (1, 0));
+    assert_eq!((swept.served, swept.enqueue.len()), (1, 0));
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.pending, hot.ready_since), (1, None));
     assert_eq!(stored(store, 2).await.position, Some(2));
@@ -117,7 +117,7 @@ pub async fn a_parked_retry_becomes_ready_when_due(store: &dyn Inspect) {
     assert_eq!(sweep(store, 119).await.served, 0);
     let swept = sweep(store, 120).await;
     assert_eq!(swept.served, 1);
-    assert_eq!(one(swept.ring).ready_since, time(120));
+    assert_eq!(one(swept.enqueue).ready_since, time(120));
     let record = stored(store, 1).await;
     assert_eq!(record.status, SendStatus::Waiting, "until it is claimed");
     assert_eq!(record.alarm_at, None);
@@ -131,7 +131,7 @@ pub async fn a_queued_send_fails_at_its_deadline(store: &dyn Inspect) {
     accept(store, 0, with(opening(1, 1), until(300))).await;
     let swept = sweep(store, 300).await;
     assert_eq!(swept.finished, [(key(1), send(1), 2)]);
-    assert_eq!((swept.served, swept.ring.len()), (1, 0));
+    assert_eq!((swept.served, swept.enqueue.len()), (1, 0));
     assert_failed(store, 300, 1).await;
     let step = last_step(store, 1).await;
     assert_eq!((step.kind, step.epoch), (StepKind::Finished, 0));
@@ -167,7 +167,7 @@ pub async fn a_waiting_send_fails_at_its_deadline(store: &dyn Inspect) {
     park(store, 20, item).await;
     let swept = sweep(store, 350).await;
     assert_eq!(swept.finished, [(key(1), send(1), 4)]);
-    assert_eq!(one(swept.ring).ready_since, time(350));
+    assert_eq!(one(swept.enqueue).ready_since, time(350));
     assert_failed(store, 350, 1).await;
     let step = last_step(store, 1).await;
     assert_eq!((step.epoch, step.boot), (2, boot(SCHEDULER)));
@@ -215,8 +215,12 @@ pub async fn a_send_that_waits_too_long_for_others_becomes_ready(store: &dyn Ins
         let item = waiting(&claimed, on, ParkUntil::After(millis(100)));
         park(store, 20, item).await;
         assert_eq!(sweep(store, 119).await.served, 0);
-        let ring = one(sweep(store, 120).await.ring);
-        assert_eq!((ring.key, ring.ready_since), (key(n), time(120)), "{on:?}");
+        let enqueue = one(sweep(store, 120).await.enqueue);
+        assert_eq!(
+            (enqueue.key, enqueue.ready_since),
+            (key(n), time(120)),
+            "{on:?}"
+        );
         let found = call_of(store, &call(&claimed, 0, 0)).await;
         assert_eq!((found.waits_on, found.result), (Some(on), None));
         assert_eq!(stored(store, n).await.alarm_at, at(9_000));
@@ -233,7 +237,7 @@ pub async fn a_released_send_fails_at_its_deadline(store: &dyn Inspect) {
     append(store, 15, round(&claimed, 0)).await;
     release(store, 20, &claimed).await;
     let swept = sweep(store, 300).await;
-    assert_eq!((swept.finished.len(), swept.ring.len()), (1, 0));
+    assert_eq!((swept.finished.len(), swept.enqueue.len()), (1, 0));
     assert_failed(store, 300, 1).await;
     assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3]);
     assert_eq!(dumped(store, 1).await.hot.ready_since, None);
@@ -281,7 +285,7 @@ pub async fn a_running_send_whose_worker_is_dead_fails_at_its_deadline(store: &d
     let swept = sweep(store, TTL + 1).await;
     assert_eq!(swept.finished.len(), 1);
     assert_eq!(swept.begun, [(key(1), send(1))]);
-    assert_eq!(one(swept.ring).key, key(1));
+    assert_eq!(one(swept.enqueue).key, key(1));
     assert_failed(store, TTL + 1, 1).await;
     let late = store
         .at(time(TTL + 2))
@@ -319,8 +323,8 @@ pub async fn the_oldest_alarms_are_served_first(store: &dyn Inspect) {
         accept(store, 0, with(opening(n, n), delayed(delay))).await;
     }
     let swept = sweep_some(store, 500, 2).await;
-    let rung: Vec<_> = swept.ring.iter().map(|ring| ring.key).collect();
-    assert_eq!(rung, [key(2), key(3)]);
+    let due: Vec<_> = swept.enqueue.iter().map(|enqueue| enqueue.key).collect();
+    assert_eq!(due, [key(2), key(3)]);
     assert_eq!((swept.served, swept.next_alarm_at), (2, at(300)));
     let swept = sweep_some(store, 500, 2).await;
     assert_eq!((swept.served, swept.next_alarm_at), (1, None));

@@ -19,14 +19,18 @@ async fn cancelled(
     n: u128,
 ) -> (SendRecord, i64, Option<ReadySession>) {
     match cancel(store, ms, n).await {
-        CancelOutcome::Cancelled { send, step, ring } => {
+        CancelOutcome::Cancelled {
+            send,
+            step,
+            enqueue,
+        } => {
             assert_eq!(*send, stored(store, n).await);
             assert_eq!(send.status, SendStatus::Cancelled);
             assert_eq!(send.stop_reason, Some(StopReason::Cancelled));
             assert_eq!((send.finished_at, send.alarm_at), (at(ms), None));
             assert_eq!((send.waiting_on, &send.error), (None, &None));
             assert!(send.cancel_requested);
-            (*send, step, ring)
+            (*send, step, enqueue)
         }
         other => panic!("an end was expected: {other:?}"),
     }
@@ -45,8 +49,8 @@ async fn signalled(store: &dyn Inspect, ms: i64, n: u128) -> SendRecord {
 
 pub async fn a_queued_send_ends_at_once(store: &dyn Inspect) {
     accept(store, 0, with(opening(1, 1), until(500))).await;
-    let (_, step, ring) = cancelled(store, 10, 1).await;
-    assert_eq!((step, ring), (2, None));
+    let (_, step, enqueue) = cancelled(store, 10, 1).await;
+    assert_eq!((step, enqueue), (2, None));
     let expected = Step {
         n: 2,
         send_id: send(1),
@@ -72,8 +76,8 @@ pub async fn a_running_send_of_a_dead_worker_ends_at_once(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 15, round(&claimed, 0)).await;
     signalled(store, TTL, 1).await;
-    let (record, _, ring) = cancelled(store, TTL + 1, 1).await;
-    assert_eq!((record.rounds, ring), (1, None));
+    let (record, _, enqueue) = cancelled(store, TTL + 1, 1).await;
+    assert_eq!((record.rounds, enqueue), (1, None));
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.owner, hot.token, hot.epoch), (None, None, 2));
     let late = store
@@ -114,8 +118,8 @@ pub async fn a_queued_send_behind_a_waiting_one_leaves_it_waiting(store: &dyn In
     let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(100)));
     park(store, 20, item).await;
     accept(store, 30, sending(2, 1)).await;
-    let (_, _, ring) = cancelled(store, 40, 2).await;
-    assert_eq!(ring, None);
+    let (_, _, enqueue) = cancelled(store, 40, 2).await;
+    assert_eq!(enqueue, None);
     assert_eq!(dumped(store, 1).await.hot.ready_since, None);
     let swept = store.at(time(120)).sweep_alarms(boot(SCHEDULER), 10).await;
     swept.expect("the store answers");
@@ -129,8 +133,8 @@ pub async fn a_waiting_send_ends_under_a_grant(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
     park(store, 20, item).await;
-    let (_, step, ring) = cancelled(store, 30, 1).await;
-    assert_eq!((step, ring), (3, None));
+    let (_, step, enqueue) = cancelled(store, 30, 1).await;
+    assert_eq!((step, enqueue), (3, None));
     let expected = Step {
         n: 3,
         send_id: send(1),
@@ -241,9 +245,9 @@ pub async fn the_end_of_a_waiting_send_frees_those_behind_it(store: &dyn Inspect
     accept(store, 11, sending(2, 1)).await;
     let item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
     park(store, 20, item).await;
-    let (_, _, ring) = cancelled(store, 30, 1).await;
-    let ring = ring.expect("the next send can go on");
-    assert_eq!((ring.key, ring.ready_since), (key(1), time(30)));
+    let (_, _, enqueue) = cancelled(store, 30, 1).await;
+    let enqueue = enqueue.expect("the next send can go on");
+    assert_eq!((enqueue.key, enqueue.ready_since), (key(1), time(30)));
     let next = claim(store, 40, 1, 1, 2).await;
     assert_eq!((next.send.record.id, next.lease.epoch), (send(2), 3));
     assert_eq!(seqs(&next.window), [1], "what was said stays in the window");
@@ -269,8 +273,8 @@ pub async fn a_told_send_that_was_released_ends_at_the_next_cancel(store: &dyn I
     let claimed = running(store).await;
     signalled(store, 20, 1).await;
     release(store, 30, &claimed).await;
-    let (_, _, ring) = cancelled(store, 40, 1).await;
-    assert_eq!(ring, None);
+    let (_, _, enqueue) = cancelled(store, 40, 1).await;
+    assert_eq!(enqueue, None);
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.signals, hot.ready_since, hot.epoch), (0, None, 2));
     assert_eq!(seqs(&transcript(store, 1).await), [1]);
@@ -280,8 +284,8 @@ pub async fn a_released_send_ends_at_once_and_rings_for_the_next(store: &dyn Ins
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     release(store, 20, &claimed).await;
-    let (_, _, ring) = cancelled(store, 30, 1).await;
-    assert_eq!(ring.expect("a send is left").ready_since, time(30));
+    let (_, _, enqueue) = cancelled(store, 30, 1).await;
+    assert_eq!(enqueue.expect("a send is left").ready_since, time(30));
     assert_eq!(last_step(store, 1).await.epoch, 2);
 }
 

@@ -129,7 +129,7 @@ pub async fn the_end_of_a_child_is_the_result_of_its_call(store: &dyn Inspect) {
     let reported = one(report(store, 40).await);
     assert_eq!((reported.send_id, reported.parent), (send(2), key(1)));
     assert_eq!(
-        reported.ring.expect("the parent goes on").ready_since,
+        reported.enqueue.expect("the parent goes on").ready_since,
         time(40)
     );
     assert_eq!(reported.owner, None);
@@ -149,9 +149,9 @@ pub async fn the_end_of_a_child_is_the_result_of_its_call(store: &dyn Inspect) {
 pub async fn only_the_last_child_wakes_its_parent(store: &dyn Inspect) {
     let parent = waits_for(store, 2).await;
     answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
-    assert_eq!(one(report(store, 31).await).ring, None);
+    assert_eq!(one(report(store, 31).await).enqueue, None);
     answers_at(store, 32, 3, &call(&parent, 0, 1)).await;
-    assert!(one(report(store, 33).await).ring.is_some());
+    assert!(one(report(store, 33).await).enqueue.is_some());
 }
 
 pub async fn a_child_that_failed_is_an_error(store: &dyn Inspect) {
@@ -190,7 +190,7 @@ pub async fn a_parent_that_runs_is_told(store: &dyn Inspect) {
     let parent = asked(store, vec![CallBegin::Started]).await;
     answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
     let reported = one(report(store, 40).await);
-    assert_eq!((reported.ring, reported.owner), (None, Some(boot(1))));
+    assert_eq!((reported.enqueue, reported.owner), (None, Some(boot(1))));
     assert_eq!(signals(store, 1).await, SIGNAL_RESULT);
     let found = call_of(store, &call(&parent, 0, 0)).await;
     assert!(found.result.is_some(), "before it was said to wait");
@@ -204,7 +204,7 @@ pub async fn a_child_in_the_background_reaches_the_inbox(store: &dyn Inspect) {
     let expected = ReportOutcome {
         send_id: send(2),
         parent: key(1),
-        ring: None,
+        enqueue: None,
         owner: Some(boot(1)),
     };
     assert_eq!(reported, expected);
@@ -246,7 +246,7 @@ pub async fn news_of_a_child_wake_a_parent_that_waits_for_time(store: &dyn Inspe
         accept(store, 20, child(sub, sub, n, &call(&claimed, 0, 0))).await;
         cancel(store, 21, sub).await;
         let reported = one(report(store, 30).await);
-        assert_eq!(reported.ring.is_some(), on != WaitingOn::Tool, "{on:?}");
+        assert_eq!(reported.enqueue.is_some(), on != WaitingOn::Tool, "{on:?}");
         let hot = dumped(store, n).await.hot;
         assert_eq!(hot.ready_since.is_some(), on != WaitingOn::Tool);
         assert_eq!(hot.signals, SIGNAL_INBOX);
@@ -265,7 +265,7 @@ pub async fn news_for_a_parent_at_rest_wait_for_its_next_send(store: &dyn Inspec
     complete(store, 15, item).await;
     answers_at(store, 30, 2, &call(&parent, 0, 0)).await;
     let reported = one(report(store, 40).await);
-    assert_eq!((reported.ring, reported.owner), (None, None));
+    assert_eq!((reported.enqueue, reported.owner), (None, None));
     assert_eq!(dumped(store, 1).await.hot.ready_since, None);
     assert_eq!(inbox(store, 1).await[0].send_id, None);
     accept(store, 50, sending(3, 1)).await;
@@ -375,7 +375,7 @@ pub async fn a_parent_hears_of_a_child_that_was_deleted(store: &dyn Inspect) {
         .await;
     deleted.expect("the store answers");
     let reported = one(report(store, 40).await);
-    assert!(reported.ring.is_some(), "it would wait for ever");
+    assert!(reported.enqueue.is_some(), "it would wait for ever");
     let record = stored(store, 2).await;
     assert_eq!(record.status, SendStatus::Cancelled);
     assert_eq!(
@@ -390,7 +390,7 @@ pub async fn a_child_whose_parent_ended_reaches_the_inbox(store: &dyn Inspect) {
     answers_at(store, 30, 2, &id).await;
     cancel(store, 35, 1).await;
     let reported = one(report(store, 40).await);
-    assert_eq!((reported.ring, reported.owner), (None, None));
+    assert_eq!((reported.enqueue, reported.owner), (None, None));
     let result = call_of(store, &id).await.result;
     assert_eq!(result.and_then(|r| r.code), Some(Code::ToolCancelled));
     assert_eq!(inbox(store, 1).await.len(), 1);

@@ -11,8 +11,8 @@ async fn renew(store: &dyn Inspect, ms: i64, n: u128) -> Renewal {
     renewed.expect("the store answers")
 }
 
-/// How many sessions someone has to ring for.
-async fn rung(store: &dyn Inspect, ms: i64) -> usize {
+/// How many sessions have to be enqueued.
+async fn due(store: &dyn Inspect, ms: i64) -> usize {
     let query = SweepReady {
         pool: None,
         older_than_ms: 1_500,
@@ -39,8 +39,8 @@ pub async fn a_dead_process_is_found_although_the_clock_was_set_back(store: &dyn
         renew(store, 9_000, 2).await,
         Renewal::Renewed { .. }
     ));
-    assert_eq!(rung(store, 1_000 + TTL).await, 0);
-    assert_eq!(rung(store, 1_001 + TTL).await, 1);
+    assert_eq!(due(store, 1_000 + TTL).await, 0);
+    assert_eq!(due(store, 1_001 + TTL).await, 1);
     let taken = claim(store, 1_001 + TTL, 2, 1, 3).await;
     assert_eq!(taken.send.record.crashes, 1);
     assert_eq!(renew(store, 1_002 + TTL, 1).await, Renewal::Dead);
@@ -56,7 +56,7 @@ pub async fn a_live_process_keeps_what_it_has_when_the_clock_is_set_back(store: 
             let renewed = renew(store, ms, n).await;
             assert!(matches!(renewed, Renewal::Renewed { .. }), "{n} at {ms}");
         }
-        assert_eq!(rung(store, ms + 2_900).await, 0);
+        assert_eq!(due(store, ms + 2_900).await, 0);
     }
     complete(store, 15_000, ending(&claimed, Then::Release)).await;
     let boots = store
@@ -72,15 +72,15 @@ pub async fn what_became_ready_before_the_clock_was_set_back_is_swept(store: &dy
     register_at(store, HOUR, 1).await;
     accept(store, HOUR, opening(1, 1)).await;
     assert_eq!(
-        rung(store, HOUR + 1_499).await,
+        due(store, HOUR + 1_499).await,
         0,
-        "it was rung for just now"
+        "it was enqueued just now"
     );
-    assert_eq!(rung(store, 0).await, 1);
+    assert_eq!(due(store, 0).await, 1);
     let claimed = claim(store, 10, 1, 1, 1).await;
-    assert_eq!(rung(store, 20).await, 0);
+    assert_eq!(due(store, 20).await, 0);
     complete(store, 30, ending(&claimed, Then::Release)).await;
-    assert_eq!(rung(store, 40).await, 0);
+    assert_eq!(due(store, 40).await, 0);
 }
 
 pub async fn nothing_is_early_after_the_clock_was_set_back(store: &dyn Inspect) {
@@ -104,7 +104,7 @@ pub async fn a_clock_that_is_set_forward_costs_leases_and_nothing_else(store: &d
         renew(store, HOUR, 1).await,
         Renewal::Renewed { .. }
     ));
-    assert_eq!(rung(store, HOUR + 2_000).await, 0);
+    assert_eq!(due(store, HOUR + 2_000).await, 0);
     register_at(store, 2 * HOUR, 2).await;
     let taken = claim(store, 2 * HOUR, 2, 1, 2).await;
     assert_eq!(renew(store, 2 * HOUR, 1).await, Renewal::Dead);

@@ -21,7 +21,7 @@ pub async fn a_completed_send_is_final(store: &dyn Inspect) {
     assert_eq!(completed.status, SendStatus::Completed);
     assert_eq!((completed.first_seq, completed.step), (1, 2));
     assert_eq!(completed.at, time(20));
-    assert_eq!((completed.next, completed.ring), (None, None));
+    assert_eq!((completed.next, completed.enqueue), (None, None));
     let record = stored(store, 1).await;
     assert_eq!(record.status, SendStatus::Completed);
     assert_eq!(record.stop_reason, Some(StopReason::End));
@@ -86,7 +86,7 @@ pub async fn the_next_send_goes_on_under_the_same_lease(store: &dyn Inspect) {
     accept(store, 11, with(sending(2, 1), until(9_000))).await;
     accept(store, 12, sending(3, 1)).await;
     let completed = complete(store, 20, ending(&claimed, Then::Continue)).await;
-    assert_eq!(completed.ring, None);
+    assert_eq!(completed.enqueue, None);
     let (next, counters) = completed.next.expect("a send is queued");
     let expected = Counters {
         next_seq: 3,
@@ -116,13 +116,13 @@ pub async fn a_worker_that_leaves_gives_the_rest_to_others(store: &dyn Inspect) 
     accept(store, 11, sending(2, 1)).await;
     let completed = complete(store, 20, ending(&claimed, Then::Release)).await;
     assert_eq!(completed.next, None);
-    let ring = ReadySession {
+    let enqueue = ReadySession {
         key: key(1),
         pool: "default".to_owned(),
         priority: Priority::High,
         ready_since: time(20),
     };
-    assert_eq!(completed.ring, Some(ring));
+    assert_eq!(completed.enqueue, Some(enqueue));
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.owner, hot.token), (None, None));
     assert_eq!((hot.pending, hot.ready_since), (1, at(20)));
@@ -170,7 +170,7 @@ pub async fn a_delayed_send_that_is_left_makes_nothing_ready(store: &dyn Inspect
             }
         };
         let completed = complete(store, ms, ending(&claimed, then)).await;
-        assert_eq!((completed.next, completed.ring), (None, None));
+        assert_eq!((completed.next, completed.enqueue), (None, None));
         let hot = dumped(store, 1).await.hot;
         assert_eq!((hot.owner, hot.ready_since), (None, None));
     }

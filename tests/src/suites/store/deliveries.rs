@@ -152,7 +152,7 @@ pub async fn a_claim_tells_of_what_an_end_left(store: &dyn Inspect) {
     delivered(store, 20, item("a", 1, OnBusy::Steer)).await;
     let completed = complete(store, 30, ending(&claimed, Then::Continue)).await;
     assert_eq!(
-        (completed.next, completed.ring),
+        (completed.next, completed.enqueue),
         (None, None),
         "words are no work"
     );

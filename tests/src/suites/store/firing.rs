@@ -28,12 +28,12 @@ pub async fn a_due_timer_makes_one_send_and_rings(store: &dyn Inspect) {
     assert_eq!(early.sends, []);
     let fired = fire(store, 50).await;
     assert_eq!(
-        (fired.served, fired.sends.len(), fired.ring.len()),
+        (fired.served, fired.sends.len(), fired.enqueue.len()),
         (1, 1, 1)
     );
     assert!(!fired.more);
     assert_eq!(fired.next_due_at, None);
-    assert_eq!((fired.ring[0].key, fired.sends[0].key), (key(1), key(1)));
+    assert_eq!((fired.enqueue[0].key, fired.sends[0].key), (key(1), key(1)));
     let sends = vec![(TenantId::DEFAULT, fired.sends[0].send)];
     let sends = store.get_sends(sends).await.expect("the store answers");
     let send = sends[0].as_ref().expect("it is stored");

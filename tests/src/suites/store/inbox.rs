@@ -57,7 +57,7 @@ pub async fn a_running_send_is_told_of_words(store: &dyn Inspect) {
     let expected = Taken {
         send_id: send(1),
         item: stored_item.clone(),
-        ring: None,
+        enqueue: None,
         owner: Some(boot(1)),
     };
     assert_eq!(taken, expected);
@@ -76,7 +76,7 @@ pub async fn a_running_send_is_told_of_words(store: &dyn Inspect) {
 pub async fn an_interrupt_is_a_signal_of_its_own(store: &dyn Inspect) {
     running(store).await;
     let taken = delivered(store, 20, item("a", 1, OnBusy::Interrupt)).await;
-    assert_eq!((taken.ring, taken.owner), (None, Some(boot(1))));
+    assert_eq!((taken.enqueue, taken.owner), (None, Some(boot(1))));
     assert_eq!(taken.item.mode, OnBusy::Interrupt);
     assert_eq!(signals(store, 1).await, BOTH);
 }
@@ -86,7 +86,7 @@ pub async fn a_released_send_hears_of_words_when_it_is_claimed(store: &dyn Inspe
     release(store, 15, &claimed).await;
     let taken = delivered(store, 20, item("a", 1, OnBusy::Interrupt)).await;
     assert_eq!(
-        (taken.send_id, taken.ring, taken.owner),
+        (taken.send_id, taken.enqueue, taken.owner),
         (send(1), None, None)
     );
     let again = claim(store, 30, 1, 1, 2).await;
@@ -121,7 +121,7 @@ pub async fn words_wake_a_send_that_waits_for_time(store: &dyn Inspect) {
             let park_item = waiting(&claimed, on, ParkUntil::After(millis(5_000)));
             park(store, 20, park_item).await;
             let taken = delivered(store, 30, item("a", n, mode)).await;
-            assert_eq!(taken.ring.expect("it goes on").ready_since, time(30));
+            assert_eq!(taken.enqueue.expect("it goes on").ready_since, time(30));
             assert_eq!((taken.send_id, taken.owner), (send(n), None));
             let record = stored(store, n).await;
             assert_eq!(
@@ -155,7 +155,7 @@ pub async fn a_steered_send_goes_on_waiting_for_others(store: &dyn Inspect) {
         let claimed = claim(store, 10, 1, n, n).await;
         wait_for_calls(store, 20, &claimed, on, vec![waits(WaitingOn::Tool)]).await;
         let taken = delivered(store, 30, item("a", n, OnBusy::Steer)).await;
-        assert_eq!((taken.send_id, taken.ring), (send(n), None), "{on:?}");
+        assert_eq!((taken.send_id, taken.enqueue), (send(n), None), "{on:?}");
         let hot = dumped(store, n).await.hot;
         assert_eq!((hot.ready_since, hot.signals), (None, SIGNAL_INBOX));
         let call = call_of(store, &call(&claimed, 0, 0)).await;
@@ -174,7 +174,7 @@ pub async fn an_interrupt_settles_what_is_waited_for(store: &dyn Inspect) {
     ];
     wait_for_calls(store, 20, &claimed, WaitingOn::Tool, begins).await;
     let taken = delivered(store, 30, item("a", 1, OnBusy::Interrupt)).await;
-    assert_eq!(taken.ring.expect("it goes on").ready_since, time(30));
+    assert_eq!(taken.enqueue.expect("it goes on").ready_since, time(30));
     let calls = calls_of(store, &claimed, 0).await;
     let interrupted = CallResult::error(Code::ToolInterrupted, "a message came in between");
     let interrupted = Some(interrupted);
@@ -203,7 +203,7 @@ pub async fn an_interrupt_waits_for_recovery(store: &dyn Inspect) {
     let begins = vec![waits(WaitingOn::Tool)];
     wait_for_calls(store, 20, &claimed, WaitingOn::Recovery, begins).await;
     let taken = delivered(store, 30, item("a", 1, OnBusy::Interrupt)).await;
-    assert_eq!((taken.send_id, taken.ring), (send(1), None));
+    assert_eq!((taken.send_id, taken.enqueue), (send(1), None));
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.ready_since, hot.signals), (None, BOTH));
     let found = call_of(store, &call(&claimed, 0, 0)).await;
@@ -223,7 +223,7 @@ pub async fn the_next_send_absorbs_what_no_other_does(store: &dyn Inspect) {
         (taken.send_id, taken.item.send_id),
         (send(2), Some(send(2)))
     );
-    assert_eq!((taken.ring, taken.owner), (None, None));
+    assert_eq!((taken.enqueue, taken.owner), (None, None));
     assert_eq!(taken.item.fate, Fate::Pending);
     assert_eq!(stored(store, 2).await.input, words(2), "the input stays");
     assert_eq!(dumped(store, 1).await.hot.ready_since, at(1));
@@ -238,7 +238,7 @@ pub async fn words_join_the_last_queued_send(store: &dyn Inspect) {
     accept(store, 13, with(sending(4, 1), delayed(900))).await;
     let taken = delivered(store, 20, item("a", 1, OnBusy::Coalesce)).await;
     assert_eq!(taken.send_id, send(2), "the last one that has its place");
-    assert_eq!((taken.ring, taken.owner), (None, None));
+    assert_eq!((taken.enqueue, taken.owner), (None, None));
     assert_eq!((taken.item.fate, taken.item.seq), (Fate::Delivered, None));
     assert_eq!(taken.item.settled_at, at(20));
     assert_eq!(inbox(store, 1).await, [taken.item]);
@@ -369,7 +369,7 @@ pub async fn a_repeated_item_changes_nothing(store: &dyn Inspect) {
         for repeat in [item(&id, 1, mode), other] {
             let again = delivered(store, 30, repeat).await;
             assert_eq!((again.send_id, &again.item), (first.send_id, &first.item));
-            assert_eq!((again.ring, again.owner), (None, None));
+            assert_eq!((again.enqueue, again.owner), (None, None));
         }
         assert_eq!(store.dump().await.expect("the store answers"), before);
     }

@@ -99,7 +99,7 @@ pub async fn a_raised_cancel_ends_the_send_instead(store: &dyn Inspect) {
     let outcome = park(store, 20, item).await;
     let expected = ParkOutcome::Cancelled {
         step: 2,
-        ring: None,
+        enqueue: None,
     };
     assert_eq!(outcome, expected);
     let record = stored(store, 1).await;
@@ -126,7 +126,7 @@ pub async fn a_park_that_is_cancelled_answers_the_open_calls(store: &dyn Inspect
     let outcome = park(store, 20, item).await;
     let expected = ParkOutcome::Cancelled {
         step: 3,
-        ring: None,
+        enqueue: None,
     };
     assert_eq!(outcome, expected, "a cancel goes before the other signals");
     let calls = calls_of(store, &claimed, 0).await;
@@ -184,12 +184,13 @@ pub async fn a_cancelled_park_rings_for_the_next_send(store: &dyn Inspect) {
     let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(10)));
     let outcome = park(store, 20, item).await;
     let ParkOutcome::Cancelled {
-        ring: Some(ring), ..
+        enqueue: Some(enqueue),
+        ..
     } = outcome
     else {
-        panic!("a ring was expected: {outcome:?}");
+        panic!("a session to enqueue was expected: {outcome:?}");
     };
-    assert_eq!((ring.key, ring.ready_since), (key(1), time(20)));
+    assert_eq!((enqueue.key, enqueue.ready_since), (key(1), time(20)));
     assert_eq!(dumped(store, 1).await.hot.ready_since, at(20));
     let next = claim(store, 30, 1, 1, 2).await;
     assert_eq!(next.send.record.id, send(2));

@@ -38,7 +38,7 @@ pub async fn a_posted_result_wakes_the_send_that_waits_for_it(store: &dyn Inspec
     .await;
     let id = call(&claimed, 0, 0);
     let outcome = post_text(store, 40, 1, &id, "found").await;
-    let ring = ReadySession {
+    let enqueue = ReadySession {
         key: key(1),
         pool: "default".to_owned(),
         priority: Priority::High,
@@ -47,7 +47,7 @@ pub async fn a_posted_result_wakes_the_send_that_waits_for_it(store: &dyn Inspec
     let expected = PostOutcome::Accepted {
         key: key(1),
         send_id: send(1),
-        ring: Some(ring),
+        enqueue: Some(enqueue),
         owner: None,
     };
     assert_eq!(outcome, expected);
@@ -87,8 +87,11 @@ pub async fn only_the_last_answer_of_a_round_wakes(store: &dyn Inspect) {
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.ready_since, hot.signals), (None, SIGNAL_RESULT));
     let last = post(store, 40, 1, &call(&claimed, 0, 2), CallAnswer::Approve).await;
-    let (ring, owner) = told(last);
-    assert_eq!(ring.expect("nothing waits any more").ready_since, time(40));
+    let (enqueue, owner) = told(last);
+    assert_eq!(
+        enqueue.expect("nothing waits any more").ready_since,
+        time(40)
+    );
     assert_eq!(owner, None);
 }
 
@@ -198,8 +201,8 @@ pub async fn a_call_that_waits_for_nothing_outside_takes_no_answer(store: &dyn I
 pub async fn permission_lets_the_worker_run_the_call(store: &dyn Inspect) {
     let claimed = parked(store, WaitingOn::Human, vec![asks(900)]).await;
     let id = call(&claimed, 0, 0);
-    let (ring, _) = told(post(store, 30, 1, &id, CallAnswer::Approve).await);
-    assert_eq!(ring.expect("it can go on").ready_since, time(30));
+    let (enqueue, _) = told(post(store, 30, 1, &id, CallAnswer::Approve).await);
+    assert_eq!(enqueue.expect("it can go on").ready_since, time(30));
     let found = call_of(store, &id).await;
     assert_eq!(found.approval, Approval::Given);
     assert_eq!((found.waits_on, found.deadline_at), (None, None));
@@ -215,8 +218,8 @@ pub async fn a_result_refuses_permission(store: &dyn Inspect) {
     let id = call(&claimed, 0, 0);
     let refusal = CallResult::error(Code::ToolDenied, "not on a Sunday");
     let answer = CallAnswer::Result(refusal.clone());
-    let (ring, _) = told(post(store, 30, 1, &id, answer).await);
-    assert!(ring.is_some());
+    let (enqueue, _) = told(post(store, 30, 1, &id, answer).await);
+    assert!(enqueue.is_some());
     let found = call_of(store, &id).await;
     assert_eq!(found.approval, Approval::Asked);
     assert_eq!((found.result, found.settled_at), (Some(refusal), at(30)));
@@ -293,7 +296,7 @@ pub async fn an_ancestor_may_answer(store: &dyn Inspect) {
     let PostOutcome::Accepted {
         key: asked,
         send_id,
-        ring,
+        enqueue,
         ..
     } = top
     else {
@@ -304,7 +307,7 @@ pub async fn an_ancestor_may_answer(store: &dyn Inspect) {
         (key(3), send(3)),
         "the session that asked"
     );
-    assert_eq!(ring.expect("nothing waits any more").key, key(3));
+    assert_eq!(enqueue.expect("nothing waits any more").key, key(3));
     let hot = dumped(store, 1).await.hot;
     assert_eq!(
         (hot.ready_since, hot.signals),

@@ -1,4 +1,4 @@
-//! Finding sessions that someone should have rung for.
+//! Finding sessions that should have been enqueued.
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::SessionKey;

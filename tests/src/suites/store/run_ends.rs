@@ -107,10 +107,13 @@ pub async fn the_end_of_a_run_is_the_result_of_the_call_that_waits(store: &dyn I
         words: Some(words(50)),
     };
     let item = ending_of_run(&record, 0, Some(report));
-    let AdvanceOutcome::Advanced { rings, told, .. } = advance(store, 900, 1, item).await else {
+    let AdvanceOutcome::Advanced {
+        enqueue, notify, ..
+    } = advance(store, 900, 1, item).await
+    else {
         panic!("the run is its own");
     };
-    assert_eq!((one(rings).key, told), (key(1), None));
+    assert_eq!((one(enqueue).key, notify), (key(1), None));
     let settled = call_of(store, &id).await;
     assert_eq!(settled.result, Some(CallResult::text("its result")));
     assert_eq!(dumped(store, 1).await.inbox, [], "told once");
@@ -127,10 +130,13 @@ pub async fn a_busy_session_finds_the_end_of_a_run_in_its_inbox(store: &dyn Insp
         words: Some(words(50)),
     };
     let item = ending_of_run(&record, 0, Some(report));
-    let AdvanceOutcome::Advanced { rings, told, .. } = advance(store, 900, 1, item).await else {
+    let AdvanceOutcome::Advanced {
+        enqueue, notify, ..
+    } = advance(store, 900, 1, item).await
+    else {
         panic!("the run is its own");
     };
-    assert_eq!((rings, told), (Vec::new(), Some((key(1), boot(1)))));
+    assert_eq!((enqueue, notify), (Vec::new(), Some((key(1), boot(1)))));
     let item = one(dumped(store, 1).await.inbox);
     assert_eq!((item.id.as_str(), item.fate), ("run:1:1", Fate::Pending));
     assert_eq!(item.content, words(50).content);
@@ -149,10 +155,11 @@ pub async fn a_session_at_rest_is_woken_by_the_end_of_a_run(store: &dyn Inspect)
         }),
     };
     let item = ending_of_run(&record, 0, Some(report));
-    let AdvanceOutcome::Advanced { rings, .. } = advance(store, 900, 1, item.clone()).await else {
+    let AdvanceOutcome::Advanced { enqueue, .. } = advance(store, 900, 1, item.clone()).await
+    else {
         panic!("the run is its own");
     };
-    assert_eq!(one(rings).key, key(1));
+    assert_eq!(one(enqueue).key, key(1));
     let told = stored(store, 50).await;
     assert_eq!(told.input, words(50).content);
     assert_eq!(told.options.ended_run, Some(run_key(1).run));
@@ -174,10 +181,13 @@ pub async fn a_session_at_rest_may_be_told_with_its_next_send(store: &dyn Inspec
         }),
     };
     let item = ending_of_run(&record, 0, Some(report));
-    let AdvanceOutcome::Advanced { rings, told, .. } = advance(store, 900, 1, item).await else {
+    let AdvanceOutcome::Advanced {
+        enqueue, notify, ..
+    } = advance(store, 900, 1, item).await
+    else {
         panic!("the run is its own");
     };
-    assert_eq!((rings, told), (Vec::new(), None));
+    assert_eq!((enqueue, notify), (Vec::new(), None));
     let dump = dumped(store, 1).await;
     assert_eq!(dump.sends.len(), 1, "nobody is woken");
     let item = one(dump.inbox);
@@ -212,8 +222,15 @@ pub async fn the_runs_of_a_deleted_session_are_asked_to_end(store: &dyn Inspect)
     };
     let record = read_run(store, 2).await;
     let item = ending_of_run(&record, 1, Some(report));
-    let AdvanceOutcome::Advanced { rings, told, .. } = advance(store, 900, 1, item).await else {
+    let AdvanceOutcome::Advanced {
+        enqueue, notify, ..
+    } = advance(store, 900, 1, item).await
+    else {
         panic!("the run is its own");
     };
-    assert_eq!((rings, told), (Vec::new(), None), "nobody is left to tell");
+    assert_eq!(
+        (enqueue, notify),
+        (Vec::new(), None),
+        "nobody is left to tell"
+    );
 }

@@ -162,8 +162,12 @@ pub(super) async fn under_way(store: &dyn Inspect, leaves: std::ops::Range<u128>
     item.start = leaves.map(|n| leaf(n, 1)).collect();
     let started = item.start.len();
     match advance(store, 2, 1, item).await {
-        AdvanceOutcome::Advanced { step, rings, told } => {
-            assert_eq!((step, rings.len(), told), (1, started, None));
+        AdvanceOutcome::Advanced {
+            step,
+            enqueue,
+            notify,
+        } => {
+            assert_eq!((step, enqueue.len(), notify), (1, started, None));
         }
         other => panic!("the run is its own: {other:?}"),
     }
@@ -282,11 +286,11 @@ pub async fn one_lost_advance_leaves_its_neighbours_alone(store: &dyn Inspect) {
         .await;
     let outcomes = outcomes.expect("the store answers");
     assert_eq!(outcomes[0], AdvanceOutcome::Lost);
-    let AdvanceOutcome::Advanced { rings, .. } = &outcomes[1] else {
+    let AdvanceOutcome::Advanced { enqueue, .. } = &outcomes[1] else {
         panic!("the second is its own");
     };
-    let rings: Vec<_> = rings.iter().map(|ring| ring.key).collect();
-    assert_eq!(rings, [key(8), key(9)]);
+    let enqueue: Vec<_> = enqueue.iter().map(|enqueue| enqueue.key).collect();
+    assert_eq!(enqueue, [key(8), key(9)]);
     let unknown = store.get_sends(vec![(TenantId::DEFAULT, send(7))]).await;
     assert_eq!(unknown.expect("the store answers"), [None]);
 }
@@ -473,10 +477,10 @@ pub async fn a_leaf_goes_on_in_a_session_that_takes_sends(store: &dyn Inspect) {
         ..advance_of(&record, step)
     };
     let again = advance(store, 6, 1, further(1, 12)).await;
-    let AdvanceOutcome::Advanced { step, rings, .. } = again else {
+    let AdvanceOutcome::Advanced { step, enqueue, .. } = again else {
         panic!("the session is open: {again:?}");
     };
-    assert_eq!((step, rings.len(), rings[0].key), (2, 1, key(11)));
+    assert_eq!((step, enqueue.len(), enqueue[0].key), (2, 1, key(11)));
     // Once it is closed nothing of the advance is stored.
     cancel(store, 7, 12).await;
     let patch = SessionPatch {

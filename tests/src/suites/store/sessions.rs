@@ -113,7 +113,7 @@ pub async fn a_new_agent_is_a_new_version_and_moves_the_pool(store: &dyn Inspect
     assert_eq!((record.agent_version, record.agent), (2, agent));
     assert_eq!((record.created_at, record.updated_at), (time(0), time(5)));
     let accepted = accept(store, 6, sending(1, 1)).await;
-    assert_eq!(accepted.ring.expect("it became ready").pool, "gpu");
+    assert_eq!(accepted.enqueue.expect("it became ready").pool, "gpu");
     register(store, 1).await;
     let claimed = claim(store, 7, 1, 1, 1).await;
     assert_eq!(claimed.send.record.agent_version, Some(2));

@@ -97,8 +97,8 @@ impl Run<'_> {
         let first = completed.first_seq;
         self.show_stored(&item.messages, first, false).await;
         let kept = self.remember(item.messages, first, completed.at);
-        if let Some(ready) = completed.ring {
-            writes::ring(&self.kernel.parts, ready);
+        if let Some(ready) = completed.enqueue {
+            writes::enqueue(&self.kernel.parts, ready);
         }
         let hooks = self.kernel.parts.hooks.clone();
         let looks = hooks.send_ended(self.place(), completed.status);

@@ -53,9 +53,9 @@ impl Run<'_> {
                 self.ending.left = Left::Done(None);
                 Event::Stored
             }
-            Ok(ParkOutcome::Cancelled { ring, .. }) => {
-                if let Some(ready) = ring {
-                    writes::ring(&self.kernel.parts, ready);
+            Ok(ParkOutcome::Cancelled { enqueue, .. }) => {
+                if let Some(ready) = enqueue {
+                    writes::enqueue(&self.kernel.parts, ready);
                 }
                 // The cancel wrote the send's message, which this window does not have.
                 self.ending.left = Left::Lost;

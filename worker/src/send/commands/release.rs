@@ -16,7 +16,7 @@ impl Run<'_> {
         self.release().await
     }
 
-    /// Gives the session back as it is, and rings so that another worker goes on at once. Tries for
+    /// Gives the session back as it is, and enqueues it so that another worker goes on at once. Tries for
     /// as long as the life lasts: its renewals would keep a session that nobody here works on.
     pub(in crate::send) async fn release(&mut self) -> Event {
         let item = ReleaseSession {
@@ -37,7 +37,7 @@ impl Run<'_> {
                 priority: self.send.record.options.priority,
                 ready_since: self.send.record.created_at,
             };
-            writes::ring(&self.kernel.parts, ready);
+            writes::enqueue(&self.kernel.parts, ready);
         }
         Event::Stored
     }

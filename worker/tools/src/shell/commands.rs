@@ -65,7 +65,7 @@ const BOUNDS: Bounds = Bounds {
 pub struct Background {
     /// Where it is kept what became of them.
     pub store: Arc<dyn Store>,
-    /// Where a session is rung for whose command has ended.
+    /// Where a session is enqueued whose command has ended.
     pub queue: Arc<dyn Queue>,
     /// Where whoever runs the session hears of it.
     pub bus: Arc<dyn Bus>,
@@ -310,10 +310,10 @@ impl Commands {
             self.clock.sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(2));
         };
-        let Some(DeliverOutcome::Accepted { ring, owner, .. }) = outcome else {
+        let Some(DeliverOutcome::Accepted { enqueue, owner, .. }) = outcome else {
             return;
         };
-        if let Some(ready) = ring {
+        if let Some(ready) = enqueue {
             let lane = Lane {
                 pool: ready.pool,
                 priority: ready.priority,
@@ -321,7 +321,7 @@ impl Commands {
             let activation = Activation {
                 sessions: vec![ready.key],
             };
-            // A ring that did not fit is brought by the sweep.
+            // One that did not fit is found by the sweep.
             queue.push(&lane, vec![activation]).await;
         }
         if owner.is_some()

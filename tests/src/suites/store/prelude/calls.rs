@@ -205,7 +205,7 @@ pub async fn post_text(
 /// Who is to hear of an accepted answer.
 pub fn told(outcome: PostOutcome) -> (Option<ReadySession>, Option<BootId>) {
     match outcome {
-        PostOutcome::Accepted { ring, owner, .. } => (ring, owner),
+        PostOutcome::Accepted { enqueue, owner, .. } => (enqueue, owner),
         other => panic!("an accepted answer was expected: {other:?}"),
     }
 }
@@ -226,8 +226,8 @@ pub struct Taken {
     pub send_id: SendId,
     /// The item.
     pub item: InboxItem,
-    /// Who is to ring.
-    pub ring: Option<ReadySession>,
+    /// What is to be enqueued.
+    pub enqueue: Option<ReadySession>,
     /// Who is to be told.
     pub owner: Option<BootId>,
 }
@@ -238,12 +238,12 @@ pub async fn delivered(store: &dyn Inspect, ms: i64, item: DeliverItem) -> Taken
         DeliverOutcome::Accepted {
             send_id,
             item,
-            ring,
+            enqueue,
             owner,
         } => Taken {
             send_id,
             item: *item,
-            ring,
+            enqueue,
             owner,
         },
         other => panic!("words were expected to be taken: {other:?}"),
