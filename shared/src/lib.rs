@@ -15,6 +15,7 @@ pub mod inbox;
 pub mod lease;
 pub mod list;
 pub mod message;
+pub mod model;
 pub mod session;
 pub mod step;
 pub mod stored;

@@ -10,69 +10,24 @@
 
 mod direct;
 mod error;
-mod estimate;
 pub mod json;
 mod providers;
 mod secret;
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use async_trait::async_trait;
-use mainspring_shared::agent::{OutputSpec, ReasoningEffort};
-use mainspring_shared::message::{ContentPart, Message, ToolCall};
+use mainspring_shared::message::{ContentPart, ToolCall};
 use mainspring_shared::usage::Usage;
-use serde_json::Value;
+
+pub use mainspring_shared::model::{
+    Request, ToolSpec, estimate_answer_tokens, estimate_message_tokens, estimate_request_tokens,
+    estimate_tokens,
+};
 
 pub use self::error::{Error, Wait};
-pub use self::estimate::{
-    estimate_answer_tokens, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
-};
 pub use self::providers::{InvalidName, Providers, Resolved};
 pub use self::secret::Secret;
-
-/// A tool on offer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolSpec {
-    /// The name that the model calls it by.
-    pub name: String,
-    /// What the model is told about it.
-    pub description: String,
-    /// The JSON Schema of its arguments; anything but an object means "any object".
-    pub parameters: Value,
-}
-
-/// What one attempt asks.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The model's name as the provider knows it, without the provider's own name.
-    pub model: String,
-    /// Said before the transcript.
-    pub system: Option<String>,
-    /// The active window in the order of `seq`. Never copied: transports serialize from here.
-    pub messages: Vec<Arc<Message>>,
-    /// The most tokens that the answer may have.
-    pub max_tokens: u32,
-    /// What is shown behind the last message, as the end of the user's turn: it belongs to no
-    /// message, and the next send is shown another one. Whatever changes from send to send stands
-    /// here, so that all before it stays as it is and is served from the provider's prompt cache.
-    pub tail: Option<String>,
-    /// Tells the provider which requests begin alike; nothing, where that is nobody's.
-    pub cache_key: Option<String>,
-    /// Passed on as it is; the provider's default when absent.
-    pub temperature: Option<f64>,
-    /// Passed on as it is; the provider's default when absent.
-    pub top_p: Option<f64>,
-    /// Texts that end the answer before them.
-    pub stop: Vec<String>,
-    /// How much the model is to think, where the provider takes it.
-    pub reasoning_effort: Option<ReasoningEffort>,
-    /// The tools on offer, in the order in which the model sees them.
-    pub tools: Vec<Arc<ToolSpec>>,
-    /// The shape of the final answer. Unless [`Model::native_schema`] says otherwise it is in the
-    /// system prompt or the tail, too, and a transport need not do anything about it.
-    pub output: Option<Arc<OutputSpec>>,
-}
 
 /// A piece of an answer while it arrives. Pieces of one kind, joined, are the text of the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

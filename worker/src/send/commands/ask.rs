@@ -7,6 +7,7 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::message::plain_text;
 use mainspring_shared::send::machine::Event;
+use mainspring_shared::session::render::{Inputs, following, render};
 
 use crate::llm::{Chunk, Model, Request, estimate_tokens};
 use crate::metrics;
@@ -111,19 +112,29 @@ impl Run<'_> {
 
     /// What the model is asked.
     fn request(&mut self, model: String, native: bool) -> Request {
-        let unsaid = &self.prompt.unsaid.messages;
-        let window = (&*self.prompt.window, load::window_from(&self.bill.totals));
-        let mut request = load::request(&self.send, model, window, unsaid, &self.prompt.offers);
-        load::remind(&mut request, self.bill.totals.shown.as_ref());
-        if let Some(partial) = &self.asking.partial {
-            load::go_on(&mut request, &partial.reply);
-        }
         if let Ok(Some(output)) = &mut self.prompt.output {
             output.told = !native;
-            let is_sends = self.send.record.options.output_schema.is_some();
-            load::shape(&mut request, &output.spec, native, is_sends);
         }
-        request
+        let record = &self.send.record;
+        let from = load::window_from(&self.bill.totals);
+        let unsaid = &self.prompt.unsaid.messages;
+        let by = (record.id, record.created_at);
+        let missing = self.prompt.offers.missing();
+        let shown = self.bill.totals.shown.as_ref();
+        let output = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
+        render(Inputs {
+            model,
+            native_schema: native,
+            session: record.key.session,
+            agent: &self.send.agent,
+            options: &record.options,
+            tools: self.prompt.offers.specs(),
+            folds: &[],
+            messages: following(self.prompt.window, from, unsaid, by),
+            partial: self.asking.partial.as_ref().map(|it| &*it.reply.content),
+            tail: load::tail(missing.as_deref(), shown),
+            output: output.map(|output| &output.spec),
+        })
     }
 
     /// The model call, with everything that is found out about its answer.

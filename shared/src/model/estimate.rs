@@ -1,6 +1,6 @@
 //! How many tokens a text is likely to have, for budgets and for providers that do not say.
 
-use mainspring_shared::message::{ContentPart, FileSource, Message, ToolCall};
+use crate::message::{ContentPart, FileSource, Message, ToolCall};
 
 use super::Request;
 

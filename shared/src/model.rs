@@ -1,0 +1,63 @@
+//! What a language model is asked, in the words of no provider.
+//!
+//! [`session::render`](crate::session::render) makes a [`Request`] from rows; the transports of the
+//! worker translate it. Its [`digest`](Request::digest) identifies what the model was shown.
+
+mod digest;
+mod estimate;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::agent::{OutputSpec, ReasoningEffort};
+use crate::message::Message;
+
+pub use self::digest::{Digest, InvalidDigest};
+pub use self::estimate::{
+    estimate_answer_tokens, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
+};
+
+/// A tool on offer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    /// The name that the model calls it by.
+    pub name: String,
+    /// What the model is told about it.
+    pub description: String,
+    /// The JSON Schema of its arguments; anything but an object means "any object".
+    pub parameters: Value,
+}
+
+/// What one attempt asks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The model's name as the provider knows it, without the provider's own name.
+    pub model: String,
+    /// Said before the transcript.
+    pub system: Option<String>,
+    /// The folds, then the active window in the order of `seq`. Never copied: transports serialize
+    /// from here.
+    pub messages: Vec<Arc<Message>>,
+    /// The most tokens that the answer may have.
+    pub max_tokens: u32,
+    /// What is shown behind the last message, as the end of the user's turn: it belongs to no
+    /// message, and the next send is shown another one. Whatever changes from send to send stands
+    /// here, so that all before it stays as it is and is served from the provider's prompt cache.
+    pub tail: Option<String>,
+    /// Tells the provider which requests begin alike; nothing, where that is nobody's.
+    pub cache_key: Option<String>,
+    /// Passed on as it is; the provider's default when absent.
+    pub temperature: Option<f64>,
+    /// Passed on as it is; the provider's default when absent.
+    pub top_p: Option<f64>,
+    /// Texts that end the answer before them.
+    pub stop: Vec<String>,
+    /// How much the model is to think, where the provider takes it.
+    pub reasoning_effort: Option<ReasoningEffort>,
+    /// The tools on offer, in the order in which the model sees them.
+    pub tools: Vec<Arc<ToolSpec>>,
+    /// The shape of the final answer. Unless the model's facts say that its provider enforces it, it
+    /// is in the system prompt or the tail, too, and a transport need not do anything about it.
+    pub output: Option<Arc<OutputSpec>>,
+}

@@ -1,0 +1,193 @@
+//! What the model is asked, as a function of rows.
+//!
+//! A worker that has the session cached, one that loads it, one that takes a send over, and a preview
+//! give [`render`] the same rows, so they ask the same. Nothing here reads a clock or a store.
+//!
+//! The order is: tools, system prompt, folds, messages, tail. What may differ from send to send stands
+//! in the tail alone. So two sends one after the other have requests with the same beginning, up to
+//! where the history of the first one ended, and a provider serves that from its prompt cache.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::agent::{AgentSpec, MAX_TOKENS_DEFAULT, OutputSpec, SendOptions};
+use crate::id::{SendId, SessionId};
+use crate::message::{ContentPart, Message, NewMessage, Role};
+use crate::model::{Request, ToolSpec};
+use crate::session::window::Window;
+use crate::time::Timestamp;
+
+/// What a model is told whose answer was cut.
+const GO_ON: &str = "Your answer reached its token limit and was cut. Go on exactly where it stops: \
+                     repeat nothing of it, and say nothing about the cut.";
+
+/// What a request is made of.
+#[derive(Debug, Clone)]
+pub struct Inputs<'a> {
+    /// The model's name as its provider knows it.
+    pub model: String,
+    /// Whether the provider holds the model to an output schema, so that it need not be told.
+    pub native_schema: bool,
+    /// The conversation: requests of one begin alike.
+    pub session: SessionId,
+    /// The agent's version that the send is pinned to.
+    pub agent: &'a AgentSpec,
+    /// What the sender decided.
+    pub options: &'a SendOptions,
+    /// The tools on offer, in order.
+    pub tools: Vec<Arc<ToolSpec>>,
+    /// What stands for the messages before the first one, oldest first.
+    pub folds: &'a [Folded],
+    /// The active window: see [`following`].
+    pub messages: Vec<Arc<Message>>,
+    /// What the model has said of its answer, where that was cut and goes on.
+    pub partial: Option<&'a [ContentPart]>,
+    /// What is shown behind the last message, in this order.
+    pub tail: Vec<TailPart<'a>>,
+    /// The shape of the answer.
+    pub output: Option<&'a Arc<OutputSpec>>,
+}
+
+/// A text that stands for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folded {
+    /// The first message that it stands for.
+    pub from_seq: i64,
+    /// The last one.
+    pub to_seq: i64,
+    /// What is left of them.
+    pub text: String,
+}
+
+/// A part of what is shown behind the last message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TailPart<'a> {
+    /// The system's own words.
+    Told(&'a str),
+    /// What a model wrote, or somebody whom it read: it stands between tags that it cannot close, and
+    /// is not taken for the user's words.
+    Data {
+        /// The tag.
+        tag: &'a str,
+        /// The text.
+        text: &'a str,
+    },
+}
+
+/// The request of a round.
+pub fn render(inputs: Inputs<'_>) -> Request {
+    let agent = inputs.agent;
+    let prompt = inputs.options.system_prompt.as_deref();
+    let prompt = prompt.or(agent.system_prompt.as_deref());
+    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
+    let mut messages: Vec<_> = inputs
+        .folds
+        .iter()
+        .map(|fold| Arc::new(recap(fold)))
+        .collect();
+    messages.extend(inputs.messages);
+    let mut request = Request {
+        model: inputs.model,
+        system: prompt.map(str::to_owned),
+        messages,
+        tail: None,
+        cache_key: Some(inputs.session.to_string()),
+        max_tokens: agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT),
+        temperature: agent.temperature,
+        top_p: agent.top_p,
+        stop: agent.stop.clone(),
+        reasoning_effort: agent.reasoning_effort,
+        tools: inputs.tools,
+        output: None,
+    };
+    for part in &inputs.tail {
+        match part {
+            TailPart::Told(text) => paragraph(&mut request.tail, text),
+            TailPart::Data { tag, text } => paragraph(&mut request.tail, &fenced(tag, "", text)),
+        }
+    }
+    if let Some(said) = inputs.partial {
+        go_on(&mut request, said);
+    }
+    if let Some(output) = inputs.output {
+        let is_sends = inputs.options.output_schema.is_some();
+        shape(&mut request, output, inputs.native_schema, is_sends);
+    }
+    request
+}
+
+/// The active window from this `seq` on, and behind it the messages that the transcript does not have
+/// yet, as they will be once the next step has stored them.
+pub fn following(
+    window: &Window,
+    from: i64,
+    unsaid: &[NewMessage],
+    (send, at): (SendId, Timestamp),
+) -> Vec<Arc<Message>> {
+    let extra = unsaid.iter().zip(window.next_seq()..);
+    let extra = extra.map(|(message, seq)| message.clone().at(seq, send, at, 0));
+    window.active_with(from, extra)
+}
+
+/// A fold as the message that the model is shown in the place of those that it stands for.
+fn recap(fold: &Folded) -> Message {
+    let range = format!(" messages=\"{}-{}\"", fold.from_seq, fold.to_seq);
+    let text = fenced("summary", &range, &fold.text);
+    let said = NewMessage::user(vec![ContentPart::text(text)], 0);
+    said.at(fold.from_seq, SendId(Uuid::nil()), Timestamp(0), 0)
+}
+
+/// Shows the model the beginning of its answer, and asks for the rest.
+fn go_on(request: &mut Request, said: &[ContentPart]) {
+    let Some(last) = request.messages.last().cloned() else {
+        return;
+    };
+    let said = NewMessage {
+        role: Role::Assistant,
+        ..NewMessage::user(said.to_vec(), last.round)
+    };
+    let ask = NewMessage::user(vec![ContentPart::text(GO_ON)], last.round);
+    for (message, seq) in [said, ask].into_iter().zip(last.seq + 1..) {
+        let message = message.at(seq, last.send_id, last.created_at, last.epoch);
+        request.messages.push(Arc::new(message));
+    }
+}
+
+/// Asks for an answer of this shape. Where the provider does not hold the model to it, the model is
+/// told so: before the messages if it is the agent's, which no send changes.
+fn shape(request: &mut Request, output: &Arc<OutputSpec>, native: bool, is_sends: bool) {
+    request.output = Some(Arc::clone(output));
+    if native {
+        return;
+    }
+    let told = format!(
+        "Your final answer is one JSON value and nothing else: no explanation, no Markdown. It fits \
+         this JSON Schema:\n{}",
+        output.schema
+    );
+    let place = if is_sends {
+        &mut request.tail
+    } else {
+        &mut request.system
+    };
+    paragraph(place, &told);
+}
+
+/// A text between tags that it cannot close.
+fn fenced(tag: &str, attributes: &str, text: &str) -> String {
+    let text = text.replace(&format!("</{tag}"), &format!("<\u{200b}/{tag}"));
+    format!("<{tag}{attributes}>\n{text}\n</{tag}>")
+}
+
+/// Adds a paragraph.
+fn paragraph(text: &mut Option<String>, more: &str) {
+    let text = text.get_or_insert_default();
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str(more);
+}
+
+#[cfg(test)]
+mod tests;
