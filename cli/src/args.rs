@@ -230,9 +230,9 @@ pub(crate) struct RunsArgs {
     /// Pool whose sessions to serve [env: MAINSPRING_WORKER_POOL] [default: default]
     #[arg(long, value_name = "NAME")]
     pub(crate) pool: Option<String>,
-    /// Default model provider: openai, anthropic, or demo, which needs no network
+    /// Default model provider: openai, openai-responses, anthropic, or demo, which needs no network
     /// [env: MAINSPRING_LLM_PROVIDER]
-    #[arg(long, value_name = "KIND", value_parser = ["openai", "anthropic", "demo"])]
+    #[arg(long, value_name = "KIND", value_parser = ["openai", "openai-responses", "anthropic", "demo"])]
     pub(crate) provider: Option<String>,
     /// How long to wait for model calls in flight when stopping
     /// [env: MAINSPRING_WORKER_DRAIN_TIMEOUT]

@@ -1,4 +1,4 @@
-//! A provider for tests and benchmarks: both protocols over a real socket, misbehaving as told.
+//! A provider for tests and benchmarks: all three protocols over a real socket, misbehaving as told.
 //!
 //! Without a word it answers `echo: <the last user text>`; to results of tools it answers
 //! `results: <their texts>`. What it does instead is written into the last user text, in
@@ -8,7 +8,7 @@
 //!
 //! | path | |
 //! |---|---|
-//! | `POST /v1/chat/completions`, `POST /v1/messages` | the two protocols, streaming or not |
+//! | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | the protocols, streaming or not |
 //! | `GET /ledger` | every request so far; `?session=` and `?send=` narrow it; `DELETE` forgets |
 //! | `GET /stats` | counts: requests, in flight now and at most |
 //! | `PUT /script` | the script for every request from now on |
@@ -19,6 +19,7 @@ mod directive;
 mod ledger;
 mod openai;
 mod prompt;
+mod responses;
 mod script;
 mod steps;
 
@@ -141,6 +142,7 @@ pub async fn serve(listener: TcpListener, options: Options) -> io::Result<()> {
 async fn run(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
     let router = Router::new()
         .route("/v1/chat/completions", post(chat_completions))
+        .route("/v1/responses", post(responses_api))
         .route("/v1/messages", post(messages))
         .route("/ledger", get(read_ledger).delete(forget))
         .route("/stats", get(stats))
@@ -176,7 +178,7 @@ impl FakeModel {
         })
     }
 
-    /// The base URL for either kind of provider.
+    /// The base URL for any kind of provider.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
@@ -204,6 +206,14 @@ async fn chat_completions(
     body: Bytes,
 ) -> Response {
     answer::answer(&shared, Protocol::OpenAi, &headers, body).await
+}
+
+async fn responses_api(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    answer::answer(&shared, Protocol::Responses, &headers, body).await
 }
 
 async fn messages(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {

@@ -63,6 +63,8 @@ choice! {
     pub(crate) enum ProviderKind {
         /// Chat completions of OpenAI and of everything compatible.
         Openai = "openai",
+        /// Responses of OpenAI, and of servers that speak it.
+        OpenaiResponses = "openai-responses",
         /// Messages of Anthropic.
         Anthropic = "anthropic",
         /// The built-in model that needs no network.
@@ -74,7 +76,7 @@ impl ProviderKind {
     /// The variable in which its users keep their key.
     pub(super) const fn key_variable(self) -> Option<&'static str> {
         match self {
-            Self::Openai => Some("OPENAI_API_KEY"),
+            Self::Openai | Self::OpenaiResponses => Some("OPENAI_API_KEY"),
             Self::Anthropic => Some("ANTHROPIC_API_KEY"),
             Self::Demo => None,
         }
@@ -84,7 +86,7 @@ impl ProviderKind {
     /// telling which models exist.
     const fn model_default(self) -> &'static str {
         match self {
-            Self::Openai => "gpt-5-mini",
+            Self::Openai | Self::OpenaiResponses => "gpt-5-mini",
             Self::Anthropic => "claude-sonnet-4-5",
             Self::Demo => "demo",
         }
@@ -95,6 +97,7 @@ impl ProviderKind {
 fn foreign_kind(text: &str) -> ProviderKind {
     match text.trim().to_ascii_lowercase().as_str() {
         "anthropic" | "claude" | "dashscope-anthropic" => ProviderKind::Anthropic,
+        "openai-responses" => ProviderKind::OpenaiResponses,
         "demo" | "echo" | "stub" => ProviderKind::Demo,
         _ => ProviderKind::Openai,
     }
@@ -183,7 +186,8 @@ fn resolve_named(layers: &mut Layers, environment: &Environment, name: &str) {
     }
     let kind = layers.text_at(&format!("{prefix}.provider"));
     let Some(kind) = kind.and_then(ProviderKind::from_word) else {
-        let detail = format!("[{prefix}] needs provider = \"openai\", \"anthropic\" or \"demo\"");
+        let known = ProviderKind::WORDS.join("\", \"");
+        let detail = format!("[{prefix}] needs provider, one of \"{known}\"");
         layers.problem("config.missing", &prefix, detail);
         return;
     };

@@ -38,6 +38,7 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
 pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
     let kind = match provider.kind {
         ProviderKind::Openai => Kind::OpenAi,
+        ProviderKind::OpenaiResponses => Kind::OpenAiResponses,
         ProviderKind::Anthropic => Kind::Anthropic,
         ProviderKind::Demo => Kind::Demo,
     };

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::ledger::{Entry, Open};
 use super::prompt::{Prompt, Protocol, words};
 use super::script::Script;
-use super::{Shared, anthropic, openai, steps};
+use super::{Shared, anthropic, openai, responses, steps};
 
 /// Bytes that mean nothing to anyone.
 const GARBAGE: &[u8] = b"\x00\x9f\x92\x96data? {\"choices\": [oops]}\r\rnot json\n";
@@ -80,6 +80,7 @@ pub(super) async fn answer(
     } else {
         let whole = match protocol {
             Protocol::OpenAi => openai::whole(&said),
+            Protocol::Responses => responses::whole(&said),
             Protocol::Anthropic => anthropic::whole(&said),
         };
         steps::whole_of(&whole.to_string(), &script, attempt, open, clock)
@@ -212,7 +213,7 @@ fn refusal(
 ) -> Response {
     let error = json!({"type": kind, "message": message});
     let body = match protocol {
-        Protocol::OpenAi => json!({"error": error}),
+        Protocol::OpenAi | Protocol::Responses => json!({"error": error}),
         Protocol::Anthropic => json!({"type": "error", "error": error}),
     };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,4 +1,4 @@
-//! What a request says, the same for both protocols.
+//! What a request says, the same for all protocols.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,6 +9,8 @@ use serde_json::Value;
 pub enum Protocol {
     /// Chat completions.
     OpenAi,
+    /// Responses.
+    Responses,
     /// Messages.
     Anthropic,
 }
@@ -39,7 +41,14 @@ struct Body {
     stream_options: Option<StreamOptions>,
     #[serde(default)]
     system: Value,
+    #[serde(default)]
     messages: Vec<Message>,
+    /// In Responses.
+    #[serde(default)]
+    instructions: Value,
+    /// In Responses: messages, calls and their results.
+    #[serde(default)]
+    input: Vec<Message>,
 }
 
 #[derive(Deserialize)]
@@ -50,9 +59,16 @@ struct StreamOptions {
 
 #[derive(Deserialize)]
 struct Message {
+    #[serde(default)]
     role: String,
     #[serde(default)]
     content: Value,
+    /// What it is, in Responses.
+    #[serde(default)]
+    r#type: String,
+    /// In Responses: the result of a call.
+    #[serde(default)]
+    output: Value,
 }
 
 impl Prompt {
@@ -66,10 +82,14 @@ impl Prompt {
                 .stream_options
                 .is_some_and(|options| options.include_usage),
             system: texts(&body.system).join("\n\n"),
-            messages: body.messages.len(),
+            messages: body.messages.len() + body.input.len(),
             ..Self::default()
         };
+        if let Some(instructions) = body.instructions.as_str() {
+            instructions.clone_into(&mut prompt.system);
+        }
         prompt.words = words(&prompt.system);
+        prompt.items(&body.input);
         for message in &body.messages {
             let said = texts(&message.content);
             prompt.words += said.iter().map(|text| words(text)).sum::<usize>();
@@ -84,6 +104,32 @@ impl Prompt {
             }
         }
         Ok(prompt)
+    }
+
+    /// The items of Responses. What the assistant gave in a row is one turn.
+    fn items(&mut self, items: &[Message]) {
+        let mut inside = false;
+        for item in items {
+            let is_turn = match item.r#type.as_str() {
+                "function_call_output" => {
+                    let said = texts(&item.output).join("\n\n");
+                    self.words += words(&said);
+                    self.results.push(said);
+                    false
+                }
+                "function_call" | "reasoning" => true,
+                _ => item.role == "assistant",
+            };
+            let said = texts(&item.content);
+            self.words += said.iter().map(|text| words(text)).sum::<usize>();
+            if is_turn && !inside {
+                self.round += 1;
+                self.results.clear();
+            } else if item.role == "user" {
+                self.user(&item.content);
+            }
+            inside = is_turn;
+        }
     }
 
     /// A user's message: texts, or in Messages also the results of tools. Of several texts that
@@ -127,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn both_protocols_say_the_same() {
+    fn all_protocols_say_the_same() {
         let openai = read(
             &json!({"model": "m", "stream": true, "stream_options": {"include_usage": true}, "messages": [
                 {"role": "system", "content": "be brief"},
@@ -144,7 +190,16 @@ mod tests {
                 {"role": "user", "content": [{"type": "tool_result", "content": "A"}, {"type": "tool_result", "content": [{"type": "text", "text": "B"}]}]},
             ]}),
         );
-        for prompt in [openai, anthropic] {
+        let responses = read(
+            &json!({"model": "m", "stream": true, "instructions": "be brief", "input": [
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "one"}]},
+                {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+                {"type": "function_call", "call_id": "a"},
+                {"type": "function_call_output", "call_id": "a", "output": "A"},
+                {"type": "function_call_output", "call_id": "b", "output": "B"},
+            ]}),
+        );
+        for prompt in [openai, responses, anthropic] {
             assert_eq!(
                 (prompt.system.as_str(), prompt.text.as_str()),
                 ("be brief", "one")

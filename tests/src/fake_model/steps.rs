@@ -15,7 +15,7 @@ use super::answer::Said;
 use super::ledger::Open;
 use super::prompt::{Prompt, Protocol};
 use super::script::Script;
-use super::{anthropic, openai};
+use super::{anthropic, openai, responses};
 
 /// Chunks of a stream that nobody paces.
 const CHUNKS: usize = 4;
@@ -51,6 +51,7 @@ pub(super) fn steps(
     let chunks = pieces(&said.text, count);
     let events = match protocol {
         Protocol::OpenAi => openai::events(said, &chunks, prompt.include_usage),
+        Protocol::Responses => responses::events(said, &chunks),
         Protocol::Anthropic => anthropic::events(said, &chunks),
     };
     let silent = script.silent.as_ref().and_then(|silent| silent.at(attempt));
@@ -82,6 +83,7 @@ pub(super) fn steps(
         open.answers("error", 200);
         let event = match protocol {
             Protocol::OpenAi => openai::error_event(kind),
+            Protocol::Responses => responses::error_event(kind),
             Protocol::Anthropic => anthropic::error_event(kind),
         };
         steps.push_back(Step::Send(event.into()));
@@ -107,6 +109,7 @@ fn pieces(text: &str, count: usize) -> Vec<String> {
 fn bad_utf8(protocol: Protocol) -> Bytes {
     let event = match protocol {
         Protocol::OpenAi => openai::text_event("\u{1}"),
+        Protocol::Responses => responses::text_event("\u{1}"),
         Protocol::Anthropic => anthropic::text_event("\u{1}"),
     };
     // The place of the byte, as JSON writes it.

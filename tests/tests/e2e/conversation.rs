@@ -27,6 +27,18 @@ async fn a_conversation_on_one_machine_over_openai_in_one_piece() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_on_one_machine_over_responses_streamed() -> Result<()> {
+    let _turn = beside()?;
+    on_one_machine("openai-responses", true).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_on_one_machine_over_responses_in_one_piece() -> Result<()> {
+    let _turn = beside()?;
+    on_one_machine("openai-responses", false).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_on_one_machine_over_anthropic_streamed() -> Result<()> {
     let _turn = beside()?;
     on_one_machine("anthropic", true).await
@@ -335,8 +347,13 @@ fn grow(text: &mut String, event: &Event) -> Result<()> {
 fn heard(call: &Entry, turns: &[&str]) -> Result<()> {
     let body: Value = serde_json::from_str(call.body.as_deref().context("a body")?)?;
     let mut system = text(&body["system"]);
+    if let Some(instructions) = body["instructions"].as_str() {
+        instructions.clone_into(&mut system);
+    }
+    let messages = body["messages"].as_array();
+    let messages = messages.or(body["input"].as_array());
     let mut heard = Vec::new();
-    for message in body["messages"].as_array().context("messages")? {
+    for message in messages.context("messages")? {
         let role = message["role"].as_str().context("a role")?;
         if matches!(role, "system" | "developer") {
             system = text(&message["content"]);

@@ -12,9 +12,11 @@ use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_tests::fake_model::{End, Entry, FakeModel, Options};
 use mainspring_worker::llm::{Chunk, Error, Finish, Model, Reply, Request, Secret};
 
-const WIRES: [(Kind, bool); 4] = [
+const WIRES: [(Kind, bool); 6] = [
     (Kind::OpenAi, true),
     (Kind::OpenAi, false),
+    (Kind::OpenAiResponses, true),
+    (Kind::OpenAiResponses, false),
     (Kind::Anthropic, true),
     (Kind::Anthropic, false),
 ];
@@ -116,13 +118,14 @@ async fn it_echoes_in_every_protocol_and_writes_down_who_asked() {
         assert!(!reply.usage.estimated);
     }
     let entries = fake.ledger().of_send("7");
-    assert_eq!(entries.len(), 4);
+    assert_eq!(entries.len(), WIRES.len());
     assert!(
         entries
             .iter()
             .all(|e| e.session.as_deref() == Some("s1") && e.end == Some(End::Sent))
     );
-    assert_eq!(codes(&entries), [(1, 200), (2, 200), (3, 200), (4, 200)]);
+    let each: Vec<_> = (1..=6).map(|attempt| (attempt, 200)).collect();
+    assert_eq!(codes(&entries), each);
     assert_eq!(fake.ledger().stats().in_flight, 0);
 }
 
@@ -217,7 +220,7 @@ async fn every_way_to_misbehave_has_its_code() {
 #[tokio::test]
 async fn bytes_may_come_one_by_one_and_not_be_text_at_all() {
     let fake = fake();
-    for kind in [Kind::OpenAi, Kind::Anthropic] {
+    for kind in [Kind::OpenAi, Kind::OpenAiResponses, Kind::Anthropic] {
         let model = model(&fake, kind, true);
         let (reply, _) = say(&*model, "[[split]][[badutf8]][[say Grüße 😀]]").await;
         assert_eq!(

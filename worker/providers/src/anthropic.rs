@@ -19,10 +19,6 @@ use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 /// The version of the protocol that is spoken here.
 const VERSION: &str = "2023-06-01";
 
-/// What marks the sealed reasoning of a redacted block among signatures, none of which has a
-/// colon. Such a block has no text and must be given back like any other.
-const REDACTED: &str = "redacted:";
-
 /// A provider at `{base_url}/v1/messages`.
 #[derive(Debug)]
 pub(super) struct Anthropic {

@@ -6,6 +6,7 @@
 //! | `anthropic` | `anthropic`: the Messages API |
 //! | `demo` | `demo`: answers by itself, without a network |
 //! | `openai` | `openai`: chat completions, the public API and everything compatible with it |
+//! | `openai-responses` | `responses`: OpenAI's Responses API, and servers that speak it |
 //!
 //! [`open()`] makes all that are configured.
 
@@ -15,7 +16,9 @@ mod demo;
 mod http;
 mod open;
 mod openai;
+mod responses;
 mod settings;
+mod signature;
 mod sse;
 mod status;
 mod transcript;

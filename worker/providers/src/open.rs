@@ -8,6 +8,7 @@ use mainspring_worker::llm::{InvalidName, Model, Providers};
 use crate::anthropic::Anthropic;
 use crate::demo::Demo;
 use crate::openai::OpenAi;
+use crate::responses::Responses;
 use crate::settings::{Kind, ProviderSettings};
 
 /// Settings that no provider can be made of. Never shows a key.
@@ -72,6 +73,7 @@ pub fn open(
         }
         let client: Arc<dyn Model> = match each.kind {
             Kind::OpenAi => Arc::new(OpenAi::new(each, Arc::clone(clock))?),
+            Kind::OpenAiResponses => Arc::new(Responses::new(each, Arc::clone(clock))?),
             Kind::Anthropic => Arc::new(Anthropic::new(each, Arc::clone(clock))?),
             Kind::Demo => Arc::new(Demo::new(Arc::clone(clock))),
         };

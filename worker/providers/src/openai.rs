@@ -18,7 +18,7 @@ use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 
 /// The host of the public API, which is stricter than those that imitate it.
-const PUBLIC_HOST: &str = "api.openai.com";
+pub(super) const PUBLIC_HOST: &str = "api.openai.com";
 
 /// A provider at `{base_url}/chat/completions`.
 #[derive(Debug)]

@@ -15,6 +15,8 @@ pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 pub enum Kind {
     /// Chat completions, of OpenAI or of anything compatible.
     OpenAi,
+    /// OpenAI's Responses.
+    OpenAiResponses,
     /// Anthropic's Messages.
     Anthropic,
     /// None: it answers by itself.
@@ -26,6 +28,7 @@ impl Kind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
+            Self::OpenAiResponses => "openai-responses",
             Self::Anthropic => "anthropic",
             Self::Demo => "demo",
         }
@@ -33,15 +36,20 @@ impl Kind {
 
     /// The kind with this name, in any case.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::OpenAi, Self::Anthropic, Self::Demo]
-            .into_iter()
-            .find(|kind| kind.as_str().eq_ignore_ascii_case(text.trim()))
+        [
+            Self::OpenAi,
+            Self::OpenAiResponses,
+            Self::Anthropic,
+            Self::Demo,
+        ]
+        .into_iter()
+        .find(|kind| kind.as_str().eq_ignore_ascii_case(text.trim()))
     }
 
     /// Where it is found unless told otherwise; empty for [`Kind::Demo`].
     pub const fn default_base_url(self) -> &'static str {
         match self {
-            Self::OpenAi => OPENAI_BASE_URL,
+            Self::OpenAi | Self::OpenAiResponses => OPENAI_BASE_URL,
             Self::Anthropic => ANTHROPIC_BASE_URL,
             Self::Demo => "",
         }
@@ -55,7 +63,7 @@ pub struct ProviderSettings {
     pub name: String,
     /// The protocol.
     pub kind: Kind,
-    /// Up to and with the version segment for OpenAI's protocol; with or without it for
+    /// Up to and with the version segment for OpenAI's protocols; with or without it for
     /// Anthropic's.
     pub base_url: String,
     /// Sent with every request; nothing is sent when empty, as servers at home like it.
@@ -64,11 +72,11 @@ pub struct ProviderSettings {
     pub model: String,
     /// Whether answers are streamed. Without, nothing is heard before the whole answer.
     pub stream: bool,
-    /// Whether the provider holds answers to a JSON Schema by itself. Only chat completions have a
-    /// way to ask for it; elsewhere, and without it, the schema goes into the system prompt.
+    /// Whether the provider holds answers to a JSON Schema by itself. OpenAI's protocols
+    /// have a way to ask for it; elsewhere, and without it, the schema goes into the system prompt.
     pub native_schema: bool,
     /// Whether requests say up to where the provider may keep them in its prompt cache. Only
-    /// Messages have a way to say it; chat completions are kept in any case.
+    /// Messages have a way to say it; OpenAI keeps requests in any case.
     pub prompt_cache: bool,
     /// From the first packet to the end of the TLS handshake.
     pub connect_timeout: Duration,
@@ -96,7 +104,7 @@ impl ProviderSettings {
                 String::new()
             },
             stream: true,
-            native_schema: kind == Kind::OpenAi,
+            native_schema: matches!(kind, Kind::OpenAi | Kind::OpenAiResponses),
             prompt_cache: true,
             connect_timeout: Duration::from_secs(10),
             // Twice the silence: a long prompt is read, and a queue waited out, before it.

@@ -3,9 +3,9 @@
 use mainspring_shared::message::{ContentPart, ToolCall};
 use serde_json::Value;
 
-use super::REDACTED;
 use crate::answer::{self, Ear};
 use crate::http::{Endpoint, Reader};
+use crate::signature::Signature;
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::Secret;
@@ -96,7 +96,7 @@ impl<'a> Answer<'a> {
                 Block::Thinking { text, signature }
             }
             "redacted_thinking" => {
-                let mut data = REDACTED.to_owned();
+                let mut data = String::new();
                 ear.silent(&mut data, text_of(block, "data"))?;
                 Block::Redacted(data)
             }
@@ -170,16 +170,15 @@ impl<'a> Answer<'a> {
                 },
                 Block::Thinking { text, signature } => {
                     if !(text.is_empty() && signature.is_empty()) {
-                        let signature = Some(json::clean(&signature).into_owned());
-                        let signature = signature.filter(|s| !s.is_empty());
+                        let signature = Some(signature).filter(|s| !s.is_empty());
+                        let signature = signature.map(|s| Signature::Thinking(&s).store());
                         content.push(ContentPart::Reasoning { text, signature });
                     }
                 }
                 Block::Redacted(data) => {
-                    let signature = Some(json::clean(&data).into_owned());
                     content.push(ContentPart::Reasoning {
                         text: String::new(),
-                        signature,
+                        signature: Some(Signature::Redacted(&data).store()),
                     });
                 }
                 Block::Call {

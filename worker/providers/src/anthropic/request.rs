@@ -6,7 +6,7 @@ use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::REDACTED;
+use crate::signature::Signature;
 use crate::transcript::{PDF, ToolResult, Turn, has_media, not_taken, turns, wire_name};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Request, ToolSpec};
@@ -291,13 +291,14 @@ fn assistant(message: &Message) -> Vec<Block<'_>> {
         ContentPart::Reasoning {
             text,
             signature: Some(signature),
-        } => Some(match signature.strip_prefix(REDACTED) {
-            Some(data) => Block::RedactedThinking { data },
-            None => Block::Thinking {
+        } => match Signature::read(signature) {
+            Signature::Redacted(data) => Some(Block::RedactedThinking { data }),
+            Signature::Thinking(signature) => Some(Block::Thinking {
                 thinking: text,
                 signature,
-            },
-        }),
+            }),
+            Signature::Item { .. } => None,
+        },
         // Reasoning without a signature is another provider's, and refused; pictures and files no
         // model gives.
         ContentPart::Reasoning {

@@ -9,6 +9,7 @@
 mod faults;
 mod replies;
 mod requests;
+mod responses;
 mod server;
 
 use std::sync::{Arc, Once};

@@ -145,6 +145,11 @@ async fn every_recorded_answer_of_chat_completions_is_read() {
 }
 
 #[tokio::test]
+async fn every_recorded_answer_of_responses_is_read() {
+    insta::assert_snapshot!(all(Kind::OpenAiResponses).await);
+}
+
+#[tokio::test]
 async fn every_recorded_answer_of_messages_is_read() {
     insta::assert_snapshot!(all(Kind::Anthropic).await);
 }

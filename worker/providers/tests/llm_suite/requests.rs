@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::server::{Answer, Received, Server};
 use super::{KEY, ask, hello, message, model, said, settings};
 
-async fn sent(kind: Kind, path: &str, stream: bool, request: &Request) -> Received {
+pub(crate) async fn sent(kind: Kind, path: &str, stream: bool, request: &Request) -> Received {
     let server = Server::start(Answer::new(500, "text/plain", b"no", 100)).await;
     let mut settings = settings(kind, &server.url(path));
     settings.stream = stream;
@@ -26,7 +26,7 @@ async fn sent(kind: Kind, path: &str, stream: bool, request: &Request) -> Receiv
     received[0].clone()
 }
 
-async fn body(kind: Kind, request: &Request) -> String {
+pub(crate) async fn body(kind: Kind, request: &Request) -> String {
     let received = sent(kind, "/v1", true, request).await;
     let value: Value = serde_json::from_slice(&received.body).unwrap();
     serde_json::to_string_pretty(&value).unwrap()
@@ -40,7 +40,7 @@ fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
     }
 }
 
-fn result(id: &str, text: &str) -> NewMessage {
+pub(crate) fn result(id: &str, text: &str) -> NewMessage {
     NewMessage {
         tool_call_id: Some(id.to_owned()),
         name: Some("read".to_owned()),
@@ -48,7 +48,7 @@ fn result(id: &str, text: &str) -> NewMessage {
     }
 }
 
-fn reasoning(text: &str, signature: Option<&str>) -> ContentPart {
+pub(crate) fn reasoning(text: &str, signature: Option<&str>) -> ContentPart {
     ContentPart::Reasoning {
         text: text.to_owned(),
         signature: signature.map(Into::into),
@@ -56,7 +56,7 @@ fn reasoning(text: &str, signature: Option<&str>) -> ContentPart {
 }
 
 /// A conversation with everything that a window can hold, begun in its middle.
-fn long() -> Request {
+pub(crate) fn long() -> Request {
     let asking = NewMessage {
         content: vec![
             reasoning("signed", Some("c2ln")),
@@ -237,7 +237,7 @@ async fn a_tail_ends_the_users_turn_whatever_it_is() {
 
 #[tokio::test]
 async fn the_same_request_is_the_same_bytes_and_a_longer_one_begins_like_the_shorter() {
-    for kind in [Kind::OpenAi, Kind::Anthropic] {
+    for kind in [Kind::OpenAi, Kind::OpenAiResponses, Kind::Anthropic] {
         let first = sent(kind, "/v1", true, &long()).await.body;
         assert_eq!(first, sent(kind, "/v1", true, &long()).await.body);
         let mut longer = long();
@@ -292,7 +292,7 @@ async fn a_small_request_says_no_more_than_it_must() {
 }
 
 /// A request for an answer of a shape.
-fn shaped() -> Request {
+pub(crate) fn shaped() -> Request {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let asked = json!({"name": "count", "schema": schema, "strict": true});
     let (spec, _) = OutputSpec::read(&asked).unwrap();
@@ -380,7 +380,7 @@ fn bytes(media_type: &str) -> FileSource {
 }
 
 /// Words with pictures and files, and a tool that gives a picture and one that fails.
-fn illustrated() -> Request {
+pub(crate) fn illustrated() -> Request {
     let linked = ContentPart::Image {
         source: ImageSource::Url {
             url: "https://a.example/b.png".to_owned(),
@@ -491,7 +491,7 @@ async fn a_file_that_no_provider_takes_is_refused_before_it_is_sent() {
         messages: vec![message(1, input)],
         ..hello()
     };
-    for kind in [Kind::OpenAi, Kind::Anthropic] {
+    for kind in [Kind::OpenAi, Kind::OpenAiResponses, Kind::Anthropic] {
         let server = Server::start(Answer::new(500, "text/plain", b"no", 100)).await;
         let settings = settings(kind, &server.url("/v1"));
         let refused = ask(&*model(&settings), &request).await.reply;

@@ -1,0 +1,80 @@
+//! Responses: OpenAI's newer API, and servers that speak it.
+//!
+//! Nothing is left with the provider: requests carry the whole conversation and ask for the model's
+//! reasoning in encrypted form, which is stored with the message and sent back, so that any worker
+//! can go on.
+
+mod reader;
+mod request;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mainspring_shared::time::Clock;
+
+use self::reader::Answer;
+use crate::answer::Ear;
+use crate::http::Endpoint;
+use crate::open::SetupError;
+use crate::openai::PUBLIC_HOST;
+use crate::settings::ProviderSettings;
+use mainspring_worker::llm::Error;
+use mainspring_worker::llm::{Chunk, Model, Reply, Request};
+
+/// A provider at `{base_url}/responses`.
+#[derive(Debug)]
+pub(super) struct Responses {
+    endpoint: Endpoint,
+    wants: Wants,
+}
+
+/// What the requests of a provider have in common.
+#[derive(Debug, Clone, Copy)]
+struct Wants {
+    /// Whether the provider is told the shape of the answer.
+    native_schema: bool,
+    /// Whether it is the public API, which knows all members.
+    public: bool,
+    stream: bool,
+}
+
+impl Responses {
+    pub(super) fn new(
+        settings: &ProviderSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SetupError> {
+        let mut headers = Vec::new();
+        if !settings.api_key.is_empty() {
+            let value = format!("Bearer {}", settings.api_key.expose());
+            headers.push(("authorization", value));
+        }
+        let base = settings.base_url.trim();
+        let endpoint = Endpoint::new(settings, base, "/responses", &headers, clock)?;
+        let wants = Wants {
+            native_schema: settings.native_schema,
+            public: endpoint.host() == PUBLIC_HOST,
+            stream: endpoint.streams(),
+        };
+        Ok(Self { endpoint, wants })
+    }
+}
+
+#[async_trait]
+impl Model for Responses {
+    async fn complete(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        let body = || request::body(request, self.wants);
+        let mut answer = Answer::new(self.endpoint.key());
+        self.endpoint
+            .ask(request, &body, &mut answer, &mut Ear::new(on_chunk))
+            .await?;
+        Ok(answer.reply(request))
+    }
+
+    fn native_schema(&self) -> bool {
+        self.wants.native_schema
+    }
+}

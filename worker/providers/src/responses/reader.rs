@@ -1,0 +1,351 @@
+//! An answer as Responses give it: items, each whole or begun, continued and ended.
+
+use mainspring_shared::message::{ContentPart, ToolCall};
+use serde_json::Value;
+
+use crate::answer::{self, Ear};
+use crate::http::{Endpoint, Reader};
+use crate::signature::Signature;
+use crate::usage::{CacheCount, Counts};
+use mainspring_worker::llm::Error;
+use mainspring_worker::llm::Secret;
+use mainspring_worker::llm::{Finish, Reply, Request, json};
+
+/// Parts two paragraphs of a summary.
+const BLANK_LINE: &str = "\n\n";
+
+#[derive(Debug)]
+enum Item {
+    Text(String),
+    Reasoning {
+        id: String,
+        text: String,
+        /// The part of the summary that was heard last.
+        part: u64,
+        encrypted: String,
+    },
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+    },
+    /// Of a tool that the provider runs by itself, or of a kind not known yet.
+    Unknown,
+}
+
+/// What has been read of an answer.
+#[derive(Debug)]
+pub(super) struct Answer<'a> {
+    key: &'a Secret,
+    items: Vec<(u64, Item)>,
+    refused: bool,
+    /// The response's status, once it is a final one.
+    status: Option<String>,
+    /// Why it is incomplete.
+    reason: Option<String>,
+    counts: Counts,
+    model: Option<String>,
+    ended: bool,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn new(key: &'a Secret) -> Self {
+        Self {
+            key,
+            items: Vec::new(),
+            refused: false,
+            status: None,
+            reason: None,
+            counts: Counts::default(),
+            model: None,
+            ended: false,
+        }
+    }
+
+    /// Takes a response: all of it, or what a stream's first and last events say of it.
+    fn response(&mut self, response: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+        if response.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(Endpoint::refusal(self.key, response));
+        }
+        if let Some(usage) = response.get("usage") {
+            self.counts.read(usage, CacheCount::Included);
+        }
+        let model = text_of(response, "model");
+        if !model.is_empty() {
+            self.model = Some(json::clean(model).into_owned());
+        }
+        let items = response.get("output").and_then(Value::as_array);
+        for (index, item) in (0..).zip(items.into_iter().flatten()) {
+            self.item(index, item, ear)?;
+        }
+        let status = text_of(response, "status");
+        match status {
+            "failed" => return Err(Error::unavailable("it gave up inside the answer")),
+            "cancelled" => return Err(Error::unavailable("the response was cancelled")),
+            "completed" | "incomplete" => self.status = Some(status.to_owned()),
+            // Under way, or said by the event's type alone.
+            _ => {}
+        }
+        if let Some(details) = response.get("incomplete_details") {
+            let reason = text_of(details, "reason");
+            self.reason = Some(reason.to_owned()).filter(|reason| !reason.is_empty());
+        }
+        Ok(())
+    }
+
+    /// Takes an item, whole or just begun: what of it was not heard yet.
+    fn item(&mut self, index: u64, item: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+        let at = match self.items.iter().position(|(i, _)| *i == index) {
+            Some(at) => at,
+            None => self.open(index, empty(text_of(item, "type")), ear)?,
+        };
+        let parts = |name: &str| {
+            let parts = item.get(name).and_then(Value::as_array);
+            parts.map_or(&[][..], Vec::as_slice)
+        };
+        match &mut self.items[at].1 {
+            Item::Text(text) => {
+                if text.is_empty() {
+                    for part in parts("content") {
+                        let refusal = text_of(part, "refusal");
+                        self.refused |= !refusal.is_empty();
+                        ear.text(text, text_of(part, "text"))?;
+                        ear.text(text, refusal)?;
+                    }
+                }
+            }
+            Item::Reasoning {
+                id,
+                text,
+                encrypted,
+                ..
+            } => {
+                replace(id, text_of(item, "id"), ear)?;
+                replace(encrypted, text_of(item, "encrypted_content"), ear)?;
+                if text.is_empty() {
+                    let thoughts = parts("summary").iter().chain(parts("content"));
+                    for thought in thoughts {
+                        let thought = text_of(thought, "text");
+                        if !text.is_empty() && !thought.is_empty() {
+                            ear.reasoning(text, BLANK_LINE)?;
+                        }
+                        ear.reasoning(text, thought)?;
+                    }
+                }
+            }
+            Item::Call {
+                id,
+                name,
+                arguments,
+            } => {
+                replace(id, text_of(item, "call_id"), ear)?;
+                replace(name, text_of(item, "name"), ear)?;
+                replace(arguments, text_of(item, "arguments"), ear)?;
+            }
+            Item::Unknown => {}
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, index: u64, item: Item, ear: &mut Ear<'_>) -> Result<usize, Error> {
+        ear.block()?;
+        self.items.push((index, item));
+        Ok(self.items.len() - 1)
+    }
+
+    /// Takes a piece of an item. Some imitations leave out where it begins.
+    fn delta(&mut self, kind: &str, event: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+        let index = event
+            .get("output_index")
+            .and_then(Value::as_u64)
+            .unwrap_or(0);
+        let at = match self.items.iter().rposition(|(i, _)| *i == index) {
+            Some(at) => at,
+            None => self.open(index, empty(opens(kind)), ear)?,
+        };
+        let piece = text_of(event, "delta");
+        match (kind, &mut self.items[at].1) {
+            ("response.output_text.delta", Item::Text(text)) => ear.text(text, piece),
+            ("response.refusal.delta", Item::Text(text)) => {
+                self.refused = true;
+                ear.text(text, piece)
+            }
+            ("response.function_call_arguments.delta", Item::Call { arguments, .. }) => {
+                ear.silent(arguments, piece)
+            }
+            (
+                "response.reasoning_summary_text.delta" | "response.reasoning_text.delta",
+                Item::Reasoning { text, part, .. },
+            ) => {
+                let place = ["summary_index", "content_index"];
+                let heard = place.iter().find_map(|name| event.get(name)?.as_u64());
+                let heard = heard.unwrap_or(0);
+                if heard != *part && !text.is_empty() {
+                    ear.reasoning(text, BLANK_LINE)?;
+                }
+                *part = heard;
+                ear.reasoning(text, piece)
+            }
+            // A piece of an item that is of another kind by its beginning.
+            _ => Ok(()),
+        }
+    }
+
+    /// The reply; only of an answer that is complete.
+    pub(super) fn reply(self, request: &Request) -> Reply {
+        let mut content: Vec<ContentPart> = Vec::new();
+        let mut tool_calls: Vec<ToolCall> = Vec::new();
+        for (_, item) in self.items {
+            match item {
+                Item::Text(text) if text.is_empty() => {}
+                Item::Text(text) => content.push(ContentPart::Text { text }),
+                Item::Reasoning {
+                    id,
+                    text,
+                    encrypted,
+                    ..
+                } => {
+                    let item = Signature::Item {
+                        id: &id,
+                        model: &request.model,
+                        encrypted: &encrypted,
+                    };
+                    let signature = (!encrypted.is_empty()).then(|| item.store());
+                    if signature.is_some() || !text.is_empty() {
+                        content.push(ContentPart::Reasoning { text, signature });
+                    }
+                }
+                Item::Call {
+                    id,
+                    name,
+                    arguments,
+                } => {
+                    let arguments = json::arguments(&arguments);
+                    tool_calls.push(answer::tool_call(tool_calls.len(), &id, &name, arguments));
+                }
+                Item::Unknown => {}
+            }
+        }
+        let incomplete = self.status.as_deref() == Some("incomplete");
+        let finish = match self.reason.as_deref().filter(|_| incomplete) {
+            _ if self.refused => Finish::Refused,
+            Some("content_filter") => Finish::Refused,
+            Some("max_output_tokens" | "max_tokens") => Finish::Length,
+            Some(reason) => answer::other(reason),
+            None if incomplete => answer::other("incomplete"),
+            None if tool_calls.is_empty() => Finish::Stop,
+            None => Finish::ToolCalls,
+        };
+        let usage = self.counts.usage(CacheCount::Included);
+        answer::reply(request, content, tool_calls, finish, usage, self.model)
+    }
+}
+
+impl Reader for Answer<'_> {
+    fn event(&mut self, event: &str, data: &str, ear: &mut Ear<'_>) -> Result<(), Error> {
+        let data = data.trim();
+        if data.is_empty() || data == "[DONE]" {
+            return Ok(());
+        }
+        // Passing over what cannot be read would lose a part of the answer unseen.
+        let value = json::parse(data).ok_or_else(|| Error::bad("an event is not JSON"))?;
+        let kind = Some(text_of(&value, "type"))
+            .filter(|kind| !kind.is_empty())
+            .unwrap_or(event);
+        let null = &Value::Null;
+        let response = value.get("response").unwrap_or(null);
+        match kind {
+            "response.output_item.added" | "response.output_item.done" => {
+                let index = value.get("output_index").and_then(Value::as_u64);
+                let item = value.get("item").unwrap_or(null);
+                self.item(index.unwrap_or(0), item, ear)
+            }
+            "response.completed" | "response.incomplete" => {
+                self.response(response, ear)?;
+                let status = kind.trim_start_matches("response.");
+                self.status.get_or_insert_with(|| status.to_owned());
+                self.ended = true;
+                let nothing = self.items.is_empty() && self.reason.is_none();
+                if nothing {
+                    Err(Error::bad("it is empty"))
+                } else {
+                    Ok(())
+                }
+            }
+            "response.failed" => {
+                self.response(response, ear)?;
+                Err(Error::unavailable("it gave up inside the answer"))
+            }
+            "error" => Err(Endpoint::refusal(self.key, &value)),
+            _ if kind.ends_with(".delta") => self.delta(kind, &value, ear),
+            "response.created" | "response.in_progress" => self.response(response, ear),
+            // Ends of what was heard in pieces, signs of life, and what is not known yet.
+            _ => Ok(()),
+        }
+    }
+
+    fn whole(&mut self, body: &Value, ear: &mut Ear<'_>) -> Result<(), Error> {
+        if !body.get("output").is_some_and(Value::is_array)
+            && body.get("error").is_none_or(Value::is_null)
+        {
+            return Err(Error::bad("there is no output in it"));
+        }
+        self.response(body, ear)?;
+        if self.items.is_empty() && self.reason.is_none() {
+            return Err(Error::bad("it is empty"));
+        }
+        self.ended = true;
+        Ok(())
+    }
+
+    fn ended(&self) -> bool {
+        self.ended
+    }
+
+    fn complete(&self) -> bool {
+        // Usage and status come with the last event, and nothing else does.
+        self.ended
+    }
+}
+
+/// An item of this type, before anything of it was read.
+fn empty(kind: &str) -> Item {
+    match kind {
+        "message" => Item::Text(String::new()),
+        "reasoning" => Item::Reasoning {
+            id: String::new(),
+            text: String::new(),
+            part: 0,
+            encrypted: String::new(),
+        },
+        "function_call" => Item::Call {
+            id: String::new(),
+            name: String::new(),
+            arguments: String::new(),
+        },
+        _ => Item::Unknown,
+    }
+}
+
+/// The type of the item that a delta of this kind belongs to.
+fn opens(kind: &str) -> &'static str {
+    match kind {
+        "response.output_text.delta" | "response.refusal.delta" => "message",
+        "response.function_call_arguments.delta" => "function_call",
+        "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => "reasoning",
+        _ => "",
+    }
+}
+
+/// Takes a member as it is said last, if it is said.
+fn replace(kept: &mut String, said: &str, ear: &mut Ear<'_>) -> Result<(), Error> {
+    if said.is_empty() || said == kept {
+        return Ok(());
+    }
+    kept.clear();
+    ear.silent(kept, said)
+}
+
+fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
