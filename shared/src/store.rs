@@ -10,6 +10,7 @@
 
 mod boots;
 mod calls;
+pub mod columns;
 mod error;
 mod inspect;
 mod leases;

@@ -146,12 +146,13 @@ pub(crate) async fn create(tx: &mut Tx, new: &NewSession) -> Result<()> {
 
 /// Looks a request's key up.
 pub(crate) async fn seen(tx: &mut Tx, key: &IdempotencyKey) -> Result<Seen> {
-    let row: Option<(Vec<u8>, Uuid)> = query_as(sql!("idempotency/find"))
-        .bind(key.tenant.0)
-        .bind(key.route.clone())
-        .bind(key.key.clone())
-        .fetch_optional(tx.conn())
-        .await?;
+    let row: Option<(Vec<u8>, Uuid)> =
+        query_as(sql!("idempotency/find"), ["body_hash", "resource"])
+            .bind(key.tenant.0)
+            .bind(key.route.clone())
+            .bind(key.key.clone())
+            .fetch_optional(tx.conn())
+            .await?;
     Ok(match row {
         None => Seen::Never,
         Some((hash, resource)) if hash == key.body_hash => Seen::Before(resource),

@@ -22,7 +22,7 @@ use crate::{runs, timers};
 macro_rules! queries {
     ($($name:literal in $file:literal),* $(,)?) => {
         /// The name of each invariant and the query for the rows that violate it.
-        const QUERIES: &[(&str, &Statement)] = &[
+        static QUERIES: &[(&str, &Statement)] = &[
             $(($name, sql!($file)),)*
         ];
     };
@@ -153,7 +153,6 @@ async fn off_course(conn: &mut Conn, max: usize) -> Result<Vec<String>> {
 
 fn course(row: &Row) -> Result<(TimerId, TimerRule, Timestamp, Occurrence)> {
     let mut cells = Cells::new(row, "timers");
-    let _: i32 = cells.get("tenant")?;
     let timer = TimerId(cells.get("timer_id")?);
     let rule = cells.json("rule")?;
     let created_at = cells.time("created_at")?;
@@ -181,7 +180,6 @@ const KINDS: &[(&Statement, Try)] = &[
     (sql!("inbox/dump"), |row| rows::item(row).map(drop)),
     (sql!("lists/dump_entries"), |row| {
         let mut cells = Cells::new(row, "list_entries");
-        let _: i32 = cells.get("tenant")?;
         let list: String = cells.get("list")?;
         let entry: Result<Entry> = cells.json("body");
         entry.map(drop).map_err(|fault| fault.of_row(|| list))
@@ -205,7 +203,6 @@ fn below_run<T: DeserializeOwned>(
     column: &'static str,
 ) -> Result<()> {
     let mut cells = Cells::new(row, table);
-    let _: i32 = cells.get("tenant")?;
     let run = RunId(cells.get("run_id")?);
     let value: Result<T> = cells.json(column);
     value

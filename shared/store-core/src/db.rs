@@ -1,8 +1,10 @@
 //! The port that a database implements: statements by name, rows of plain values, transactions.
 
 use std::fmt::Debug;
+use std::sync::LazyLock;
 
 use futures::future::BoxFuture;
+use mainspring_shared::store::columns::expand;
 use mainspring_shared::time::Timestamp;
 
 use crate::fault::Result;
@@ -10,38 +12,45 @@ use crate::row::Row;
 use crate::value::Value;
 
 /// One statement of a file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Part {
     /// The file below `sql/`, without its extension: `sends/accept`. A database whose dialect
     /// differs has a text of its own under the same name.
     pub name: &'static str,
     /// The text, in SQLite's dialect. Parameters are `$1`, `$2`, …; a file may hold several
-    /// statements that share them.
+    /// statements that share them. `{send}` and the like stand for lists of columns, see
+    /// [`expand`].
     pub text: &'static str,
 }
 
 /// What runs as one request: one file, or several that share their parameters.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Statement {
     /// The files, in the order in which they run.
     pub parts: &'static [Part],
-    /// All of them as one text.
-    pub text: &'static str,
+    /// All of them as one text, with the lists of columns that they name.
+    pub text: LazyLock<String>,
+}
+
+/// The files as one text, with the lists of columns that they name.
+pub(crate) fn joined(parts: &[Part]) -> String {
+    parts.iter().map(|part| expand(part.text)).collect()
 }
 
 /// Names the files of a statement: `sql!("sends/finish", "steps/write")`.
 macro_rules! sql {
-    ($($name:literal),+ $(,)?) => {
-        &$crate::db::Statement {
-            parts: &[$($crate::db::Part {
-                name: $name,
-                text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/", $name, ".sql")),
-            }),+],
-            text: concat!($(include_str!(concat!(
-                env!("CARGO_MANIFEST_DIR"), "/sql/", $name, ".sql"
-            ))),+),
-        }
-    };
+    ($($name:literal),+ $(,)?) => {{
+
+        static PARTS: &[$crate::db::Part] = &[$($crate::db::Part {
+            name: $name,
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/", $name, ".sql")),
+        }),+];
+        static STATEMENT: $crate::db::Statement = $crate::db::Statement {
+            parts: PARTS,
+            text: ::std::sync::LazyLock::new(|| $crate::db::joined(PARTS)),
+        };
+        &STATEMENT
+    }};
 }
 pub(crate) use sql;
 

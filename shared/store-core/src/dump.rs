@@ -110,7 +110,7 @@ fn session(row: &Row) -> Result<DumpSession> {
         calls: Vec::new(),
         inbox: Vec::new(),
         parent: rows::parent(&mut cells)?,
-        retired_steps: cells.get("steps")?,
+        retired_steps: cells.get("retired_steps")?,
         erasing: cells.get("erasing")?,
         usage: Vec::new(),
         paid: Vec::new(),

@@ -20,14 +20,15 @@ pub(crate) async fn due(
     let after = after.map_or((i64::MIN, i32::MIN, Uuid::nil()), |after| {
         (after.due_at.0, after.key.tenant.0, after.key.session.0)
     });
-    let rows: Vec<(i32, Uuid, i64)> = query_as(sql!("erasures/due"))
-        .bind(now.0)
-        .bind(after.0)
-        .bind(after.1)
-        .bind(after.2)
-        .bind(limit)
-        .fetch_all(conn)
-        .await?;
+    let rows: Vec<(i32, Uuid, i64)> =
+        query_as(sql!("erasures/due"), ["tenant", "session_id", "due_at"])
+            .bind(now.0)
+            .bind(after.0)
+            .bind(after.1)
+            .bind(after.2)
+            .bind(limit)
+            .fetch_all(conn)
+            .await?;
     let read = |(tenant, session, due_at)| DeletedSession {
         due_at: Timestamp(due_at),
         key: SessionKey {
@@ -39,11 +40,12 @@ pub(crate) async fn due(
 }
 
 pub(crate) async fn erase(tx: &mut Tx, key: SessionKey, limit: u32) -> Result<Erased> {
-    let known: Option<(i64, i64, Uuid)> = query_as(sql!("erasures/load"))
-        .bind(key.tenant.0)
-        .bind(key.session.0)
-        .fetch_optional(tx.conn())
-        .await?;
+    let known: Option<(i64, i64, Uuid)> =
+        query_as(sql!("erasures/load"), ["deleted_at", "seq", "send_id"])
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .fetch_optional(tx.conn())
+            .await?;
     let Some((deleted_at, seq, send)) = known else {
         return Ok(Erased::default());
     };
@@ -90,13 +92,14 @@ pub(crate) async fn erase(tx: &mut Tx, key: SessionKey, limit: u32) -> Result<Er
 
 /// Removes the next messages; returns how many, and the last one's number.
 async fn messages(tx: &mut Tx, key: SessionKey, seq: i64, limit: u64) -> Result<(u64, i64)> {
-    let (count, last): (i64, Option<i64>) = query_as(sql!("erasures/messages"))
-        .bind(key.tenant.0)
-        .bind(key.session.0)
-        .bind(seq)
-        .bind(limit as i64)
-        .fetch_one(tx.conn())
-        .await?;
+    let (count, last): (i64, Option<i64>) =
+        query_as(sql!("erasures/messages"), ["count", "last_seq"])
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(seq)
+            .bind(limit as i64)
+            .fetch_one(tx.conn())
+            .await?;
     let last = last.unwrap_or(seq);
     statement(sql!("erasures/drop_messages"))
         .bind(key.tenant.0)

@@ -69,8 +69,7 @@ pub(crate) fn priority(number: i32) -> Priority {
     }
 }
 
-/// `tenant, session_id, owner_boot, token, epoch, next_seq, next_position, next_step, pending,
-/// signals, ready_since, lifecycle, pool, priority, spent, writes, context_version`
+/// Reads `{hot}`.
 pub(crate) fn read(cells: &mut Cells<'_>) -> Result<HotRow> {
     let key = cells.key()?;
     fields(cells, key).map_err(|fault| fault.of_row(|| key.to_string()))
@@ -136,7 +135,7 @@ pub(crate) async fn load(tx: &mut Tx, key: SessionKey) -> Result<Option<Session>
     let hot = read(&mut cells)?;
     let owner_lives = cells.get("owner_lives")?;
     let mut cells = cells.of("sends");
-    let head = cells.word_opt("status", SendStatus::parse)?;
+    let head = cells.word_opt("head_status", SendStatus::parse)?;
     let busy = cells.get("busy")?;
     Ok(Some(Session {
         hot,

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use crate::db::{Conn, Done, Statement, Visit};
 use crate::fault::{Fault, Result};
 use crate::row::Row;
+use crate::rows::Cells;
 use crate::value::{FromValue, Value};
 
 /// A statement with the arguments that are bound so far.
@@ -51,61 +52,46 @@ impl Query {
     }
 }
 
-/// Rows read as tuples of their columns.
+/// Rows read as tuples of named columns.
 pub(crate) trait FromRow: Sized {
-    fn from_row(row: &Row) -> Result<Self>;
-}
+    /// The names of the columns, in the tuple's order.
+    type Names: Copy;
 
-fn column<T: for<'v> FromValue<'v>>(row: &Row, index: usize) -> Result<T> {
-    let value = row.at(index).ok_or(Fault::NoRow)?;
-    T::from_value(value).map_err(|detail| Fault::unreadable("", "", detail))
-}
-
-/// A row of one column, read as its value.
-#[derive(Debug)]
-pub(crate) struct One<T>(T);
-
-impl<T: for<'v> FromValue<'v>> FromRow for One<T> {
-    fn from_row(row: &Row) -> Result<Self> {
-        column(row, 0).map(Self)
-    }
+    fn from_row(row: &Row, names: Self::Names) -> Result<Self>;
 }
 
 macro_rules! tuples {
-    ($(($($name:ident $index:tt),+)),* $(,)?) => {$(
+    ($($count:literal ($($name:ident $index:tt),+)),* $(,)?) => {$(
         impl<$($name: for<'v> FromValue<'v>),+> FromRow for ($($name,)+) {
-            fn from_row(row: &Row) -> Result<Self> {
-                Ok(($(column::<$name>(row, $index)?,)+))
+            type Names = [&'static str; $count];
+
+            fn from_row(row: &Row, names: Self::Names) -> Result<Self> {
+                let mut cells = Cells::new(row, "");
+                Ok(($(cells.get::<$name>(names[$index])?,)+))
             }
         }
     )*};
 }
 
 tuples![
-    (A 0, B 1),
-    (A 0, B 1, C 2),
-    (A 0, B 1, C 2, D 3),
-    (A 0, B 1, C 2, D 3, E 4),
+    2 (A 0, B 1),
+    3 (A 0, B 1, C 2),
+    4 (A 0, B 1, C 2, D 3),
 ];
 
 /// A statement whose rows are read as `T`.
 #[derive(Debug)]
-pub(crate) struct Typed<T> {
+pub(crate) struct Typed<T: FromRow> {
     query: Query,
-    of: PhantomData<fn() -> T>,
+    names: T::Names,
 }
 
-/// A statement whose rows are tuples.
-pub(crate) fn query_as<T: FromRow>(of: &'static Statement) -> Typed<T> {
+/// A statement of whose rows the columns of these names are read as a tuple.
+pub(crate) fn query_as<T: FromRow>(of: &'static Statement, names: T::Names) -> Typed<T> {
     Typed {
         query: statement(of),
-        of: PhantomData,
+        names,
     }
-}
-
-/// A statement whose rows have one column.
-pub(crate) fn query_scalar<T: for<'v> FromValue<'v>>(of: &'static Statement) -> Scalar<T> {
-    Scalar(query_as(of))
 }
 
 impl<T: FromRow> Typed<T> {
@@ -116,38 +102,57 @@ impl<T: FromRow> Typed<T> {
 
     pub(crate) async fn fetch_all(self, conn: &mut Conn) -> Result<Vec<T>> {
         let rows = self.query.fetch_all(conn).await?;
-        rows.iter().map(T::from_row).collect()
+        let rows = rows.iter();
+        rows.map(|row| T::from_row(row, self.names)).collect()
     }
 
     pub(crate) async fn fetch_optional(self, conn: &mut Conn) -> Result<Option<T>> {
         let row = self.query.fetch_optional(conn).await?;
-        row.as_ref().map(T::from_row).transpose()
+        row.map(|row| T::from_row(&row, self.names)).transpose()
     }
 
     pub(crate) async fn fetch_one(self, conn: &mut Conn) -> Result<T> {
-        T::from_row(&self.query.fetch_one(conn).await?)
+        T::from_row(&self.query.fetch_one(conn).await?, self.names)
     }
 }
 
-/// A statement whose rows have one column.
+/// A statement whose rows have one column, whatever its name.
 #[derive(Debug)]
-pub(crate) struct Scalar<T>(Typed<One<T>>);
+pub(crate) struct Scalar<T> {
+    query: Query,
+    of: PhantomData<fn() -> T>,
+}
+
+/// A statement whose rows have one column.
+pub(crate) fn query_scalar<T: for<'v> FromValue<'v>>(of: &'static Statement) -> Scalar<T> {
+    Scalar {
+        query: statement(of),
+        of: PhantomData,
+    }
+}
 
 impl<T: for<'v> FromValue<'v>> Scalar<T> {
-    pub(crate) fn bind(self, value: impl Into<Value>) -> Self {
-        Self(self.0.bind(value))
+    pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.query = self.query.bind(value);
+        self
+    }
+
+    fn read(row: &Row) -> Result<T> {
+        let value = row.only().ok_or(Fault::NoRow)?;
+        T::from_value(value).map_err(|detail| Fault::unreadable("", "", detail))
     }
 
     pub(crate) async fn fetch_all(self, conn: &mut Conn) -> Result<Vec<T>> {
-        let rows = self.0.fetch_all(conn).await?;
-        Ok(rows.into_iter().map(|One(value)| value).collect())
+        let rows = self.query.fetch_all(conn).await?;
+        rows.iter().map(Self::read).collect()
     }
 
     pub(crate) async fn fetch_optional(self, conn: &mut Conn) -> Result<Option<T>> {
-        Ok(self.0.fetch_optional(conn).await?.map(|One(value)| value))
+        let row = self.query.fetch_optional(conn).await?;
+        row.as_ref().map(Self::read).transpose()
     }
 
     pub(crate) async fn fetch_one(self, conn: &mut Conn) -> Result<T> {
-        self.0.fetch_one(conn).await.map(|One(value)| value)
+        Self::read(&self.query.fetch_one(conn).await?)
     }
 }

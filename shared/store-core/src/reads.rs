@@ -141,8 +141,7 @@ pub(crate) async fn session_at(
     row.as_ref().map(session_record).transpose()
 }
 
-/// `tenant, session_id, status, agent_version, metadata, created_at, updated_at, messages,
-/// first_seq, spec, parent_session, parent_call, root_session, depth`
+/// A session as it is shown.
 fn session_record(row: &Row) -> Result<SessionRecord> {
     let mut cells = Cells::new(row, "sessions");
     let key = cells.key()?;

@@ -87,10 +87,10 @@ async fn repeated(tx: &mut Tx, item: &AppendRound) -> Result<AppendOutcome> {
     let pending = cells.get("pending")?;
     let signals: i32 = cells.get("signals")?;
     let context_version = cells.get("context_version")?;
-    let for_items: i32 = cells.get("inbox")?;
+    let for_items: i32 = cells.get("inbox_signals")?;
     let step = cells.get("n")?;
     let at = cells.time("at")?;
-    let first_seq: Option<i64> = cells.get("refs")?;
+    let first_seq: Option<i64> = cells.get("first_seq")?;
     Ok(AppendOutcome::Appended {
         first_seq: first_seq.unwrap_or(next_seq),
         step,

@@ -18,13 +18,19 @@ impl Row {
         Self { columns, values }
     }
 
-    /// The column of this name.
-    pub(crate) fn named(&self, name: &str) -> Option<&Value> {
-        let index = self.columns.iter().position(|column| column == name)?;
-        self.values.get(index)
+    /// The column of this name and its index. The search begins at `from`.
+    pub(crate) fn find(&self, name: &str, from: usize) -> Option<(usize, &Value)> {
+        let named = |index: &usize| self.columns.get(*index).is_some_and(|it| it == name);
+        let count = self.columns.len();
+        let index = (from..count).chain(0..from.min(count)).find(named)?;
+        Some((index, self.values.get(index)?))
     }
 
-    pub(crate) fn at(&self, index: usize) -> Option<&Value> {
-        self.values.get(index)
+    /// The value of a row with one column.
+    pub(crate) fn only(&self) -> Option<&Value> {
+        match &self.values[..] {
+            [value] => Some(value),
+            _ => None,
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! Rows into the domain's types. Files that select from a table list its columns in one order,
-//! and the readers here follow it.
+//! Rows into the domain's types.
 
 use std::time::Duration;
 
@@ -24,16 +23,18 @@ use crate::fault::{Fault, Result};
 use crate::row::Row;
 use crate::value::{FromValue, Value};
 
-/// A row, read column by column.
+/// A row, read by the names of its columns.
 #[derive(Debug)]
 pub(crate) struct Cells<'r> {
     row: &'r Row,
     table: &'static str,
+    /// Behind the column that was read last. Readers mostly follow the order of the statement's
+    /// list, so that the search for the next name begins, and ends, here.
     next: usize,
 }
 
 impl<'r> Cells<'r> {
-    /// The row from its first column.
+    /// A row, most of whose columns are of this table.
     pub(crate) fn new(row: &'r Row, table: &'static str) -> Self {
         Self {
             row,
@@ -42,43 +43,41 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// The rest of the row, which belongs to another table.
+    /// The same row; the columns that are read from here on are another table's.
     pub(crate) fn of(mut self, table: &'static str) -> Self {
         self.table = table;
         self
     }
 
-    /// The next column as it is.
+    /// A column as it is.
     pub(crate) fn get<T>(&mut self, column: &'static str) -> Result<T>
     where
         T: FromValue<'r>,
     {
-        let value = self.row.at(self.next).ok_or(Fault::NoRow)?;
-        self.next += 1;
+        let value = self.value(column)?;
         T::from_value(value).map_err(|why| self.corrupt(column, &why))
     }
 
-    /// A column by its name, wherever it is.
-    pub(crate) fn named<T>(&self, column: &'static str) -> Result<T>
-    where
-        T: FromValue<'r>,
-    {
-        let value = self.row.named(column).ok_or(Fault::NoRow)?;
-        T::from_value(value).map_err(|why| self.corrupt(column, &why))
+    fn value(&mut self, column: &'static str) -> Result<&'r Value> {
+        let found = self.row.find(column, self.next);
+        let (index, value) =
+            found.ok_or_else(|| self.corrupt(column, &"the statement returns no such column"))?;
+        self.next = index + 1;
+        Ok(value)
     }
 
-    /// Whether the next column is null; reads nothing.
-    pub(crate) fn at_null(&self) -> bool {
-        matches!(self.row.at(self.next), Some(Value::Null))
+    /// Whether a column is null.
+    pub(crate) fn is_null(&mut self, column: &'static str) -> Result<bool> {
+        Ok(matches!(self.value(column)?, Value::Null))
     }
 
-    /// The next column as JSON text.
+    /// A column as JSON text.
     pub(crate) fn json<T: DeserializeOwned>(&mut self, column: &'static str) -> Result<T> {
         let text: &str = self.get(column)?;
         stored::read(text).map_err(|error| self.corrupt(column, &error))
     }
 
-    /// The next column as JSON text, where there is any.
+    /// A column as JSON text, where there is any.
     pub(crate) fn json_opt<T: DeserializeOwned>(
         &mut self,
         column: &'static str,
@@ -88,7 +87,7 @@ impl<'r> Cells<'r> {
         value.map_err(|error| self.corrupt(column, &error))
     }
 
-    /// The next column as one of a few words.
+    /// A column as one of a few words.
     pub(crate) fn word<T>(
         &mut self,
         column: &'static str,
@@ -98,17 +97,19 @@ impl<'r> Cells<'r> {
         parse(text).ok_or_else(|| self.corrupt(column, &format!("{text:?} is not known")))
     }
 
-    /// The next column as one of a few words, where there is any.
+    /// A column as one of a few words, where there is any.
     pub(crate) fn word_opt<T>(
         &mut self,
         column: &'static str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>> {
-        if self.at_null() {
-            self.next += 1;
+        let text: Option<&str> = self.get(column)?;
+        let Some(text) = text else {
             return Ok(None);
-        }
-        self.word(column, parse).map(Some)
+        };
+        let word = parse(text);
+        word.map(Some)
+            .ok_or_else(|| self.corrupt(column, &format!("{text:?} is not known")))
     }
 
     pub(crate) fn time(&mut self, column: &'static str) -> Result<Timestamp> {
@@ -134,7 +135,7 @@ impl<'r> Cells<'r> {
         Ok(id.map(LeaseToken))
     }
 
-    /// The next two columns, `tenant, session_id`.
+    /// The columns `tenant, session_id`.
     pub(crate) fn key(&mut self) -> Result<SessionKey> {
         Ok(SessionKey {
             tenant: TenantId(self.get("tenant")?),
@@ -153,16 +154,14 @@ impl<'r> Cells<'r> {
     }
 }
 
-/// `tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
-/// agent_version, output_text, output, error, usage, rounds, attempts, crashes, cancel_requested,
-/// reports_to, run_id, run_path, run_attempt, deadline_at, alarm_at, first_step, created_at, started_at, finished_at`
+/// Reads `{send}`.
 pub(crate) fn send(cells: &mut Cells<'_>) -> Result<SendRecord> {
     let key = cells.key()?;
     let id = cells.send_id()?;
     send_fields(cells, key, id).map_err(|fault| fault.of_row(|| id.to_string()))
 }
 
-/// `run_id, run_path, run_attempt`
+/// The leaf that a send is.
 fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
     let run: Option<Uuid> = cells.get("run_id")?;
     let path: Option<String> = cells.get("run_path")?;
@@ -175,8 +174,7 @@ fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
     }))
 }
 
-/// `position, status, waiting_on, options, deadline_at, alarm_at, rounds, attempts, crashes,
-/// cancel_requested, started_at, finished_at`
+/// Reads the columns of a send that the session machine looks at.
 pub(crate) fn send_state(cells: &mut Cells<'_>, id: SendId) -> Result<SendState> {
     send_state_fields(cells, id).map_err(|fault| fault.of_row(|| id.to_string()))
 }
@@ -243,8 +241,7 @@ fn send_fields(cells: &mut Cells<'_>, key: SessionKey, id: SendId) -> Result<Sen
     })
 }
 
-/// `tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed, round,
-/// asked_at_seq, epoch, created_at`
+/// Reads `tenant, session_id, {message}`.
 pub(crate) fn message(row: &Row) -> Result<(SessionKey, Message)> {
     let mut cells = Cells::new(row, "messages");
     let key = cells.key()?;
@@ -276,8 +273,7 @@ fn message_fields(cells: &mut Cells<'_>, seq: i64) -> Result<Message> {
     })
 }
 
-/// `tenant, session_id, call_id, send_id, round, place, name, arguments, repeat, waits_on, approval,
-/// started_epoch, attempt, deadline_at, result, requested_at, settled_at`
+/// Reads `tenant, session_id, {call}`.
 pub(crate) fn call(row: &Row) -> Result<(SessionKey, CallRecord)> {
     let mut cells = Cells::new(row, "tool_calls");
     let key = cells.key()?;
@@ -308,7 +304,7 @@ fn call_fields(cells: &mut Cells<'_>, key: SessionKey, call_id: String) -> Resul
     })
 }
 
-/// `tenant, session_id, item_id, n, kind, mode, send_id, content, fate, seq, created_at, settled_at`
+/// Reads `tenant, session_id, {item}`.
 pub(crate) fn item(row: &Row) -> Result<(SessionKey, InboxItem)> {
     let mut cells = Cells::new(row, "inbox");
     let key = cells.key()?;
@@ -353,10 +349,9 @@ pub(crate) fn mode_word(mode: OnBusy) -> &'static str {
     }
 }
 
-/// `parent_session, parent_call, root_session, depth`
+/// The parent of a session, where it has one.
 pub(crate) fn parent(cells: &mut Cells<'_>) -> Result<Option<Parent>> {
-    if cells.at_null() {
-        cells.next += 4;
+    if cells.is_null("parent_session")? {
         return Ok(None);
     }
     Ok(Some(Parent {
@@ -367,7 +362,7 @@ pub(crate) fn parent(cells: &mut Cells<'_>) -> Result<Option<Parent>> {
     }))
 }
 
-/// `tenant, session_id, n, send_id, kind, epoch, boot, at, refs`
+/// Reads `tenant, session_id, {step}`.
 pub(crate) fn step(row: &Row) -> Result<(SessionKey, Step)> {
     let mut cells = Cells::new(row, "steps");
     let key = cells.key()?;
@@ -389,7 +384,7 @@ fn step_fields(cells: &mut Cells<'_>, n: i64) -> Result<Step> {
     })
 }
 
-/// `boot_id, role, name, pool, concurrency, in_flight, started_at, lease_until, dead_at`
+/// Reads `{boot}`.
 pub(crate) fn boot(row: &Row) -> Result<BootRecord> {
     let mut cells = Cells::new(row, "boots");
     let id = BootId(cells.get("boot_id")?);

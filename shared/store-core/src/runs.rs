@@ -216,14 +216,15 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
         let run = key.run.0.simple().to_string().to_uppercase();
         serde_json::json!([key.tenant.0, run])
     });
-    let found: Vec<(i32, Uuid, i64)> = query_as(sql!("runs/claimable"))
-        .bind(now.0)
-        .bind(claim.boot.0)
-        .bind(claim.limit)
-        .bind(claim.dsl_max)
-        .bind(json(&aside.collect::<Vec<_>>())?)
-        .fetch_all(tx.conn())
-        .await?;
+    let found: Vec<(i32, Uuid, i64)> =
+        query_as(sql!("runs/claimable"), ["tenant", "run_id", "step"])
+            .bind(now.0)
+            .bind(claim.boot.0)
+            .bind(claim.limit)
+            .bind(claim.dsl_max)
+            .bind(json(&aside.collect::<Vec<_>>())?)
+            .fetch_all(tx.conn())
+            .await?;
     let share = claim.share(found.len());
     let mut runs = Vec::with_capacity(found.len());
     for (tenant, run, step) in found {
@@ -297,7 +298,7 @@ async fn takes_sends(tx: &mut Tx, key: SessionKey) -> Result<bool> {
 /// Leaves under way in all runs of a run's tenant, and its own, as far as advances have noted their
 /// ends.
 async fn live(tx: &mut Tx, key: RunKey) -> Result<(u64, u64)> {
-    let found: (i64, i64) = query_as(sql!("runs/live"))
+    let found: (i64, i64) = query_as(sql!("runs/live"), ["all_live", "own_live"])
         .bind(key.tenant.0)
         .bind(key.run.0)
         .fetch_one(tx.conn())
@@ -319,9 +320,9 @@ async fn ended(tx: &mut Tx, news: &mut RunNews, limit: u32) -> Result<()> {
             Err(fault) => {
                 skipped(&fault);
                 news.unreadable = true;
-                let cells = Cells::new(row, "sends");
-                let send = SendId(cells.named("send_id")?);
-                let (path, attempt) = (cells.named("run_path")?, cells.named("run_attempt")?);
+                let mut cells = Cells::new(row, "sends");
+                let send = cells.send_id()?;
+                let (path, attempt) = (cells.get("run_path")?, cells.get("run_attempt")?);
                 news.ends.push(EndedLeaf::unreadable(send, path, attempt));
             }
         }
@@ -556,8 +557,7 @@ pub(crate) async fn release(tx: &mut Tx, boot: BootId, keys: Vec<RunKey>) -> Res
     Ok(())
 }
 
-/// `tenant, run_id, name, status, spec, dsl_version, input, options, session_id, reports_to, depth,
-/// attempt, result, error, usage, counts, alarm_at, created_at, started_at, finished_at`
+/// Reads `{run}`.
 pub(crate) fn record(cells: &mut Cells<'_>) -> Result<RunRecord> {
     let key = RunKey {
         tenant: TenantId(cells.get("tenant")?),

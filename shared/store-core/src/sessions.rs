@@ -199,11 +199,12 @@ pub(crate) async fn prune(tx: &mut Tx, item: PruneSession) -> Result<PruneOutcom
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(PruneOutcome::NotFound);
     };
-    let (before, active_from): (i64, Option<i64>) = query_as(sql!("sessions/prune_from"))
-        .bind(key.tenant.0)
-        .bind(key.session.0)
-        .fetch_one(tx.conn())
-        .await?;
+    let (before, active_from): (i64, Option<i64>) =
+        query_as(sql!("sessions/prune_from"), ["first_seq", "active_from"])
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .fetch_one(tx.conn())
+            .await?;
     let first_kept = item
         .to
         .first_kept(before, session.hot.next_seq, active_from);
@@ -256,12 +257,13 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
         return Ok(DeleteOutcome::NotFound);
     };
     let hot = session.hot;
-    let mut last: Vec<(Uuid, Option<i64>)> = query_as(sql!("sends/last_open"))
-        .bind(key.tenant.0)
-        .bind(key.session.0)
-        .bind(ERASED_AT_ONCE + 1)
-        .fetch_all(tx.conn())
-        .await?;
+    let mut last: Vec<(Uuid, Option<i64>)> =
+        query_as(sql!("sends/last_open"), ["send_id", "position"])
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(ERASED_AT_ONCE + 1)
+            .fetch_all(tx.conn())
+            .await?;
     timers::cancel_of_session(tx, key).await?;
     if last.len() > ERASED_AT_ONCE as usize {
         last.truncate(ERASED_AT_ONCE as usize);

@@ -65,13 +65,16 @@ pub(crate) async fn orphans(
     let now = clock(conn, at).await?;
     let older = i64::try_from(query.older_than.as_millis()).unwrap_or(i64::MAX);
     let after = query.after.unwrap_or((TenantId(i32::MIN), Uuid::nil()));
-    let rows: Vec<(i32, Uuid, Option<Uuid>, Option<Uuid>)> = query_as(sql!("sends/orphans"))
-        .bind(now.0.saturating_sub(older))
-        .bind(after.0.0)
-        .bind(after.1)
-        .bind(query.limit)
-        .fetch_all(conn)
-        .await?;
+    let rows: Vec<(i32, Uuid, Option<Uuid>, Option<Uuid>)> = query_as(
+        sql!("sends/orphans"),
+        ["tenant", "id", "session_id", "send_id"],
+    )
+    .bind(now.0.saturating_sub(older))
+    .bind(after.0.0)
+    .bind(after.1)
+    .bind(query.limit)
+    .fetch_all(conn)
+    .await?;
     let last = rows.last().map(|row| (TenantId(row.0), row.1));
     let full = rows.len() == query.limit as usize;
     let ended = |(tenant, _, session, send): (i32, Uuid, Option<Uuid>, Option<Uuid>)| {
@@ -244,10 +247,10 @@ pub(crate) async fn retire_sends(tx: &mut Tx, query: RetireSends) -> Result<Reti
         let mut cells = Cells::new(row, "sends");
         let (key, send) = (cells.key()?, cells.send_id()?);
         let first_step: i64 = cells.get("first_step")?;
-        let more: bool = cells.get("created_at")?;
+        let more: bool = cells.get("more")?;
         retired.next = Some(send).filter(|_| more);
-        let may_go: bool = cells.get("finished_at")?;
-        let is_old: bool = cells.get("finished_at")?;
+        let may_go: bool = cells.get("may_go")?;
+        let is_old: bool = cells.get("is_old")?;
         rounds += cells.get::<i64>("rounds")?;
         if may_go {
             retired.rows += retire(tx, key, send, first_step).await?;

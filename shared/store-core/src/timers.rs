@@ -285,7 +285,7 @@ async fn fire_row(tx: &mut Tx, boot: BootId, row: &Row) -> Result<Fired> {
     let mut fired = Fired::default();
     let mut cells = Cells::new(row, "timers");
     let timer = record(&mut cells)?;
-    let status = cells.word_opt("status", SendStatus::parse)?;
+    let status = cells.word_opt("last_status", SendStatus::parse)?;
     let queued = status == Some(SendStatus::Queued);
     fire_one(tx, boot, timer, queued, &mut fired).await?;
     Ok(fired)
@@ -447,8 +447,7 @@ fn timer_id(cells: &mut Cells<'_>) -> Result<TimerId> {
     cells.get::<Uuid>("timer_id").map(TimerId)
 }
 
-/// `tenant, timer_id, target, rule, status, next_n, due_at, fire_at, failures, failure, last_send,
-/// last_fired_at, ended_at, created_at, updated_at`
+/// Reads `{timer}`.
 fn record(cells: &mut Cells<'_>) -> Result<TimerRecord> {
     let tenant = TenantId(cells.get("tenant")?);
     let id = timer_id(cells)?;
@@ -479,7 +478,7 @@ fn record_fields(cells: &mut Cells<'_>, tenant: TenantId, id: TimerId) -> Result
     })
 }
 
-/// `n, due_at, fate, send_id, fired_at`
+/// Reads `{occurrence}`.
 pub(crate) fn occurrence(cells: &mut Cells<'_>) -> Result<Occurrence> {
     Ok(Occurrence {
         n: cells.get("n")?,

@@ -31,8 +31,7 @@ ON DUPLICATE KEY UPDATE messages.seq = messages.seq;
 -- name: messages/window
 -- The messages of the window that begins at $3, or at the question where $3 answers one, less what
 -- the claimer has: from $4 to before $5.
-SELECT m.tenant, m.session_id, m.seq, m.send_id, m.role, m.content, m.tool_calls, m.tool_call_id,
-       m.name, m.failed, m.round, m.asked_at_seq, m.epoch, m.created_at
+SELECT m.tenant, m.session_id, {m.message}
 FROM (
     SELECT coalesce((SELECT a.asked_at_seq FROM messages a
                      WHERE a.tenant = $1 AND a.session_id = $2 AND a.seq = $3 AND a.role = 'tool'),

@@ -31,8 +31,9 @@ LIMIT $3;
 -- name: runs/live
 -- Leaves under way in all runs of a tenant, and in one. The runs are locked: advances that count
 -- against the tenant's bound follow one another.
-SELECT CAST(coalesce(sum(JSON_VALUE(counts, '$.live')), 0) AS SIGNED),
+SELECT CAST(coalesce(sum(JSON_VALUE(counts, '$.live')), 0) AS SIGNED) AS all_live,
        CAST(coalesce(sum(CASE WHEN run_id = $2 THEN JSON_VALUE(counts, '$.live') END), 0) AS SIGNED)
+           AS own_live
 FROM runs
 WHERE tenant = $1 AND finished_at IS NULL
 FOR UPDATE;

@@ -2,10 +2,7 @@
 
 -- name: sends/list_not_completed
 -- Sends that ended otherwise than well, newest first, by sends_not_completed.
-SELECT tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
-       agent_version, output_text, output, error, "usage", rounds, attempts, crashes,
-       cancel_requested, reports_to, run_id, run_path, run_attempt, deadline_at, alarm_at,
-       first_step, created_at, started_at, finished_at
+SELECT {send}
 FROM sends
 WHERE tenant = $1 AND not_end = 1 AND ($2 IS NULL OR send_id < $2) AND status = $3
 ORDER BY send_id DESC
@@ -46,10 +43,7 @@ ORDER BY l.tenant, l.id;
 
 -- name: sends/unreported
 -- Final sends that were not reported, oldest first, by sends_unreported.
-SELECT tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
-       agent_version, output_text, output, error, "usage", rounds, attempts, crashes,
-       cancel_requested, reports_to, run_id, run_path, run_attempt, deadline_at, alarm_at,
-       first_step, created_at, started_at, finished_at
+SELECT {send}
 FROM sends
 WHERE unreported_at IS NOT NULL
 ORDER BY unreported_at, send_id

@@ -8,15 +8,13 @@ SELECT epoch FROM session_hot WHERE tenant = $1 AND session_id = $2 FOR UPDATE;
 -- A session that is not deleted, locked. The second statement reads what others committed while the
 -- first one waited.
 SELECT epoch FROM session_hot WHERE tenant = $1 AND session_id = $2 FOR UPDATE;
-SELECT h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
-       h.next_step, h.pending, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority,
-       h.spent, h.writes, h.context_version,
+SELECT {h.hot},
        EXISTS (SELECT 1 FROM boots b
                WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $3) AS owner_lives,
        (SELECT s.status FROM sends s
         WHERE s.tenant = h.tenant AND s.session_id = h.session_id
           AND s.finished_at IS NULL AND s.position IS NOT NULL
-        ORDER BY s.position LIMIT 1) AS status,
+        ORDER BY s.position LIMIT 1) AS head_status,
        EXISTS (SELECT 1 FROM sends s
                WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.finished_at IS NULL) AS busy
 FROM session_hot h
@@ -24,9 +22,7 @@ WHERE h.tenant = $1 AND h.session_id = $2 AND h.lifecycle <> 2;
 
 -- name: sessions/held
 -- The session that a lease has, locked, with the scheduling columns of the send that runs under it.
-SELECT h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
-       h.next_step, h.pending, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority, h.spent,
-       h.writes, h.context_version,
+SELECT {h.hot},
        s.position, s.status, s.waiting_on, s.options, s.deadline_at, s.alarm_at, s.rounds, s.attempts,
        s.crashes, s.cancel_requested, s.started_at, s.finished_at
 FROM session_hot h
@@ -39,7 +35,7 @@ FOR UPDATE;
 -- What the last write under a lease led to.
 SELECT h.next_seq, h.pending, h.signals, h.context_version,
        coalesce((SELECT max(CASE n.mode WHEN 'interrupt' THEN 6 ELSE 2 END) FROM inbox n
-                 WHERE n.tenant = $1 AND n.session_id = $2 AND n.fate = 'pending'), 0) AS inbox,
+                 WHERE n.tenant = $1 AND n.session_id = $2 AND n.fate = 'pending'), 0) AS inbox_signals,
        t.n, t.at, CAST(JSON_VALUE(t.refs, '$.first_seq') AS SIGNED) AS first_seq
 FROM session_hot h
 JOIN steps t ON t.tenant = h.tenant AND t.session_id = h.session_id

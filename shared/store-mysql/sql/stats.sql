@@ -2,8 +2,10 @@
 
 -- name: stats/queue
 -- Sessions with work per pool: waiting, held, and how long the first of those that wait has waited.
-SELECT pool, CAST(sum(NOT held) AS SIGNED), CAST(sum(held) AS SIGNED),
+SELECT pool, CAST(sum(NOT held) AS SIGNED) AS ready,
+       CAST(sum(held) AS SIGNED) AS running,
        CAST(coalesce(max(CASE WHEN NOT held THEN GREATEST($1 - ready_since, 0) END), 0) AS SIGNED)
+           AS oldest_ready_ms
 FROM (
     SELECT h.pool, h.ready_since,
            EXISTS (SELECT 1 FROM boots b

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
+use mainspring_shared::store::columns::expand;
 use mainspring_store_core::db::Statement;
 
 /// The texts that differ from the core's.
@@ -61,6 +62,7 @@ pub(crate) fn commands(statement: &'static Statement) -> &'static [Command] {
 
 /// Splits a text into its statements, and numbers their parameters.
 pub(crate) fn split(text: &str) -> Vec<Command> {
+    let text = expand(text);
     let lines = text.lines();
     let code: Vec<&str> = lines
         .map(|line| line.split("-- ").next().unwrap_or(""))

@@ -13,7 +13,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
 use crate::lists;
-use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql};
+use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql, text};
 use crate::rows::Fields;
 
 macro_rules! audit {
@@ -144,7 +144,6 @@ async fn off_course(pool: &Pool, max: usize) -> Result<Vec<Value>> {
 
 fn course(row: &PgRow) -> Result<(TimerId, TimerRule, Timestamp, Occurrence)> {
     let mut fields = Fields::new(row, "timers");
-    let _: i32 = fields.take("tenant")?;
     let timer = TimerId(fields.take("timer_id")?);
     let rule = fields.json("rule")?;
     let created_at = fields.time("created_at")?;
@@ -155,63 +154,91 @@ fn course(row: &PgRow) -> Result<(TimerId, TimerRule, Timestamp, Occurrence)> {
 type Try = fn(&PgRow) -> Result<()>;
 
 /// Every kind of row that holds more than numbers.
-const KINDS: &[(&str, Try)] = &[
-    (include_str!("../sql/reads/dump_sends.sql"), |row| {
-        let mut fields = Fields::new(row, "sends");
-        let _: i64 = fields.take("ord")?;
-        fields.send().map(drop)
-    }),
-    (include_str!("../sql/reads/dump_agents.sql"), |row| {
-        let mut fields = Fields::new(row, "agents");
-        let key = fields.key()?;
-        fields.name_row(key.to_string());
-        fields.json::<AgentSpec>("spec").map(drop)
-    }),
-    (include_str!("../sql/reads/dump_messages.sql"), |row| {
-        let mut fields = Fields::new(row, "messages");
-        fields.key()?;
-        fields.message().map(drop)
-    }),
-    (include_str!("../sql/reads/dump_steps.sql"), |row| {
-        let mut fields = Fields::new(row, "steps");
-        fields.key()?;
-        fields.step().map(drop)
-    }),
-    (include_str!("../sql/reads/dump_calls.sql"), |row| {
-        let mut fields = Fields::new(row, "tool_calls");
-        fields.key()?;
-        fields.call().map(drop)
-    }),
-    (include_str!("../sql/reads/dump_inbox.sql"), |row| {
-        let mut fields = Fields::new(row, "inbox");
-        fields.key()?;
-        fields.item().map(drop)
-    }),
-    (include_str!("../sql/reads/dump_lists.sql"), |row| {
-        lists::dumped(row).map(drop)
-    }),
-    (include_str!("../sql/runs/dump.sql"), |row| {
-        let mut fields = Fields::new(row, "runs");
-        let _: i64 = fields.take("ord")?;
-        fields.run().map(drop)
-    }),
-    (include_str!("../sql/runs/dump_nodes.sql"), |row| {
-        let mut fields = Fields::new(row, "run_nodes");
-        let key = fields.run_key()?;
-        fields.name_row(key.to_string());
-        fields.json::<NodeRecord>("node").map(drop)
-    }),
-    (include_str!("../sql/runs/dump_asks.sql"), |row| {
-        let mut fields = Fields::new(row, "run_asks");
-        let key = fields.run_key()?;
-        fields.name_row(key.to_string());
-        fields.json::<RunAsk>("ask").map(drop)
-    }),
-    (include_str!("../sql/reads/dump_timers.sql"), |row| {
-        let mut fields = Fields::new(row, "timers");
-        let _: i64 = fields.take("ord")?;
-        fields.timer().map(drop)
-    }),
+const KINDS: &[(fn() -> &'static str, Try)] = &[
+    (
+        || text!("reads/dump_sends"),
+        |row| {
+            let mut fields = Fields::new(row, "sends");
+            fields.send().map(drop)
+        },
+    ),
+    (
+        || text!("reads/dump_agents"),
+        |row| {
+            let mut fields = Fields::new(row, "agents");
+            let key = fields.key()?;
+            fields.name_row(key.to_string());
+            fields.json::<AgentSpec>("spec").map(drop)
+        },
+    ),
+    (
+        || text!("reads/dump_messages"),
+        |row| {
+            let mut fields = Fields::new(row, "messages");
+            fields.key()?;
+            fields.message().map(drop)
+        },
+    ),
+    (
+        || text!("reads/dump_steps"),
+        |row| {
+            let mut fields = Fields::new(row, "steps");
+            fields.key()?;
+            fields.step().map(drop)
+        },
+    ),
+    (
+        || text!("reads/dump_calls"),
+        |row| {
+            let mut fields = Fields::new(row, "tool_calls");
+            fields.key()?;
+            fields.call().map(drop)
+        },
+    ),
+    (
+        || text!("reads/dump_inbox"),
+        |row| {
+            let mut fields = Fields::new(row, "inbox");
+            fields.key()?;
+            fields.item().map(drop)
+        },
+    ),
+    (
+        || text!("reads/dump_lists"),
+        |row| lists::dumped(row).map(drop),
+    ),
+    (
+        || text!("runs/dump"),
+        |row| {
+            let mut fields = Fields::new(row, "runs");
+            fields.run().map(drop)
+        },
+    ),
+    (
+        || text!("runs/dump_nodes"),
+        |row| {
+            let mut fields = Fields::new(row, "run_nodes");
+            let key = fields.run_key()?;
+            fields.name_row(key.to_string());
+            fields.json::<NodeRecord>("node").map(drop)
+        },
+    ),
+    (
+        || text!("runs/dump_asks"),
+        |row| {
+            let mut fields = Fields::new(row, "run_asks");
+            let key = fields.run_key()?;
+            fields.name_row(key.to_string());
+            fields.json::<RunAsk>("ask").map(drop)
+        },
+    ),
+    (
+        || text!("reads/dump_timers"),
+        |row| {
+            let mut fields = Fields::new(row, "timers");
+            fields.timer().map(drop)
+        },
+    ),
 ];
 
 /// Rows that cannot be read, at most so many.
@@ -221,7 +248,9 @@ async fn find_unreadable(pool: &Pool, max: usize) -> Result<Vec<Value>> {
         let read = attempts.on(pool, async |connection| {
             let mut found = Vec::new();
             for (text, read) in KINDS {
-                let mut rows = sqlx::query(*text).persistent(false).fetch(&mut *connection);
+                let mut rows = sqlx::query(text())
+                    .persistent(false)
+                    .fetch(&mut *connection);
                 while let Some(row) = rows.try_next().await? {
                     found.extend(read(&row).err().map(|error| error.row()));
                     if found.len() >= max {

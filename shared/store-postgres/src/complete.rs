@@ -324,7 +324,7 @@ fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<(Completed, b
     Ok(Some((completed, kept)))
 }
 
-/// The columns of a next send, from `tenant` to `signals`.
+/// The next send that the session runs, where it runs on.
 fn next(fields: &mut Fields<'_>) -> Result<Option<(StartedSend, Counters)>> {
     let record = fields.maybe_send()?;
     let agent = fields.maybe_agent()?;
@@ -373,7 +373,6 @@ async fn running(
         return Ok(None);
     };
     let mut fields = Fields::new(row, "sends");
-    fields.ord()?;
     let record = fields.send()?;
     let agent = fields.maybe_agent()?;
     let send = started(&fields, record, agent, None)?;

@@ -156,7 +156,6 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
 fn add_sends(sessions: &mut Sessions, rows: &[PgRow]) -> Result<()> {
     for row in rows {
         let mut fields = Fields::new(row, "sends");
-        let _: i64 = fields.take("ord")?;
         let send = fields.send()?;
         if let Some(session) = sessions.get_mut(&send.key) {
             session.sends.push(send);

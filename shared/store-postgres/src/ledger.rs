@@ -234,7 +234,6 @@ impl Ledger {
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
             let mut fields = Fields::new(row, "sends");
-            let _: i64 = fields.take("ord")?;
             let send = fields.send()?;
             ids.push(send.id);
             self.sends.insert((send.key.tenant, send.id), send);
@@ -256,7 +255,6 @@ impl Ledger {
         let ids = self.keep_sends(&rows)?;
         for (row, id) in rows.iter().zip(ids) {
             let mut fields = Fields::new(row, "sends");
-            let _: i64 = fields.take("ord")?;
             let tenant = TenantId(fields.take("tenant")?);
             let Some(send) = self.sends.get(&(tenant, id)) else {
                 continue;

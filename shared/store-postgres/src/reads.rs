@@ -162,7 +162,6 @@ pub(crate) async fn list_sends(pool: &Pool, query: &ListSends) -> Result<Page<Se
     .await?;
     Ok(page(&rows, query.limit, |row| {
         let mut fields = Fields::new(row, "sends");
-        let _: i64 = fields.take("ord")?;
         fields.send()
     }))
 }
@@ -188,7 +187,6 @@ pub(crate) async fn messages(pool: &Pool, query: ReadMessages) -> Result<Vec<Mes
     .await?;
     let messages = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "messages");
-        let _: i64 = fields.take("ord")?;
         fields.message()
     });
     messages.collect()
@@ -253,7 +251,6 @@ pub(crate) async fn round(
     .await?;
     let calls = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "tool_calls");
-        fields.ord()?;
         fields.call()
     });
     let mut calls = calls.collect::<Result<Vec<_>>>()?;

@@ -94,7 +94,6 @@ struct Due {
 impl Due {
     fn read(row: &PgRow) -> Result<Self> {
         let mut fields = Fields::new(row, "sends");
-        let _: i64 = fields.take("ord")?;
         let send = fields.send()?;
         let session: Option<Uuid> = fields.take("parent_session")?;
         let asked: Option<Uuid> = fields.take("parent_send")?;

@@ -17,15 +17,23 @@ use crate::silence::Silence;
 /// A statement with its arguments.
 pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
 
+/// The text of a statement from `sql/`, with the lists of columns that it names.
+macro_rules! text {
+    ($name:literal) => {{
+        static TEXT: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+            let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/", $name, ".sql"));
+            mainspring_shared::store::columns::expand(text).into_owned()
+        });
+        // Of a static, so that the text is there as long as the program.
+        TEXT.as_str()
+    }};
+}
+pub(crate) use text;
+
 /// A statement from `sql/`.
 macro_rules! sql {
     ($name:literal) => {
-        sqlx::query(include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/sql/",
-            $name,
-            ".sql"
-        )))
+        sqlx::query(crate::retry::text!($name))
     };
 }
 pub(crate) use sql;

@@ -17,15 +17,20 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::RunLeaf;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
-use sqlx::{Decode, Postgres, Row, Type};
+use sqlx::{Column, Decode, Postgres, Row, Type};
 use uuid::Uuid;
 
 pub(crate) use calls::calls_in_order;
 
-/// A row's columns, read from left to right.
+/// What is wrong when a reader and its statement disagree.
+const NO_COLUMN: &str = "the statement returns no such column";
+
+/// A row, read by the names of its columns.
 pub(crate) struct Fields<'r> {
     row: &'r PgRow,
-    at: usize,
+    /// Behind the column that was read last. Readers mostly follow the order of the statement's
+    /// list, so that the search for the next name begins, and ends, here.
+    next: usize,
     table: &'static str,
     key: String,
 }
@@ -34,30 +39,30 @@ impl<'r> Fields<'r> {
     pub(crate) fn new(row: &'r PgRow, table: &'static str) -> Self {
         Self {
             row,
-            at: 0,
+            next: 0,
             table,
             key: String::new(),
         }
     }
 
-    /// The next column.
+    /// The column of this name.
     pub(crate) fn take<T>(&mut self, column: &'static str) -> Result<T>
     where
         T: Decode<'r, Postgres> + Type<Postgres>,
     {
-        let value = self.row.try_get(self.at);
-        self.at += 1;
+        let columns = self.row.columns();
+        let named = |index: &usize| columns.get(*index).is_some_and(|it| it.name() == column);
+        let (next, count) = (self.next, columns.len());
+        let index = (next..count).chain(0..next.min(count)).find(named);
+        let index = index.ok_or_else(|| self.corrupt(column, NO_COLUMN.to_owned()))?;
+        self.next = index + 1;
+        let value = self.row.try_get(index);
         value.map_err(|error| self.corrupt(column, error.to_string()))
     }
 
     /// Names the row for complaints.
     pub(crate) fn name_row(&mut self, key: String) {
         self.key = key;
-    }
-
-    /// Passes columns over.
-    fn skip(&mut self, columns: usize) {
-        self.at += columns;
     }
 
     /// The place of an item among those of its statement, from 0.
@@ -134,18 +139,14 @@ impl<'r> Fields<'r> {
         }
     }
 
-    /// The columns of a send, from `tenant` to `finished_at`; none where they are all null.
+    /// Reads `{send}`; none where the row has no send.
     pub(crate) fn maybe_send(&mut self) -> Result<Option<SendRecord>> {
         let tenant: Option<i32> = self.take("tenant")?;
-        if let Some(tenant) = tenant {
-            self.send_of(TenantId(tenant)).map(Some)
-        } else {
-            self.skip(SEND_COLUMNS - 1);
-            Ok(None)
-        }
+        let tenant = tenant.map(TenantId);
+        tenant.map(|tenant| self.send_of(tenant)).transpose()
     }
 
-    /// The columns of a send, from `tenant` to `finished_at`.
+    /// Reads `{send}`.
     pub(crate) fn send(&mut self) -> Result<SendRecord> {
         let tenant = TenantId(self.take("tenant")?);
         self.send_of(tenant)
@@ -216,7 +217,7 @@ impl<'r> Fields<'r> {
         self.maybe_json("spec")
     }
 
-    /// The columns of a message, from `seq` to `created_at`.
+    /// Reads `{message}`.
     pub(crate) fn message(&mut self) -> Result<Message> {
         let seq: i64 = self.take("seq")?;
         self.key = seq.to_string();
@@ -240,7 +241,7 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// The columns of a step, from `n` to `refs`.
+    /// Reads `{step}`.
     pub(crate) fn step(&mut self) -> Result<Step> {
         let n: i64 = self.take("n")?;
         self.key = n.to_string();
@@ -255,7 +256,7 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// The columns of a session as it is shown, from `tenant` to `status`.
+    /// A session as it is shown.
     pub(crate) fn session(&mut self) -> Result<SessionRecord> {
         let key = self.key()?;
         self.key = key.to_string();
@@ -273,7 +274,7 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// The columns of a boot, from `boot_id` to `dead_at`.
+    /// Reads `{boot}`.
     pub(crate) fn boot(&mut self) -> Result<BootRecord> {
         let id = BootId(self.take("boot_id")?);
         self.key = id.to_string();
@@ -349,9 +350,6 @@ pub(crate) fn readable<T>(rows: impl Iterator<Item = Result<T>>) -> Vec<T> {
     let rows = rows.map(|row| row.inspect_err(skipped));
     rows.filter_map(Result::ok).collect()
 }
-
-/// Columns of a send, from `tenant` to `finished_at`.
-const SEND_COLUMNS: usize = 28;
 
 fn role(text: &str) -> Option<Role> {
     let mut roles = [Role::User, Role::Assistant, Role::Tool].into_iter();

@@ -466,7 +466,7 @@ impl Fields<'_> {
         Ok(RunKey { tenant, run })
     }
 
-    /// The columns of a run, from `tenant` to `finished_at`.
+    /// Reads `{run}`.
     pub(crate) fn run(&mut self) -> Result<RunRecord> {
         let key = self.run_key()?;
         self.name_row(key.to_string());

@@ -267,15 +267,16 @@ fn bound(
     statement: &'static Statement,
     arguments: Vec<Value>,
 ) -> Query<'static, Sqlite, SqliteArguments> {
-    arguments
-        .into_iter()
-        .fold(sqlx::query(statement.text), |query, value| match value {
+    arguments.into_iter().fold(
+        sqlx::query(statement.text.as_str()),
+        |query, value| match value {
             Value::Null => query.bind(None::<i64>),
             Value::Integer(number) => query.bind(number),
             Value::Real(number) => query.bind(number),
             Value::Text(text) => query.bind(text),
             Value::Bytes(bytes) => query.bind(bytes),
-        })
+        },
+    )
 }
 
 async fn run(

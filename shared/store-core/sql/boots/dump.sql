@@ -1,4 +1,4 @@
 -- Every boot.
-SELECT boot_id, role, name, pool, concurrency, in_flight, started_at, lease_until, lease_ms, dead_at
+SELECT {boot}
 FROM boots
 ORDER BY boot_id;

@@ -1,6 +1,5 @@
 -- A call. What a deleted session left behind is nobody's.
-SELECT tenant, session_id, call_id, send_id, round, place, name, arguments, "repeat", waits_on,
-       approval, started_epoch, attempt, deadline_at, result, requested_at, settled_at
+SELECT tenant, session_id, {call}
 FROM tool_calls
 WHERE tenant = $1 AND call_id = $2
   AND EXISTS (SELECT 1 FROM sessions s

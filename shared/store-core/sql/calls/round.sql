@@ -1,6 +1,5 @@
 -- The calls of a round by their places: a range of the key from $3 up to before $4.
-SELECT tenant, session_id, call_id, send_id, round, place, name, arguments, "repeat", waits_on,
-       approval, started_epoch, attempt, deadline_at, result, requested_at, settled_at
+SELECT tenant, session_id, {call}
 FROM tool_calls
 WHERE tenant = $1 AND session_id = $2 AND call_id >= $3 AND call_id < $4
   AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.session_id = $2)

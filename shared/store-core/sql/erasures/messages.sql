@@ -1,5 +1,5 @@
 -- Where the page of messages behind $3 ends, and how many they are, at most $4.
-SELECT count(*), max(seq) FROM (
+SELECT count(*) AS count, max(seq) AS last_seq FROM (
     SELECT seq FROM messages
     WHERE tenant = $1 AND session_id = $2 AND seq > $3
     ORDER BY seq

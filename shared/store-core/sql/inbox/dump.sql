@@ -1,5 +1,4 @@
 -- Every inbox item, by session, in order.
-SELECT tenant, session_id, item_id, n, kind, mode, send_id, content, fate, seq, created_at,
-       settled_at
+SELECT tenant, session_id, {item}
 FROM inbox
 ORDER BY tenant, session_id, n;

@@ -1,5 +1,4 @@
 -- An item.
-SELECT tenant, session_id, item_id, n, kind, mode, send_id, content, fate, seq, created_at,
-       settled_at
+SELECT tenant, session_id, {item}
 FROM inbox
 WHERE tenant = $1 AND session_id = $2 AND item_id = $3;

@@ -1,6 +1,5 @@
 -- A piece of an inbox behind $3, at most $4.
-SELECT tenant, session_id, item_id, n, kind, mode, send_id, content, fate, seq, created_at,
-       settled_at
+SELECT tenant, session_id, {item}
 FROM inbox
 WHERE tenant = $1 AND session_id = $2 AND n > $3
   AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.session_id = $2)

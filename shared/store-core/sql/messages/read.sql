@@ -1,6 +1,5 @@
 -- A piece of a transcript behind $3, at most $4.
-SELECT tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed,
-       round, asked_at_seq, epoch, created_at
+SELECT tenant, session_id, {message}
 FROM messages
 WHERE tenant = $1 AND session_id = $2 AND seq > $3
   AND EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = $1 AND s.session_id = $2)

@@ -4,8 +4,7 @@ WITH w (first) AS MATERIALIZED (
     SELECT coalesce((SELECT asked_at_seq FROM messages
                      WHERE tenant = $1 AND session_id = $2 AND seq = $3 AND role = 'tool'), $3)
 )
-SELECT m.tenant, m.session_id, m.seq, m.send_id, m.role, m.content, m.tool_calls, m.tool_call_id,
-       m.name, m.failed, m.round, m.asked_at_seq, m.epoch, m.created_at
+SELECT m.tenant, m.session_id, {m.message}
 FROM messages m
 WHERE m.tenant = $1 AND m.session_id = $2
   AND m.seq >= (SELECT CASE WHEN $4 <= w.first AND $5 > w.first THEN $5 ELSE w.first END FROM w)

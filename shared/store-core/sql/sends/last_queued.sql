@@ -1,9 +1,5 @@
 -- The last send that has its place and has not started, by sends_open.
-SELECT tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
-       agent_version, output_text, output, error, "usage", rounds, attempts, crashes,
-       cancel_requested, reports_to, run_id, run_path,
-    run_attempt, deadline_at, alarm_at, first_step, created_at, started_at,
-       finished_at
+SELECT {send}
 FROM sends
 WHERE tenant = $1 AND session_id = $2 AND finished_at IS NULL AND position IS NOT NULL
   AND status = 'queued'

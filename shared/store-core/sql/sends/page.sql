@@ -1,15 +1,15 @@
 -- A page of sends behind $2, by id; whether each was made before $5, whether it may go: it ended
 -- before $4, or its run is gone, and whoever is to be told of it was; whether it is as old, and its
 -- rounds.
-SELECT s.tenant, s.session_id, s.send_id, s.first_step, s.created_at < $5,
+SELECT s.tenant, s.session_id, s.send_id, s.first_step, s.created_at < $5 AS more,
        s.finished_at IS NOT NULL
        AND (s.reports_to IS NULL OR s.reported_at IS NOT NULL)
        AND CASE
                WHEN s.run_id IS NULL THEN s.finished_at < $4
                ELSE NOT EXISTS (SELECT 1 FROM runs r
                                 WHERE r.tenant = s.tenant AND r.run_id = s.run_id)
-           END,
-       s.created_at < $4 AND (s.finished_at IS NULL OR s.finished_at < $4),
+           END AS may_go,
+       s.created_at < $4 AND (s.finished_at IS NULL OR s.finished_at < $4) AS is_old,
        s.rounds
 FROM sends s
 WHERE s.tenant = $1 AND s.send_id > $2

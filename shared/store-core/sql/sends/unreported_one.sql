@@ -1,9 +1,5 @@
 -- A send, if it is final and a parent waits to hear of it.
-SELECT tenant, session_id, send_id, position, status, waiting_on, stop_reason, input, options,
-       agent_version, output_text, output, error, "usage", rounds, attempts, crashes,
-       cancel_requested, reports_to, run_id, run_path,
-    run_attempt, deadline_at, alarm_at, first_step, created_at, started_at,
-       finished_at
+SELECT {send}
 FROM sends
 WHERE tenant = $1 AND send_id = $2
   AND finished_at IS NOT NULL AND reports_to IS NOT NULL AND reported_at IS NULL;

@@ -1,7 +1,5 @@
 -- The session that a lease has, with the scheduling columns of the send that runs under it.
-SELECT h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
-       h.next_step, h.pending, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority, h.spent,
-       h.writes, h.context_version,
+SELECT {h.hot},
        s.position, s.status, s.waiting_on, s.options, s.deadline_at, s.alarm_at, s.rounds, s.attempts,
        s.crashes, s.cancel_requested, s.started_at, s.finished_at
 FROM session_hot h

@@ -2,8 +2,8 @@
 -- the hot row's numbers and the signals that stand for what lies in the inbox.
 SELECT h.next_seq, h.pending, h.signals, h.context_version,
        coalesce((SELECT max(CASE n.mode WHEN 'interrupt' THEN 6 ELSE 2 END) FROM inbox n
-                 WHERE n.tenant = $1 AND n.session_id = $2 AND n.fate = 'pending'), 0),
-       t.n, t.at, t.refs ->> 'first_seq'
+                 WHERE n.tenant = $1 AND n.session_id = $2 AND n.fate = 'pending'), 0) AS inbox_signals,
+       t.n, t.at, t.refs ->> 'first_seq' AS first_seq
 FROM session_hot h
 JOIN steps t ON t.tenant = h.tenant AND t.session_id = h.session_id
 WHERE h.tenant = $1 AND h.session_id = $2 AND h.token = $3 AND h.owner_boot = $4

@@ -14,7 +14,7 @@ SELECT c.tenant, c.session_id,
                THEN 'waiting'
            ELSE 'idle'
        END AS status,
-       c.agent_version, c.metadata, c.created_at, c.updated_at, h.next_seq - c.first_seq, c.first_seq, a.spec,
+       c.agent_version, c.metadata, c.created_at, c.updated_at, h.next_seq - c.first_seq AS messages, c.first_seq, a.spec,
        c.parent_session, c.parent_call, c.root_session, c.depth
 FROM sessions c
 JOIN session_hot h ON h.tenant = c.tenant AND h.session_id = c.session_id

@@ -1,15 +1,13 @@
 -- The hot row of a session that is not deleted; whether its owner's boot is alive at $3; the status
 -- of its head, by sends_open; whether any send is open, delayed ones too.
-SELECT h.tenant, h.session_id, h.owner_boot, h.token, h.epoch, h.next_seq, h.next_position,
-       h.next_step, h.pending, h.signals, h.ready_since, h.lifecycle, h.pool, h.priority,
-       h.spent, h.writes, h.context_version,
+SELECT {h.hot},
        EXISTS (SELECT 1 FROM boots b
-               WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $3),
+               WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $3) AS owner_lives,
        (SELECT s.status FROM sends s
         WHERE s.tenant = h.tenant AND s.session_id = h.session_id
           AND s.finished_at IS NULL AND s.position IS NOT NULL
-        ORDER BY s.position LIMIT 1),
+        ORDER BY s.position LIMIT 1) AS head_status,
        EXISTS (SELECT 1 FROM sends s
-               WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.finished_at IS NULL)
+               WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.finished_at IS NULL) AS busy
 FROM session_hot h
 WHERE h.tenant = $1 AND h.session_id = $2 AND h.lifecycle <> 2;

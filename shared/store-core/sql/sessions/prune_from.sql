@@ -7,6 +7,6 @@ SELECT c.first_seq,
         FROM sends s
         WHERE s.tenant = c.tenant AND s.session_id = c.session_id AND s.finished_at IS NULL
           AND s.position IS NOT NULL AND s.status IN ('running', 'waiting')
-        LIMIT 1)
+        LIMIT 1) AS active_from
 FROM sessions c
 WHERE c.tenant = $1 AND c.session_id = $2;

@@ -8,9 +8,9 @@ WITH working AS (
     WHERE h.ready_since IS NOT NULL
 )
 SELECT pool,
-       count(*) FILTER (WHERE NOT held),
-       count(*) FILTER (WHERE held),
-       coalesce(max(max($1 - ready_since, 0)) FILTER (WHERE NOT held), 0)
+       count(*) FILTER (WHERE NOT held) AS ready,
+       count(*) FILTER (WHERE held) AS running,
+       coalesce(max(max($1 - ready_since, 0)) FILTER (WHERE NOT held), 0) AS oldest_ready_ms
 FROM working
 GROUP BY pool
 ORDER BY pool;

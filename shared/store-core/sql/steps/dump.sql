@@ -1,4 +1,4 @@
 -- Every step, by session.
-SELECT tenant, session_id, n, send_id, kind, epoch, boot, at, refs
+SELECT tenant, session_id, {step}
 FROM steps
 ORDER BY tenant, session_id, n;

@@ -1,5 +1,5 @@
 -- Steps of a session behind $3, at most $4.
-SELECT tenant, session_id, n, send_id, kind, epoch, boot, at, refs
+SELECT tenant, session_id, {step}
 FROM steps
 WHERE tenant = $1 AND session_id = $2 AND n > $3
 ORDER BY n

@@ -1,5 +1,4 @@
 -- Every timer.
-SELECT tenant, timer_id, target, rule, status, next_n, due_at, fire_at, failures, failure, last_send,
-       last_fired_at, ended_at, created_at, updated_at
+SELECT {timer}
 FROM timers
 ORDER BY tenant, timer_id;

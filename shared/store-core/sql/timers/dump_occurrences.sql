@@ -1,4 +1,4 @@
 -- Every occurrence.
-SELECT tenant, timer_id, n, due_at, fate, send_id, fired_at
+SELECT tenant, timer_id, {occurrence}
 FROM timer_occurrences
 ORDER BY tenant, timer_id, n;

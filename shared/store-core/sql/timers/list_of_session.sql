@@ -1,7 +1,6 @@
 -- The timers of the session $5, newest first, older than $2, of status $3 or any, at most $4, by
 -- timers_session.
-SELECT tenant, timer_id, target, rule, status, next_n, due_at, fire_at, failures, failure, last_send,
-       last_fired_at, ended_at, created_at, updated_at
+SELECT {timer}
 FROM timers
 WHERE tenant = $1 AND session_id = $5 AND ($2 IS NULL OR timer_id < $2)
   AND ($3 IS NULL OR status = $3)

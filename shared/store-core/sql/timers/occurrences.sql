@@ -1,5 +1,5 @@
 -- A timer's occurrences, newest first, those before $3, at most $4.
-SELECT n, due_at, fate, send_id, fired_at
+SELECT {occurrence}
 FROM timer_occurrences
 WHERE tenant = $1 AND timer_id = $2 AND ($3 IS NULL OR n < $3)
 ORDER BY n DESC

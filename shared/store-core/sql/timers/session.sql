@@ -1,6 +1,6 @@
 -- Whether a session takes timers, and how many armed ones it has, by timers_session.
 SELECT h.lifecycle,
        (SELECT count(*) FROM timers t
-        WHERE t.tenant = h.tenant AND t.session_id = h.session_id AND t.status = 'armed')
+        WHERE t.tenant = h.tenant AND t.session_id = h.session_id AND t.status = 'armed') AS armed
 FROM session_hot h
 WHERE h.tenant = $1 AND h.session_id = $2;

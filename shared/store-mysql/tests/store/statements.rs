@@ -1,9 +1,10 @@
 //! The statements themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, SqlSafeStr};
+use mainspring_shared::store::columns::expand;
+use sqlx::{AssertSqlSafe, Column, Connection, Executor, MySqlConnection, SqlSafeStr, Statement};
 
 use crate::opened::{Opened, open};
 
@@ -57,6 +58,7 @@ async fn every_statement_prepares() {
     let texts = texts();
     assert!(texts.len() > 200, "{}", texts.len());
     for (name, text) in texts {
+        let text = expand(&text);
         let code = text.lines().filter_map(|line| line.split("-- ").next());
         let code = code.collect::<Vec<_>>().join("\n");
         for sql in code.split(';').map(str::trim).filter(|sql| !sql.is_empty()) {
@@ -70,9 +72,11 @@ async fn every_statement_prepares() {
             });
             let sql = numbered.collect::<String>();
             let prepared = conn.prepare(AssertSqlSafe(sql).into_sql_str()).await;
-            if let Err(error) = prepared {
-                panic!("{name}: {error}");
-            }
+            let prepared = prepared.unwrap_or_else(|error| panic!("{name}: {error}"));
+            // Columns are read by their names.
+            let names = prepared.columns().iter().map(Column::name);
+            let distinct: BTreeSet<&str> = names.clone().collect();
+            assert_eq!(names.len(), distinct.len(), "{name}");
         }
     }
 }

@@ -1,9 +1,7 @@
 -- Reads calls by id; no row for an unknown one.
 -- Index: tool_calls_pkey, sessions_pkey.
 SELECT
-    i.ord, c.call_id, c.session_id, c.send_id, c.round, c.place, c.name, c.arguments, c.repeat,
-    c.waits_on, c.approval, c.started_epoch, c.attempt, c.deadline_at, c.result, c.requested_at,
-    c.settled_at
+    i.ord, c.session_id, {c.call}
 FROM unnest($1::integer[], $2::text[]) WITH ORDINALITY AS i (tenant, call_id, ord)
 JOIN tool_calls c ON c.tenant = i.tenant AND c.call_id = i.call_id
 -- What a deleted session left behind is nobody's.

@@ -2,16 +2,12 @@
 -- them all bound a piece of the key.
 -- Index: tool_calls_pkey, sessions_pkey.
 SELECT
-    i.ord, c.call_id, c.session_id, c.send_id, c.round, c.place, c.name, c.arguments, c.repeat,
-    c.waits_on, c.approval, c.started_epoch, c.attempt, c.deadline_at, c.result, c.requested_at,
-    c.settled_at
+    i.ord, c.session_id, {c.call}
 FROM unnest($1::integer[], $2::text[], $3::text[])
     WITH ORDINALITY AS i (tenant, first_id, behind, ord)
 CROSS JOIN LATERAL (
     SELECT
-        d.call_id, d.session_id, d.send_id, d.round, d.place, d.name, d.arguments, d.repeat,
-        d.waits_on, d.approval, d.started_epoch, d.attempt, d.deadline_at, d.result,
-        d.requested_at, d.settled_at
+        d.session_id, {d.call}
     FROM tool_calls d
     WHERE d.tenant = i.tenant AND d.call_id >= i.first_id AND d.call_id < i.behind
     -- Keeps the planner from reading the calls of all rounds at once.

@@ -1,7 +1,7 @@
 -- Reads the undelivered items of a session, in order.
 -- Index: inbox_pending.
 SELECT
-    n.item_id, n.n, n.kind, n.mode, n.send_id, n.content, n.fate, n.seq, n.created_at, n.settled_at
+    {n.item}
 FROM inbox n
 WHERE n.tenant = $1::integer AND n.session_id = $2::uuid AND n.n > $3::bigint
   -- What a deleted session left behind is nobody's.

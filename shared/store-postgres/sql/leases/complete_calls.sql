@@ -89,11 +89,7 @@ started AS (
       AND s.status = 'queued'
     RETURNING
         k.ord,
-        s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,
-        s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage, s.rounds,
-        s.attempts, s.crashes, s.cancel_requested, s.reports_to, s.run_id, s.run_path,
-    s.run_attempt, s.deadline_at, s.alarm_at,
-        s.first_step, s.created_at, s.started_at, s.finished_at
+        {s.send}
 ),
 moved AS (
     UPDATE session_hot h SET
@@ -180,11 +176,7 @@ SELECT
     e.ord, e.undelivered, e.status AS stored_status, e.next_seq AS first_seq, e.next_step AS step,
     e.now, e.kept, CASE WHEN NOT e.kept AND e.pending > 0 THEN e.now END AS ready_since, e.pool,
     e.priority,
-    t.tenant, t.send_id, t.session_id, t.position, t.status, t.waiting_on, t.stop_reason,
-    t.input, t.options, t.agent_version, t.output_text, t.output, t.error, t.usage, t.rounds,
-    t.attempts, t.crashes, t.cancel_requested, t.reports_to, t.run_id, t.run_path,
-    t.run_attempt, t.deadline_at, t.alarm_at,
-    t.first_step, t.created_at, t.started_at, t.finished_at,
+    {t.send},
     (
         SELECT a.spec FROM agents a
         WHERE a.tenant = t.tenant AND a.session_id = t.session_id AND a.version = t.agent_version

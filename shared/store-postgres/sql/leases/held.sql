@@ -2,11 +2,7 @@
 -- answer was lost. No row where the token holds nothing.
 -- Index: session_hot_pkey, sends_open, agents_pkey, steps_pkey.
 SELECT
-    i.ord, s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on, s.stop_reason,
-    s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage, s.rounds,
-    s.attempts, s.crashes, s.cancel_requested, s.reports_to, s.run_id, s.run_path,
-    s.run_attempt, s.deadline_at, s.alarm_at,
-    s.first_step, s.created_at, s.started_at, s.finished_at, a.spec,
+    i.ord, {s.send}, a.spec,
     (
         SELECT t.refs::json ->> 'reason' FROM steps t
         WHERE t.tenant = h.tenant AND t.session_id = h.session_id AND t.n >= s.first_step

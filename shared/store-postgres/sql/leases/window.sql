@@ -17,13 +17,11 @@ WITH item AS MATERIALIZED (
     )
 )
 SELECT
-    i.ord, w.seq, w.send_id, w.role, w.content, w.tool_calls, w.tool_call_id, w.name, w.failed,
-    w.round, w.asked_at_seq, w.epoch, w.created_at
+    i.ord, {w.message}
 FROM item i
 CROSS JOIN LATERAL (
     SELECT
-        m.seq, m.send_id, m.role, m.content, m.tool_calls, m.tool_call_id, m.name, m.failed,
-        m.round, m.asked_at_seq, m.epoch, m.created_at
+        {m.message}
     FROM messages m
     WHERE m.tenant = i.tenant AND m.session_id = i.session_id
       AND m.seq >= CASE

@@ -2,11 +2,7 @@
 -- the active one, where there is one, is the first, and the one that was queued last is the last.
 -- Index: sends_open, sends_pkey.
 SELECT
-    0::bigint AS ord, s.tenant, s.send_id, s.session_id, s.position, s.status, s.waiting_on,
-    s.stop_reason, s.input, s.options, s.agent_version, s.output_text, s.output, s.error, s.usage,
-    s.rounds, s.attempts, s.crashes, s.cancel_requested, s.reports_to, s.run_id, s.run_path,
-    s.run_attempt, s.deadline_at, s.alarm_at,
-    s.first_step, s.created_at, s.started_at, s.finished_at
+    0::bigint AS ord, {s.send}
 FROM unnest($1::integer[], $2::uuid[]) AS i (tenant, session_id)
 CROSS JOIN LATERAL (
     (
@@ -27,11 +23,7 @@ CROSS JOIN LATERAL (
 ) o
 CROSS JOIN LATERAL (
     SELECT
-        w.tenant, w.send_id, w.session_id, w.position, w.status, w.waiting_on, w.stop_reason,
-        w.input, w.options, w.agent_version, w.output_text, w.output, w.error, w.usage, w.rounds,
-        w.attempts, w.crashes, w.cancel_requested, w.reports_to, w.run_id, w.run_path,
-    w.run_attempt, w.deadline_at, w.alarm_at,
-        w.first_step, w.created_at, w.started_at, w.finished_at
+        {w.send}
     FROM sends w
     WHERE w.tenant = i.tenant AND w.send_id = o.send_id
     -- Keeps the planner from looking only the tenant up.

@@ -1,4 +1,4 @@
 -- Every occurrence of a timer.
-SELECT o.tenant, o.timer_id, o.n, o.due_at, o.fate, o.send_id, o.fired_at
+SELECT o.tenant, o.timer_id, {o.occurrence}
 FROM timer_occurrences o
 ORDER BY o.tenant, o.timer_id, o.n

@@ -2,11 +2,7 @@
 -- each run.
 -- Index: sends_run_ended.
 SELECT
-    i.ord, e.tenant, e.send_id, e.session_id, e.position, e.status, e.waiting_on, e.stop_reason,
-    e.input, e.options, e.agent_version, e.output_text, e.output, e.error, e.usage, e.rounds,
-    e.attempts, e.crashes, e.cancel_requested, e.reports_to, e.run_id, e.run_path,
-    e.run_attempt, e.deadline_at, e.alarm_at, e.first_step, e.created_at, e.started_at,
-    e.finished_at
+    i.ord, {e.send}
 FROM unnest($1::integer[], $2::uuid[]) WITH ORDINALITY AS i (tenant, run_id, ord)
 CROSS JOIN LATERAL (
     SELECT

@@ -1,9 +1,7 @@
 -- Reads a page of a tenant's runs, newest first.
 -- Index: runs_pkey backwards; runs_session backwards for one session.
 SELECT
-    0::bigint AS ord, r.tenant, r.run_id, r.name, r.status, r.spec, r.dsl_version, r.input, r.options,
-    r.session_id, r.reports_to, r.depth, r.attempt, r.result, r.error, r.usage, r.counts,
-    r.alarm_at, r.created_at, r.started_at, r.finished_at
+    0::bigint AS ord, {r.run}
 FROM runs r
 WHERE r.tenant = $1::integer
   AND ($2::uuid IS NULL OR r.session_id = $2::uuid)

@@ -1,7 +1,7 @@
 -- Every occurrence with what its timer's schedule is computed from, timer by timer in order.
 -- Index: timer_occurrences_pkey, timers_pkey.
 SELECT
-    o.tenant, o.timer_id, t.rule, t.created_at, o.n, o.due_at, o.fate, o.send_id, o.fired_at
+    o.tenant, o.timer_id, t.rule, t.created_at, {o.occurrence}
 FROM timer_occurrences o
 JOIN timers t ON t.tenant = o.tenant AND t.timer_id = o.timer_id
 ORDER BY o.tenant, o.timer_id, o.n

@@ -4,8 +4,7 @@
 -- Index: timers_due, sends_pkey.
 WITH due AS MATERIALIZED (
     SELECT
-        t.tenant, t.timer_id, t.target, t.rule, t.status, t.next_n, t.due_at, t.fire_at, t.failures, t.failure,
-    t.last_send, t.last_fired_at, t.ended_at, t.created_at, t.updated_at
+        {t.timer}
     FROM timers t
     WHERE t.fire_at <= $1::bigint
     ORDER BY t.fire_at, t.tenant, t.timer_id
@@ -13,8 +12,7 @@ WITH due AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 SELECT
-    t.tenant, t.timer_id, t.target, t.rule, t.status, t.next_n, t.due_at, t.fire_at, t.failures, t.failure,
-    t.last_send, t.last_fired_at, t.ended_at, t.created_at, t.updated_at,
+    {t.timer},
     s.send_id AS queued
 FROM due t
 LEFT JOIN LATERAL (

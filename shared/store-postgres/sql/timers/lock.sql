@@ -1,8 +1,7 @@
 -- Reads timers by id and locks them, in their order.
 -- Index: timers_pkey.
 SELECT
-    t.tenant, t.timer_id, t.target, t.rule, t.status, t.next_n, t.due_at, t.fire_at, t.failures, t.failure,
-    t.last_send, t.last_fired_at, t.ended_at, t.created_at, t.updated_at
+    {t.timer}
 FROM (
     SELECT DISTINCT i.tenant, i.timer_id
     FROM unnest($1::integer[], $2::uuid[]) AS i (tenant, timer_id)

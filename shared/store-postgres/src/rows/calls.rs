@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{Fields, mode_of};
 
 impl Fields<'_> {
-    /// The columns of a call, from `call_id` to `settled_at`.
+    /// Reads `session_id, {call}`.
     pub(crate) fn call(&mut self) -> Result<CallRecord> {
         let call_id: String = self.take("call_id")?;
         self.key.clone_from(&call_id);
@@ -35,7 +35,7 @@ impl Fields<'_> {
         })
     }
 
-    /// The columns of an inbox item, from `item_id` to `settled_at`.
+    /// Reads `{item}`.
     pub(crate) fn item(&mut self) -> Result<InboxItem> {
         let id: String = self.take("item_id")?;
         self.key.clone_from(&id);
@@ -56,8 +56,7 @@ impl Fields<'_> {
         })
     }
 
-    /// The columns of a session's parent, from `parent_session` to `depth`; none where they are
-    /// null.
+    /// The parent of a session, where it has one.
     pub(crate) fn maybe_parent(&mut self) -> Result<Option<Parent>> {
         let session: Option<Uuid> = self.take("parent_session")?;
         let call_id: Option<String> = self.take("parent_call")?;

@@ -456,7 +456,6 @@ impl Advance<'_> {
             return Ok(None);
         };
         let mut fields = Fields::new(row, "tool_calls");
-        fields.ord()?;
         let home = Home::read(&mut fields)?;
         Ok((home.key == report.session).then_some(home))
     }

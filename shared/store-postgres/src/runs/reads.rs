@@ -44,7 +44,6 @@ pub(crate) async fn read_asks(pool: &Pool, keys: &[RunKey]) -> Result<Vec<Vec<Ru
     for row in &rows.await? {
         let mut fields = Fields::new(row, "run_asks");
         let ord = fields.ord()?;
-        let _: i64 = fields.take("ask_id")?;
         found[ord].push(fields.json("ask")?);
     }
     Ok(found)
@@ -62,7 +61,6 @@ pub(crate) async fn list(pool: &Pool, query: &ListRuns) -> Result<Page<RunRecord
     .await?;
     Ok(page(&rows, query.limit, |row| {
         let mut fields = Fields::new(row, "runs");
-        let _: i64 = fields.take("ord")?;
         fields.run()
     }))
 }
@@ -129,7 +127,6 @@ pub(crate) async fn dump(
     let mut runs: BTreeMap<RunKey, DumpRun> = BTreeMap::new();
     for row in &sql!("runs/dump").fetch_all(&mut *connection).await? {
         let mut fields = Fields::new(row, "runs");
-        let _: i64 = fields.take("ord")?;
         let run = fields.run()?;
         let owner: Option<Uuid> = fields.take("owner_boot")?;
         let dumped = DumpRun {

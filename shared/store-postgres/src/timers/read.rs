@@ -12,7 +12,7 @@ use crate::retry::{Fault, PgQuery, Pool, fetch, sql};
 use crate::rows::Fields;
 
 impl Fields<'_> {
-    /// The columns of a timer, from `tenant` to `updated_at`.
+    /// Reads `{timer}`.
     pub(crate) fn timer(&mut self) -> Result<TimerRecord> {
         let tenant = TenantId(self.take("tenant")?);
         let id = self.timer_id()?;
@@ -47,7 +47,7 @@ impl Fields<'_> {
         Ok(id.map(SendId))
     }
 
-    /// The columns of an occurrence, from `n` to `fired_at`.
+    /// Reads `{occurrence}`.
     pub(crate) fn occurrence(&mut self) -> Result<Occurrence> {
         Ok(Occurrence {
             n: self.take("n")?,

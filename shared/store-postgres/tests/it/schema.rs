@@ -1,14 +1,16 @@
 //! The schema and the statements.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::store::Error;
+use mainspring_shared::store::columns::expand;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::tool::CallResult;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, ddl};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, SqlSafeStr};
+use sqlx::{AssertSqlSafe, Column, Connection, Executor, PgConnection, Row, SqlSafeStr, Statement};
 
 use crate::world::{newest, with_database, with_world};
 
@@ -34,10 +36,13 @@ async fn every_statement_prepares() {
         for path in found {
             let text = fs::read_to_string(&path).expect("can be read");
             assert!(text.starts_with("-- "), "{} has no head", path.display());
+            let text = expand(&text).into_owned();
             let prepared = connection.prepare(AssertSqlSafe(text).into_sql_str()).await;
-            if let Err(error) = prepared {
-                panic!("{}: {error}", path.display());
-            }
+            let prepared = prepared.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            // Columns are read by their names.
+            let names = prepared.columns().iter().map(Column::name);
+            let distinct: BTreeSet<&str> = names.clone().collect();
+            assert_eq!(names.len(), distinct.len(), "{}", path.display());
         }
     })
     .await;

@@ -1,8 +1,10 @@
 //! The statements themselves.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use sqlx::{AssertSqlSafe, Executor, Row, SqlSafeStr};
+use mainspring_shared::store::columns::expand;
+use sqlx::{AssertSqlSafe, Column, Executor, Row, SqlSafeStr, Statement};
 
 use crate::file::beside;
 use crate::steps::*;
@@ -33,6 +35,7 @@ fn statements() -> Vec<(PathBuf, String)> {
             "{} says what it does",
             path.display()
         );
+        let text = expand(&text);
         let code = text.lines().filter(|line| !line.starts_with("--"));
         let code = code.collect::<Vec<_>>().join("\n");
         let split = code.split(';').map(str::trim).filter(|sql| !sql.is_empty());
@@ -52,9 +55,11 @@ async fn every_statement_prepares() {
     assert!(statements.len() > 60, "{}", statements.len());
     for (path, sql) in statements {
         let prepared = conn.prepare(AssertSqlSafe(sql).into_sql_str()).await;
-        if let Err(error) = prepared {
-            panic!("{}: {error}", path.display());
-        }
+        let prepared = prepared.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // Columns are read by their names.
+        let names = prepared.columns().iter().map(Column::name);
+        let distinct: BTreeSet<&str> = names.clone().collect();
+        assert_eq!(names.len(), distinct.len(), "{}", path.display());
     }
 }
 
