@@ -11,6 +11,7 @@
 mod boots;
 mod calls;
 pub mod columns;
+mod contended;
 mod error;
 mod inspect;
 mod leases;
@@ -30,6 +31,7 @@ pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,
     NewCall, Parent, PostOutcome, PostResult, ReadInbox, ReportOutcome,
 };
+pub use contended::Contended;
 pub use error::{Denial, Error};
 pub use inspect::{Dump, DumpList, DumpRun, DumpSession, Inspect};
 pub use leases::{

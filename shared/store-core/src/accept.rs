@@ -34,10 +34,15 @@ pub(crate) async fn all(
         Target::Existing(key) => Some(*key),
         Target::New(_) => item.parent(),
     };
-    hot::lock(tx, items.iter().filter_map(existing)).await?;
+    let locked = hot::lock(tx, items.iter().filter_map(existing)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
-        outcomes.push(one(tx, boot, item).await?);
+        let is_locked = existing(&item).is_some_and(|key| locked.contains(&key));
+        outcomes.push(if is_locked {
+            AcceptOutcome::Locked
+        } else {
+            one(tx, boot, item).await?
+        });
     }
     Ok(outcomes)
 }

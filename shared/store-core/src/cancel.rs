@@ -19,20 +19,29 @@ pub(crate) async fn all(
     boot: BootId,
     items: Vec<(TenantId, SendId)>,
 ) -> Result<Vec<CancelOutcome>> {
-    let mut outcomes = Vec::with_capacity(items.len());
+    let mut found = Vec::with_capacity(items.len());
     for (tenant, send) in items {
-        outcomes.push(one(tx, boot, tenant, send).await?);
+        found.push(reads::send(tx.conn(), tenant, send).await?);
+    }
+    let open = found
+        .iter()
+        .flatten()
+        .filter(|send| !send.status.is_final());
+    let locked = hot::lock(tx, open.map(|send| send.key)).await?;
+    let mut outcomes = Vec::with_capacity(found.len());
+    for send in found {
+        outcomes.push(match send {
+            None => CancelOutcome::NotFound,
+            Some(send) if send.status.is_final() => CancelOutcome::AlreadyFinal(Box::new(send)),
+            Some(send) if locked.contains(&send.key) => CancelOutcome::Locked,
+            Some(send) => one(tx, boot, send).await?,
+        });
     }
     Ok(outcomes)
 }
 
-async fn one(tx: &mut Tx, boot: BootId, tenant: TenantId, id: SendId) -> Result<CancelOutcome> {
-    let Some(found) = reads::send(tx.conn(), tenant, id).await? else {
-        return Ok(CancelOutcome::NotFound);
-    };
-    if found.status.is_final() {
-        return Ok(CancelOutcome::AlreadyFinal(Box::new(found)));
-    }
+async fn one(tx: &mut Tx, boot: BootId, found: SendRecord) -> Result<CancelOutcome> {
+    let (tenant, id) = (found.key.tenant, found.id);
     let Some(session) = hot::load(tx, found.key).await? else {
         // A deleted session's sends are all final.
         return Ok(CancelOutcome::NotFound);

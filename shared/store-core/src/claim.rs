@@ -34,10 +34,14 @@ pub(crate) async fn all(
     boot: BootId,
     items: Vec<ClaimSession>,
 ) -> Result<Vec<ClaimOutcome>> {
-    hot::lock(tx, items.iter().map(|item| item.key)).await?;
+    let locked = hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
-        outcomes.push(one(tx, boot, item).await?);
+        outcomes.push(if locked.contains(&item.key) {
+            ClaimOutcome::Busy
+        } else {
+            one(tx, boot, item).await?
+        });
     }
     Ok(outcomes)
 }

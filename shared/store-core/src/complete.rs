@@ -17,10 +17,14 @@ use crate::store::Tx;
 
 /// Makes sends final one after the other.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<CompleteSend>) -> Result<Vec<CompleteOutcome>> {
-    hot::lock(tx, items.iter().map(|item| item.key)).await?;
+    let locked = hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
-        outcomes.push(one(tx, item).await?);
+        outcomes.push(if locked.contains(&item.key) {
+            CompleteOutcome::Locked
+        } else {
+            one(tx, item).await?
+        });
     }
     Ok(outcomes)
 }

@@ -21,10 +21,14 @@ use crate::store::Tx;
 
 /// Takes items in order, so that later ones of a session see the earlier ones.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<DeliverItem>) -> Result<Vec<DeliverOutcome>> {
-    hot::lock(tx, items.iter().map(|item| item.key)).await?;
+    let locked = hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
-        outcomes.push(one(tx, item).await?);
+        outcomes.push(if locked.contains(&item.key) {
+            DeliverOutcome::Locked
+        } else {
+            one(tx, item).await?
+        });
     }
     Ok(outcomes)
 }

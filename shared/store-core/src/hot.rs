@@ -2,6 +2,7 @@
 //! at its end. Between the two nothing else can change it: there is one writer, or the row is locked.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use mainspring_shared::agent::Priority;
 use mainspring_shared::id::SessionKey;
@@ -14,10 +15,19 @@ use mainspring_shared::store::{SendTotals, UsageRow};
 
 use crate::db::sql;
 use crate::fault::Result;
-use crate::query::{Query, statement};
+use crate::query::{Query, query_scalar, statement};
 use crate::rounds::{message_rows, usage_rows};
 use crate::rows::{self, Cells, json};
-use crate::store::Tx;
+use crate::store::{Tx, pause};
+
+/// Pauses between the attempts to lock a session, and how long a group waits in all for sessions that
+/// someone else has locked. A worker or a scheduler keeps one for a few milliseconds.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+const WAIT_MAX: Duration = Duration::from_millis(20);
+const WAITED_MAX: Duration = Duration::from_millis(250);
+/// The same for sessions that were found locked before: enough for one that many write to, and too
+/// little to be felt where someone keeps it.
+const WAITED_AGAIN_MAX: Duration = Duration::from_millis(30);
 
 /// A hot row with what a step without a lease has to know besides.
 #[derive(Debug)]
@@ -103,23 +113,61 @@ pub(crate) fn lifecycle(cells: &mut Cells<'_>) -> Result<Lifecycle> {
 }
 
 /// Locks sessions in the order of their keys, so that transactions over several of them do not wait
-/// for each other in a circle. With one writer there is nobody to wait for.
-pub(crate) async fn lock(tx: &mut Tx, keys: impl Iterator<Item = SessionKey>) -> Result<()> {
-    if !tx.has_peers {
-        return Ok(());
-    }
+/// for each other in a circle. Returns those that someone else keeps locked for longer than the
+/// others should wait: the transaction has to go without them. With one writer there is nobody to
+/// wait for.
+pub(crate) async fn lock(
+    tx: &mut Tx,
+    keys: impl Iterator<Item = SessionKey>,
+) -> Result<BTreeSet<SessionKey>> {
+    let Some(contended) = tx.contended.clone() else {
+        return Ok(BTreeSet::new());
+    };
     let keys: BTreeSet<SessionKey> = keys.collect();
-    if keys.len() < 2 {
-        return Ok(());
+    let known = contended.among(keys.iter().copied());
+    let mut locked = BTreeSet::new();
+    let (mut wait, mut waited) = (WAIT_MIN, Duration::ZERO);
+    for key in &keys {
+        let most = if known.contains(key) {
+            WAITED_AGAIN_MAX
+        } else {
+            WAITED_MAX
+        };
+        let mut is_free = try_lock(tx, *key).await?;
+        while !is_free && waited < most {
+            pause(wait).await;
+            waited += wait;
+            wait = (wait * 2).min(WAIT_MAX);
+            is_free = try_lock(tx, *key).await?;
+        }
+        if !is_free {
+            locked.insert(*key);
+        }
     }
-    for key in keys {
-        statement(sql!("sessions/lock"))
-            .bind(key.tenant.0)
-            .bind(key.session.0)
-            .execute(tx.conn())
-            .await?;
+    contended.free(keys.into_iter().filter(|key| !locked.contains(key)));
+    contended.note(&locked);
+    Ok(locked)
+}
+
+/// Locks a session unless someone else has it locked. One that does not exist is nobody's.
+pub(crate) async fn try_lock(tx: &mut Tx, key: SessionKey) -> Result<bool> {
+    if tx.contended.is_none() {
+        return Ok(true);
     }
-    Ok(())
+    let row = statement(sql!("sessions/lock"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    if row.is_some() {
+        return Ok(true);
+    }
+    let exists: bool = query_scalar(sql!("sessions/exists"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(!exists)
 }
 
 /// A session that is not deleted.

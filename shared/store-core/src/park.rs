@@ -14,10 +14,14 @@ use crate::store::Tx;
 
 /// Parks sends one after the other.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<ParkSend>) -> Result<Vec<ParkOutcome>> {
-    hot::lock(tx, items.iter().map(|item| item.key)).await?;
+    let locked = hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
-        outcomes.push(one(tx, item).await?);
+        outcomes.push(if locked.contains(&item.key) {
+            ParkOutcome::Locked
+        } else {
+            one(tx, item).await?
+        });
     }
     Ok(outcomes)
 }
@@ -67,6 +71,7 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
 
 /// Gives leases back; true where the lease was still held.
 pub(crate) async fn release(tx: &mut Tx, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
+    // Those that someone else keeps locked are waited for below: a lease that is given back has to be.
     hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut released = Vec::with_capacity(items.len());
     for ReleaseSession { key, lease, lost } in items {

@@ -15,25 +15,37 @@ use crate::store::Tx;
 
 /// Takes answers in order, so that later ones of a session see the earlier ones.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<PostResult>) -> Result<Vec<PostOutcome>> {
-    let mut outcomes = Vec::with_capacity(items.len());
+    let mut found = Vec::with_capacity(items.len());
     for item in items {
-        outcomes.push(one(tx, item).await?);
+        found.push((asked_by(tx, &item).await?, item));
+    }
+    let locked = hot::lock(tx, found.iter().filter_map(|(key, _)| *key)).await?;
+    let mut outcomes = Vec::with_capacity(found.len());
+    for (key, item) in found {
+        outcomes.push(match key {
+            None => PostOutcome::Unknown,
+            Some(key) if locked.contains(&key) => PostOutcome::Locked,
+            Some(key) => one(tx, key, item).await?,
+        });
     }
     Ok(outcomes)
 }
 
-async fn one(tx: &mut Tx, item: PostResult) -> Result<PostOutcome> {
+/// The session that asked for a call, if it is the item's or one below it.
+async fn asked_by(tx: &mut Tx, item: &PostResult) -> Result<Option<SessionKey>> {
     let tenant = item.key.tenant;
     let Some(call) = calls::get(tx.conn(), tenant, &item.call_id).await? else {
-        return Ok(PostOutcome::Unknown);
+        return Ok(None);
     };
     let key = SessionKey {
         tenant,
         session: call.session,
     };
-    if !is_below(tx, key, item.key).await? {
-        return Ok(PostOutcome::Unknown);
-    }
+    Ok(is_below(tx, key, item.key).await?.then_some(key))
+}
+
+async fn one(tx: &mut Tx, key: SessionKey, item: PostResult) -> Result<PostOutcome> {
+    let tenant = key.tenant;
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(PostOutcome::Unknown);
     };

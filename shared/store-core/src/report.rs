@@ -95,11 +95,30 @@ async fn named(tx: &mut Tx, sends: Vec<(TenantId, SendId)>, limit: u32) -> Resul
     Ok(found.into_values().take(limit as usize).collect())
 }
 
+/// The session that asked for a send.
+async fn parent(tx: &mut Tx, send: &SendRecord) -> Result<Option<SessionKey>> {
+    let Some(call_id) = &send.reports_to else {
+        return Ok(None);
+    };
+    let tenant = send.key.tenant;
+    let call = calls::get(tx.conn(), tenant, call_id).await?;
+    Ok(call.map(|call| SessionKey {
+        tenant,
+        session: call.session,
+    }))
+}
+
 /// Reports a send. The parent is the session that made the call: it is known even when the child
-/// was deleted, and gone with the call.
+/// was deleted, and gone with the call. While someone else has it locked, the send stays unreported.
 async fn one(tx: &mut Tx, send: &SendRecord) -> Result<Option<ReportOutcome>> {
     let now = tx.now;
     let tenant = send.key.tenant;
+    if tx.contended.is_some()
+        && let Some(parent) = parent(tx, send).await?
+        && !hot::try_lock(tx, parent).await?
+    {
+        return Ok(None);
+    }
     let reported = statement(sql!("sends/reported"))
         .bind(tenant.0)
         .bind(send.id.0)

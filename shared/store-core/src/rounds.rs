@@ -27,10 +27,14 @@ pub(crate) struct Held {
 
 /// Stores rounds one after the other.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<AppendRound>) -> Result<Vec<AppendOutcome>> {
-    hot::lock(tx, items.iter().map(|item| item.key)).await?;
+    let locked = hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
-        outcomes.push(one(tx, item).await?);
+        outcomes.push(if locked.contains(&item.key) {
+            AppendOutcome::Locked
+        } else {
+            one(tx, item).await?
+        });
     }
     Ok(outcomes)
 }

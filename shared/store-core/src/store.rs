@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mainspring_shared::store;
+use mainspring_shared::store::Contended;
 use mainspring_shared::time::Timestamp;
 
 use crate::db::{Commit, Conn, Database, Transaction};
@@ -16,6 +17,7 @@ pub struct SqlStore {
     pub(crate) db: Arc<dyn Database>,
     /// In place of the database's clock.
     pub(crate) at: Option<Timestamp>,
+    pub(crate) contended: Arc<Contended>,
 }
 
 /// An open write transaction.
@@ -24,8 +26,8 @@ pub(crate) struct Tx {
     inner: Box<dyn Transaction>,
     /// The database's clock at its begin; one moment for the whole transaction.
     pub(crate) now: Timestamp,
-    /// Others may write at the same time.
-    pub(crate) has_peers: bool,
+    /// What is known of locked sessions; none where nobody else writes at the same time.
+    pub(crate) contended: Option<Arc<Contended>>,
 }
 
 /// What a transaction does with its input.
@@ -41,6 +43,7 @@ impl SqlStore {
         Self {
             db: Arc::new(db),
             at: None,
+            contended: Arc::default(),
         }
     }
 
@@ -66,18 +69,17 @@ impl SqlStore {
         I: Clone + Send + 'static,
         T: Send + 'static,
     {
-        let db = self.db.clone();
-        let at = self.at;
+        let store = self.clone();
         let task = tokio::spawn(async move {
             let mut wait = RETRY_AFTER;
-            for _ in 1..db.attempts() {
-                match attempt(&*db, commit, at, input.clone(), work).await {
+            for _ in 1..store.db.attempts() {
+                match store.attempt(commit, input.clone(), work).await {
                     Err(fault) if fault.is_busy() => pause(wait).await,
                     done => return done,
                 }
                 wait *= 2;
             }
-            attempt(&*db, commit, at, input, work).await
+            store.attempt(commit, input, work).await
         });
         match task.await {
             Ok(result) => Ok(result?),
@@ -85,6 +87,23 @@ impl SqlStore {
             Err(ended) => Err(store::Error::Unavailable {
                 source: Box::new(ended),
             }),
+        }
+    }
+
+    async fn attempt<I, T>(&self, commit: Commit, input: I, work: Work<I, T>) -> Result<T> {
+        let (inner, now) = self.db.begin(commit, self.at).await?;
+        let has_peers = self.db.attempts() > 1;
+        let mut tx = Tx {
+            inner,
+            now,
+            contended: has_peers.then(|| self.contended.clone()),
+        };
+        match work(&mut tx, input).await {
+            Ok(value) => tx.inner.commit().await.map(|()| value),
+            Err(fault) => {
+                tx.inner.rollback().await;
+                Err(fault)
+            }
         }
     }
 
@@ -113,31 +132,8 @@ impl SqlStore {
     clippy::disallowed_methods,
     reason = "the driver runs on this clock, too; nothing of the domain waits here"
 )]
-async fn pause(wait: Duration) {
+pub(crate) async fn pause(wait: Duration) {
     tokio::time::sleep(wait).await;
-}
-
-async fn attempt<I, T>(
-    db: &dyn Database,
-    commit: Commit,
-    at: Option<Timestamp>,
-    input: I,
-    work: Work<I, T>,
-) -> Result<T> {
-    let (inner, now) = db.begin(commit, at).await?;
-    let has_peers = db.attempts() > 1;
-    let mut tx = Tx {
-        inner,
-        now,
-        has_peers,
-    };
-    match work(&mut tx, input).await {
-        Ok(value) => tx.inner.commit().await.map(|()| value),
-        Err(fault) => {
-            tx.inner.rollback().await;
-            Err(fault)
-        }
-    }
 }
 
 impl Tx {

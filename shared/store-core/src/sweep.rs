@@ -142,7 +142,7 @@ pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Alar
         for row in &rows {
             tx.begin_item().await?;
             let served = serve_row(tx, boot, row).await;
-            let Some(served) = tx.end_item(served).await? else {
+            let Some(served) = tx.end_item(served).await?.flatten() else {
                 passed_over += 1;
                 continue;
             };
@@ -151,7 +151,7 @@ pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Alar
             sweep.finished.extend(served.finished);
             sweep.begun.extend(served.begun);
         }
-        // Behind a page of sends that cannot be read are others.
+        // Behind a page of sends that cannot be read, or whose sessions are locked, are others.
         if sweep.served > 0 || rows.len() < limit as usize {
             break;
         }
@@ -163,12 +163,16 @@ pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Alar
     Ok(sweep)
 }
 
-/// Serves the alarm of a send; returns what only that did.
-async fn serve_row(tx: &mut Tx, boot: BootId, row: &Row) -> Result<AlarmSweep> {
+/// Serves the alarm of a send; returns what only that did. A send whose session someone else has
+/// locked is left for the next sweep.
+async fn serve_row(tx: &mut Tx, boot: BootId, row: &Row) -> Result<Option<AlarmSweep>> {
     let mut served = AlarmSweep::default();
     let found = rows::send(&mut Cells::new(row, "sends"))?;
+    if !hot::try_lock(tx, found.key).await? {
+        return Ok(None);
+    }
     let Some(session) = hot::load(tx, found.key).await? else {
-        return Ok(served);
+        return Ok(Some(served));
     };
     // Another sweep may have served it before the session was locked.
     let send = reads::send(tx.conn(), found.key.tenant, found.id).await?;
@@ -176,7 +180,7 @@ async fn serve_row(tx: &mut Tx, boot: BootId, row: &Row) -> Result<AlarmSweep> {
     if let Some(send) = send.filter(is_due) {
         serve(tx, boot, session, &send, &mut served).await?;
     }
-    Ok(served)
+    Ok(Some(served))
 }
 
 async fn serve(

@@ -14,7 +14,8 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{
-    Event, Fate, Occurrence, Refusal, Step, TimerRecord, TimerState, TimerStatus, transition,
+    Event, Fate, Occurrence, Refusal, Step, TimerRecord, TimerState, TimerStatus, TimerTarget,
+    transition,
 };
 use uuid::Uuid;
 
@@ -262,12 +263,12 @@ pub(crate) async fn fire(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Fired>
         for row in &rows {
             tx.begin_item().await?;
             let one = fire_row(tx, boot, row).await;
-            match tx.end_item(one).await? {
+            match tx.end_item(one).await?.flatten() {
                 Some(one) => fired.add(one),
                 None => passed_over += 1,
             }
         }
-        // Behind a page of timers that cannot be read are others.
+        // Behind a page of timers that cannot be read, or whose sessions are locked, are others.
         if fired.served > 0 || !fired.more {
             break;
         }
@@ -280,15 +281,25 @@ pub(crate) async fn fire(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Fired>
     Ok(fired)
 }
 
-/// Fires the timer of a row; returns what only that did.
-async fn fire_row(tx: &mut Tx, boot: BootId, row: &Row) -> Result<Fired> {
+/// Fires the timer of a row; returns what only that did. A timer whose session someone else has
+/// locked stays due, and keeps no other waiting.
+async fn fire_row(tx: &mut Tx, boot: BootId, row: &Row) -> Result<Option<Fired>> {
     let mut fired = Fired::default();
     let mut cells = Cells::new(row, "timers");
     let timer = record(&mut cells)?;
     let status = cells.word_opt("last_status", SendStatus::parse)?;
     let queued = status == Some(SendStatus::Queued);
+    if let TimerTarget::Send { session, .. } = &timer.target {
+        let key = SessionKey {
+            tenant: timer.tenant,
+            session: *session,
+        };
+        if !hot::try_lock(tx, key).await? {
+            return Ok(None);
+        }
+    }
     fire_one(tx, boot, timer, queued, &mut fired).await?;
-    Ok(fired)
+    Ok(Some(fired))
 }
 
 async fn fire_one(

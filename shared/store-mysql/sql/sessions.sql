@@ -1,8 +1,8 @@
 -- What MySQL says differently about sessions. Whoever changes one locks its hot row first.
 
 -- name: sessions/lock
--- Nobody else changes the session until the transaction ends.
-SELECT epoch FROM session_hot WHERE tenant = $1 AND session_id = $2 FOR UPDATE;
+-- Nobody else changes the session until the transaction ends; no row where someone else has it locked.
+SELECT epoch FROM session_hot WHERE tenant = $1 AND session_id = $2 FOR UPDATE SKIP LOCKED;
 
 -- name: sessions/load
 -- A session that is not deleted, locked. The second statement reads what others committed while the

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::store::{
@@ -20,39 +19,6 @@ const PASSES_SPARE: usize = 8;
 
 /// Attempts at one item that waits for a lock which is not its session's.
 const WAITS_MAX: u32 = 3;
-
-/// Sessions remembered as locked; beyond that they are found out again.
-const CONTENDED_MAX: usize = 4_096;
-
-/// Sessions that were found locked by someone who kept them for long. Until they are found free
-/// again, nobody waits for them.
-#[derive(Debug, Default)]
-pub(crate) struct Contended(Mutex<BTreeSet<SessionKey>>);
-
-impl Contended {
-    fn note(&self, locked: &BTreeSet<SessionKey>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= CONTENDED_MAX {
-            known.clear();
-        }
-        known.extend(locked);
-    }
-
-    fn free(&self, keys: impl Iterator<Item = SessionKey>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in keys {
-            known.remove(&key);
-        }
-    }
-
-    fn among(&self, keys: impl Iterator<Item = SessionKey>) -> BTreeSet<SessionKey> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_empty() {
-            return BTreeSet::new();
-        }
-        keys.filter(|key| known.contains(key)).collect()
-    }
-}
 
 /// A step that takes a group.
 pub(crate) trait Group: Sync {

@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::store::{Denial, Error, Result};
+use mainspring_shared::store::{Contended, Denial, Error, Result};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection, PgConnection, PgPool, Postgres};
 use tokio::time::timeout;
 
-use crate::group::Contended;
 use crate::silence::Silence;
 
 /// A statement with its arguments.

@@ -56,15 +56,24 @@ async fn sends_to_the_same_sessions_from_two_processes_all_get_a_place_of_their_
             if n % 3 == 0 {
                 items.reverse();
             }
-            store.at(time(10)).accept_sends(SCHEDULER, items).await
+            // What others had locked for too long is asked for again, as every caller does.
+            while !items.is_empty() {
+                let outcomes = store
+                    .at(time(10))
+                    .accept_sends(SCHEDULER, items.clone())
+                    .await;
+                let outcomes = items.into_iter().zip(outcomes.expect("accepts"));
+                let left = outcomes.filter_map(|(item, outcome)| match outcome {
+                    AcceptOutcome::Accepted(_) => None,
+                    AcceptOutcome::Locked => Some(item),
+                    other => panic!("{other:?}"),
+                });
+                items = left.collect();
+            }
         });
     }
     while let Some(done) = tasks.join_next().await {
-        let outcomes = done.expect("no panic").expect("accepts");
-        let all = outcomes
-            .iter()
-            .all(|it| matches!(it, AcceptOutcome::Accepted(_)));
-        assert!(all, "{outcomes:?}");
+        done.expect("no panic");
     }
     for session in 1..=SESSIONS {
         assert_eq!(pending(&store, session).await, 1 + SENDS as i64);

@@ -5,6 +5,7 @@
 #[path = "../../../store-sqlite/tests/store/audit.rs"]
 mod audit;
 mod concurrent;
+mod locked;
 mod opened;
 mod statements;
 #[path = "../../../store-sqlite/tests/store/steps.rs"]

@@ -1,0 +1,2 @@
+-- Whether a session has a hot row, whoever has it locked.
+SELECT EXISTS (SELECT 1 FROM session_hot WHERE tenant = $1 AND session_id = $2);
