@@ -167,6 +167,9 @@ pub struct ListOccurrences {
     pub limit: u32,
 }
 
+/// How soon a timer is tried again whose session was locked.
+const LOCKED_RETRY_MS: i64 = 50;
+
 /// What firing due timers did.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Fired {
@@ -186,7 +189,8 @@ pub struct Fired {
     pub served: u32,
     /// Whether more may be due: call again at once.
     pub more: bool,
-    /// When the next timer is due, as far as is known.
+    /// When to fire again: when the next timer is due, as far as is known, or sooner where one is due
+    /// whose session is locked.
     pub next_due_at: Option<Timestamp>,
     /// The database's clock.
     pub now: Timestamp,
@@ -233,6 +237,13 @@ impl Fired {
         self.skipped += part.skipped;
         self.failed += part.failed;
         self.served += part.served;
+    }
+
+    /// Notes that timers stayed due because someone else had their sessions locked: it is time for
+    /// them again shortly, as most locks last for milliseconds.
+    pub fn retry_locked(&mut self) {
+        let again = Timestamp(self.now.0.saturating_add(LOCKED_RETRY_MS));
+        self.next_due_at = Some(self.next_due_at.map_or(again, |next| next.min(again)));
     }
 
     /// Counts a timer's step.

@@ -252,6 +252,7 @@ pub(crate) async fn fire(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Fired>
         ..Fired::default()
     };
     let mut passed_over = 0;
+    let mut any_locked = false;
     loop {
         let rows = statement(sql!("timers/due"))
             .bind(now.0)
@@ -263,8 +264,12 @@ pub(crate) async fn fire(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Fired>
         for row in &rows {
             tx.begin_item().await?;
             let one = fire_row(tx, boot, row).await;
-            match tx.end_item(one).await?.flatten() {
-                Some(one) => fired.add(one),
+            match tx.end_item(one).await? {
+                Some(Some(one)) => fired.add(one),
+                Some(None) => {
+                    any_locked = true;
+                    passed_over += 1;
+                }
                 None => passed_over += 1,
             }
         }
@@ -278,6 +283,9 @@ pub(crate) async fn fire(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Fired>
         .fetch_one(tx.conn())
         .await?;
     fired.next_due_at = next.map(Timestamp);
+    if any_locked {
+        fired.retry_locked();
+    }
     Ok(fired)
 }
 

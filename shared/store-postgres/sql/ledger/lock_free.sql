@@ -14,6 +14,5 @@ free AS MATERIALIZED (
 SELECT h.tenant, h.session_id
 FROM wanted w
 JOIN session_hot h ON h.tenant = w.tenant AND h.session_id = w.session_id
-WHERE NOT EXISTS (
-    SELECT FROM free f WHERE f.tenant = h.tenant AND f.session_id = h.session_id
-)
+-- Not NOT EXISTS: as nobody can tell how many are free, that is planned as a loop over all pairs.
+WHERE (w.tenant, w.session_id) NOT IN (SELECT f.tenant, f.session_id FROM free f)

@@ -78,7 +78,7 @@ async fn fire_once(
         ..Fired::default()
     };
     let mut claimed = claim(&mut tx, now, limit, &mut fired).await?;
-    leave_locked(&mut tx, &mut claimed).await?;
+    let any_left = leave_locked(&mut tx, &mut claimed).await?;
     deliver(&mut tx, boot, &mut claimed, &mut fired).await?;
     let steps: Vec<_> = claimed.into_iter().map(|c| (c.timer, c.step)).collect();
     settle(&mut tx, now, &steps).await?;
@@ -88,6 +88,9 @@ async fn fire_once(
         .await?;
     if let Some(row) = next {
         fired.next_due_at = Some(Fields::new(&row, "timers").time("fire_at")?);
+    }
+    if any_left {
+        fired.retry_locked();
     }
     tx.commit().await?;
     Ok(fired)
@@ -145,15 +148,16 @@ fn due(row: &PgRow) -> Result<(TimerRecord, Option<SendId>)> {
     Ok((fields.timer()?, fields.maybe_send_id("queued")?))
 }
 
-/// Leaves timers whose session someone else has locked: they stay due, and the others fire.
+/// Leaves timers whose session someone else has locked: they stay due, and the others fire. Returns
+/// whether there are any.
 async fn leave_locked(
     tx: &mut PgConnection,
     claimed: &mut Vec<Claimed>,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<bool, Fault> {
     let keys: BTreeSet<SessionKey> = claimed.iter().flat_map(sends_to).collect();
     let locked = locked_out(tx, keys).await?;
     claimed.retain(|claimed| !sends_to(claimed).iter().any(|key| locked.contains(key)));
-    Ok(())
+    Ok(!locked.is_empty())
 }
 
 /// The sessions that a timer's sends go to.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::send::SendStatus;
+use mainspring_shared::store::columns::expand;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{AuditOptions, Inspect as _, ListSends};
 use mainspring_store_postgres::{PostgresStore, Settings};
@@ -91,7 +92,7 @@ async fn an_audit_keeps_no_list_waiting() {
 async fn failed_sends_are_found_without_going_through_all_others() {
     with_world("list_failed", async |world| {
         let mut connection = world.connection().await;
-        let list = include_str!("../../sql/sends/list.sql");
+        let list = expand(include_str!("../../sql/sends/list.sql"));
         let asked = format!("PREPARE listed AS {list}");
         for statement in [
             "SET plan_cache_mode = force_custom_plan",

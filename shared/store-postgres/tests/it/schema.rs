@@ -268,6 +268,7 @@ async fn no_step_looks_up_half_a_key() {
             statements(&root.join(noun), &mut found);
             for path in found {
                 let text = fs::read_to_string(&path).expect("can be read");
+                let text = expand(&text);
                 let is_list = path.ends_with("list.sql") || path.ends_with("migrations.sql");
                 // It reads every step of a send's session, after a lost answer to a cancel.
                 // Retention reads by age, and from the end of what is old.
@@ -297,7 +298,13 @@ async fn no_step_looks_up_half_a_key() {
                     let half = line.strip_prefix("Index Cond: (tenant = ");
                     let half = half.is_some_and(|rest| !rest.contains(" AND "));
                     let whole = line.contains("Seq Scan");
-                    assert!(!half && !whole, "{path:?}: {line}\n{}", lines.join("\n"));
+                    // Of a thousand keys, every pair would be compared.
+                    let pairs = path.ends_with("lock_free.sql") && line.contains("Anti Join");
+                    assert!(
+                        !half && !whole && !pairs,
+                        "{path:?}: {line}\n{}",
+                        lines.join("\n")
+                    );
                 }
             }
         }
