@@ -1,5 +1,5 @@
 //! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
-//! clients | ci`.
+//! clients | versions | ci`.
 
 mod clients;
 mod deny;
@@ -15,6 +15,7 @@ mod server;
 mod simulate;
 mod test;
 mod tools;
+mod versions;
 
 use std::process::ExitCode;
 
@@ -40,7 +41,10 @@ Usage: cargo xtask COMMAND
                                    where it is not the one in use
   clients                          generates a Python and a TypeScript client of the API's description
                                    and runs a program on each; installs the generators in target/
-  ci                               lint, test --require-all, clients";
+  versions [--short]               the suites of stores and queues on the oldest and the newest Postgres,
+                                   Redis and Valkey that registries have; --short only prepares every
+                                   statement on each Postgres
+  ci                               lint, test --require-all, clients, versions --short";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +58,8 @@ fn main() -> ExitCode {
         ["deny"] => deny::check(),
         ["msrv"] => msrv::check(),
         ["clients"] => clients::check(),
+        ["versions"] => versions::check(false),
+        ["versions", "--short"] => versions::check(true),
         ["ci"] => ci(),
         ["--help" | "-h" | "help"] => {
             tools::say(USAGE);
@@ -77,7 +83,8 @@ fn ci() -> anyhow::Result<()> {
         require_all: true,
         cargo_arguments: Vec::new(),
     })?;
-    clients::check()
+    clients::check()?;
+    versions::check(true)
 }
 
 fn test_options(words: &[&str]) -> anyhow::Result<test::Options> {

@@ -88,7 +88,13 @@ pub(crate) fn start(programs: &Path) -> anyhow::Result<Server> {
     ] {
         command.args(["-c", &setting]);
     }
+    // Packages with nothing but the server have no clients: another version's do.
     let is_ready = programs.join("pg_isready");
+    let is_ready = if is_ready.is_file() {
+        is_ready
+    } else {
+        tools::program("pg_isready").context("pg_isready is missing")?
+    };
     let ready = || {
         let mut question = Command::new(&is_ready);
         question.args(["-q", "-h", "127.0.0.1", "-p", &port, "-U", "postgres"]);

