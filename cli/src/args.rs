@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agents;
 mod runs;
 mod sessions;
 mod timers;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use mainspring_shared::time::Span;
 
+pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
 pub(crate) use self::runs::{RunArgs, RunsCommand};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
@@ -108,6 +110,9 @@ pub(crate) enum Command {
         /// A send, or a session including its sub-agents
         id: String,
     },
+    /// Publishes agents under names, and lists, shows, compares and archives them
+    #[command(subcommand)]
+    Agents(AgentsCommand),
     /// Lists, shows, creates, pauses, resumes and cancels timers
     #[command(subcommand)]
     Timers(TimersCommand),
@@ -280,9 +285,13 @@ pub(crate) struct AgentArgs {
     /// Tool or preset to offer, see `mainspring tools`; repeatable
     #[arg(long = "tool", value_name = "NAME")]
     pub(crate) tools: Vec<String>,
-    /// File with the agent: a JSON object with the members of the API's `agent`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) agent: Option<PathBuf>,
+    /// The agent: a published one as NAME, NAME@VERSION or NAME@ALIAS, or a file (JSON, TOML or YAML) with
+    /// the members of the API's `agent`. What looks like a path, or is a file, is one
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) agent: Option<String>,
+    /// Variable of the agent's prompt for a new session, NAME=TEXT; repeatable
+    #[arg(long = "variable", value_name = "NAME=TEXT", value_parser = sessions::pair)]
+    pub(crate) variables: Vec<(String, String)>,
 }
 
 #[derive(Debug, Args)]

@@ -162,6 +162,18 @@ impl Client {
             .map_err(|error| self.strange(&causes(&error)))
     }
 
+    /// The same, with the status of the answer.
+    pub(crate) async fn ask_status(
+        &self,
+        request: Request,
+    ) -> Result<(StatusCode, Value), Failure> {
+        let response = self.response(request).await?;
+        let status = response.status();
+        let json = response.json().await;
+        let json = json.map_err(|error| self.strange(&causes(&error)))?;
+        Ok((status, json))
+    }
+
     /// Asks, and hands the answer on as it arrives.
     pub(crate) async fn download(
         &self,

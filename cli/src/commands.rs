@@ -1,5 +1,6 @@
 //! One module per verb.
 
+mod agents;
 mod answer;
 mod archives;
 mod audit;
@@ -59,6 +60,7 @@ pub(crate) fn run(
         Command::Sessions(args) => asking(sessions::run(args, format, Client::new(config)?)),
         Command::Sends(args) => asking(sends::run(args, format, Client::new(config)?)),
         Command::Calls { id } => asking(reply::list(Client::new(config)?, format, id)),
+        Command::Agents(args) => asking(agents::run(args, format, Client::new(config)?)),
         Command::Timers(args) => asking(timers::run(args, format, Client::new(config)?)),
         Command::Workers => asking(lists::workers(format, Client::new(config)?)),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),

@@ -73,6 +73,13 @@ impl Failure {
         self
     }
 
+    /// With what it is about in front.
+    #[must_use]
+    pub(crate) fn about(mut self, what: &impl std::fmt::Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// A failure that was said already, or that speaks for itself.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
@@ -163,6 +170,7 @@ pub(crate) fn exit_of(code: Code) -> Exit {
 pub(crate) fn next_of(code: Code) -> String {
     let command = match code {
         Code::SessionNotFound => "`mainspring sessions list` shows what exists",
+        Code::AgentNotFound => "`mainspring agents list` shows what exists",
         Code::SendNotFound => "`mainspring sends list` shows what exists",
         Code::TimerNotFound => "`mainspring timers list` shows what exists",
         Code::RunNotFound => "`mainspring runs list` shows what exists",

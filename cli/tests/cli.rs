@@ -1,5 +1,7 @@
 //! The binary from outside: what it prints, where, and how it ends.
 
+#[path = "cli/agents.rs"]
+mod agents;
 #[path = "cli/answers.rs"]
 mod answers;
 #[path = "cli/archives.rs"]

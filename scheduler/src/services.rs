@@ -1,6 +1,7 @@
 //! The services that requests and loops use, without HTTP.
 
 pub mod accept;
+pub mod agents;
 pub mod cancel;
 pub mod deliver;
 pub mod notify;

@@ -1,7 +1,9 @@
 //! How a session's model is asked.
 
 mod delegation;
+mod named;
 mod output;
+pub mod prompt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,7 +16,14 @@ use crate::time::Span;
 use crate::tool::{ToolEntry, pool_of};
 
 pub use self::delegation::{Delegation, NotGranted};
+pub use self::named::{
+    AgentKey, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias, NameFault,
+    NamedAgent, NamedAgentView, Pick,
+};
 pub use self::output::{OutputFault, OutputSpec};
+pub use self::prompt::{
+    Bound, BoundSection, PromptFault, PromptSection, PromptSpec, PromptVariable,
+};
 
 /// The pool that agents and workers are in unless they say otherwise.
 pub const DEFAULT_POOL: &str = "default";
@@ -35,6 +44,9 @@ pub struct AgentSpec {
     /// Instructions for the model, before the transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
+    /// Further instructions, behind the system prompt: sections with variables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptSpec>,
     /// `MODEL` of the default provider, or `PROVIDER/MODEL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -44,6 +56,11 @@ pub struct AgentSpec {
     /// Narrows the tools to those with these names: a child gets no more than its parent has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
+    /// The published agents that it may start as children and leaves: `NAME` for all versions, or
+    /// `NAME@VERSION` or `NAME@ALIAS` for just what is written so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub allow_agents: Vec<AgentQuery>,
     /// Maximum number of rounds of one send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
@@ -85,6 +102,10 @@ pub struct AgentSpec {
     /// tree of sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
+    /// What was added when a session took it; requests have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub bound: Option<Box<Bound>>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]

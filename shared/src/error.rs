@@ -71,6 +71,8 @@ codes! {
     SessionClosed = "session.closed", Conflict, 409;
     /// No send of the session waits for `resume` or `abort`.
     SessionNotWaiting = "session.not_waiting", Conflict, 409;
+    /// No agent in use has this name, or it has no such version or alias.
+    AgentNotFound = "agent.not_found", NotFound, 404;
     /// No send has this id.
     SendNotFound = "send.not_found", NotFound, 404;
     /// The send is already final.

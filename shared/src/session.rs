@@ -9,7 +9,7 @@ pub mod window;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::agent::AgentSpec;
+use crate::agent::{AgentRef, AgentSpec};
 use crate::id::{SessionId, SessionKey};
 use crate::store::Parent;
 use crate::time::Timestamp;
@@ -158,6 +158,13 @@ pub struct SessionView {
     pub agent: AgentSpec,
     /// Counts changes of the agent, from 1.
     pub agent_version: i32,
+    /// The published version that its agent is; absent where the session brought its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_ref: Option<AgentRef>,
+    /// The values of its agent's variables that were set.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Object, required = false)]
+    pub variables: Map<String, Value>,
     /// The creator's data.
     #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
@@ -182,8 +189,11 @@ pub struct SessionView {
 }
 
 impl From<SessionRecord> for SessionView {
-    fn from(record: SessionRecord) -> Self {
+    fn from(mut record: SessionRecord) -> Self {
+        let bound = record.agent.bound.take().unwrap_or_default();
         Self {
+            agent_ref: bound.agent,
+            variables: bound.variables,
             id: record.key.session,
             status: record.status,
             agent: record.agent,

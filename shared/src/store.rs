@@ -8,6 +8,7 @@
 //! ambiguous commit is resolved inside the store, by reading back. Time is the
 //! database's; tests set it through [`Inspect`].
 
+mod agents;
 mod boots;
 mod calls;
 pub mod columns;
@@ -26,6 +27,10 @@ mod tree;
 
 use std::fmt;
 
+pub use agents::{
+    Agents, AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishNote, PublishOutcome,
+    SetAlias,
+};
 pub use boots::{BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Role};
 pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,
@@ -71,8 +76,8 @@ pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 /// The traits of all nouns, for whoever calls a concrete store.
 pub mod prelude {
     pub use super::{
-        Boots as _, Calls as _, Leases as _, Lists as _, Reads as _, Runs as _, Sends as _,
-        Sessions as _, Sweeps as _, Timers as _,
+        Agents as _, Boots as _, Calls as _, Leases as _, Lists as _, Reads as _, Runs as _,
+        Sends as _, Sessions as _, Sweeps as _, Timers as _,
     };
 }
 
@@ -84,12 +89,24 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// A store: the domain steps of every noun. Each method is one transaction.
 pub trait Store:
-    Boots + Calls + Leases + Lists + Reads + Runs + Sends + Sessions + Sweeps + Timers + fmt::Debug
+    Agents
+    + Boots
+    + Calls
+    + Leases
+    + Lists
+    + Reads
+    + Runs
+    + Sends
+    + Sessions
+    + Sweeps
+    + Timers
+    + fmt::Debug
 {
 }
 
 impl<T> Store for T where
-    T: Boots
+    T: Agents
+        + Boots
         + Calls
         + Leases
         + Lists

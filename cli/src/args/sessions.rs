@@ -139,7 +139,7 @@ pub(crate) struct PruneArgs {
     pub(crate) keep_last: Option<u32>,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("takes NAME=TEXT")?;
     if name.is_empty() {
         return Err("takes NAME=TEXT".to_owned());

@@ -64,7 +64,7 @@ pub(crate) async fn run(args: &ChatArgs, client: Client) -> Result<(), Failure> 
 struct Chat {
     client: Client,
     /// What a new session's agent is given.
-    choices: Value,
+    choices: send::Choices,
     /// What each send to a session that was there before is given.
     options: Value,
     /// Whether someone sits there.
@@ -87,7 +87,7 @@ enum Beside {
 impl Chat {
     async fn run(&mut self, session: Option<&str>) -> Result<(), Failure> {
         if let Some(session) = session {
-            self.options = std::mem::take(&mut self.choices);
+            self.options = self.choices.options()?.clone();
             if let Some(open) = self.enter(session).await? {
                 let ended = self.follow(&open).await;
                 self.settle(ended)?;
@@ -180,7 +180,7 @@ impl Chat {
     /// Sends one line and shows the answer.
     async fn say(&mut self, text: &str) -> Result<(), Failure> {
         if self.session.is_none() {
-            let request = Request::post("/v1/sessions").body(json!({ "agent": self.choices }));
+            let request = Request::post("/v1/sessions").body(self.choices.session());
             let made = self
                 .client
                 .ask(request.key(self.client.fresh_key()))
@@ -190,7 +190,7 @@ impl Chat {
         let Some((session, _)) = &self.session else {
             return Ok(());
         };
-        let request = send::request(text, Some(session), &self.options);
+        let request = send::in_session(text, session, &self.options);
         let accepted = self
             .client
             .ask(request.key(self.client.fresh_key()))

@@ -5,13 +5,13 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use mainspring_shared::agent::DEFAULT_POOL;
+use mainspring_shared::agent::{AgentQuery, DEFAULT_POOL};
 use mainspring_shared::time::{Clock, Span};
 use mainspring_tools::{BUILT_IN, PRESETS};
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
-use super::follow;
+use super::{agents, follow};
 use crate::args::{AgentArgs, Format, SendArgs};
 use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure, usage_text};
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &SendArgs, format: Format, client: Client) -> Resu
         .idempotency_key
         .clone()
         .unwrap_or_else(|| client.fresh_key());
-    let request = request(&text, args.session.as_deref(), &choices(&args.agent)?);
+    let request = request(&text, args.session.as_deref(), &choices(&args.agent)?)?;
     let posting = client.ask(request.key(key.clone()));
     let limit = args.timeout.map(|Span(limit)| limit);
     let send = match limit {
@@ -128,21 +128,77 @@ async fn pool_without_worker(client: &Client, send: &Value) -> Option<String> {
     (!served.any(|served| served == pool)).then(|| pool.to_owned())
 }
 
-/// The request that creates a send: in a session, or with a new one.
-pub(super) fn request(text: &str, session: Option<&str>, choices: &Value) -> Request {
-    match session {
-        Some(session) => Request::post(format!("/v1/sessions/{session}/sends"))
-            .body(json!({ "input": text, "options": choices })),
-        None => Request::post("/v1/sends")
-            .body(json!({ "input": text, "session": { "agent": choices } })),
+/// What was said about the agent.
+#[derive(Debug, Clone)]
+pub(super) struct Choices {
+    /// The members of an agent, which have the same names in the options of a send, or the name of a
+    /// published one.
+    agent: Value,
+    /// Values of its variables.
+    variables: Map<String, Value>,
+}
+
+impl Choices {
+    /// The members of a session to create.
+    pub(super) fn session(&self) -> Value {
+        let mut session = json!({ "agent": self.agent });
+        if !self.variables.is_empty() {
+            session["variables"] = json!(self.variables);
+        }
+        session
+    }
+
+    /// The options of a send in a session that has its agent already.
+    pub(super) fn options(&self) -> Result<&Value, Failure> {
+        if self.agent.is_string() || !self.variables.is_empty() {
+            let next = "leave out --agent NAME and --variable beside --session";
+            return Err(usage_text("a session keeps the agent that it has", next));
+        }
+        Ok(&self.agent)
+    }
+
+    /// Labels the agent of a new session.
+    pub(super) fn label(&mut self, name: &str) -> Result<(), Failure> {
+        if self.agent.is_string() {
+            let next = "leave out --name beside --agent NAME";
+            return Err(usage_text("a published agent has its name", next));
+        }
+        self.agent["name"] = json!(name);
+        Ok(())
     }
 }
 
-/// What was said about the agent: what its file holds, and over it what the flags say. Members have
-/// the same names in an agent and in options.
-pub(super) fn choices(agent: &AgentArgs) -> Result<Value, Failure> {
+/// The request that creates a send in a session.
+pub(super) fn in_session(text: &str, session: &str, options: &Value) -> Request {
+    Request::post(format!("/v1/sessions/{session}/sends"))
+        .body(json!({ "input": text, "options": options }))
+}
+
+/// The request that creates a send: in a session, or with a new one.
+pub(super) fn request(
+    text: &str,
+    session: Option<&str>,
+    choices: &Choices,
+) -> Result<Request, Failure> {
+    Ok(match session {
+        Some(session) => in_session(text, session, choices.options()?),
+        None => {
+            Request::post("/v1/sends").body(json!({ "input": text, "session": choices.session() }))
+        }
+    })
+}
+
+/// What was said about the agent: a published one, or what its file holds and over it what the flags say.
+pub(super) fn choices(agent: &AgentArgs) -> Result<Choices, Failure> {
+    let variables = agent.variables.iter();
+    let variables = variables.map(|(name, text)| (name.clone(), json!(text)));
+    let variables = variables.collect();
     let mut members = match &agent.agent {
-        Some(file) => agent_file(file)?,
+        Some(file) if agents::is_file(file) => agents::read_one(Path::new(file))?,
+        Some(name) => {
+            let agent = published(name, agent)?;
+            return Ok(Choices { agent, variables });
+        }
         None => Map::new(),
     };
     for (name, value) in [
@@ -167,24 +223,29 @@ pub(super) fn choices(agent: &AgentArgs) -> Result<Value, Failure> {
         };
         tools.extend(agent.tools.iter().map(|tool| json!(tool)));
     }
-    Ok(Value::Object(members))
+    Ok(Choices {
+        agent: Value::Object(members),
+        variables,
+    })
+}
+
+/// A reference to a published agent, which has its settings.
+fn published(name: &str, agent: &AgentArgs) -> Result<Value, Failure> {
+    let query: Result<AgentQuery, _> = name.parse();
+    let query = query.map_err(|fault| {
+        let next = "a file is named by a path, like ./agent.json";
+        usage_text(format!("--agent {name}: {fault}"), next)
+    })?;
+    if agent.model.is_some() || agent.system_prompt.is_some() || !agent.tools.is_empty() {
+        let next = "leave out --model, --system-prompt and --tool, or publish another version";
+        return Err(usage_text("a published agent has its settings", next));
+    }
+    Ok(json!(query))
 }
 
 /// Whether a tool or a preset of this name ships.
 fn ships(name: &str) -> bool {
     PRESETS.contains(&name) || BUILT_IN.iter().any(|tool| tool.name == name)
-}
-
-fn agent_file(file: &Path) -> Result<Map<String, Value>, Failure> {
-    let shown = file.display();
-    let wanted = "name a file that holds an agent as JSON, like {\"tools\": [\"core\"]}";
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| usage_text(format!("{shown}: {error}"), wanted))?;
-    match serde_json::from_str(&text) {
-        Ok(Value::Object(members)) => Ok(members),
-        Ok(_) => Err(usage_text(format!("{shown} holds no JSON object"), wanted)),
-        Err(error) => Err(usage_text(format!("{shown} is not JSON: {error}"), wanted)),
-    }
 }
 
 fn stdin() -> Result<String, Failure> {

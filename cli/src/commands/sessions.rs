@@ -149,16 +149,18 @@ async fn create(
     agent: &AgentArgs,
     metadata: &[(String, String)],
 ) -> Result<Value, Failure> {
-    let mut agent = send::choices(agent)?;
+    let mut choices = send::choices(agent)?;
     if let Some(name) = name {
-        agent["name"] = json!(name);
+        choices.label(name)?;
     }
     let metadata: serde_json::Map<String, Value> = metadata
         .iter()
         .map(|(name, text)| (name.clone(), json!(text)))
         .collect();
+    let mut session = choices.session();
+    session["metadata"] = json!(metadata);
     let request = Request::post("/v1/sessions")
-        .body(json!({ "agent": agent, "metadata": metadata }))
+        .body(session)
         .key(client.fresh_key());
     client.ask(request).await
 }

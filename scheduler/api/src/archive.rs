@@ -6,6 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::rebind;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::list::{
@@ -334,7 +335,7 @@ fn kind(line: &[u8]) -> Result<(), Error> {
 /// Reads the first line.
 fn header(line: &[u8]) -> Result<SessionLine, Error> {
     let header: Header = parse(line, "")?;
-    let session = header.session;
+    let mut session = header.session;
     let mut checks = Checks::at("/session");
     checks.agent("/agent", &session.agent);
     checks.metadata("/metadata", &session.metadata);
@@ -348,6 +349,10 @@ fn header(line: &[u8]) -> Result<SessionLine, Error> {
         }
     }
     checks.finish()?;
+    // An archive keeps what its session was shown; one that was written by hand has nothing yet.
+    if session.agent.prompt.is_some() && session.agent.bound.is_none() {
+        session.agent = rebind(session.agent, None, None, &session.metadata)?;
+    }
     Ok(session)
 }
 

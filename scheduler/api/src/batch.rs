@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::Resolver;
 use mainspring_shared::store::{IdempotencyKey, KeyOutcome};
 use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
@@ -95,7 +96,7 @@ pub(super) trait Batch: 'static {
     /// The status of one that was made.
     const STATUS: StatusCode;
     /// An item of the request.
-    type Input: DeserializeOwned;
+    type Input: DeserializeOwned + Send;
     /// An item as it is stored.
     type Item: Send;
     /// What names one.
@@ -111,11 +112,14 @@ pub(super) trait Batch: 'static {
 
     /// What an item asks for.
     fn item(
+        agents: &mut Resolver<'_>,
         app: &App,
         checks: Checks,
         input: Self::Input,
         key: Option<IdempotencyKey>,
-    ) -> Result<Self::Item, Error>;
+    ) -> impl Future<Output = Result<Self::Item, Error>> + Send
+    where
+        Self: Sized;
 
     /// Reserves capacity for `count` items in flight, until the permit is dropped.
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error>;
@@ -199,8 +203,9 @@ async fn create<B: Batch>(
     };
     let mut results: Vec<Option<ItemResult<B>>> = Vec::with_capacity(raw.len());
     let mut items = Vec::with_capacity(raw.len());
+    let mut agents = Resolver::new(&app);
     for (index, text) in raw.iter().enumerate() {
-        match item::<B>(&app, index, text.get(), whole) {
+        match item::<B>(&mut agents, &app, index, text.get(), whole).await {
             Ok(item) => {
                 items.push(item);
                 results.push(None);
@@ -235,7 +240,8 @@ async fn create<B: Batch>(
 }
 
 /// What one item asks for.
-fn item<B: Batch>(
+async fn item<B: Batch>(
+    agents: &mut Resolver<'_>,
     app: &App,
     index: usize,
     text: &str,
@@ -254,7 +260,7 @@ fn item<B: Batch>(
         }
         (None, None) => None,
     };
-    B::item(app, Checks::at(at), input, key)
+    B::item(agents, app, Checks::at(at), input, key).await
 }
 
 /// Takes the key of the whole batch. True when the same batch had it already.

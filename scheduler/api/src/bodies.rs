@@ -3,16 +3,22 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use mainspring_shared::agent::{AgentSpec, Priority, SendOptions};
+use mainspring_scheduler::App;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::accept::new_session;
+use mainspring_scheduler::services::agents::{Choice, Resolver, Taken, rebind};
+use mainspring_shared::agent::{Priority, SendOptions};
 use mainspring_shared::budget::Budget;
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::store::SessionPatch;
+use mainspring_shared::store::{IdempotencyKey, NewSession, SessionPatch};
 use mainspring_shared::time::Span;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::choice::{AgentChoice, choice_schema};
 use super::input::{Input, input_schema};
 use super::validate::Checks;
 use crate::extract::JsonBody;
@@ -21,16 +27,20 @@ use crate::extract::JsonBody;
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewSessionBody {
-    /// Its agent.
-    #[serde(default, deserialize_with = "object")]
-    pub(super) agent: Option<AgentSpec>,
+    /// Its agent: a spec, or a published one as `NAME`, `NAME@VERSION` or `NAME@ALIAS`. A name alone is its
+    /// newest version.
+    #[schema(schema_with = choice_schema, required = false)]
+    pub(super) agent: Option<AgentChoice>,
+    /// Values of the variables that the agent's prompt declares.
+    #[schema(value_type = Option<Object>)]
+    pub(super) variables: Option<Map<String, Value>>,
     /// The creator's data: an object, at most 16 KiB of JSON.
     #[schema(value_type = Option<Object>)]
     pub(super) metadata: Option<Map<String, Value>>,
 }
 
 impl JsonBody for NewSessionBody {
-    type Checked = (AgentSpec, Map<String, Value>);
+    type Checked = SessionAsk;
 
     // Everything about a session has a default, so nothing at all is a valid body.
     fn absent() -> Option<Self> {
@@ -42,13 +52,36 @@ impl JsonBody for NewSessionBody {
     }
 }
 
+/// A session to create, checked: what it takes, and its metadata.
+#[derive(Debug)]
+pub(super) struct SessionAsk {
+    pub(super) taken: Taken,
+    pub(super) metadata: Map<String, Value>,
+}
+
+impl SessionAsk {
+    /// The session, with the version of its agent that is meant now.
+    pub(super) async fn new_session(
+        self,
+        agents: &mut Resolver<'_>,
+        app: &App,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<NewSession, Error> {
+        let agent = agents.take(self.taken, &self.metadata, key).await?;
+        Ok(new_session(app, agent, self.metadata))
+    }
+}
+
 /// Where a send goes: the fields of a new session, or the id of one that exists.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendSession {
-    /// The agent of a new session.
-    #[serde(default, deserialize_with = "object")]
-    pub(super) agent: Option<AgentSpec>,
+    /// The agent of a new session: a spec, or a published one as `NAME`, `NAME@VERSION` or `NAME@ALIAS`.
+    #[schema(schema_with = choice_schema, required = false)]
+    pub(super) agent: Option<AgentChoice>,
+    /// Values of the variables that the new session's agent declares.
+    #[schema(value_type = Option<Object>)]
+    pub(super) variables: Option<Map<String, Value>>,
     /// The data of a new session.
     #[schema(value_type = Option<Object>)]
     pub(super) metadata: Option<Map<String, Value>>,
@@ -60,10 +93,15 @@ pub(super) struct SendSession {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SessionChangeBody {
-    /// Replaces the agent.
-    #[serde(default, deserialize_with = "object")]
-    pub(super) agent: Option<AgentSpec>,
-    /// Replaces the metadata.
+    /// Replaces the agent: by a spec, or by a published one as `NAME`, `NAME@VERSION` or `NAME@ALIAS`.
+    #[schema(schema_with = choice_schema, required = false)]
+    pub(super) agent: Option<AgentChoice>,
+    /// Replaces the values of the agent's variables. Those of before stay where it is absent, as far as a
+    /// new agent declares them.
+    #[schema(value_type = Option<Object>)]
+    pub(super) variables: Option<Map<String, Value>>,
+    /// Replaces the metadata. The agent's prompt stays as it was made, unless the agent or its variables are
+    /// given too.
     #[schema(value_type = Option<Object>)]
     pub(super) metadata: Option<Map<String, Value>>,
     /// Closes the session for new sends, or reopens it.
@@ -71,20 +109,58 @@ pub(super) struct SessionChangeBody {
 }
 
 impl JsonBody for SessionChangeBody {
-    type Checked = SessionPatch;
+    type Checked = SessionChange;
 
-    fn checked(self, checks: &mut Checks) -> SessionPatch {
-        if let Some(agent) = &self.agent {
-            checks.agent("/agent", agent);
+    fn checked(self, checks: &mut Checks) -> SessionChange {
+        if let Some(AgentChoice(Choice::Inline(agent))) = &self.agent {
+            checks.own_agent("/agent", agent);
         }
         if let Some(metadata) = &self.metadata {
             checks.metadata("/metadata", metadata);
         }
-        SessionPatch {
-            agent: self.agent,
+        SessionChange {
+            agent: self.agent.map(|AgentChoice(choice)| choice),
+            variables: self.variables,
             metadata: self.metadata,
             closed: self.closed,
         }
+    }
+}
+
+/// Changes of a session, checked.
+#[derive(Debug)]
+pub(super) struct SessionChange {
+    agent: Option<Choice>,
+    variables: Option<Map<String, Value>>,
+    metadata: Option<Map<String, Value>>,
+    closed: Option<bool>,
+}
+
+impl SessionChange {
+    /// What is to be stored. An agent is bound to the metadata and the values that the session has when
+    /// this is read.
+    pub(super) async fn patch(self, app: &App, key: SessionKey) -> Result<SessionPatch, Error> {
+        let mut agent = None;
+        if self.agent.is_some() || self.variables.is_some() {
+            let found = app.store.get_session(key).await?;
+            let mut found = found.ok_or_else(Error::session_not_found)?;
+            let before = found.agent.bound.take().unwrap_or_default();
+            let metadata = self.metadata.as_ref().unwrap_or(&found.metadata);
+            let mut agents = Resolver::new(app);
+            agent = Some(match self.agent {
+                Some(choice) => {
+                    agents
+                        .replace(choice, self.variables, before.variables, metadata)
+                        .await?
+                }
+                None => rebind(found.agent, before.agent, self.variables, metadata)?,
+            });
+        }
+        Ok(SessionPatch {
+            agent,
+            metadata: self.metadata,
+            closed: self.closed,
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::stream::try_unfold;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::{Choice, Resolver, Taken, rebind};
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionKey, TenantId};
@@ -25,7 +26,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::archive::{self, Lists, Writer};
-use super::bodies::object;
+use super::choice::{AgentChoice, choice_schema};
 use super::gate::Admission;
 use super::idempotency;
 use super::problem::Problem;
@@ -52,9 +53,12 @@ pub(super) const LINES: &str = "application/x-ndjson";
 pub(super) struct ForkBody {
     /// The last message to copy; by default the last one up to which every call has its result.
     seq: Option<i64>,
-    /// Replaces the agent.
-    #[serde(default, deserialize_with = "object")]
-    agent: Option<AgentSpec>,
+    /// Replaces the agent: by a spec, or by a published one as `NAME`, `NAME@VERSION` or `NAME@ALIAS`.
+    #[schema(schema_with = choice_schema, required = false)]
+    agent: Option<AgentChoice>,
+    /// Replaces the values of the agent's variables.
+    #[schema(value_type = Option<Object>)]
+    variables: Option<Map<String, Value>>,
     /// Replaces the metadata. `forked_from` is set in either case.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
@@ -103,16 +107,38 @@ pub(super) async fn fork(
     let source = source.ok_or_else(Error::session_not_found)?;
     // What stands before the first message: nothing, or what was pruned.
     let (before, there) = (source.first_seq - 1, source.last_seq());
-    let agent = body.agent.unwrap_or(source.agent);
     let mut metadata = body.metadata.unwrap_or(source.metadata);
     metadata.insert("forked_from".to_owned(), json!(key.session));
     let mut checks = Checks::new();
-    checks.agent("/agent", &agent);
+    match &body.agent {
+        Some(AgentChoice(Choice::Inline(agent))) => checks.own_agent("/agent", agent),
+        Some(AgentChoice(Choice::Named(_))) => {}
+        None => checks.agent("/agent", &source.agent),
+    }
     checks.metadata("/metadata", &metadata);
     if body.seq.is_some_and(|seq| !(before..=there).contains(&seq)) {
         checks.refuse("/seq", &format!("must be from {before} to {there}"));
     }
     checks.finish()?;
+    let variables = body.variables;
+    let agent = match body.agent {
+        // The copy is shown the same as the session was.
+        None if variables.is_none() => source.agent,
+        None => {
+            let mut agent = source.agent;
+            let before = agent.bound.take().unwrap_or_default();
+            rebind(agent, before.agent, variables, &metadata)?
+        }
+        Some(AgentChoice(agent)) => {
+            let taken = Taken {
+                at: String::new(),
+                agent,
+                variables: variables.unwrap_or_default(),
+            };
+            let mut agents = Resolver::new(&app);
+            agents.take(taken, &metadata, idempotency.as_ref()).await?
+        }
+    };
     let copy = app.new_session_key(key.tenant);
     app.boot_id()?;
     let mut copying = Copying::begin(&app, copy, &agent, key, before)?;

@@ -1,10 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+mod agents;
 mod archive;
 mod batch;
 mod bodies;
 mod browsers;
 mod calls;
+mod choice;
 mod connections;
 mod copies;
 mod deliver;

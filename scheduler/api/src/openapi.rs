@@ -56,7 +56,11 @@ pub(super) async fn show() -> Result<Response, Problem> {
 }
 
 /// What the operations are sorted by: the first part of a path, and what it is about.
-const TAGS: [(&str, &str); 6] = [
+const TAGS: [(&str, &str); 7] = [
+    (
+        "agents",
+        "Agents that are published under names, in versions.",
+    ),
     (
         "sessions",
         "Conversations, their transcripts and pending calls.",
@@ -106,7 +110,7 @@ const LINKS: [(&str, &[&str]); 5] = [
 ];
 
 /// Shapes that are stored with members of later releases, and are sent without.
-const STORED: [&str; 10] = [
+const STORED: [&str; 13] = [
     "AgentSpec",
     "Budget",
     "ContextSpec",
@@ -114,6 +118,9 @@ const STORED: [&str; 10] = [
     "HttpTool",
     "McpTools",
     "NotesSpec",
+    "PromptSection",
+    "PromptSpec",
+    "PromptVariable",
     "RunOptions",
     "SendOptions",
     "WorkerTool",
@@ -199,6 +206,11 @@ fn describe(operation: &Operation) -> Value {
 fn example(body: &str) -> Option<Value> {
     Some(match body {
         "NewSessionBody" => json!({ "agent": { "system_prompt": "Be brief.", "tools": ["core"] } }),
+        "NewAgentBody" => json!({
+            "name": "reviewer",
+            "spec": { "system_prompt": "You review code.", "tools": ["explore"] },
+        }),
+        "AliasBody" => json!({ "version": 1 }),
         "SendBody" => json!({ "input": "hello" }),
         "SendAnywhereBody" => {
             json!({ "input": "hello", "session": { "agent": { "system_prompt": "Be brief." } } })

@@ -56,14 +56,14 @@ pub(super) async fn page<C, T, V, R>(
     view: impl Fn(T) -> V,
 ) -> Result<Response, Problem>
 where
-    C: Copy + Display,
+    C: Clone + Display,
     V: Serialize,
     R: Future<Output = Result<(Vec<T>, bool), Error>>,
 {
     let mut page = Page::new(app.config.page_bytes_max);
     let (mut last, mut left) = (from.cursor, from.limit);
     loop {
-        let (rows, more) = read(last, left.min(PIECE)).await?;
+        let (rows, more) = read(last.clone(), left.min(PIECE)).await?;
         let more = more && !rows.is_empty();
         for row in rows {
             let at = place(&row);

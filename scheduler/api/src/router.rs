@@ -10,8 +10,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::run::RenderMetrics;
 use crate::{
-    batch, calls, copies, deliver, events, gate, health, messages, openapi, operations, problem,
-    prune, runs, sends, sessions, timers, usage, waiting, workflows,
+    agents, batch, calls, copies, deliver, events, gate, health, messages, openapi, operations,
+    problem, prune, runs, sends, sessions, timers, usage, waiting, workflows,
 };
 
 /// The scheduler and the limits of requests in flight. Derefs to the scheduler.
@@ -65,6 +65,7 @@ pub(crate) fn router(scheduler: Arc<App>, metrics: Option<RenderMetrics>) -> Rou
 /// Every path with its description.
 pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
+        .merge(agents::routes())
         .merge(sessions::routes())
         .merge(copies::routes())
         .merge(messages::routes())

@@ -12,10 +12,11 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::runs;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunId, RunKey, SessionId, TenantId};
-use mainspring_shared::store::{CreateRunOutcome, ListRuns, NewRun};
+use mainspring_shared::store::{CreateRunOutcome, IdempotencyKey, ListRuns, NewRun};
 use mainspring_shared::timer::TimerRun;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk, RunOptions, RunRecord, RunStatus};
 use mainspring_shared::workflow::spec::Spec;
@@ -71,11 +72,18 @@ pub(super) struct RunBody {
 impl RunBody {
     /// What a timer's runs are made of. Every fault of the timer and of the spec is reported at
     /// once; the members are those of `run`.
-    pub(super) fn checked(self, mut checks: Checks) -> Result<TimerRun, Error> {
+    pub(super) async fn checked(
+        self,
+        agents: &mut Resolver<'_>,
+        mut checks: Checks,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<TimerRun, Error> {
         let spec = workflows::check_into(&self.spec, "/run/spec", &mut checks);
         checks.finish()?;
         let spec = spec.ok_or_else(Error::internal)?;
-        made_of(&spec, self.input, self.options.unwrap_or_default())
+        let mut made = made_of(&spec, self.input, self.options.unwrap_or_default())?;
+        made.options.agents = agents.pin(spec.agents(), key).await?;
+        Ok(made)
     }
 }
 
@@ -83,6 +91,10 @@ impl RunBody {
 fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Error> {
     if options.starter.is_some() {
         let detail = "unknown field `starter`: only runs that agents start have one";
+        return Err(Error::new(Code::RequestInvalid, detail));
+    }
+    if !options.agents.is_empty() {
+        let detail = "unknown field `agents`: they are found by the names in the spec";
         return Err(Error::new(Code::RequestInvalid, detail));
     }
     if let Err(failure) = spec.admitted(&options) {
@@ -148,7 +160,10 @@ pub(super) async fn create(
         Some(session) => runs::depth_below(&app, session).await?,
         None => 0,
     };
-    let made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
+    let mut made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
+    let idempotency = idempotency?;
+    let mut agents = Resolver::new(&app);
+    made.options.agents = agents.pin(spec.agents(), idempotency.as_ref()).await?;
     let run = RunId(app.entropy.ordered_id());
     let new = NewRun {
         key: RunKey {
@@ -163,7 +178,7 @@ pub(super) async fn create(
         session,
         reports_to: None,
         depth,
-        idempotency: idempotency?,
+        idempotency,
     };
     let waiting = wait.map(|wait| (app.watch.run(new.key), wait));
     let mut outcomes = app.store.create_runs(vec![new]).await?;

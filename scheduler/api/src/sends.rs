@@ -8,20 +8,20 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::accept::{new_session, submit};
+use mainspring_scheduler::services::accept::submit;
+use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::cancel;
 use mainspring_scheduler::services::watch::read_and_wait;
-use mainspring_shared::agent::{AgentSpec, SendOptions};
+use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendRecord, SendStatus, SendView};
 use mainspring_shared::store::{AcceptSend, IdempotencyKey, ListSends, Target};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::bodies::{NewSessionBody, SendAnywhereBody, SendBody};
+use super::bodies::{NewSessionBody, SendAnywhereBody, SendBody, SessionAsk};
 use super::deliver::AcceptedSend;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
@@ -95,7 +95,8 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
     let key = json.idempotency("POST /v1/sends")?;
-    let item = json.value.item(&app, key)?;
+    let mut agents = Resolver::new(&app);
+    let item = json.value.item(&mut agents, &app, key).await?;
     accept(&app, item, json.whole, wait).await
 }
 
@@ -112,7 +113,7 @@ enum SendTo {
     /// The session of this id.
     Existing(String),
     /// A session that is created with the send.
-    New(Box<AgentSpec>, Map<String, Value>),
+    New(Box<SessionAsk>),
 }
 
 impl SendAnywhereBody {
@@ -120,7 +121,8 @@ impl SendAnywhereBody {
         checks.input(&self.input);
         let options = checks.options(self.options);
         let session = self.session.unwrap_or_default();
-        let fields = session.agent.is_some() || session.metadata.is_some();
+        let fields =
+            session.agent.is_some() || session.variables.is_some() || session.metadata.is_some();
         if let (Some(one), Some(other)) = (&self.session_id, &session.session_id)
             && one != other
         {
@@ -134,10 +136,10 @@ impl SendAnywhereBody {
         } else {
             let fields = NewSessionBody {
                 agent: session.agent,
+                variables: session.variables,
                 metadata: session.metadata,
             };
-            let (agent, metadata) = checks.session("/session", fields);
-            SendTo::New(Box::new(agent), metadata)
+            SendTo::New(Box::new(checks.session("/session", fields)))
         };
         SendAsk {
             input: self.input.0,
@@ -163,8 +165,9 @@ impl JsonBody for SendAnywhereBody {
 
 impl SendAsk {
     /// The send, to be accepted.
-    pub(super) fn item(
+    pub(super) async fn item(
         self,
+        agents: &mut Resolver<'_>,
         app: &App,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<AcceptSend, Error> {
@@ -173,8 +176,9 @@ impl SendAsk {
                 tenant: TenantId::DEFAULT,
                 session: session_id(&text)?,
             }),
-            SendTo::New(agent, metadata) => {
-                Target::New(Box::new(new_session(app, *agent, metadata)))
+            SendTo::New(ask) => {
+                let session = ask.new_session(agents, app, idempotency.as_ref()).await?;
+                Target::New(Box::new(session))
             }
         };
         Ok(AcceptSend {

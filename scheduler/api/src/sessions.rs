@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use mainspring_scheduler::App;
 use mainspring_scheduler::deleting;
 use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::accept::new_session;
+use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::recovery;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
@@ -51,8 +51,11 @@ pub(super) async fn create(
     json: Json<NewSessionBody>,
 ) -> Result<Response, Problem> {
     let key = json.idempotency("POST /v1/sessions")?;
-    let (agent, metadata) = json.value;
-    let session = new_session(&app, agent, metadata);
+    let mut agents = Resolver::new(&app);
+    let session = json
+        .value
+        .new_session(&mut agents, &app, key.as_ref())
+        .await?;
     app.boot_id()?;
     let outcome = app.acceptor.create((session, key)).await?;
     answer_creation(&app, outcome).await
@@ -193,8 +196,9 @@ pub(super) async fn change(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
     _: Query<NoQuery>,
-    Json { value: patch, .. }: Json<SessionChangeBody>,
+    Json { value: change, .. }: Json<SessionChangeBody>,
 ) -> Result<Response, Problem> {
+    let patch = change.patch(&app, key).await?;
     match app.store.update_session(key, patch).await? {
         UpdateOutcome::Updated(record) => respond::json(StatusCode::OK, &view(&app, *record).await),
         UpdateOutcome::NotFound => Err(Error::session_not_found().into()),

@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::Resolver;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
 use mainspring_shared::store::{
@@ -83,7 +84,8 @@ pub(super) async fn create(
             "must be sent as the Idempotency-Key header",
         );
     }
-    let timer = body.timer(&app, checks)?;
+    let mut agents = Resolver::new(&app);
+    let timer = body.timer(&mut agents, &app, checks, key.as_ref()).await?;
     let made = app.store.create_timers(vec![(timer, key)]).await?;
     match made.into_iter().next().ok_or_else(Error::internal)? {
         CreateTimerOutcome::Created(record) => {

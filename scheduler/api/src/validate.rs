@@ -3,7 +3,10 @@
 //! Whatever passes here can be stored and run; every fault of a request is reported at once.
 
 use mainspring_scheduler::error::{Error, FieldError};
-use mainspring_shared::agent::{AgentSpec, OnBusy, OutputSpec, Priority, STOP_MAX, SendOptions};
+use mainspring_scheduler::services::agents::{Choice, Taken};
+use mainspring_shared::agent::{
+    AgentSpec, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions,
+};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::list::NOTES_MAX_DEFAULT;
@@ -12,7 +15,8 @@ use mainspring_shared::stored::Extra;
 use mainspring_shared::tool;
 use serde_json::{Map, Value};
 
-use super::bodies::{NewSessionBody, Options};
+use super::bodies::{NewSessionBody, Options, SessionAsk};
+use super::choice::AgentChoice;
 use super::input::Input;
 use crate::extract::beside;
 
@@ -27,6 +31,9 @@ const MAX_ROUNDS_MAX: u32 = 10_000;
 
 /// Tokens that one answer may be allowed: more than any model gives.
 const MAX_TOKENS_MAX: u32 = 10_000_000;
+
+/// Published agents that one may be allowed to start.
+const ALLOW_AGENTS_MAX: usize = 100;
 
 /// Tokens that a budget may name: what every reader of JSON can tell apart.
 pub(super) const TOKENS_MAX: u64 = (1 << 53) - 1;
@@ -85,7 +92,7 @@ impl Checks {
     }
 
     pub(super) fn refuse(&mut self, member: &str, detail: &str) {
-        let pointer = format!("{}{member}", self.at);
+        let pointer = self.pointer(member);
         self.errors.push(FieldError {
             pointer,
             detail: detail.to_owned(),
@@ -140,6 +147,13 @@ impl Checks {
             &format!("{member}/system_prompt"),
             agent.system_prompt.as_deref(),
         );
+        for fault in agent.prompt.iter().flat_map(PromptSpec::faults) {
+            self.refuse(&format!("{member}/prompt{}", fault.pointer), &fault.detail);
+        }
+        if agent.allow_agents.len() > ALLOW_AGENTS_MAX {
+            let detail = format!("must have at most {ALLOW_AGENTS_MAX} names");
+            self.refuse(&format!("{member}/allow_agents"), &detail);
+        }
         self.label(&format!("{member}/model"), agent.model.as_deref());
         for fault in beside(|| tool::check(&agent.tools)) {
             self.refuse(&format!("{member}/tools{}", fault.pointer), &fault.detail);
@@ -208,16 +222,33 @@ impl Checks {
     }
 
     /// A session to create.
-    pub(super) fn session(
-        &mut self,
-        member: &str,
-        body: NewSessionBody,
-    ) -> (AgentSpec, Map<String, Value>) {
-        let agent = body.agent.unwrap_or_default();
+    pub(super) fn session(&mut self, member: &str, body: NewSessionBody) -> SessionAsk {
+        let AgentChoice(agent) = body.agent.unwrap_or_default();
         let metadata = body.metadata.unwrap_or_default();
-        self.agent(&format!("{member}/agent"), &agent);
+        if let Choice::Inline(agent) = &agent {
+            self.own_agent(&format!("{member}/agent"), agent);
+        }
         self.metadata(&format!("{member}/metadata"), &metadata);
-        (agent, metadata)
+        let taken = Taken {
+            at: self.pointer(member),
+            agent,
+            variables: body.variables.unwrap_or_default(),
+        };
+        SessionAsk { taken, metadata }
+    }
+
+    /// An agent that a request brings, and no session has taken yet.
+    pub(super) fn own_agent(&mut self, member: &str, agent: &AgentSpec) {
+        if agent.bound.is_some() {
+            let detail = "unknown field `bound`, which no request has";
+            self.refuse(&format!("{member}/bound"), detail);
+        }
+        self.agent(member, agent);
+    }
+
+    /// Where a member of what is checked is in the whole body.
+    pub(super) fn pointer(&self, member: &str) -> String {
+        format!("{}{member}", self.at)
     }
 
     /// The data of a session's creator.

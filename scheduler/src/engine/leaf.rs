@@ -129,7 +129,7 @@ impl Run {
     }
 
     /// The metadata of the workflows around a leaf, from the outermost in, and its own.
-    fn metadata(&self, slot: SlotIx, leaf: &dyn Leaf) -> Map<String, Value> {
+    pub(super) fn metadata(&self, slot: SlotIx, leaf: &dyn Leaf) -> Map<String, Value> {
         let ix = self.slots[slot].ix;
         let scope = |ix: &NodeIx| self.spec.node(*ix).scope;
         let around: Vec<NodeIx> = std::iter::successors(scope(&ix), scope).collect();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentSpec, ContextSpec, NotesSpec, Recovery, SendOptions};
+use super::{AgentQuery, AgentSpec, ContextSpec, NotesSpec, Recovery, SendOptions};
 use crate::stored::Extra;
 use crate::tool::{DeclaredTool, McpTools, ToolEntry, WorkerTool, preset};
 
@@ -17,6 +17,9 @@ pub struct Delegation {
     tools: Vec<ToolEntry>,
     /// What is on offer in the send, by name: the place of the entry in `tools` that offers it.
     granted: BTreeMap<String, usize>,
+    /// The published agents that may be started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<AgentQuery>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<String>,
     #[serde(default)]
@@ -55,6 +58,7 @@ impl Delegation {
         Self {
             granted: granted.collect(),
             tools: agent.tools.clone(),
+            agents: agent.allow_agents.clone(),
             model: options.model.clone().or_else(|| agent.model.clone()),
             context: agent.context.clone(),
             recovery: agent.recovery,
@@ -106,6 +110,7 @@ impl Delegation {
         AgentSpec {
             tools: tools.collect(),
             allow: Some(allow.into_iter().collect()),
+            allow_agents: self.agents.clone(),
             model: self.model.clone(),
             context: self.context.clone(),
             recovery: self.recovery,
@@ -113,6 +118,34 @@ impl Delegation {
             board: self.board.clone(),
             pool: self.pool.clone(),
             ..AgentSpec::default()
+        }
+    }
+
+    /// Whether a published agent may be started.
+    pub fn allows(&self, agent: &AgentQuery) -> bool {
+        self.agents.iter().any(|own| own.covers(agent))
+    }
+
+    /// A published agent as it is started here: with no tool, no published agent and no board that
+    /// whoever starts it does not have, and on the same workers.
+    #[must_use]
+    pub fn narrow(&self, agent: AgentSpec) -> AgentSpec {
+        let heir = self.heir(Some(&agent.tools));
+        let mut allow = heir.allow.unwrap_or_default();
+        if let Some(own) = &agent.allow {
+            allow.retain(|name| own.contains(name));
+        }
+        let mut agents = agent.allow_agents;
+        agents.retain(|own| self.allows(own));
+        AgentSpec {
+            tools: heir.tools,
+            allow: Some(allow),
+            allow_agents: agents,
+            model: agent.model.or(heir.model),
+            notes: agent.notes.or(heir.notes),
+            board: heir.board,
+            pool: heir.pool,
+            ..agent
         }
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::agent::prompt::assemble;
 use crate::agent::{AgentSpec, MAX_TOKENS_DEFAULT, OutputSpec, SendOptions};
 use crate::id::{SendId, SessionId};
 use crate::message::{ContentPart, Message, NewMessage, Role};
@@ -78,9 +79,9 @@ pub enum TailPart<'a> {
 /// The request of a round.
 pub fn render(inputs: Inputs<'_>) -> Request {
     let agent = inputs.agent;
-    let prompt = inputs.options.system_prompt.as_deref();
-    let prompt = prompt.or(agent.system_prompt.as_deref());
-    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
+    let tools = inputs.tools.iter();
+    let tools = tools.map(|tool| (tool.name.as_str(), tool.description.as_str()));
+    let system = assemble(agent, inputs.options.system_prompt.as_deref(), tools);
     let mut messages: Vec<_> = inputs
         .folds
         .iter()
@@ -89,7 +90,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
     messages.extend(inputs.messages);
     let mut request = Request {
         model: inputs.model,
-        system: prompt.map(str::to_owned),
+        system,
         messages,
         tail: None,
         cache_key: Some(inputs.session.to_string()),

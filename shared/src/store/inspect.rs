@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{BootRecord, Parent, Result, RunStep, Store};
+use crate::agent::{AgentVersion, NamedAgent};
 use crate::id::{BootId, SendId, SessionKey, TenantId};
 use crate::inbox::InboxItem;
 use crate::list::List;
@@ -40,6 +41,8 @@ pub struct Dump {
     pub lists: Vec<DumpList>,
     /// The runs.
     pub runs: Vec<DumpRun>,
+    /// The agents that have names, with their versions by number.
+    pub agents: Vec<(NamedAgent, Vec<AgentVersion>)>,
     /// The timers with their occurrences by number.
     pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
 }

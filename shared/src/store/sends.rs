@@ -27,6 +27,9 @@ pub trait Sends: Send + Sync {
     /// before any of them is made: from now on no other request under this key makes anything.
     async fn take_key(&self, key: IdempotencyKey) -> Result<KeyOutcome>;
 
+    /// Whether an idempotency key is taken, by whatever request.
+    async fn has_key(&self, key: IdempotencyKey) -> Result<bool>;
+
     /// Asks sends to end. A queued one ends here; a waiting one ends here under a grant of `boot`;
     /// a running one gets a durable signal that its worker obeys. One whose worker's lease has run out
     /// ends here, too, and that boot is declared dead.

@@ -26,7 +26,7 @@ use crate::named::named;
 
 pub use self::agent::{
     Agent, Continuation, LeafAgent, Lifecycle, MAX_ROUNDS_DEFAULT, MAX_ROUNDS_MAX,
-    MAX_TOKENS_DEFAULT, MAX_TOKENS_MAX,
+    MAX_TOKENS_DEFAULT, MAX_TOKENS_MAX, NamedLeaf,
 };
 pub use self::approval::Approval;
 pub use self::branch::{Branch, is_case};

@@ -4,10 +4,12 @@
 //! what to write. Whoever holds the run's lease keeps both in memory between two advances; after a
 //! crash the next owner reads the nodes and goes on in the same way.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::agent::{AgentSpec, Delegation, SendOptions};
+use crate::agent::{AgentQuery, AgentRef, AgentSpec, AgentVersion, Delegation, SendOptions};
 use crate::budget::{Budget, Caps, Spent, Used};
 use crate::error::Failure;
 use crate::id::{RunId, RunKey, SendId, SessionId};
@@ -28,7 +30,8 @@ use crate::workflow::nodes::NodeKind;
 /// |---|---|
 /// | 1 | the language |
 /// | 2 | `lifecycle` of a leaf has an effect, and is refused where it could have none |
-pub const DSL_VERSION: i32 = 2;
+/// | 3 | a leaf may name a published agent |
+pub const DSL_VERSION: i32 = 3;
 
 /// The metadata of a leaf's session by which its run knows that the session is not the run's.
 pub const DETACHED: &str = "run_detached";
@@ -119,6 +122,10 @@ pub struct RunOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub starter: Option<Box<Starter>>,
+    /// The published agents that its spec names, in the versions that were meant when it was created.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(ignore)]
+    pub agents: BTreeMap<AgentQuery, Pinned>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
@@ -140,6 +147,40 @@ impl RunOptions {
             },
             allow: self.allow.clone(),
             ..AgentSpec::default()
+        }
+    }
+
+    /// A published agent as a leaf has it: with no more than the run's starter hands on, or its creator
+    /// allows.
+    pub fn narrow(&self, agent: AgentSpec) -> AgentSpec {
+        if let Some(starter) = &self.starter {
+            return starter.delegation.narrow(agent);
+        }
+        let allow = match (&self.allow, agent.allow) {
+            (Some(allowed), Some(mut own)) => {
+                own.retain(|name| allowed.contains(name));
+                Some(own)
+            }
+            (allowed, own) => own.or_else(|| allowed.clone()),
+        };
+        AgentSpec { allow, ..agent }
+    }
+}
+
+/// A version of a published agent, as a run keeps it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pinned {
+    /// Which one.
+    pub agent: AgentRef,
+    /// What it is.
+    pub spec: AgentSpec,
+}
+
+impl From<AgentVersion> for Pinned {
+    fn from(version: AgentVersion) -> Self {
+        Self {
+            agent: version.reference(),
+            spec: version.spec,
         }
     }
 }

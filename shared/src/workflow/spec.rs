@@ -8,13 +8,14 @@ mod envelope;
 mod policy;
 mod scope;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::nodes::Body;
 use super::template::free_names;
+use crate::agent::AgentQuery;
 use crate::time::Span;
 
 pub use self::condition::{Condition, Op, Ref, text_of};
@@ -82,6 +83,23 @@ impl Spec {
     /// The node at a place.
     pub fn node(&self, ix: NodeIx) -> &Node {
         &self.nodes[ix]
+    }
+
+    /// The published agents that its leaves name.
+    pub fn agents(&self) -> BTreeSet<AgentQuery> {
+        let leaves = self.nodes.iter().filter_map(|node| match &node.body {
+            Body::Agent(agent) => agent.named.as_ref(),
+            Body::Sequence(_)
+            | Body::Parallel(_)
+            | Body::Foreach(_)
+            | Body::Loop(_)
+            | Body::Branch(_)
+            | Body::Wait(_)
+            | Body::Approval(_)
+            | Body::Tool(_)
+            | Body::Workflow(_) => None,
+        });
+        leaves.map(|leaf| leaf.agent.clone()).collect()
     }
 
     /// Every node, parents before their children.

@@ -1,5 +1,7 @@
 //! Runs and nodes as the API shows them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,6 +9,7 @@ use super::nodes::NodeKind;
 use super::run::{
     Attempt, NodeRecord, NodeState, RunCounts, RunOptions, RunRecord, RunStatus, Steered,
 };
+use crate::agent::{AgentQuery, AgentRef};
 use crate::error::Failure;
 use crate::id::{RunId, SendId, SessionId};
 use crate::send::{SendStatus, WaitingOn};
@@ -38,6 +41,10 @@ pub struct RunView {
     pub result: Option<Value>,
     /// Why it did not succeed.
     pub error: Option<Failure>,
+    /// The published agents that its spec names, with the versions that it has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, AgentRef>, required = false)]
+    pub agents: BTreeMap<AgentQuery, AgentRef>,
     /// The sum over all attempts of its settled leaves.
     pub usage: Usage,
     /// The number of leaves, by state.
@@ -54,8 +61,11 @@ pub struct RunView {
 }
 
 impl From<RunRecord> for RunView {
-    fn from(record: RunRecord) -> Self {
+    fn from(mut record: RunRecord) -> Self {
+        let agents = std::mem::take(&mut record.options.agents).into_iter();
+        let agents = agents.map(|(written, pinned)| (written, pinned.agent));
         Self {
+            agents: agents.collect(),
             id: record.key.run,
             name: record.name,
             status: record.status,

@@ -9,7 +9,7 @@ use mainspring_shared::store::{
 };
 use uuid::Uuid;
 
-use crate::db::sql;
+use crate::db::{Conn, sql};
 use crate::fault::Result;
 use crate::hot::{self, Session};
 use crate::query::{query_as, statement};
@@ -163,6 +163,17 @@ pub(crate) async fn seen(tx: &mut Tx, key: &IdempotencyKey) -> Result<Seen> {
         Some((hash, resource)) if hash == key.body_hash => Seen::Before(resource),
         Some(_) => Seen::OtherBody,
     })
+}
+
+/// Whether a request had this key.
+pub(crate) async fn has_key(conn: &mut Conn, key: IdempotencyKey) -> Result<bool> {
+    let row = statement(sql!("idempotency/find"))
+        .bind(key.tenant.0)
+        .bind(key.route)
+        .bind(key.key)
+        .fetch_optional(conn)
+        .await?;
+    Ok(row.is_some())
 }
 
 /// Takes a key for a request that makes nothing under it by itself.

@@ -9,6 +9,7 @@ use mainspring_shared::store::{self, Dump, DumpSession, Inspect};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
+use crate::agents;
 use crate::db::{Conn, Statement, sql};
 use crate::fault::Result;
 use crate::hot;
@@ -76,6 +77,7 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
         sessions: sessions.into_values().collect(),
         lists: lists::dump(conn).await?,
         runs,
+        agents: agents::dump(conn).await?,
         timers: timers::dump(conn).await?,
     })
 }

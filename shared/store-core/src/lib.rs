@@ -12,6 +12,7 @@ mod store;
 
 // Nouns and verbs of the store.
 mod accept;
+mod agents;
 mod audit;
 mod boots;
 mod calls;

@@ -30,6 +30,10 @@ impl Sends for SqlStore {
             .await
     }
 
+    async fn has_key(&self, key: IdempotencyKey) -> store::Result<bool> {
+        self.read(|conn| Box::pin(accept::has_key(conn, key))).await
+    }
+
     async fn cancel_sends(
         &self,
         boot: BootId,

@@ -8,6 +8,7 @@ mod session;
 mod state;
 
 // The domain steps, by noun.
+mod agents;
 mod boots;
 mod children;
 mod claim;

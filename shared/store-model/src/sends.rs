@@ -38,6 +38,11 @@ impl Sends for ModelStore {
         Ok(state.take_key(&key, now))
     }
 
+    async fn has_key(&self, key: IdempotencyKey) -> Result<bool> {
+        let (state, _) = self.begin();
+        Ok(!matches!(state.seen(Some(&key)), Seen::Never))
+    }
+
     async fn cancel_sends(
         &self,
         boot: BootId,

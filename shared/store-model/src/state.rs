@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mainspring_shared::agent::AgentKey;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
@@ -9,6 +10,7 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
 use uuid::Uuid;
 
+use crate::agents;
 use crate::lists::{self, Kept};
 use crate::runs::Run;
 use crate::session::Session;
@@ -17,6 +19,7 @@ use crate::timers::Timer;
 /// Everything that a database would hold.
 #[derive(Debug, Default)]
 pub(crate) struct State {
+    pub(crate) agents: BTreeMap<AgentKey, agents::Kept>,
     pub(crate) boots: BTreeMap<BootId, BootRecord>,
     /// What agents may name of the boots.
     pub(crate) tools: BTreeMap<BootId, Published>,
@@ -126,6 +129,7 @@ impl State {
             sessions: self.sessions.values().map(Session::dump).collect(),
             lists: lists::dump(self),
             runs: self.runs.values().map(Run::dump).collect(),
+            agents: agents::dump(self),
             timers: self
                 .timers
                 .values()

@@ -16,6 +16,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/inbox.sql"),
     include_str!("../sql/lists.sql"),
     include_str!("../sql/messages.sql"),
+    include_str!("../sql/named.sql"),
     include_str!("../sql/runs.sql"),
     include_str!("../sql/sends.sql"),
     include_str!("../sql/sessions.sql"),

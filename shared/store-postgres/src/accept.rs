@@ -343,6 +343,17 @@ pub(crate) async fn take_key(
     Ok(outcome)
 }
 
+/// Whether a request had this key.
+pub(crate) async fn has_key(pool: &Pool, key: &IdempotencyKey) -> Result<bool> {
+    let rows = fetch(pool, || {
+        sql!("sends/find_keys")
+            .bind(vec![key.tenant.0])
+            .bind(vec![text(&key.route).into_owned()])
+            .bind(vec![text(&key.key).into_owned()])
+    });
+    Ok(!rows.await?.is_empty())
+}
+
 /// What an idempotency key stands for.
 pub(crate) struct Known {
     /// What its request made.

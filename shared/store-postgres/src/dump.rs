@@ -11,6 +11,7 @@ use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
+use crate::agents;
 use crate::ledger::Hot;
 use crate::lists;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
@@ -98,6 +99,7 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
     let rows = sql!("reads/dump_lists").fetch_all(&mut *tx).await?;
     let lists = rows.iter().map(lists::dumped).collect::<Result<_>>()?;
     let runs = runs::dump(&mut tx).await?;
+    let agents = agents::dump(&mut tx).await?;
     let timers = timers::dump(&mut tx).await?;
     tx.commit().await?;
     Ok(Dump {
@@ -105,6 +107,7 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         sessions: sessions.into_values().collect(),
         lists,
         runs,
+        agents,
         timers,
     })
 }

@@ -7,6 +7,7 @@ mod store;
 
 // The domain steps, by noun.
 mod accept;
+mod agents;
 mod boots;
 mod calls;
 mod cancel;

@@ -25,6 +25,10 @@ impl Sends for PostgresStore {
         accept::take_key(&self.pools.writers, self.at, &key).await
     }
 
+    async fn has_key(&self, key: IdempotencyKey) -> Result<bool> {
+        accept::has_key(&self.pools.claimers, &key).await
+    }
+
     async fn cancel_sends(
         &self,
         boot: BootId,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
@@ -14,17 +15,18 @@ use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome,
-    ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
-    CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession,
-    DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
-    Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, Lists,
-    NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools,
-    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
-    RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions,
-    SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome,
+    AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer,
+    ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome,
+    CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome,
+    DeletedSession, DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey,
+    ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences, ListOutcome,
+    ListRuns, ListSends, ListSessions, ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer,
+    Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome,
+    PruneSession, PublishAgent, PublishOutcome, QueueStats, ReadInbox, ReadMessages, ReadNodes,
+    Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs,
+    ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SweepOrphans,
+    SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};

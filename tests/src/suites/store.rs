@@ -11,6 +11,7 @@ pub mod prelude;
 mod list;
 
 pub mod accept;
+pub mod agents;
 pub mod agreement;
 pub mod alarms;
 pub mod audit;
@@ -51,6 +52,7 @@ const WITHOUT_CASES: [&str; 4] = ["prelude", "harness", "agreement", "writes"];
 /// The text of every module with cases.
 const SOURCES: &[(&str, &str)] = &[
     ("accept", include_str!("store/accept.rs")),
+    ("agents", include_str!("store/agents.rs")),
     ("alarms", include_str!("store/alarms.rs")),
     ("audit", include_str!("store/audit.rs")),
     ("boots", include_str!("store/boots.rs")),

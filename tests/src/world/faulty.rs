@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
@@ -16,16 +17,17 @@ use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome,
-    ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
-    CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession,
-    DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome,
-    Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, Lists,
-    NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools,
-    PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
-    RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, Store,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome,
+    AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer,
+    ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome,
+    CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome,
+    DeletedSession, DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey,
+    ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences, ListOutcome,
+    ListRuns, ListSends, ListSessions, ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer,
+    Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome,
+    PruneSession, PublishAgent, PublishOutcome, QueueStats, ReadInbox, ReadMessages, ReadNodes,
+    Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs,
+    ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, Store,
     SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
@@ -243,6 +245,18 @@ fn unavailable() -> Error {
 /// writes, and its signature.
 macro_rules! store_methods {
     ($apply:ident) => {
+        $apply! { Agents:
+        write publish_agent(item: PublishAgent) -> PublishOutcome;
+        write set_alias(item: SetAlias) -> AliasOutcome;
+        write archive_agent(key: AgentKey, archived: bool) -> Option<NamedAgent>;
+        read get_agent(key: AgentKey) -> Option<NamedAgent>;
+        read list_agents(query: ListAgents) -> Page<NamedAgent>;
+        read get_agent_version(key: AgentKey, n: i32) -> Option<AgentVersion>;
+        read list_agent_versions(query: ListAgentVersions) -> Page<AgentVersion>;
+        read find_agents(
+            tenant: TenantId, queries: Vec<AgentQuery>
+        ) -> Vec<Option<AgentVersion>>;
+        }
         $apply! { Boots:
         read register_boot(boot: NewBoot) -> ();
         read renew_boot(boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
@@ -282,6 +296,7 @@ macro_rules! store_methods {
             boot: BootId, items: Vec<AcceptSend>
         ) -> Vec<AcceptOutcome>;
         write take_key(key: IdempotencyKey) -> KeyOutcome;
+        read has_key(key: IdempotencyKey) -> bool;
         write cancel_sends(
             boot: BootId, items: Vec<(TenantId, SendId)>
         ) -> Vec<CancelOutcome>;

@@ -3,7 +3,8 @@
 //! A child's ids are made of the call's, so that a call that is looked at again after a crash finds
 //! the child that it made.
 
-use mainspring_shared::agent::{AgentSpec, Delegation, SendOptions};
+use mainspring_shared::agent::prompt::bind;
+use mainspring_shared::agent::{AgentQuery, AgentSpec, AgentVersion, Delegation, SendOptions};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunId, SendId, SessionId, SessionKey};
@@ -83,6 +84,8 @@ pub(super) fn answered_for_good(call: &CallRecord) -> Option<SessionId> {
 struct Task {
     #[serde(rename = "task")]
     words: String,
+    #[serde(default)]
+    variables: Map<String, Value>,
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -169,8 +172,31 @@ pub(super) struct Asking<'a> {
     pub(super) budget: Option<Budget>,
 }
 
-/// The child that a call asks for.
-pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, CallResult> {
+/// The published agent that a call's child is to be, if it names one that may be started.
+pub(super) fn named(
+    call: &CallRecord,
+    delegation: &Delegation,
+) -> Result<Option<AgentQuery>, CallResult> {
+    let Some(text) = call.arguments.get("agent").and_then(Value::as_str) else {
+        return Ok(None);
+    };
+    let refuse =
+        |text: String| CallResult::error(Code::ToolInvalidArguments, format!("error: {text}"));
+    let query: AgentQuery = text
+        .parse()
+        .map_err(|fault| refuse(format!("{text:?} names no agent: {fault}")))?;
+    if !delegation.allows(&query) {
+        return Err(refuse(format!("you may not start the agent {text:?}")));
+    }
+    Ok(Some(query))
+}
+
+/// The child that a call asks for; `named` is the published agent that it names.
+pub(super) fn child(
+    call: &CallRecord,
+    parent: Asking<'_>,
+    named: Option<AgentVersion>,
+) -> Result<Child, CallResult> {
     let Asking {
         key,
         session,
@@ -193,21 +219,27 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
         let text = format!("agents may stand {DEPTH_MAX} steps below the first one, not more");
         return Err(refuse(Code::LimitExceeded, text));
     }
-    let named = task.session_id.as_ref().map(|text| {
+    let known = task.session_id.as_ref().map(|text| {
         let session: Result<SessionId, _> = text.parse();
         let session = session.map_err(|_| invalid(format!("{text:?} is no session id")))?;
         Ok(SessionKey { session, ..key })
     });
-    let existing = named.transpose()?;
-    let of_new = task.name.is_some()
+    let existing = known.transpose()?;
+    let of_new = named.is_some()
+        || task.name.is_some()
         || task.max_tokens.is_some()
         || task.temperature.is_some()
         || task.lifecycle.is_some()
         || !task.metadata.is_empty();
     if existing.is_some() && of_new {
-        let text = "an agent that goes on keeps its name and its settings: leave out `name`, \
+        let text = "an agent that goes on keeps its name and its settings: leave out `agent`, `name`, \
                     `max_tokens`, `temperature`, `lifecycle` and `metadata` beside `session_id`";
         return Err(invalid(text.to_owned()));
+    }
+    if named.is_none() && !task.variables.is_empty() {
+        return Err(invalid(
+            "`variables` are those of a published `agent`".to_owned(),
+        ));
     }
     let wanted = task.tools.clone().map(|names| {
         let names = names.into_iter().map(ToolEntry::Named);
@@ -217,13 +249,21 @@ pub(super) fn child(call: &CallRecord, parent: Asking<'_>) -> Result<Child, Call
     let target = if let Some(child) = existing {
         Target::Existing(child)
     } else {
+        let metadata = metadata(&task, call, depth);
+        let agent = match named {
+            None => agent(&task, &send.agent, may.clone()),
+            Some(version) => {
+                let agent = published(&task, version, delegation, &may, &metadata);
+                agent.map_err(invalid)?
+            }
+        };
         let new = NewSession {
             key: SessionKey {
                 session: SessionId(derived(call, "session")),
                 ..key
             },
-            agent: agent(&task, &send.agent, may.clone()),
-            metadata: metadata(&task, call, depth),
+            agent,
+            metadata,
             parent: (task.lifecycle != Some(Lifecycle::Detached)).then(|| Parent {
                 session: key.session,
                 call_id: call.call_id.clone(),
@@ -284,6 +324,42 @@ fn metadata(task: &Task, call: &CallRecord, depth: i32) -> Map<String, Value> {
         }
     }
     metadata
+}
+
+/// A child's agent that was published: with no more than its parent has, and with what is said of it; or
+/// why it cannot be started so.
+fn published(
+    task: &Task,
+    version: AgentVersion,
+    delegation: &Delegation,
+    may: &AgentSpec,
+    metadata: &Map<String, Value>,
+) -> Result<AgentSpec, String> {
+    if task.name.is_some() || task.system_prompt.is_some() {
+        return Err(
+            "a published agent keeps its name and its system prompt: leave out `name` and \
+                    `system_prompt` beside `agent`"
+                .to_owned(),
+        );
+    }
+    let reference = version.reference();
+    let mut agent = delegation.narrow(version.spec);
+    if task.tools.is_some()
+        && let (Some(own), Some(may)) = (&mut agent.allow, &may.allow)
+    {
+        own.retain(|name| may.contains(name));
+    }
+    let agent = AgentSpec {
+        model: task.model.clone().or(agent.model),
+        max_rounds: task.max_rounds.or(agent.max_rounds).or(Some(MAX_ROUNDS)),
+        max_tokens: task.max_tokens.or(agent.max_tokens),
+        temperature: task.temperature.or(agent.temperature),
+        ..agent
+    };
+    bind(agent, Some(reference), task.variables.clone(), metadata).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        faults.join("; ")
+    })
 }
 
 /// A child's agent: what its parent may, or less of it, with what is said of it.

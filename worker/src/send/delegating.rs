@@ -282,7 +282,20 @@ impl Asks<'_> {
             delegation: &self.delegation,
             budget: self.budget,
         };
-        let child = children::child(self.call, parent);
+        let named = match children::named(self.call, &self.delegation) {
+            Ok(None) => None,
+            Ok(Some(query)) => {
+                let text = query.to_string();
+                let found = self.store.find_agents(self.key.tenant, vec![query]).await?;
+                let Some(found) = found.into_iter().next().flatten() else {
+                    let text = format!("no published agent in use is meant by {text:?}");
+                    return refuse(Code::AgentNotFound, &text);
+                };
+                Some(found)
+            }
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let child = children::child(self.call, parent, named);
         let mut child = match child {
             Ok(child) => child,
             Err(refused) => return Ok(Err(refused)),

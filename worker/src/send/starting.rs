@@ -1,5 +1,7 @@
 //! Runs of workflows that a send's calls start: awaited ones settle their calls when they end.
 
+use std::collections::BTreeMap;
+
 use mainspring_shared::agent::Delegation;
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
@@ -96,7 +98,18 @@ impl Asks<'_> {
                     return refuse(Code::SpecInvalid, text);
                 }
             };
+        let names: Vec<_> = spec.agents().into_iter().collect();
+        let found = store.find_agents(self.key.tenant, names.clone()).await?;
+        let mut agents = BTreeMap::new();
+        for (query, found) in names.into_iter().zip(found) {
+            let Some(version) = found else {
+                let text = format!("error: no published agent in use is meant by \"{query}\"");
+                return refuse(Code::AgentNotFound, text);
+            };
+            agents.insert(query, version.into());
+        }
         let options = RunOptions {
+            agents,
             allow: Some(delegation.names().map(str::to_owned).collect()),
             // A model cannot leave the sandbox that it is in.
             pool: Some(self.send.agent.pool().to_owned()),

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::{accept_many, accepted_view};
+use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::deliver::{Delivery, deliver, delivery};
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendView};
@@ -78,7 +79,8 @@ impl Batch for Sends {
         input.idempotency_key.take()
     }
 
-    fn item(
+    async fn item(
+        agents: &mut Resolver<'_>,
         app: &App,
         checks: Checks,
         input: SendAnywhereBody,
@@ -87,7 +89,7 @@ impl Batch for Sends {
         let mut checks = checks;
         let ask = input.ask(&mut checks);
         checks.finish()?;
-        ask.item(app, key)
+        ask.item(agents, app, key).await
     }
 
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {

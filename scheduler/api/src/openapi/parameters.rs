@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::events::EVENT_ID;
 use super::named;
 use super::operation::Operation;
-use super::refine::{DURATION, KEY, POOL, id};
+use super::refine::{AGENT_NAME, ALIAS, DURATION, KEY, POOL, id};
 
 /// What a path's ids are called.
 fn prefix(path: &str) -> Option<&'static str> {
@@ -23,6 +23,11 @@ pub(super) fn in_path(path: &str, name: &str) -> Value {
     let schema = match (name, prefix(path)) {
         ("id", Some(prefix)) => json!({ "type": "string", "pattern": id(prefix) }),
         ("pool", _) => json!({ "type": "string", "pattern": POOL }),
+        ("n", _) => json!({ "type": "integer", "minimum": 1, "maximum": i32::MAX }),
+        ("name", _) if path.starts_with("/v1/agents/") => {
+            json!({ "type": "string", "pattern": AGENT_NAME })
+        }
+        ("alias", _) => json!({ "type": "string", "pattern": ALIAS }),
         _ => json!({ "type": "string", "minLength": 1 }),
     };
     json!({ "name": name, "in": "path", "required": true, "schema": schema })
@@ -50,6 +55,7 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
             "The `next_cursor` of the page before.",
             match prefix(path).filter(|_| is_list_of_ids) {
                 Some(prefix) => text(&id(prefix)),
+                None if path == "/v1/agents" => text(AGENT_NAME),
                 None => text("^[0-9]{1,18}$"),
             },
         ),
@@ -59,6 +65,16 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
             text(DURATION),
         ),
         "status" => ("query", "Only those with this status.", status()),
+        "archived" => (
+            "query",
+            "Whether archived agents are listed too.",
+            json!({ "type": "boolean", "default": false }),
+        ),
+        "from" | "to" => (
+            "query",
+            "The number of a version, or an alias.",
+            json!({ "type": "string", "minLength": 1 }),
+        ),
         "fate" => (
             "query",
             "`pending`: only undelivered items.",

@@ -2,6 +2,7 @@
 //! their own. A document that says less is one under which clients send what is refused, and
 //! generators make types that nothing fits.
 
+use crate::choice::REFERENCE;
 use serde_json::{Map, Value, json};
 
 use crate::validate::TOKENS_MAX;
@@ -32,6 +33,12 @@ const BOARD: &str = "^(?!ses_)[a-zA-Z0-9._-]{1,64}$";
 
 /// The name of a pool.
 pub(super) const POOL: &str = "^[a-z0-9-]{1,40}$";
+
+/// The name of a published agent.
+pub(super) const AGENT_NAME: &str = "^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$";
+
+/// An alias of one.
+pub(super) const ALIAS: &str = "^[a-zA-Z][a-zA-Z0-9._-]{0,63}$";
 
 /// An id of one kind.
 pub(super) fn id(prefix: &str) -> String {
@@ -167,6 +174,17 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         // Names and words.
         ("AgentSpec", "name", label()),
         ("AgentSpec", "model", label()),
+        (
+            "AgentSpec",
+            "allow_agents",
+            json!({ "items": { "type": "string", "pattern": REFERENCE }, "maxItems": 100 }),
+        ),
+        ("NewAgentBody", "name", json!({ "pattern": AGENT_NAME })),
+        ("AliasBody", "version", from_1(i64::from(i32::MAX))),
+        ("PromptSpec", "sections", json!({ "maxItems": 50 })),
+        ("PromptVariable", "default", any()),
+        ("AgentChange", "before", any()),
+        ("AgentChange", "after", any()),
         ("AgentSpec", "board", json!({ "pattern": BOARD })),
         ("AgentSpec", "pool", json!({ "pattern": POOL })),
         ("SendOptions", "model", label()),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::{App, each};
 use mainspring_shared::id::{TenantId, TimerId};
 use mainspring_shared::store::{CreateTimerOutcome, IdempotencyKey, NewTimer};
@@ -85,13 +86,15 @@ impl Batch for Timers {
         input.idempotency_key.take()
     }
 
-    fn item(
+    async fn item(
+        agents: &mut Resolver<'_>,
         app: &App,
         checks: Checks,
         input: TimerBody,
         key: Option<IdempotencyKey>,
     ) -> Result<Self::Item, Error> {
-        Ok((input.timer(app, checks)?, key))
+        let timer = input.timer(agents, app, checks, key.as_ref()).await?;
+        Ok((timer, key))
     }
 
     /// A batch of timers is one statement, however many they are.

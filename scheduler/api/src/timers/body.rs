@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::Resolver;
 use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
-use mainspring_shared::store::NewTimer;
+use mainspring_shared::store::{IdempotencyKey, NewTimer};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::{
     CatchUp, First, Merge, Schedule, ScheduleFault, TimerRule, TimerTarget,
@@ -32,7 +33,7 @@ pub(crate) struct TimerBody {
     /// The session that it sends to, under that session's own agent.
     session_id: Option<String>,
     /// The workflow run that it starts instead. Each occurrence starts one, whatever the run before
-    /// does.
+    /// does. Published agents that its spec names are those that the names mean now.
     #[serde(default, deserialize_with = "object")]
     run: Option<RunBody>,
     /// What it says: a text, or text parts.
@@ -82,11 +83,17 @@ impl JsonBody for TimerBody {
 
 impl TimerBody {
     /// The timer that the body asks for.
-    pub(super) fn timer(self, app: &App, mut checks: Checks) -> Result<NewTimer, Error> {
+    pub(super) async fn timer(
+        self,
+        agents: &mut Resolver<'_>,
+        app: &App,
+        mut checks: Checks,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<NewTimer, Error> {
         let rule = self.rule(&mut checks);
         let session = self.session(&mut checks);
         if self.run.is_some() {
-            return self.run_timer(app, rule, checks);
+            return self.run_timer(agents, app, rule, checks, key).await;
         }
         match &self.input {
             Some(input) => checks.input(input),
@@ -109,7 +116,14 @@ impl TimerBody {
     }
 
     /// A timer that starts runs.
-    fn run_timer(self, app: &App, rule: TimerRule, mut checks: Checks) -> Result<NewTimer, Error> {
+    async fn run_timer(
+        self,
+        agents: &mut Resolver<'_>,
+        app: &App,
+        rule: TimerRule,
+        mut checks: Checks,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<NewTimer, Error> {
         for (member, given) in [
             ("/input", self.input.is_some()),
             ("/options", self.options.is_some()),
@@ -122,7 +136,7 @@ impl TimerBody {
             checks.refuse("/on_busy", "must be enqueue with run");
         }
         let run = self.run.ok_or_else(Error::internal)?;
-        let run = run.checked(checks)?;
+        let run = run.checked(agents, checks, key).await?;
         Ok(NewTimer {
             id: TimerId(app.entropy.ordered_id()),
             tenant: TenantId::DEFAULT,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_queue_local::LocalBus;
 use mainspring_runtime::SystemClock;
+use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
@@ -16,18 +17,18 @@ use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AlarmSweep, AppendOutcome, AppendRound,
-    AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome,
-    ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend,
-    CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession,
-    DeliverItem, DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession,
-    Inspect, KeyOutcome, Leases, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions,
-    ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome,
-    ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, QueueStats,
-    ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result,
-    RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch,
-    SessionUsage, Sessions, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome,
-    Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome,
+    AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer,
+    ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome,
+    CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome,
+    DeletedSession, DeliverItem, DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey,
+    ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences,
+    ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, Lists, NewBoot, NewRun, NewSession,
+    NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
+    PruneOutcome, PruneSession, PublishAgent, PublishOutcome, QueueStats, ReadInbox, ReadMessages,
+    ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
+    RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias,
+    SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -160,6 +161,19 @@ macro_rules! pass_on {
     };
 }
 
+pass_on! { Agents:
+    publish_agent(item: PublishAgent) -> PublishOutcome;
+    set_alias(item: SetAlias) -> AliasOutcome;
+    archive_agent(key: AgentKey, archived: bool) -> Option<NamedAgent>;
+    get_agent(key: AgentKey) -> Option<NamedAgent>;
+    list_agents(query: ListAgents) -> Page<NamedAgent>;
+    get_agent_version(key: AgentKey, n: i32) -> Option<AgentVersion>;
+    list_agent_versions(query: ListAgentVersions) -> Page<AgentVersion>;
+    find_agents(
+        tenant: TenantId, queries: Vec<AgentQuery>
+    ) -> Vec<Option<AgentVersion>>;
+}
+
 pass_on! { Boots:
     register_boot(boot: NewBoot) -> ();
     renew_boot(boot: BootId, ttl: Duration, in_flight: u32) -> Renewal;
@@ -194,6 +208,7 @@ pass_on! { Lists:
 pass_on! { Sends:
     accept_sends(boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome>;
     take_key(key: IdempotencyKey) -> KeyOutcome;
+    has_key(key: IdempotencyKey) -> bool;
     resume_recovery(boot: BootId, key: SessionKey) -> Option<SendId>;
     retire_sends(query: RetireSends) -> Retired;
     get_sends(ids: Vec<(TenantId, SendId)>) -> Vec<Option<SendRecord>>;

@@ -64,7 +64,7 @@ const BODIES: &[(&str, &str, Option<&str>)] = &[
     ("/v1/sessions", r#"{"agent":{"pool":"GPU"}}"#, Some("/agent/pool")),
     ("/v1/sessions", r#"{"agent":{"name":""}}"#, Some("/agent/name")),
     ("/v1/sessions", r#"{"agent":{"name":"a\u0000"}}"#, Some("/agent/name")),
-    ("/v1/sessions", r#"{"agent":"core"}"#, Some("/agent")),
+    ("/v1/sessions", r#"{"agent":"a b"}"#, Some("/agent")),
     ("/v1/sessions", r#"{"metadata":[]}"#, Some("/metadata")),
     ("/v1/sessions", r#"{"metadata":{"a":{"b":["\u0000"]}}}"#, Some("/metadata/a")),
     ("/v1/sessions", r#"{"metadata":{"a":{"b\u0000":1}}}"#, Some("/metadata/a")),

@@ -5,6 +5,7 @@ mod client;
 mod faulty;
 mod world;
 
+mod agents;
 mod batch;
 mod bounds;
 mod browsers;

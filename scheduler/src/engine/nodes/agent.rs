@@ -1,13 +1,14 @@
 //! A send in a session of its own, which asks a model.
 
-use mainspring_shared::agent::AgentSpec;
-use mainspring_shared::error::Failure;
+use mainspring_shared::agent::prompt::bind;
+use mainspring_shared::agent::{AgentSpec, PromptFault};
+use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::SessionId;
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::workflow::nodes::{Agent, Body, Lifecycle};
+use mainspring_shared::workflow::nodes::{Agent, Body, Lifecycle, NamedLeaf};
 use mainspring_shared::workflow::run::{GoesOn, LeafEnd};
 use mainspring_shared::workflow::spec::NodeIx;
-use mainspring_shared::workflow::template::render;
+use mainspring_shared::workflow::template::{render, render_value};
 use serde_json::{Map, Value};
 
 use super::Leaf;
@@ -15,11 +16,20 @@ use crate::engine::Run;
 use crate::engine::leaf::Outcome;
 use crate::engine::tree::SlotIx;
 
+/// What the variables of a published agent's prompt, or its templates, are refused with.
+fn unfit(faults: &[PromptFault]) -> Failure {
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Failure::new(Code::WorkflowTemplate, faults.join("; "))
+}
+
 /// The message of a further send in a session whose rounds were used up.
 const GO_ON: &str = "Your rounds were used up before you were done. Go on where you stopped.";
 
 impl Leaf for Agent {
     fn agent(&self, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure> {
+        if let Some(named) = &self.named {
+            return self.published(named, run, slot);
+        }
         let prompt = render(&self.spec.system_prompt, &run.names(slot))?;
         Ok(self.session_agent(prompt, &run.record.options))
     }
@@ -82,6 +92,31 @@ impl Leaf for Agent {
 
     fn fallback(&self) -> Option<NodeIx> {
         self.policy.fallback
+    }
+}
+
+trait Published {
+    /// The published agent that the leaf names, in the version that its run keeps.
+    fn published(&self, named: &NamedLeaf, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure>;
+}
+
+impl Published for Agent {
+    fn published(&self, named: &NamedLeaf, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure> {
+        let options = &run.record.options;
+        let Some(pinned) = options.agents.get(&named.agent) else {
+            let detail = format!("the run has no agent {}", named.agent);
+            return Err(Failure::new(Code::AgentNotFound, detail));
+        };
+        let variables = Value::Object(named.variables.clone());
+        let variables = match render_value(&variables, &run.names(slot))? {
+            Value::Object(variables) => variables,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                Map::new()
+            }
+        };
+        let agent = self.named_agent(pinned.spec.clone(), options);
+        let metadata = run.metadata(slot, self);
+        bind(agent, Some(pinned.agent.clone()), variables, &metadata).map_err(|faults| unfit(&faults))
     }
 }
 

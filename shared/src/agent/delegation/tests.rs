@@ -166,3 +166,70 @@ fn an_agent_that_was_started_before_keeps_what_it_has_in_the_same_way() {
     assert_eq!(now.narrowed(&before), ["grep", "sign"]);
     assert_eq!(now.narrowed(&AgentSpec::default()), Vec::<String>::new());
 }
+
+#[test]
+fn a_published_agent_gets_no_more_than_whoever_starts_it() {
+    let names = |texts: &[&str]| -> Vec<AgentQuery> {
+        let names = texts.iter().map(|text| text.parse().expect("a reference"));
+        names.collect()
+    };
+    let starter = AgentSpec {
+        allow_agents: names(&["reviewer", "writer@live"]),
+        pool: Some("blue".into()),
+        ..starter()
+    };
+    let delegation = delegation(&starter);
+    let published = AgentSpec {
+        system_prompt: Some("Review.".into()),
+        tools: entries(&json!([
+            "shell",
+            "grep",
+            "apply_patch",
+            pay("https://elsewhere.example", false)
+        ])),
+        allow: Some(vec!["grep".into(), "pay".into(), "apply_patch".into()]),
+        allow_agents: names(&["reviewer@3", "writer", "writer@live", "poet"]),
+        max_rounds: Some(3),
+        board: Some("secret".into()),
+        pool: Some("red".into()),
+        ..AgentSpec::default()
+    };
+    let agent = delegation.narrow(published);
+    // The entry with the starter's own URL and approval, whatever was declared.
+    assert_eq!(
+        agent.tools,
+        delegation
+            .heir(Some(&entries(&json!(["shell", "grep", "pay"]))))
+            .tools
+    );
+    assert_eq!(agent.allow, Some(vec!["grep".to_owned(), "pay".to_owned()]));
+    assert_eq!(agent.allow_agents, names(&["reviewer@3", "writer@live"]));
+    assert_eq!(agent.board.as_deref(), Some("team"));
+    assert_eq!(agent.pool.as_deref(), Some("blue"));
+    assert_eq!(agent.model.as_deref(), Some("vendor/model"));
+    assert_eq!(agent.max_rounds, Some(3));
+    assert_eq!(agent.system_prompt.as_deref(), Some("Review."));
+}
+
+#[test]
+fn an_agent_may_be_started_as_it_is_allowed() {
+    let starter = AgentSpec {
+        allow_agents: ["reviewer", "writer@live"]
+            .map(|text| text.parse().expect("a reference"))
+            .to_vec(),
+        ..starter()
+    };
+    let delegation = delegation(&starter);
+    for (text, allowed) in [
+        ("reviewer", true),
+        ("reviewer@7", true),
+        ("reviewer@live", true),
+        ("writer@live", true),
+        ("writer", false),
+        ("writer@1", false),
+        ("poet", false),
+    ] {
+        let query = text.parse().expect("a reference");
+        assert_eq!(delegation.allows(&query), allowed, "{text}");
+    }
+}

@@ -7,10 +7,12 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::Node;
-use crate::agent::{AgentSpec, OutputSpec};
+use super::tool::{names_below, templates};
+use crate::agent::{AgentQuery, AgentSpec, OutputSpec};
 use crate::workflow::run::RunOptions;
 use crate::workflow::schema::{Object, maybe, object, of, whole};
 use crate::workflow::spec::{Policy, Spec, names_in};
+use crate::workflow::validate::limits;
 use crate::workflow::validate::reader::{Members, Reader, UseKind};
 use crate::workflow::validate::tree::NodeAt;
 
@@ -28,8 +30,10 @@ const SCHEMA_HINT: &str = "write {\"name\": …, \"schema\": {JSON Schema}}";
 /// A leaf that asks a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
-    /// The agent of its session.
+    /// The agent of its session; with defaults only where it names a published one.
     pub spec: LeafAgent,
+    /// The published agent that it names in place of a spec.
+    pub named: Option<NamedLeaf>,
     /// The user's message, a template.
     pub input: String,
     /// Nodes whose texts are appended to the input.
@@ -40,6 +44,15 @@ pub struct Agent {
     pub continuation: Option<Continuation>,
     /// What holds for it as a leaf.
     pub policy: Policy,
+}
+
+/// A published agent that a leaf names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedLeaf {
+    /// As it is written; the run keeps which version that meant.
+    pub agent: AgentQuery,
+    /// The values of its prompt's variables; texts in them are templates.
+    pub variables: Map<String, Value>,
 }
 
 /// Further sends in the same session, after one that used up its rounds.
@@ -59,8 +72,22 @@ impl Node for Agent {
         let input = json!({"type": "string", "default": "{{input}}", "description": "What it is told, a template."});
         let texts = json!({"type": "array", "items": {"type": "string"},
             "description": "Earlier nodes whose texts are put behind the input."});
-        object("A send in a session of its own.", &["id", "spec"])
-            .hinted("spec", spec, "write {\"name\": …, \"system_prompt\": …}")
+        let agent = json!({"type": "string", "minLength": 1,
+            "description": "A published agent in place of `spec`: NAME, NAME@VERSION or NAME@ALIAS."});
+        let variables = json!({"type": "object",
+            "description": "The values of the variables of that agent's prompt; texts in them are templates."});
+        object("A send in a session of its own.", &["id"])
+            .hinted(
+                "spec",
+                spec,
+                "write {\"name\": …, \"system_prompt\": …}, or name a published `agent`",
+            )
+            .hinted("agent", agent, "write NAME, NAME@VERSION or NAME@ALIAS")
+            .with("variables", variables)
+            .one_of(json!([
+                {"required": ["spec"], "not": {"required": ["agent"]}},
+                {"required": ["agent"], "not": {"required": ["spec"]}},
+            ]))
             .with("input", input)
             .with("inputs_from", texts)
             .hinted("output_schema", maybe("output_schema"), SCHEMA_HINT)
@@ -70,7 +97,12 @@ impl Node for Agent {
 
     fn read(reader: &mut Reader<'_>, at: NodeAt<'_>) -> Option<Self> {
         let members = at.members;
-        let spec = LeafAgent::read(reader, at);
+        let named = NamedLeaf::read(reader, at);
+        let spec = match &named {
+            Some(named) => Some(LeafAgent::of(named.agent.to_string())),
+            None if members.map.contains_key("agent") => None,
+            None => LeafAgent::read(reader, at),
+        };
         let input = reader.text(members, "input");
         let input = input.unwrap_or_else(|| "{{input}}".to_owned());
         reader.template(at.ix, &input, &members.pointer("input"));
@@ -95,6 +127,7 @@ impl Node for Agent {
         let policy = Policy::read(reader, at);
         Some(Self {
             spec: spec?,
+            named,
             input,
             inputs_from,
             output_schema,
@@ -104,7 +137,17 @@ impl Node for Agent {
     }
 
     fn write(&self, _spec: &Spec, out: &mut Map<String, Value>) {
-        out.insert("spec".into(), self.spec.write());
+        match &self.named {
+            Some(named) => {
+                out.insert("agent".into(), json!(named.agent));
+                if !named.variables.is_empty() {
+                    out.insert("variables".into(), json!(named.variables));
+                }
+            }
+            None => {
+                out.insert("spec".into(), self.spec.write());
+            }
+        }
         out.insert("input".into(), json!(self.input));
         if !self.inputs_from.is_empty() {
             out.insert("inputs_from".into(), json!(self.inputs_from));
@@ -129,6 +172,9 @@ impl Node for Agent {
 
     fn names_read(&self) -> Vec<String> {
         let mut names = names_in(&self.spec.system_prompt);
+        for value in self.named.iter().flat_map(|named| named.variables.values()) {
+            names_below(value, &mut names);
+        }
         names.extend(names_in(&self.input));
         names.extend(self.inputs_from.iter().cloned());
         names
@@ -163,10 +209,63 @@ impl Agent {
         }
     }
 
+    /// The agent of its session where it names a published one, in a run with these options.
+    pub fn named_agent(&self, agent: AgentSpec, options: &RunOptions) -> AgentSpec {
+        let narrowed = options.narrow(agent);
+        AgentSpec {
+            output_schema: self.output_schema.clone().or(narrowed.output_schema),
+            pool: options.pool.clone().or(narrowed.pool),
+            ..narrowed
+        }
+    }
+
     /// The shape of its answer: the node's own, else the agent's.
     pub fn schema(&self) -> Option<&Value> {
         let own = self.output_schema.as_ref();
         own.or(self.spec.output_schema.as_ref())
+    }
+}
+
+impl NamedLeaf {
+    fn read(reader: &mut Reader<'_>, at: NodeAt<'_>) -> Option<Self> {
+        let members = at.members;
+        if !members.map.contains_key("agent") {
+            if members.map.contains_key("variables") {
+                let message = "`variables` are those of a published agent";
+                reader.member_problem(members, "variables", "variables", message);
+            }
+            return None;
+        }
+        if members.map.contains_key("spec") {
+            let message = "a leaf has either `spec` or `agent`";
+            reader.member_problem(members, "spec", "spec", message);
+        }
+        let variables = reader
+            .object(members, "variables")
+            .cloned()
+            .unwrap_or_default();
+        let pointer = members.pointer("variables");
+        for (name, value) in &variables {
+            templates(reader, at.ix, value, &limits::at(&pointer, name));
+        }
+        let text = reader.label(members, "agent")?;
+        let agent: AgentQuery = match text.parse() {
+            Ok(agent) => agent,
+            Err(fault) => {
+                let message = format!("{text:?} names no agent: {fault}");
+                reader.member_problem(members, "agent", "agent", message);
+                return None;
+            }
+        };
+        if reader
+            .granted
+            .is_some_and(|granted| !granted.allows(&agent))
+        {
+            let message = format!("whoever starts this may not start the agent {text:?}");
+            let hint = "write a `spec`, or name an agent that is allowed";
+            reader.problem(members.pointer("agent"), "agent", message, hint);
+        }
+        Some(Self { agent, variables })
     }
 }
 

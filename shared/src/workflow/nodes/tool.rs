@@ -74,7 +74,8 @@ impl Node for Tool {
     }
 }
 
-fn templates(reader: &mut Reader<'_>, ix: NodeIx, value: &Value, pointer: &str) {
+/// Checks the templates in a value.
+pub(super) fn templates(reader: &mut Reader<'_>, ix: NodeIx, value: &Value, pointer: &str) {
     match value {
         Value::String(text) => reader.template(ix, text, pointer),
         Value::Array(list) => {
@@ -91,7 +92,8 @@ fn templates(reader: &mut Reader<'_>, ix: NodeIx, value: &Value, pointer: &str) 
     }
 }
 
-fn names_below(value: &Value, names: &mut Vec<String>) {
+/// The names that the templates in a value read.
+pub(super) fn names_below(value: &Value, names: &mut Vec<String>) {
     match value {
         Value::String(text) => names.extend(names_in(text)),
         Value::Array(list) => list.iter().for_each(|one| names_below(one, names)),

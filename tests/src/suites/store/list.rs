@@ -21,6 +21,22 @@ macro_rules! store_cases {
                 a_send_behind_a_waiting_one_makes_nothing_ready,
                 the_ring_has_the_priority_of_the_send_that_rings,
             }
+            agents {
+                a_published_spec_is_version_1,
+                a_spec_that_equals_the_newest_adds_no_version,
+                another_spec_is_the_next_version_and_leaves_the_one_before_as_it_was,
+                publishers_at_the_same_time_get_numbers_without_gaps,
+                a_repeat_under_a_key_names_what_the_first_request_led_to,
+                an_alias_moves_from_version_to_version,
+                an_alias_needs_an_agent_in_use_and_a_version_that_exists,
+                references_mean_the_newest_a_number_or_an_alias,
+                an_archived_agent_is_not_found_for_new_use_and_keeps_its_versions,
+                publishing_restores_an_archived_agent,
+                agents_are_listed_by_name_page_by_page,
+                versions_are_listed_newest_first_page_by_page,
+                an_agent_belongs_to_its_tenant,
+                a_session_keeps_which_version_it_took,
+            }
             alarms {
                 nothing_due_tells_when_to_look_again,
                 a_delayed_send_gets_its_place_when_due,

@@ -18,6 +18,7 @@ use mainspring_shared::store::{
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
+use super::agents::{agent_key, pointing, publish, publishing};
 use super::harness::Opened;
 use super::prelude::*;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
@@ -131,6 +132,12 @@ writes! {
             dry_run: false,
             limit: 500,
         }).await;
+    publish_agent: |_store| None,
+        |store, _c| store.at(time(NOW)).publish_agent(publishing("reviewer", "Review.")).await;
+    set_alias: |store| { publish(store, 0, "reviewer", "Review.").await; None },
+        |store, _c| store.at(time(NOW)).set_alias(pointing("reviewer", "live", Some(1))).await;
+    archive_agent: |store| { publish(store, 0, "reviewer", "Review.").await; None },
+        |store, _c| store.at(time(NOW)).archive_agent(agent_key("reviewer"), true).await;
     write_list: |store| { session(store, 1).await; None },
         |store, _c| store.at(time(NOW)).write_list(WriteList {
             name: ListName::Notes(key(1).session),
@@ -386,7 +393,13 @@ mod tests {
     use super::*;
 
     /// The methods of the port that write nothing.
-    const READS: [&str; 34] = [
+    const READS: [&str; 40] = [
+        "get_agent",
+        "list_agents",
+        "get_agent_version",
+        "list_agent_versions",
+        "find_agents",
+        "has_key",
         "deleted_sessions",
         "now",
         "check",
@@ -423,7 +436,8 @@ mod tests {
         "audit",
     ];
 
-    const PORT: [&str; 10] = [
+    const PORT: [&str; 11] = [
+        include_str!("../../../../shared/src/store/agents.rs"),
         include_str!("../../../../shared/src/store/boots.rs"),
         include_str!("../../../../shared/src/store/calls.rs"),
         include_str!("../../../../shared/src/store/leases.rs"),

@@ -132,6 +132,24 @@ static BUDGET: LazyLock<Object> = LazyLock::new(|| {
 });
 
 impl LeafAgent {
+    /// What a leaf has of its own that names a published agent.
+    pub(super) fn of(name: String) -> Self {
+        Self {
+            name,
+            system_prompt: String::new(),
+            tools: None,
+            max_rounds: MAX_ROUNDS_DEFAULT,
+            max_tokens: MAX_TOKENS_DEFAULT,
+            temperature: 0.0,
+            model: None,
+            output_schema: None,
+            lifecycle: Lifecycle::default(),
+            metadata: Map::new(),
+            budget: None,
+            pool: None,
+        }
+    }
+
     /// Whether its session is deleted as soon as it succeeded.
     pub fn is_ephemeral(&self) -> bool {
         self.lifecycle == Lifecycle::Ephemeral

@@ -1,0 +1,174 @@
+//! Which agent a request means: a spec that it brings, or a published version that it names. Names are
+//! resolved before anything is stored, and what is stored holds the version.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mainspring_shared::agent::prompt::bind;
+use mainspring_shared::agent::{AgentQuery, AgentRef, AgentSpec, AgentVersion, PromptFault};
+use mainspring_shared::error::Code;
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::IdempotencyKey;
+use mainspring_shared::workflow::run::Pinned;
+use serde_json::{Map, Value};
+
+use crate::app::App;
+use crate::error::{Error, FieldError};
+
+/// An agent as a request means it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Choice {
+    /// This one.
+    Inline(Box<AgentSpec>),
+    /// A published one.
+    Named(AgentQuery),
+}
+
+/// What a session takes: an agent, with the values of its variables.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    /// A pointer to the object that has `agent` and `variables` as members.
+    pub at: String,
+    pub agent: Choice,
+    pub variables: Map<String, Value>,
+}
+
+/// Finds published agents for the parts of one request: the same name means the same version in all of
+/// them.
+#[derive(Debug)]
+pub struct Resolver<'a> {
+    app: &'a App,
+    found: BTreeMap<AgentQuery, Option<AgentVersion>>,
+}
+
+impl<'a> Resolver<'a> {
+    pub fn new(app: &'a App) -> Self {
+        Self {
+            app,
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// The version that a reference means. Fails with `agent.not_found`.
+    pub async fn find(&mut self, query: &AgentQuery) -> Result<AgentVersion, Error> {
+        if !self.found.contains_key(query) {
+            let asked = vec![query.clone()];
+            let found = self.app.store.find_agents(TenantId::DEFAULT, asked).await?;
+            let found = found.into_iter().next().flatten();
+            self.found.insert(query.clone(), found);
+        }
+        let found = self.found.get(query).cloned().flatten();
+        found.ok_or_else(|| not_found(query))
+    }
+
+    /// The agent as a session with this metadata takes it. Fails with `agent.not_found`, or with
+    /// `request.invalid` where the variables or the metadata do not fit its prompt. A request whose key
+    /// was used before is known to store nothing, whatever has become of the agent since.
+    pub async fn take(
+        &mut self,
+        taken: Taken,
+        metadata: &Map<String, Value>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<AgentSpec, Error> {
+        match self.bound(taken, metadata).await {
+            Err(error) if is_about_agents(error.code()) && self.is_known(key).await? => {
+                Ok(AgentSpec::default())
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn bound(
+        &mut self,
+        taken: Taken,
+        metadata: &Map<String, Value>,
+    ) -> Result<AgentSpec, Error> {
+        let (spec, reference) = self.spec(taken.agent).await?;
+        bind(spec, reference, taken.variables, metadata)
+            .map_err(|faults| invalid(&taken.at, faults))
+    }
+
+    /// The agent that a session takes in place of another one. Without new values it keeps those of
+    /// before that it declares.
+    pub async fn replace(
+        &mut self,
+        agent: Choice,
+        variables: Option<Map<String, Value>>,
+        before: Map<String, Value>,
+        metadata: &Map<String, Value>,
+    ) -> Result<AgentSpec, Error> {
+        let (spec, reference) = self.spec(agent).await?;
+        let variables = variables.unwrap_or_else(|| {
+            let declared = spec.prompt.as_ref().map(|prompt| &prompt.variables);
+            let kept = before.into_iter();
+            let kept = kept.filter(|(name, _)| declared.is_some_and(|all| all.contains_key(name)));
+            kept.collect()
+        });
+        bind(spec, reference, variables, metadata).map_err(|faults| invalid("", faults))
+    }
+
+    async fn spec(&mut self, agent: Choice) -> Result<(AgentSpec, Option<AgentRef>), Error> {
+        Ok(match agent {
+            Choice::Inline(spec) => (*spec, None),
+            Choice::Named(query) => {
+                let version = self.find(&query).await?;
+                let reference = version.reference();
+                (version.spec, Some(reference))
+            }
+        })
+    }
+
+    /// The published agents that a run's spec names, as the run keeps them.
+    pub async fn pin(
+        &mut self,
+        names: BTreeSet<AgentQuery>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<BTreeMap<AgentQuery, Pinned>, Error> {
+        let mut pinned = BTreeMap::new();
+        for query in names {
+            match self.find(&query).await {
+                Ok(version) => drop(pinned.insert(query, version.into())),
+                Err(error) if is_about_agents(error.code()) && self.is_known(key).await? => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pinned)
+    }
+
+    async fn is_known(&self, key: Option<&IdempotencyKey>) -> Result<bool, Error> {
+        match key {
+            Some(key) => Ok(self.app.store.has_key(key.clone()).await?),
+            None => Ok(false),
+        }
+    }
+}
+
+/// The same agent, with other values of its variables or for other metadata.
+pub fn rebind(
+    agent: AgentSpec,
+    reference: Option<AgentRef>,
+    variables: Option<Map<String, Value>>,
+    metadata: &Map<String, Value>,
+) -> Result<AgentSpec, Error> {
+    let bound = bind(agent, reference, variables.unwrap_or_default(), metadata);
+    bound.map_err(|faults| invalid("", faults))
+}
+
+fn invalid(at: &str, faults: Vec<PromptFault>) -> Error {
+    let errors = faults.into_iter().map(|fault| FieldError {
+        pointer: format!("{at}{}", fault.pointer),
+        detail: fault.detail,
+    });
+    Error::invalid_members(errors.collect())
+}
+
+fn is_about_agents(code: Code) -> bool {
+    matches!(code, Code::AgentNotFound | Code::RequestInvalid)
+}
+
+fn not_found(query: &AgentQuery) -> Error {
+    let detail = format!(
+        "no published agent in use is meant by {:?}",
+        query.to_string()
+    );
+    Error::new(Code::AgentNotFound, detail)
+}

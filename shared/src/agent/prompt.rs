@@ -1,0 +1,414 @@
+//! Prompts of sections: templates over a session's metadata and the variables that an agent declares.
+//!
+//! Sections are rendered once, when a session takes the agent, and stored with it: what stands in front
+//! of the messages is the same in all of its sends. Only the list of tools is put in at each call, from
+//! what is on offer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{AgentRef, AgentSpec};
+use crate::error::Failure;
+use crate::stored::Extra;
+use crate::workflow::template::{Named, Names, free_names, render};
+
+/// Sections of a prompt at most.
+pub const SECTIONS_MAX: usize = 50;
+
+/// Variables of a prompt at most.
+pub const VARIABLES_MAX: usize = 100;
+
+/// Bytes of JSON that the values of variables may have together.
+pub const VALUES_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes that all rendered sections may have together.
+pub const PROMPT_BYTES_MAX: usize = 512 << 10;
+
+/// Characters of the name of a section or a variable at most.
+const NAME_CHARS_MAX: usize = 64;
+
+/// What templates call the session's metadata.
+const METADATA: &str = "metadata";
+
+/// What stands above the list of tools.
+const CATALOG_HEADER: &str = "# Available tools";
+
+/// The sections of a prompt, behind the system prompt.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PromptSpec {
+    /// In their order, with a blank line between them; at most 50.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sections: Vec<PromptSection>,
+    /// What sessions may set, by name; at most 100.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, PromptVariable>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+/// A section of a prompt: a text, or the list of tools.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PromptSection {
+    /// What it is called in previews; unique in its prompt.
+    pub name: String,
+    /// A template over `metadata` and the variables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The tools on offer, each with its description, in place of a text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tool_catalog: bool,
+    /// An expression of the template language: the section is left out where it does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+/// A variable that a session may set when it takes the agent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PromptVariable {
+    /// Its value where the session sets none; an empty text when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub default: Option<Value>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether each session has to set it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+/// What is added to an agent when a session takes it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Bound {
+    /// The published version that it is; none where the session brought its own spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentRef>,
+    /// The values of its variables that were set.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub variables: Map<String, Value>,
+    /// The sections of its prompt that are shown, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sections: Vec<BoundSection>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    pub extra: Extra,
+}
+
+/// A section as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundSection {
+    /// Its name.
+    pub name: String,
+    /// Its text; none for the list of tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// What is wrong with a prompt, or with what a session sets of it, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{pointer}: {detail}")]
+pub struct PromptFault {
+    /// A JSON pointer: into the prompt, or from where `variables` is a member.
+    pub pointer: String,
+    /// What is wrong.
+    pub detail: String,
+}
+
+fn fault(pointer: String, detail: impl Into<String>) -> PromptFault {
+    PromptFault {
+        pointer,
+        detail: detail.into(),
+    }
+}
+
+impl PromptSpec {
+    /// Everything that is wrong with it, so that it can be rendered for any session that sets its
+    /// variables and has the metadata that it reads.
+    pub fn faults(&self) -> Vec<PromptFault> {
+        let mut faults = Vec::new();
+        if self.sections.len() > SECTIONS_MAX {
+            let detail = format!("must have at most {SECTIONS_MAX} sections");
+            faults.push(fault("/sections".to_owned(), detail));
+        }
+        if self.variables.len() > VARIABLES_MAX {
+            let detail = format!("must have at most {VARIABLES_MAX} variables");
+            faults.push(fault("/variables".to_owned(), detail));
+        }
+        for (name, variable) in &self.variables {
+            let at = format!("/variables/{}", escaped(name));
+            if !is_variable(name) {
+                let detail = "the name of a variable has 1 to 64 of the characters a-z, A-Z, 0-9 and _, \
+                              begins with a letter and is not `metadata`";
+                faults.push(fault(at.clone(), detail));
+            }
+            if variable.required && variable.default.is_some() {
+                let detail = "is required, so its default would never be used";
+                faults.push(fault(format!("{at}/default"), detail));
+            }
+        }
+        let mut names = BTreeSet::new();
+        for (place, section) in self.sections.iter().enumerate().take(SECTIONS_MAX) {
+            let at = format!("/sections/{place}");
+            if !is_section(&section.name) {
+                let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, ., _ and -";
+                faults.push(fault(format!("{at}/name"), detail));
+            } else if !names.insert(section.name.as_str()) {
+                faults.push(fault(
+                    format!("{at}/name"),
+                    "is the name of another section",
+                ));
+            }
+            match (&section.text, section.tool_catalog) {
+                (Some(text), false) => self.check(text, &format!("{at}/text"), &mut faults),
+                (None, true) => {}
+                (Some(_), true) | (None, false) => {
+                    let detail = "a section has either `text` or `tool_catalog: true`";
+                    faults.push(fault(at.clone(), detail));
+                }
+            }
+            if let Some(when) = &section.when {
+                let pointer = format!("{at}/when");
+                match condition(when) {
+                    Some(template) => self.check(&template, &pointer, &mut faults),
+                    None => faults.push(fault(pointer, NO_EXPRESSION)),
+                }
+            }
+        }
+        faults
+    }
+
+    fn check(&self, template: &str, pointer: &str, faults: &mut Vec<PromptFault>) {
+        if template.contains('\0') {
+            faults.push(fault(pointer.to_owned(), "must not contain U+0000"));
+            return;
+        }
+        let names = match free_names(template) {
+            Ok(names) => names,
+            Err(detail) => {
+                faults.push(fault(pointer.to_owned(), detail));
+                return;
+            }
+        };
+        let known = |name: &str| name == METADATA || self.variables.contains_key(name);
+        for name in names.iter().filter(|name| !known(name)) {
+            let detail = format!(
+                "reads {name:?}, which is neither `metadata` nor a variable that the prompt declares"
+            );
+            faults.push(fault(pointer.to_owned(), detail));
+        }
+    }
+}
+
+const NO_EXPRESSION: &str = "must be one expression, such as `metadata.plan == \"pro\"`";
+
+/// A template that renders to something where the expression holds.
+fn condition(expression: &str) -> Option<String> {
+    let inner = expression.trim();
+    let tags = ["{%", "%}", "{{", "}}", "{#", "#}"];
+    let one = !inner.is_empty() && !tags.iter().any(|tag| inner.contains(tag));
+    one.then(|| format!("{{% if {inner} %}}1{{% endif %}}"))
+}
+
+fn is_variable(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let begins = name.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
+    begins && name.len() <= NAME_CHARS_MAX && name.bytes().all(fits) && name != METADATA
+}
+
+fn is_section(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(fits)
+}
+
+fn escaped(member: &str) -> String {
+    member.replace('~', "~0").replace('/', "~1")
+}
+
+/// What templates read.
+struct Values<'a> {
+    metadata: &'a Map<String, Value>,
+    prompt: &'a PromptSpec,
+    set: &'a Map<String, Value>,
+}
+
+impl Names for Values<'_> {
+    fn named(&self, name: &str) -> Result<Named, Failure> {
+        if name == METADATA {
+            return Ok(Named::Value(Value::Object(self.metadata.clone())));
+        }
+        let declared = self.prompt.variables.get(name);
+        let default = declared.and_then(|variable| variable.default.as_ref());
+        let value = self.set.get(name).or(default).cloned();
+        Ok(Named::Value(value.unwrap_or_else(|| "".into())))
+    }
+}
+
+/// The agent as a session with this metadata takes it: with the values of its variables and the rendered
+/// sections of its prompt. `agent` says which published version it is.
+///
+/// Fails with everything that is wrong with the values, else with the sections that cannot be rendered.
+pub fn bind(
+    spec: AgentSpec,
+    agent: Option<AgentRef>,
+    variables: Map<String, Value>,
+    metadata: &Map<String, Value>,
+) -> Result<AgentSpec, Vec<PromptFault>> {
+    let faults = value_faults(spec.prompt.as_ref(), &variables);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let sections = match &spec.prompt {
+        Some(prompt) => rendered(prompt, &variables, metadata)?,
+        None => Vec::new(),
+    };
+    let name = agent.as_ref().map(|agent| agent.name.to_string());
+    let bound = Bound {
+        agent,
+        variables,
+        sections,
+        extra: Extra::default(),
+    };
+    Ok(AgentSpec {
+        name: name.or(spec.name),
+        bound: (bound != Bound::default()).then(|| Box::new(bound)),
+        ..spec
+    })
+}
+
+fn value_faults(prompt: Option<&PromptSpec>, values: &Map<String, Value>) -> Vec<PromptFault> {
+    let mut faults = Vec::new();
+    let declared = |name: &str| prompt.is_some_and(|prompt| prompt.variables.contains_key(name));
+    for (name, value) in values {
+        let at = format!("/variables/{}", escaped(name));
+        if !declared(name) {
+            faults.push(fault(at, "the agent declares no variable of this name"));
+        } else if value.to_string().contains("\\u0000") {
+            faults.push(fault(at, "must not contain U+0000"));
+        }
+    }
+    for (name, variable) in prompt.iter().flat_map(|prompt| &prompt.variables) {
+        if variable.required && !values.contains_key(name) {
+            let at = format!("/variables/{}", escaped(name));
+            faults.push(fault(at, "is required by the agent"));
+        }
+    }
+    if serde_json::to_vec(values).map_or(true, |json| json.len() > VALUES_BYTES_MAX) {
+        let detail = "must have at most 64 KiB of JSON";
+        faults.push(fault("/variables".to_owned(), detail));
+    }
+    faults
+}
+
+fn rendered(
+    prompt: &PromptSpec,
+    set: &Map<String, Value>,
+    metadata: &Map<String, Value>,
+) -> Result<Vec<BoundSection>, Vec<PromptFault>> {
+    let values = Values {
+        metadata,
+        prompt,
+        set,
+    };
+    let (mut sections, mut faults) = (Vec::new(), Vec::new());
+    let mut bytes = 0;
+    for section in &prompt.sections {
+        let text = shown(section, &values);
+        match text {
+            Ok(Some(text)) => {
+                bytes += text.as_ref().map_or(0, String::len);
+                sections.push(BoundSection {
+                    name: section.name.clone(),
+                    text,
+                });
+            }
+            Ok(None) => {}
+            Err(failure) => {
+                let detail = format!(
+                    "section {:?} of the agent's prompt cannot be rendered: {}",
+                    section.name, failure.message
+                );
+                faults.push(fault("/agent".to_owned(), detail));
+            }
+        }
+    }
+    if bytes > PROMPT_BYTES_MAX {
+        let detail = format!("the rendered prompt has more than {PROMPT_BYTES_MAX} bytes");
+        faults.push(fault("/agent".to_owned(), detail));
+    }
+    if faults.is_empty() {
+        Ok(sections)
+    } else {
+        Err(faults)
+    }
+}
+
+/// The text of a section, none in it for the list of tools; none at all where it is left out.
+fn shown(section: &PromptSection, values: &Values<'_>) -> Result<Option<Option<String>>, Failure> {
+    if let Some(template) = section.when.as_deref().and_then(condition)
+        && render(&template, values)?.is_empty()
+    {
+        return Ok(None);
+    }
+    if section.tool_catalog {
+        return Ok(Some(None));
+    }
+    let text = render(section.text.as_deref().unwrap_or_default(), values)?;
+    let text = text.trim();
+    Ok((!text.is_empty()).then(|| Some(text.to_owned())))
+}
+
+/// What a model is told before the messages: the agent's system prompt and the sections of its prompt,
+/// or what a send says `instead`. `tools` are the names and descriptions of what is on offer. A function
+/// of the agent as its session took it and of the tools, so that it stays the same from send to send.
+pub fn assemble<'t>(
+    agent: &AgentSpec,
+    instead: Option<&str>,
+    tools: impl Iterator<Item = (&'t str, &'t str)>,
+) -> Option<String> {
+    let own = instead.or(agent.system_prompt.as_deref());
+    let own = own.filter(|text| !text.trim().is_empty());
+    let sections = agent.bound.as_ref().map(|bound| bound.sections.as_slice());
+    let sections = sections.filter(|_| instead.is_none()).unwrap_or_default();
+    if sections.is_empty() {
+        return own.map(str::to_owned);
+    }
+    let mut catalog = None;
+    if sections.iter().any(|section| section.text.is_none()) {
+        catalog = tool_catalog(tools);
+    }
+    let texts = sections
+        .iter()
+        .filter_map(|section| section.text.as_deref().or(catalog.as_deref()));
+    let paragraphs: Vec<&str> = own.into_iter().chain(texts).collect();
+    (!paragraphs.is_empty()).then(|| paragraphs.join("\n\n"))
+}
+
+/// The list of tools, by name; none without any.
+fn tool_catalog<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>) -> Option<String> {
+    let by_name: BTreeMap<&str, &str> = tools.collect();
+    if by_name.is_empty() {
+        return None;
+    }
+    let mut text = CATALOG_HEADER.to_owned();
+    for (name, description) in by_name {
+        // One line each: whatever a tool says of itself, it is no section of its own.
+        let line = description.split_whitespace().collect::<Vec<_>>().join(" ");
+        text.push_str(&format!("\n- {name}: {line}"));
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Agents by name.
+
+use async_trait::async_trait;
+
+use super::sends::IdempotencyKey;
+use super::{Page, Result};
+use crate::agent::{AgentKey, AgentName, AgentQuery, AgentSpec, AgentVersion, Alias, NamedAgent};
+use crate::id::TenantId;
+
+/// Agents that are published under names, their versions and aliases.
+#[async_trait]
+pub trait Agents: Send + Sync {
+    /// Publishes a spec as the newest version of an agent, which is created or restored if need be. A
+    /// spec that equals the newest version's adds none. With an idempotency key a repeat publishes
+    /// nothing.
+    async fn publish_agent(&self, item: PublishAgent) -> Result<PublishOutcome>;
+
+    /// Points an alias at a version, or removes it.
+    async fn set_alias(&self, item: SetAlias) -> Result<AliasOutcome>;
+
+    /// Keeps an agent from new use, or allows it again; `None` when unknown.
+    async fn archive_agent(&self, key: AgentKey, archived: bool) -> Result<Option<NamedAgent>>;
+
+    /// An agent, archived or not; `None` when unknown.
+    async fn get_agent(&self, key: AgentKey) -> Result<Option<NamedAgent>>;
+
+    /// Agents by name.
+    async fn list_agents(&self, query: ListAgents) -> Result<Page<NamedAgent>>;
+
+    /// A version, whether the agent is archived or not; `None` when unknown.
+    async fn get_agent_version(&self, key: AgentKey, n: i32) -> Result<Option<AgentVersion>>;
+
+    /// An agent's versions, newest first.
+    async fn list_agent_versions(&self, query: ListAgentVersions) -> Result<Page<AgentVersion>>;
+
+    /// The versions that references mean now, in their order; `None` where the agent, the version or the
+    /// alias is unknown, or the agent is archived.
+    async fn find_agents(
+        &self,
+        tenant: TenantId,
+        queries: Vec<AgentQuery>,
+    ) -> Result<Vec<Option<AgentVersion>>>;
+}
+
+/// A spec to publish.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublishAgent {
+    /// The agent.
+    pub key: AgentKey,
+    /// What it is to be.
+    pub spec: AgentSpec,
+    /// What makes a repeat harmless.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+/// What became of a spec to publish.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PublishOutcome {
+    /// It is this version.
+    Published {
+        /// The newest version.
+        version: Box<AgentVersion>,
+        /// Whether it was added.
+        added: bool,
+    },
+    /// The key was used for the same request, which had this outcome.
+    Replayed {
+        /// The version then.
+        version: Box<AgentVersion>,
+        /// Whether it was added then.
+        added: bool,
+    },
+    /// The key was used for another request.
+    Mismatch,
+}
+
+/// An alias to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAlias {
+    /// The agent.
+    pub key: AgentKey,
+    /// The alias.
+    pub alias: Alias,
+    /// The version that it points at from now on; none to remove it.
+    pub version: Option<i32>,
+}
+
+/// What became of an alias.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AliasOutcome {
+    /// It is so now.
+    Changed(Box<NamedAgent>),
+    /// The agent is unknown or archived.
+    NotFound,
+    /// The agent has no version of this number.
+    NoVersion,
+}
+
+/// Which agents, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListAgents {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Archived ones too.
+    pub archived: bool,
+    /// Behind this one.
+    pub after: Option<AgentName>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// Which versions of an agent, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListAgentVersions {
+    /// The agent.
+    pub key: AgentKey,
+    /// Older than this one.
+    pub before: Option<i32>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// What an idempotency key notes of a spec that was published: the version, and whether it was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublishNote {
+    /// The version.
+    pub n: i32,
+    /// Whether it was added.
+    pub added: bool,
+}
+
+impl From<PublishNote> for uuid::Uuid {
+    fn from(note: PublishNote) -> Self {
+        Self::from_u64_pair(u64::from(note.added), u64::from(note.n.unsigned_abs()))
+    }
+}
+
+impl From<uuid::Uuid> for PublishNote {
+    fn from(id: uuid::Uuid) -> Self {
+        let (added, n) = id.as_u64_pair();
+        Self {
+            n: i32::try_from(n).unwrap_or(i32::MAX),
+            added: added != 0,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Agents by name.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, Alias, NamedAgent, Pick};
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::{
+    Agents, AliasOutcome, ListAgentVersions, ListAgents, Page, PublishAgent, PublishNote,
+    PublishOutcome, Result, SetAlias,
+};
+use mainspring_shared::time::Timestamp;
+
+use crate::memory::ModelStore;
+use crate::state::{Seen, State};
+
+/// An agent with its versions in order.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    agent: NamedAgent,
+    versions: Vec<AgentVersion>,
+}
+
+impl Kept {
+    fn version(&self, n: i32) -> Option<&AgentVersion> {
+        let place = usize::try_from(n).ok()?.checked_sub(1)?;
+        self.versions.get(place)
+    }
+}
+
+#[async_trait]
+impl Agents for ModelStore {
+    async fn publish_agent(&self, item: PublishAgent) -> Result<PublishOutcome> {
+        let (mut state, now) = self.begin();
+        Ok(publish(&mut state, now, item))
+    }
+
+    async fn set_alias(&self, item: SetAlias) -> Result<AliasOutcome> {
+        let (mut state, now) = self.begin();
+        Ok(set_alias(&mut state, now, item))
+    }
+
+    async fn archive_agent(&self, key: AgentKey, archived: bool) -> Result<Option<NamedAgent>> {
+        let (mut state, now) = self.begin();
+        let Some(kept) = state.agents.get_mut(&key) else {
+            return Ok(None);
+        };
+        if kept.agent.archived_at.is_some() != archived {
+            kept.agent.archived_at = archived.then_some(now);
+            kept.agent.updated_at = now;
+        }
+        Ok(Some(kept.agent.clone()))
+    }
+
+    async fn get_agent(&self, key: AgentKey) -> Result<Option<NamedAgent>> {
+        let (state, _) = self.begin();
+        Ok(state.agents.get(&key).map(|kept| kept.agent.clone()))
+    }
+
+    async fn list_agents(&self, query: ListAgents) -> Result<Page<NamedAgent>> {
+        let (state, _) = self.begin();
+        let wanted = state.agents.values().map(|kept| &kept.agent);
+        let wanted = wanted.filter(|agent| agent.key.tenant == query.tenant);
+        let wanted = wanted.filter(|agent| query.archived || agent.archived_at.is_none());
+        let after = query.after.as_ref();
+        let wanted = wanted.filter(|agent| after.is_none_or(|after| agent.key.name > *after));
+        Ok(page(wanted.cloned(), query.limit))
+    }
+
+    async fn get_agent_version(&self, key: AgentKey, n: i32) -> Result<Option<AgentVersion>> {
+        let (state, _) = self.begin();
+        let kept = state.agents.get(&key);
+        Ok(kept.and_then(|kept| kept.version(n)).cloned())
+    }
+
+    async fn list_agent_versions(&self, query: ListAgentVersions) -> Result<Page<AgentVersion>> {
+        let (state, _) = self.begin();
+        let versions = state.agents.get(&query.key).into_iter();
+        let versions = versions.flat_map(|kept| kept.versions.iter().rev());
+        let older = versions.filter(|one| query.before.is_none_or(|before| one.n < before));
+        Ok(page(older.cloned(), query.limit))
+    }
+
+    async fn find_agents(
+        &self,
+        tenant: TenantId,
+        queries: Vec<AgentQuery>,
+    ) -> Result<Vec<Option<AgentVersion>>> {
+        let (state, _) = self.begin();
+        let found = queries.into_iter().map(|query| find(&state, tenant, query));
+        Ok(found.collect())
+    }
+}
+
+fn page<T>(mut from: impl Iterator<Item = T>, limit: u32) -> Page<T> {
+    let data: Vec<T> = from.by_ref().take(limit as usize).collect();
+    Page {
+        data,
+        more: from.next().is_some(),
+    }
+}
+
+fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutcome {
+    match state.seen(item.idempotency.as_ref()) {
+        Seen::Never => {}
+        Seen::Mismatch => return PublishOutcome::Mismatch,
+        Seen::Before(note) => {
+            let PublishNote { n, added } = note.into();
+            let kept = state.agents.get(&item.key);
+            let version = kept.and_then(|kept| kept.version(n));
+            let version = version.expect("versions stay").clone();
+            return PublishOutcome::Replayed {
+                version: Box::new(version),
+                added,
+            };
+        }
+    }
+    let kept = state
+        .agents
+        .entry(item.key.clone())
+        .or_insert_with(|| Kept {
+            agent: NamedAgent {
+                key: item.key.clone(),
+                version: 0,
+                aliases: BTreeMap::new(),
+                created_at: now,
+                updated_at: now,
+                archived_at: None,
+            },
+            versions: Vec::new(),
+        });
+    let added = kept
+        .versions
+        .last()
+        .is_none_or(|newest| newest.spec != item.spec);
+    if added {
+        kept.agent.version += 1;
+        kept.versions.push(AgentVersion {
+            key: item.key,
+            n: kept.agent.version,
+            hash: item.spec.hash(),
+            spec: item.spec,
+            created_at: now,
+        });
+    }
+    if added || kept.agent.archived_at.is_some() {
+        kept.agent.archived_at = None;
+        kept.agent.updated_at = now;
+    }
+    let version = kept.versions.last().expect("it has one now").clone();
+    let note = PublishNote {
+        n: version.n,
+        added,
+    };
+    state.remember(item.idempotency.as_ref(), note.into(), now);
+    PublishOutcome::Published {
+        version: Box::new(version),
+        added,
+    }
+}
+
+fn set_alias(state: &mut State, now: Timestamp, item: SetAlias) -> AliasOutcome {
+    let kept = state.agents.get_mut(&item.key);
+    let Some(kept) = kept.filter(|kept| kept.agent.archived_at.is_none()) else {
+        return AliasOutcome::NotFound;
+    };
+    if item.version.is_some_and(|n| kept.version(n).is_none()) {
+        return AliasOutcome::NoVersion;
+    }
+    let aliases = &mut kept.agent.aliases;
+    let before: Option<i32> = match item.version {
+        Some(n) => aliases.insert(item.alias, n),
+        None => aliases.remove(&item.alias),
+    };
+    if before != item.version {
+        kept.agent.updated_at = now;
+    }
+    AliasOutcome::Changed(Box::new(kept.agent.clone()))
+}
+
+fn find(state: &State, tenant: TenantId, query: AgentQuery) -> Option<AgentVersion> {
+    let key = AgentKey {
+        tenant,
+        name: query.name,
+    };
+    let kept = state.agents.get(&key)?;
+    if kept.agent.archived_at.is_some() {
+        return None;
+    }
+    let n = match query.pick {
+        Pick::Newest => kept.agent.version,
+        Pick::Version(n) => n,
+        Pick::Alias(alias) => pointed(&kept.agent, &alias)?,
+    };
+    kept.version(n).cloned()
+}
+
+fn pointed(agent: &NamedAgent, alias: &Alias) -> Option<i32> {
+    agent.aliases.get(alias).copied()
+}
+
+/// Every agent with its versions.
+pub(crate) fn dump(state: &State) -> Vec<(NamedAgent, Vec<AgentVersion>)> {
+    let all = state.agents.values();
+    all.map(|kept| (kept.agent.clone(), kept.versions.clone()))
+        .collect()
+}

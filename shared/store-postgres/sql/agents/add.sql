@@ -1,0 +1,8 @@
+-- A new version of an agent whose row is locked: its newest one. Whoever publishes wants it used.
+-- Index: the primary key.
+WITH added AS (
+    INSERT INTO agent_versions (tenant, name, n, spec, hash, created_at)
+    VALUES ($1::integer, $2::text, $3::integer, $4::text, $5::text, $6::bigint)
+)
+UPDATE agents_named SET version = $3::integer, updated_at = $6::bigint, archived_at = NULL
+WHERE tenant = $1::integer AND name = $2::text
