@@ -15,7 +15,7 @@ use mainspring_runtime::{
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_worker::{RetrySettings, WorkerConfig};
 
-pub(crate) use provider::{Provider, ProviderKind};
+pub(crate) use provider::{Provider, ProviderKind, extra};
 pub(crate) use tools::{HooksConfig, McpServer, ShellKind, ToolsConfig};
 pub(crate) use validate::{Backend, Purpose};
 

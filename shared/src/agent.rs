@@ -76,9 +76,18 @@ pub struct AgentSpec {
     /// Texts that end an answer before them, at most four. The answer counts as complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// How much the model is to think, passed to providers of OpenAI's protocol; others ignore it.
+    /// How much the model is to think. Passed to OpenAI's protocols as it is; for Anthropic, unless
+    /// `thinking` is set, `low`, `medium` and `high` let a quarter, half and three quarters of
+    /// `max_tokens` be thought.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<ReasoningEffort>,
+    /// How many tokens of each answer may be thought, for Anthropic; others ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingSpec>,
+    /// Models that are asked, in this order, when `model` is not available: its provider is down,
+    /// refuses the key or limits the rate for longer than is waited in memory. At most four.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<String>,
     /// The budget of all sends of the session together, with everything that they cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
@@ -119,6 +128,23 @@ impl AgentSpec {
         own.or_else(|| pool_of(&self.tools)).unwrap_or(DEFAULT_POOL)
     }
 }
+
+/// How much an agent's model may think.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ThinkingSpec {
+    /// Tokens of one answer that may be thought, at least 1024 and fewer than `max_tokens`.
+    pub budget_tokens: u32,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+/// The smallest [`ThinkingSpec::budget_tokens`] that providers take.
+pub const THINKING_TOKENS_MIN: u32 = 1_024;
+
+/// Models in [`AgentSpec::fallback`] at most.
+pub const FALLBACK_MAX: usize = 4;
 
 /// How an agent keeps notes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

@@ -55,6 +55,8 @@ pub struct Request {
     pub stop: Vec<String>,
     /// How much the model is to think, where the provider takes it.
     pub reasoning_effort: Option<ReasoningEffort>,
+    /// How many tokens of the answer may be thought, where the provider takes a number.
+    pub thinking_tokens: Option<u32>,
     /// The tools on offer, in the order in which the model sees them.
     pub tools: Vec<Arc<ToolSpec>>,
     /// The shape of the final answer. Unless the model's facts say that its provider enforces it, it

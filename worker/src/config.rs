@@ -31,6 +31,9 @@ settings! {
             => Key::span("worker.poll_interval", Duration::from_millis(10), HOUR);
         /// When a failed model call is tried again.
         retry: Policy = Policy::default();
+        /// How long the model calls of one round may take, with the waits between them; for ever when
+        /// absent.
+        answer_timeout: Option<Duration> => Key::span("retry.total_timeout", MS, YEAR);
         /// Waits longer than this park the send as a row.
         hold_max: Duration = Duration::from_secs(5)
             => Key::span("worker.hold_max", Duration::ZERO, HOUR);

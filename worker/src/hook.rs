@@ -5,9 +5,9 @@
 //! |---|---|---|
 //! | [`Hook::send_started`] | a worker takes a send, once per life | observe |
 //! | [`Hook::round_started`] | before the first model call of a round | observe |
-//! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, answer instead, refuse |
-//! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, refuse |
-//! | [`Hook::before_calls`] | after an answer that asks for calls, before any of them is stored | answer all of them instead, refuse them all |
+//! | [`Hook::before_model`] | before each model call, attempts counted singly | change the request, answer instead, refuse, end the send |
+//! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, refuse, end the send with it |
+//! | [`Hook::before_calls`] | after an answer that asks for calls, before any of them is stored | answer all of them instead, refuse them all, end the send without them |
 //! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker's death | change the arguments, answer instead, refuse |
 //! | [`Hook::tool_failed`] | after each call that failed, where a worker made it | have it made once more, answer instead |
 //! | [`Hook::after_tool`] | after each call that a worker made | change the result |
@@ -77,6 +77,10 @@ pub enum Verdict<T> {
     Instead(T),
     /// It must not happen, for this reason, which the model or the caller is told.
     Refuse(String),
+    /// The send ends here, completed. Before a model call: with what the model said last. After one, or
+    /// before its calls: with what it said now, and none of its calls is made. Before a call of a tool
+    /// it is a refusal, as the calls beside it may be under way.
+    End,
 }
 
 /// What becomes of a call that failed.
@@ -137,7 +141,8 @@ pub trait Hook: fmt::Debug + Send + Sync {
     }
 
     /// The model has asked for calls, all of which are here as it said them. `Instead` is the result
-    /// of each; `Refuse` answers each with `tool.denied`. The send goes on with these results.
+    /// of each; `Refuse` answers each with `tool.denied`. The send goes on with these results. `End`
+    /// drops the calls: the send ends with what the model said beside them.
     async fn before_calls(&self, _at: At, _calls: &[ToolCall]) -> Decision<CallResult> {
         Ok(Verdict::Go)
     }
@@ -228,6 +233,17 @@ pub(crate) struct Refusal {
     pub(crate) code: Code,
     /// Which hook, and why.
     pub(crate) message: String,
+}
+
+/// What hooks make of something.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Judged<T> {
+    /// It happens.
+    Go,
+    /// This is its outcome.
+    Instead(T),
+    /// The send ends.
+    End,
 }
 
 /// What a call gets that a policy does not permit.
@@ -323,17 +339,17 @@ impl Hooks {
         }
     }
 
-    /// What each call of an answer gets instead of being made; none when they may be made.
-    pub(crate) async fn before_calls(&self, at: At, calls: &[ToolCall]) -> Option<CallResult> {
+    /// What each call of an answer gets instead of being made, if they may not be.
+    pub(crate) async fn before_calls(&self, at: At, calls: &[ToolCall]) -> Judged<CallResult> {
         for hook in &self.list {
             let decided = hook.before_calls(at, calls);
             match self.judged(hook.as_ref(), decided).await {
-                Ok(None) => {}
-                Ok(Some(result)) => return Some(result),
-                Err(refusal) => return Some(denied(&refusal)),
+                Ok(Judged::Go) => {}
+                Ok(judged) => return judged,
+                Err(refusal) => return Judged::Instead(denied(&refusal)),
             }
         }
-        None
+        Judged::Go
     }
 
     pub(crate) async fn round_stored(&self, at: At) {
@@ -375,29 +391,37 @@ impl Hooks {
         None
     }
 
-    /// An answer that is used instead of asking; none when the model is to be asked.
+    /// An answer that is used instead of asking, if the model is not to be asked.
     pub(crate) async fn before_model(
         &self,
         at: At,
         request: &mut Request,
-    ) -> Result<Option<Reply>, Refusal> {
+    ) -> Result<Judged<Reply>, Refusal> {
         for hook in &self.list {
             let decided = hook.before_model(at, request);
-            if let Some(reply) = self.judged(hook.as_ref(), decided).await? {
-                return Ok(Some(reply));
+            match self.judged(hook.as_ref(), decided).await? {
+                Judged::Go => {}
+                judged => return Ok(judged),
             }
         }
-        Ok(None)
+        Ok(Judged::Go)
     }
 
-    pub(crate) async fn after_model(&self, at: At, mut reply: Reply) -> Result<Reply, Refusal> {
+    /// The answer that is used, and whether the send ends with it whatever it asks for.
+    pub(crate) async fn after_model(
+        &self,
+        at: At,
+        mut reply: Reply,
+    ) -> Result<(Reply, bool), Refusal> {
         for hook in &self.list {
             let decided = hook.after_model(at, &mut reply);
-            if let Some(other) = self.judged(hook.as_ref(), decided).await? {
-                return Ok(other);
+            match self.judged(hook.as_ref(), decided).await? {
+                Judged::Go => {}
+                Judged::Instead(other) => return Ok((other, false)),
+                Judged::End => return Ok((reply, true)),
             }
         }
-        Ok(reply)
+        Ok((reply, false))
     }
 
     /// A result that is used instead of calling; none when the tool is to be called.
@@ -405,8 +429,14 @@ impl Hooks {
         for hook in &self.list {
             let decided = hook.before_tool(at, call);
             match self.judged(hook.as_ref(), decided).await {
-                Ok(None) => {}
-                Ok(Some(result)) => return Some(result),
+                Ok(Judged::Go) => {}
+                Ok(Judged::Instead(result)) => return Some(result),
+                Ok(Judged::End) => {
+                    return Some(denied(&Refusal {
+                        code: Code::PolicyDenied,
+                        message: format!("{}: the work is to end", hook.name()),
+                    }));
+                }
                 Err(refusal) => return Some(denied(&refusal)),
             }
         }
@@ -443,19 +473,20 @@ impl Hooks {
         false
     }
 
-    /// What a hook puts in the place of what it was asked about.
+    /// What a hook makes of what it was asked about.
     async fn judged<T>(
         &self,
         hook: &dyn Hook,
         decided: impl Future<Output = Decision<T>>,
-    ) -> Result<Option<T>, Refusal> {
+    ) -> Result<Judged<T>, Refusal> {
         let refusal = |code, message: String| Refusal {
             code,
             message: format!("{}: {message}", hook.name()),
         };
         let error = match self.asked(decided).await {
-            Ok(Verdict::Go) => return Ok(None),
-            Ok(Verdict::Instead(outcome)) => return Ok(Some(outcome)),
+            Ok(Verdict::Go) => return Ok(Judged::Go),
+            Ok(Verdict::Instead(outcome)) => return Ok(Judged::Instead(outcome)),
+            Ok(Verdict::End) => return Ok(Judged::End),
             Ok(Verdict::Refuse(why)) => return Err(refusal(Code::PolicyDenied, why)),
             Err(error) => error,
         };
@@ -463,7 +494,7 @@ impl Hooks {
         if hook.fails_closed() {
             return Err(refusal(Code::PolicyUnavailable, error));
         }
-        Ok(None)
+        Ok(Judged::Go)
     }
 
     /// What a hook says within its time.

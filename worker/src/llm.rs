@@ -25,7 +25,7 @@ pub use mainspring_shared::model::{
     estimate_tokens,
 };
 
-pub use self::error::{Error, Wait};
+pub use self::error::{Error, Hold, Wait};
 pub use self::providers::{InvalidName, Providers, Resolved};
 pub use self::secret::Secret;
 

@@ -84,6 +84,11 @@ impl Said {
         count
     }
 
+    /// The text that was said of the open attempt.
+    pub(crate) fn text(&self) -> String {
+        self.lock().text.text.clone()
+    }
+
     /// Someone came late at this time. Tells all that was said, or says how long to wait before
     /// [`Said::tell`] is called; nothing where somebody waits already.
     pub(crate) fn asked(&self, now: Duration) -> Option<Duration> {

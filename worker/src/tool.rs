@@ -81,6 +81,8 @@ pub enum Effect {
     Delegate,
     /// Start a run of a workflow, whose result is the call's.
     StartRun,
+    /// Once the round's calls are over, end the send: the model has nothing to answer.
+    PassTurn,
 }
 
 impl Effect {

@@ -362,6 +362,7 @@ async fn ask(wired: &Providers, name: &str) -> Result<(), mainspring_worker::llm
         top_p: None,
         stop: Vec::new(),
         reasoning_effort: None,
+        thinking_tokens: None,
         tools: Vec::new(),
         output: None,
     };

@@ -8,6 +8,8 @@ use mainspring_runtime::{
     Choice as _, DEFAULTS, Environment, Key, Layers, Secret, choice, settings,
 };
 
+use mainspring_providers::{ExtraFault, RequestExtra};
+
 use super::{DAY, HTTP, MS};
 
 settings! {
@@ -43,6 +45,19 @@ settings! {
             => Key::span("llm.attempt_timeout", MS, DAY);
         /// More headers for every request: any name, and values that may be secrets.
         headers: BTreeMap<String, Secret> => Key::secret("llm.headers.*");
+        /// More members for every request: a JSON object.
+        request_extra: Option<String> => Key::text("llm.request_extra");
+        /// The same by model. They win.
+        model_extra: BTreeMap<String, String> => Key::text("llm.model_extra.*");
+        /// Requests per minute of one worker; no limit of ours when 0.
+        requests_per_minute: u32 = 0 => Key::integer("llm.requests_per_minute", 0, 1_000_000_000);
+        /// Input tokens per minute of one worker, likewise.
+        tokens_per_minute: u32 = 0 => Key::integer("llm.tokens_per_minute", 0, 4_000_000_000);
+        /// Outages in a row after which the provider is only probed; never when 0.
+        breaker_failures: u32 = 20 => Key::integer("llm.breaker_failures", 0, 1_000_000);
+        /// How long nobody asks before the first probe.
+        breaker_pause: Duration = Duration::from_secs(10)
+            => Key::span("llm.breaker_pause", MS, DAY);
     }
 }
 
@@ -104,13 +119,15 @@ fn foreign_kind(text: &str) -> ProviderKind {
 }
 
 /// What a named provider takes from `[llm]` where it does not say otherwise.
-const INHERITED: [&str; 6] = [
+const INHERITED: [&str; 8] = [
     "stream",
     "prompt_cache",
     "connect_timeout",
     "first_byte_timeout",
     "idle_timeout",
     "attempt_timeout",
+    "breaker_failures",
+    "breaker_pause",
 ];
 
 /// The prefix of the other program's names, which count when ours are not set.
@@ -196,6 +213,16 @@ fn resolve_named(layers: &mut Layers, environment: &Environment, name: &str) {
         layers.problem("config.invalid_value", &prefix, detail);
     }
     complete(layers, environment, &prefix, kind);
+}
+
+/// The members that a provider adds to its requests.
+pub(crate) fn extra(provider: &Provider) -> Result<RequestExtra, ExtraFault> {
+    let all = provider.request_extra.as_deref();
+    let mut extra = all.map(RequestExtra::read).transpose()?.unwrap_or_default();
+    for (model, members) in &provider.model_extra {
+        extra.insert(model, members)?;
+    }
+    Ok(extra)
 }
 
 /// Replaces `api_key_env` by the key that it points to.

@@ -420,3 +420,25 @@ fn a_key_that_is_missing_is_asked_for_by_the_names_of_its_variables() {
         assert!(detail.contains(name), "{name}: {detail}");
     }
 }
+
+#[test]
+fn a_provider_takes_further_members_for_its_requests() {
+    let file = "[providers.a]\nprovider = \"demo\"\nrequest_extra = '{\"tier\": \"flex\"}'\n\
+                model_extra = { \"gpt-4.1\" = '{\"tier\": \"fast\"}' }\nbreaker_pause = \"3s\"\n";
+    let config = load_with(Some(file), &[], &[]).expect("good");
+    let provider = &config.providers["a"];
+    assert!(provider.model_extra.contains_key("gpt-4.1"));
+    assert_eq!(provider.breaker_pause, Duration::from_secs(3));
+    assert_eq!(provider.breaker_failures, config.llm.breaker_failures);
+    let origins = |value: &str| {
+        let file = format!("[llm]\nprovider = \"demo\"\nrequest_extra = '{value}'\n");
+        let config = load_with(Some(&file), &[], &[]).expect("it is a text");
+        let problems = config.validate(Purpose::Database).into_iter();
+        let origins = problems.map(|problem| problem.origin);
+        origins.collect::<Vec<_>>()
+    };
+    assert_eq!(origins("{\"seed\": 7}"), Vec::<String>::new());
+    for refused in ["[1]", "{\"model\": \"x\"}"] {
+        assert_eq!(origins(refused), ["llm.request_extra"], "{refused}");
+    }
+}

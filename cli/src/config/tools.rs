@@ -61,6 +61,10 @@ settings! {
         before_model: Vec<String> = Vec::new() => Key::list("hooks.before_model");
         /// Asked before each call of a tool, in this order.
         before_tool: Vec<String> = Vec::new() => Key::list("hooks.before_tool");
+        /// Asked before the calls of an answer, all together, in this order.
+        before_calls: Vec<String> = Vec::new() => Key::list("hooks.before_calls");
+        /// Asked before a final answer ends its send, in this order.
+        before_end: Vec<String> = Vec::new() => Key::list("hooks.before_end");
         /// How long one attempt to ask may take.
         timeout: Duration = Duration::from_secs(5) => Key::span("hooks.timeout", MS, DAY);
     }

@@ -3,7 +3,7 @@
 use mainspring_runtime::Problem;
 use mainspring_shared::budget::Price;
 
-use super::Config;
+use super::{Config, Provider, extra};
 
 /// What a configuration is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,13 @@ impl Config {
             "mysql" => Backend::Mysql,
             _ => Backend::Sqlite,
         }
+    }
+
+    /// Every provider with its section.
+    fn all_providers(&self) -> impl Iterator<Item = (String, &Provider)> {
+        let default = std::iter::once(("llm".to_owned(), &self.llm));
+        let named = self.providers.iter();
+        default.chain(named.map(|(name, provider)| (format!("providers.{name}"), provider)))
     }
 
     /// Everything that stands in the way of `purpose`; nothing when it can begin.
@@ -87,6 +94,12 @@ impl Config {
                 add("config.invalid_value", "prices", detail);
             }
         }
+        for (section, provider) in self.all_providers() {
+            if let Err(fault) = extra(provider) {
+                let origin = format!("{section}.request_extra");
+                add("config.invalid_value", &origin, &fault.to_string());
+            }
+        }
         if self.scheduler.sweep_interval > self.lease_ttl {
             let detail = "must not be longer than lease_ttl";
             add("config.invalid_value", "sweep_interval", detail);
@@ -98,20 +111,10 @@ impl Config {
             add("config.missing", "llm", detail);
         }
         if matches!(purpose, Purpose::Dev | Purpose::Worker) {
-            let default = std::iter::once(("llm", &self.llm));
-            let named = self
-                .providers
-                .iter()
-                .map(|(name, provider)| (name.as_str(), provider));
-            for (name, provider) in default.chain(named) {
+            for (section, provider) in self.all_providers() {
                 if provider.needs_key() {
-                    let section = if name == "llm" {
-                        name
-                    } else {
-                        &format!("providers.{name}")
-                    };
                     let usual = provider.kind.key_variable().unwrap_or_default();
-                    let detail = if name == "llm" {
+                    let detail = if section == "llm" {
                         format!(
                             "a key is needed: set {usual} or MAINSPRING_LLM_API_KEY (or base_url, \
                              MAINSPRING_LLM_BASE_URL, for an endpoint of your own)"
@@ -122,7 +125,7 @@ impl Config {
                              base_url for an endpoint of your own)"
                         )
                     };
-                    add("config.missing", section, &detail);
+                    add("config.missing", &section, &detail);
                 }
             }
         }

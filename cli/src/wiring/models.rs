@@ -1,9 +1,10 @@
 //! The providers of models.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::config::{Config, Provider, ProviderKind};
-use mainspring_providers::{Kind, ProviderSettings};
+use crate::config::{Config, Provider, ProviderKind, extra};
+use mainspring_providers::{Kind, Limits, ProviderSettings};
 use mainspring_runtime::Choice as _;
 use mainspring_shared::budget::Price;
 use mainspring_shared::time::Clock;
@@ -17,7 +18,7 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
     let mut settings: Vec<ProviderSettings> = config
         .providers
         .iter()
-        .map(|(name, provider)| settings_of(name, provider))
+        .map(|(name, provider)| waiting(name, provider, config))
         .collect();
     // A named provider may take the name of the default one's kind; then the default one has none
     // of its own left to clash with.
@@ -26,13 +27,20 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
     } else {
         default
     };
-    settings.push(settings_of(default, &config.llm));
+    settings.push(waiting(default, &config.llm, config));
     let prices = config
         .prices
         .iter()
         .filter_map(|entry| Price::parse_entry(entry));
     let providers = mainspring_providers::open(&settings, default, clock).map_err(usage)?;
     Ok(providers.with_prices(prices.collect()))
+}
+
+/// As [`settings_of`], with how long a call may wait in memory for its turn.
+fn waiting(name: &str, provider: &Provider, config: &Config) -> ProviderSettings {
+    let mut settings = settings_of(name, provider);
+    settings.limits.wait_max = config.worker.hold_max;
+    settings
 }
 
 pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
@@ -60,6 +68,15 @@ pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
             .iter()
             .map(|(name, it)| (name.clone(), secret(it)))
             .collect(),
+        // What cannot be read was refused when the configuration was validated.
+        extra: extra(provider).unwrap_or_default(),
+        limits: Limits {
+            requests_per_minute: NonZeroU32::new(provider.requests_per_minute),
+            tokens_per_minute: NonZeroU32::new(provider.tokens_per_minute),
+            breaker_failures: provider.breaker_failures,
+            breaker_pause: provider.breaker_pause,
+            ..base.limits
+        },
         name: base.name,
         kind,
     }

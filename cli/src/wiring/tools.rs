@@ -47,13 +47,34 @@ pub(crate) fn hooks(
 ) -> Result<Hooks, Failure> {
     let caller = caller(config, (config.hooks.timeout, &[]), clock, entropy)?;
     let mut hooks = Hooks::default();
-    for (place, url) in config.hooks.before_model.iter().enumerate() {
-        let policy = HttpPolicy::before_model(format!("before_model[{place}]"), url, &caller);
-        hooks.register(Arc::new(policy)).map_err(usage)?;
-    }
-    for (place, url) in config.hooks.before_tool.iter().enumerate() {
-        let policy = HttpPolicy::before_tool(format!("before_tool[{place}]"), url, &caller);
-        hooks.register(Arc::new(policy)).map_err(usage)?;
+    type Policy = fn(String, &str, &Caller) -> HttpPolicy;
+    let points: [(&str, &[String], Policy); 4] = [
+        (
+            "before_model",
+            &config.hooks.before_model,
+            HttpPolicy::before_model,
+        ),
+        (
+            "before_calls",
+            &config.hooks.before_calls,
+            HttpPolicy::before_calls,
+        ),
+        (
+            "before_tool",
+            &config.hooks.before_tool,
+            HttpPolicy::before_tool,
+        ),
+        (
+            "before_end",
+            &config.hooks.before_end,
+            HttpPolicy::before_end,
+        ),
+    ];
+    for (point, urls, policy) in points {
+        for (place, url) in urls.iter().enumerate() {
+            let policy = policy(format!("{point}[{place}]"), url, &caller);
+            hooks.register(Arc::new(policy)).map_err(usage)?;
+        }
     }
     Ok(hooks)
 }

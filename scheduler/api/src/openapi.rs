@@ -110,7 +110,7 @@ const LINKS: [(&str, &[&str]); 5] = [
 ];
 
 /// Shapes that are stored with members of later releases, and are sent without.
-const STORED: [&str; 13] = [
+const STORED: [&str; 14] = [
     "AgentSpec",
     "Budget",
     "ContextSpec",
@@ -123,6 +123,7 @@ const STORED: [&str; 13] = [
     "PromptVariable",
     "RunOptions",
     "SendOptions",
+    "ThinkingSpec",
     "WorkerTool",
 ];
 

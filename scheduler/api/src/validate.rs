@@ -4,9 +4,7 @@
 
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_scheduler::services::agents::{Choice, Taken};
-use mainspring_shared::agent::{
-    AgentSpec, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions,
-};
+use mainspring_shared::agent::{AgentSpec, FALLBACK_MAX, MAX_TOKENS_DEFAULT, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions, THINKING_TOKENS_MIN};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::list::NOTES_MAX_DEFAULT;
@@ -191,6 +189,20 @@ impl Checks {
         if agent.stop.len() > STOP_MAX || agent.stop.iter().any(String::is_empty) {
             let detail = format!("must have at most {STOP_MAX} texts, none of them empty");
             self.refuse(&format!("{member}/stop"), &detail);
+        }
+        if let Some(thinking) = &agent.thinking {
+            let most = agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT);
+            if !(THINKING_TOKENS_MIN..most).contains(&thinking.budget_tokens) {
+                let detail = format!("must be from {THINKING_TOKENS_MIN} to less than max_tokens");
+                self.refuse(&format!("{member}/thinking/budget_tokens"), &detail);
+            }
+        }
+        if agent.fallback.len() > FALLBACK_MAX {
+            let detail = format!("must have at most {FALLBACK_MAX} models");
+            self.refuse(&format!("{member}/fallback"), &detail);
+        }
+        for (at, model) in agent.fallback.iter().enumerate() {
+            self.label(&format!("{member}/fallback/{at}"), Some(model));
         }
         let pool = agent.pool.as_deref();
         if let Some(detail) = pool.and_then(|pool| tool::pool_fault(pool, &agent.tools)) {

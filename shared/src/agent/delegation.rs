@@ -22,6 +22,8 @@ pub struct Delegation {
     agents: Vec<AgentQuery>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    fallback: Vec<String>,
     #[serde(default)]
     context: ContextSpec,
     #[serde(default)]
@@ -60,6 +62,7 @@ impl Delegation {
             tools: agent.tools.clone(),
             agents: agent.allow_agents.clone(),
             model: options.model.clone().or_else(|| agent.model.clone()),
+            fallback: agent.fallback.clone(),
             context: agent.context.clone(),
             recovery: agent.recovery,
             notes: agent.notes.clone(),
@@ -112,6 +115,7 @@ impl Delegation {
             allow: Some(allow.into_iter().collect()),
             allow_agents: self.agents.clone(),
             model: self.model.clone(),
+            fallback: self.fallback.clone(),
             context: self.context.clone(),
             recovery: self.recovery,
             notes: self.notes.clone(),

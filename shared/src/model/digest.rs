@@ -110,6 +110,8 @@ struct Canonical<'a> {
     top_p: Option<f64>,
     stop: &'a [String],
     reasoning_effort: Option<ReasoningEffort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_tokens: Option<u32>,
     output: Option<&'a OutputSpec>,
     tools: Vec<Tool<'a>>,
     system: Option<&'a str>,
@@ -131,6 +133,7 @@ impl<'a> Canonical<'a> {
             top_p,
             stop,
             reasoning_effort,
+            thinking_tokens,
             tools,
             output,
         } = request;
@@ -141,6 +144,7 @@ impl<'a> Canonical<'a> {
             top_p: *top_p,
             stop,
             reasoning_effort: *reasoning_effort,
+            thinking_tokens: *thinking_tokens,
             output: output.as_deref(),
             tools: tools.iter().map(|tool| Tool::of(tool)).collect(),
             system: system.as_deref(),
@@ -236,6 +240,7 @@ mod tests {
             top_p: None,
             stop: vec!["END".into()],
             reasoning_effort: None,
+            thinking_tokens: None,
             tools: vec![Arc::new(tool)],
             output: None,
         }

@@ -40,6 +40,8 @@ pub struct Rules {
 pub enum Open {
     /// Nothing: each has its result.
     Nothing,
+    /// Nothing either, and one of them ended the model's turn.
+    Passed,
     /// Some are this worker's to run.
     Here,
     /// All that is left waits for someone outside.

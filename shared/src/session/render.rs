@@ -99,6 +99,10 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         top_p: agent.top_p,
         stop: agent.stop.clone(),
         reasoning_effort: agent.reasoning_effort,
+        thinking_tokens: agent
+            .thinking
+            .as_ref()
+            .map(|thinking| thinking.budget_tokens),
         tools: inputs.tools,
         output: None,
     };

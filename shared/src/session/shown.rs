@@ -16,4 +16,20 @@ pub struct Shown {
     /// The session's notes, of an agent that keeps any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
+    /// The beginning of an answer whose worker had to stop in the middle of it. Whoever goes on shows
+    /// it to the model and asks for the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Begun>,
 }
+
+/// The beginning of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun {
+    /// The round that it answers.
+    pub round: i32,
+    /// What the model said.
+    pub text: String,
+}
+
+/// Bytes of the beginning of an answer that is kept; a longer one is asked for again.
+pub const BEGUN_BYTES_MAX: usize = 64 << 10;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
 use mainspring_shared::time::Clock;
 use mainspring_shared::usage::Usage;
-use mainspring_worker::llm::{Chunk, Error, Finish, Model, Reply, Request};
+use mainspring_worker::llm::{Chunk, Error, Finish, Hold, Model, Reply, Request};
 use serde_json::{Value, json};
 
 /// One call, as the model saw it.
@@ -29,7 +29,7 @@ pub struct Asked {
 /// rounds, `sleep MS` thinks so long, `stream COUNTxMS` says so many
 /// pieces with such pauses, `break N` breaks off in the middle of its first N answers, `crash` is a defect
 /// in the middle of one, `fail N` fails the first N calls of this text, `fail-late N`
-/// asks to be called again a minute later, `plan ROUNDS` makes the calls of a JSON list of rounds, each a
+/// asks to be called again a minute later, `held N` is not to be called for a minute N times, `plan ROUNDS` makes the calls of a JSON list of rounds, each a
 /// list of `[tool, arguments]` (a tool `panic` is a defect there), `empty` says nothing, `refuse` declines, `panic` is a
 /// provider with a defect, `answers LIST` gives the answers of a JSON list one after the other, each a
 /// text, a list of calls, `{"ms", "text"}` with a time to think, or `{"cut", "calls"}` that reaches its
@@ -270,6 +270,12 @@ impl Model for Script {
                 return Err(Error::RateLimited {
                     message: "scripted".into(),
                     retry_after,
+                });
+            }
+            "held" if self.calls(&user) <= number as usize => {
+                return Err(Error::Held {
+                    why: Hold::Outage,
+                    wait: Duration::from_mins(1),
                 });
             }
             "forbid" => {

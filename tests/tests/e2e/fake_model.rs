@@ -71,6 +71,7 @@ fn request(news: Vec<NewMessage>) -> Request {
         top_p: None,
         stop: Vec::new(),
         reasoning_effort: None,
+        thinking_tokens: None,
         tools: vec![],
         output: None,
     }

@@ -9,6 +9,7 @@ mod hooks;
 mod hostile;
 mod leaves;
 mod lives;
+mod models;
 mod output;
 mod pools;
 mod positions;

@@ -133,12 +133,11 @@ pub(super) fn reply(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    #[test]
-    fn a_count_of_nothing_is_no_count() {
-        let request = Request {
+    pub(crate) fn request() -> Request {
+        Request {
             model: "m".to_owned(),
             system: Some("Be brief, whatever you are asked.".to_owned()),
             messages: Vec::new(),
@@ -149,9 +148,15 @@ mod tests {
             top_p: None,
             stop: Vec::new(),
             reasoning_effort: None,
+            thinking_tokens: None,
             tools: Vec::new(),
             output: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_count_of_nothing_is_no_count() {
+        let request = request();
         let usage = |said: Usage| {
             let content = vec![ContentPart::text("an answer of some words")];
             reply(

@@ -10,6 +10,7 @@ use mainspring_shared::time::Clock;
 
 use self::reader::Answer;
 use crate::answer::Ear;
+use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
 use crate::settings::ProviderSettings;
@@ -29,7 +30,8 @@ pub(super) struct Anthropic {
 impl Anthropic {
     pub(super) fn new(
         settings: &ProviderSettings,
-        clock: Arc<dyn Clock>,
+        gate: &Arc<Gate>,
+        clock: &Arc<dyn Clock>,
     ) -> Result<Self, SetupError> {
         let base = settings.base_url.trim().trim_end_matches('/');
         let base = base.strip_suffix("/v1").unwrap_or(base);
@@ -37,7 +39,7 @@ impl Anthropic {
         if !settings.api_key.is_empty() {
             headers.push(("x-api-key", settings.api_key.expose().to_owned()));
         }
-        let endpoint = Endpoint::new(settings, base, "/v1/messages", &headers, clock)?;
+        let endpoint = Endpoint::new(settings, base, "/v1/messages", &headers, (gate, clock))?;
         Ok(Self {
             endpoint,
             caches: settings.prompt_cache,

@@ -23,6 +23,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::answer::{ANSWER_BYTES_MAX, Ear, too_large};
+use crate::extra::RequestExtra;
+use crate::gate::Gate;
 use crate::open::SetupError;
 use crate::settings::ProviderSettings;
 use crate::sse;
@@ -65,6 +67,8 @@ pub(super) struct Endpoint {
     idle_timeout: Duration,
     attempt_timeout: Duration,
     uploads: upload::Uploads,
+    extra: RequestExtra,
+    gate: Arc<Gate>,
     clock: Arc<dyn Clock>,
 }
 
@@ -84,7 +88,7 @@ impl Endpoint {
         base: &str,
         path: &str,
         headers: &[(&str, String)],
-        clock: Arc<dyn Clock>,
+        (gate, clock): (&Arc<Gate>, &Arc<dyn Clock>),
     ) -> Result<Self, SetupError> {
         let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
             .ok()
@@ -124,7 +128,9 @@ impl Endpoint {
             idle_timeout: settings.idle_timeout,
             attempt_timeout: settings.attempt_timeout,
             uploads: upload::Uploads::new(),
-            clock,
+            extra: settings.extra.clone(),
+            gate: Arc::clone(gate),
+            clock: Arc::clone(clock),
         })
     }
 
@@ -159,7 +165,8 @@ impl Endpoint {
     ) -> Result<(), Error> {
         let attempt = async {
             let room = self.uploads.room(request).await;
-            let response = self.send(upload::body(body()?, room)).await?;
+            let body = self.extra.add(&request.model, body()?)?;
+            let response = self.send(upload::body(body, room)).await?;
             if self.is_stream(&response)? {
                 self.read_stream(response, reader, ear).await
             } else {
@@ -188,6 +195,7 @@ impl Endpoint {
             sent.await
         };
         let response = response.map_err(|error| broken(&error))?;
+        self.gate.learn(response.headers());
         let status = response.status();
         if status.is_success() {
             return Ok(response);

@@ -13,7 +13,10 @@
 mod answer;
 mod anthropic;
 mod demo;
+mod extra;
+mod gate;
 mod http;
+mod metrics;
 mod open;
 mod openai;
 mod responses;
@@ -25,5 +28,6 @@ mod transcript;
 mod usage;
 
 pub use demo::Demo;
+pub use extra::{ExtraFault, RequestExtra};
 pub use open::{SetupError, open};
-pub use settings::{ANTHROPIC_BASE_URL, Kind, OPENAI_BASE_URL, ProviderSettings};
+pub use settings::{ANTHROPIC_BASE_URL, Kind, Limits, OPENAI_BASE_URL, ProviderSettings};

@@ -7,6 +7,7 @@ use mainspring_worker::llm::{InvalidName, Model, Providers};
 
 use crate::anthropic::Anthropic;
 use crate::demo::Demo;
+use crate::gate::{Gate, Guarded};
 use crate::openai::OpenAi;
 use crate::responses::Responses;
 use crate::settings::{Kind, ProviderSettings};
@@ -71,10 +72,11 @@ pub fn open(
                 provider: each.name.clone(),
             });
         }
-        let client: Arc<dyn Model> = match each.kind {
-            Kind::OpenAi => Arc::new(OpenAi::new(each, Arc::clone(clock))?),
-            Kind::OpenAiResponses => Arc::new(Responses::new(each, Arc::clone(clock))?),
-            Kind::Anthropic => Arc::new(Anthropic::new(each, Arc::clone(clock))?),
+        let gate = Arc::new(Gate::new(each, Arc::clone(clock)));
+        let client = match each.kind {
+            Kind::OpenAi => guarded(OpenAi::new(each, &gate, clock)?, gate),
+            Kind::OpenAiResponses => guarded(Responses::new(each, &gate, clock)?, gate),
+            Kind::Anthropic => guarded(Anthropic::new(each, &gate, clock)?, gate),
             Kind::Demo => Arc::new(Demo::new(Arc::clone(clock))),
         };
         providers.insert(&each.name, client, &each.model)?;
@@ -86,6 +88,10 @@ pub fn open(
             provider: default.to_owned(),
         })
     }
+}
+
+fn guarded(model: impl Model + 'static, gate: Arc<Gate>) -> Arc<dyn Model> {
+    Arc::new(Guarded { model, gate })
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use mainspring_shared::time::Clock;
 
 use self::reader::Answer;
 use crate::answer::Ear;
+use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
 use crate::settings::ProviderSettings;
@@ -40,7 +41,8 @@ enum Dialect {
 impl OpenAi {
     pub(super) fn new(
         settings: &ProviderSettings,
-        clock: Arc<dyn Clock>,
+        gate: &Arc<Gate>,
+        clock: &Arc<dyn Clock>,
     ) -> Result<Self, SetupError> {
         let mut headers = Vec::new();
         if !settings.api_key.is_empty() {
@@ -54,7 +56,7 @@ impl OpenAi {
             settings.base_url.trim(),
             "/chat/completions",
             &headers,
-            clock,
+            (gate, clock),
         )?;
         let public = endpoint.host() == PUBLIC_HOST;
         Ok(Self {

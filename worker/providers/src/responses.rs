@@ -14,6 +14,7 @@ use mainspring_shared::time::Clock;
 
 use self::reader::Answer;
 use crate::answer::Ear;
+use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
 use crate::openai::PUBLIC_HOST;
@@ -41,7 +42,8 @@ struct Wants {
 impl Responses {
     pub(super) fn new(
         settings: &ProviderSettings,
-        clock: Arc<dyn Clock>,
+        gate: &Arc<Gate>,
+        clock: &Arc<dyn Clock>,
     ) -> Result<Self, SetupError> {
         let mut headers = Vec::new();
         if !settings.api_key.is_empty() {
@@ -49,7 +51,7 @@ impl Responses {
             headers.push(("authorization", value));
         }
         let base = settings.base_url.trim();
-        let endpoint = Endpoint::new(settings, base, "/responses", &headers, clock)?;
+        let endpoint = Endpoint::new(settings, base, "/responses", &headers, (gate, clock))?;
         let wants = Wants {
             native_schema: settings.native_schema,
             public: endpoint.host() == PUBLIC_HOST,

@@ -1,8 +1,11 @@
 //! What a provider needs to know.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use mainspring_worker::llm::Secret;
+
+use crate::extra::RequestExtra;
 
 /// The public OpenAI API.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
@@ -88,6 +91,38 @@ pub struct ProviderSettings {
     pub attempt_timeout: Duration,
     /// More headers for every request, such as an organisation's name. Values are not shown.
     pub headers: Vec<(String, Secret)>,
+    /// More members for every request.
+    pub extra: RequestExtra,
+    /// When calls wait before they are made.
+    pub limits: Limits,
+}
+
+/// When calls wait before they are made. All of it concerns this process alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests per minute; what the provider says about its limits is kept to in any case.
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// Input tokens per minute, likewise.
+    pub tokens_per_minute: Option<NonZeroU32>,
+    /// Outages in a row after which the provider is asked by single calls only, until one of them
+    /// succeeds; 0 for never.
+    pub breaker_failures: u32,
+    /// How long nobody asks after that. It doubles with each call that fails, up to eight times.
+    pub breaker_pause: Duration,
+    /// How long a call waits in memory; beyond that it is [held](mainspring_worker::llm::Error::Held).
+    pub wait_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests_per_minute: None,
+            tokens_per_minute: None,
+            breaker_failures: 20,
+            breaker_pause: Duration::from_secs(10),
+            wait_max: Duration::from_secs(5),
+        }
+    }
 }
 
 impl ProviderSettings {
@@ -112,6 +147,8 @@ impl ProviderSettings {
             idle_timeout: Duration::from_mins(1),
             attempt_timeout: Duration::from_mins(10),
             headers: Vec::new(),
+            extra: RequestExtra::default(),
+            limits: Limits::default(),
         }
     }
 }

@@ -26,6 +26,25 @@ impl Wait {
     }
 }
 
+/// Why a provider was not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// It was down a moment ago.
+    Outage,
+    /// It would refuse: its limits, or those of the configuration, are reached.
+    Rate,
+}
+
+impl Hold {
+    /// The name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Outage => "outage",
+            Self::Rate => "rate",
+        }
+    }
+}
+
 /// The failure of one attempt. Messages hold the provider's own words at most, shortened and with
 /// anything that looks like a key taken out; never the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +57,9 @@ pub enum Error {
         /// How long.
         limit: Duration,
     },
+    /// The time for an answer, over all attempts and the waits between them, passed.
+    #[error("no model has answered within the time for all attempts (retry.total_timeout)")]
+    TotalTimeout,
     /// The provider asks for fewer requests.
     #[error("the provider limits the rate: {message}")]
     RateLimited {
@@ -45,6 +67,17 @@ pub enum Error {
         message: String,
         /// How long it asked us to wait.
         retry_after: Option<Duration>,
+    },
+    /// The provider was not asked, and is not to be asked for a while. This is no attempt.
+    #[error("the provider is not asked for another {}: {}", Span(*.wait), match .why {
+        Hold::Outage => "it was not available",
+        Hold::Rate => "its rate limit is reached",
+    })]
+    Held {
+        /// Why.
+        why: Hold,
+        /// For how long.
+        wait: Duration,
     },
     /// The provider refuses the key, or the account behind it.
     #[error("the provider refuses the key: {message}")]
@@ -103,7 +136,7 @@ pub enum Error {
 impl Error {
     /// Whether the same request would fail again however often it is sent.
     pub fn is_permanent(&self) -> bool {
-        matches!(self, Self::CallFailed { .. }) || !self.code().retryable()
+        matches!(self, Self::CallFailed { .. } | Self::TotalTimeout) || !self.code().retryable()
     }
 
     /// An answer that is not the provider's protocol.
@@ -125,15 +158,21 @@ impl Error {
 impl Coded for Error {
     fn code(&self) -> Code {
         match self {
-            Self::Timeout { .. } => Code::LlmTimeout,
-            Self::RateLimited { .. } => Code::LlmRateLimited,
+            Self::Timeout { .. } | Self::TotalTimeout => Code::LlmTimeout,
+            Self::RateLimited { .. }
+            | Self::Held {
+                why: Hold::Rate, ..
+            } => Code::LlmRateLimited,
             Self::Auth { .. } => Code::LlmAuth,
             Self::ContextOverflow { .. } => Code::LlmContextOverflow,
             Self::Refused { .. } => Code::LlmRefused,
             Self::CallFailed { .. } => Code::ToolFailed,
             Self::BadResponse { .. } => Code::LlmBadResponse,
             Self::NoModel { .. } | Self::InvalidRequest { .. } => Code::LlmInvalidRequest,
-            Self::Unavailable { .. } => Code::LlmUnavailable,
+            Self::Unavailable { .. }
+            | Self::Held {
+                why: Hold::Outage, ..
+            } => Code::LlmUnavailable,
         }
     }
 
@@ -142,7 +181,9 @@ impl Coded for Error {
             Self::RateLimited { retry_after, .. } | Self::Unavailable { retry_after, .. } => {
                 *retry_after
             }
+            Self::Held { wait, .. } => Some(*wait),
             Self::Timeout { .. }
+            | Self::TotalTimeout
             | Self::Auth { .. }
             | Self::ContextOverflow { .. }
             | Self::Refused { .. }
@@ -181,6 +222,7 @@ mod tests {
             assert!(!passing.is_permanent(), "{passing}");
         }
         for lasting in [
+            Error::TotalTimeout,
             Error::Auth {
                 message: message.clone(),
             },

@@ -1,6 +1,7 @@
 //! What a model call gave, and what becomes of it.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use mainspring_shared::agent::OnTruncation;
 use mainspring_shared::budget::Short;
@@ -36,6 +37,12 @@ impl Run<'_> {
             Ok(answered) => answered,
             Err(NoReply::Model(error)) => return self.failed(&error),
             Err(NoReply::Policy(refusal)) => return self.not_permitted(refusal),
+            Err(NoReply::Ended) => {
+                // What the model said, if it was asked, is paid for.
+                self.pay_refused();
+                self.asking.partial = None;
+                return Event::Replied(Answer::Final);
+            }
         };
         let capped = self.asking.asked.as_ref().is_some_and(|asked| asked.capped);
         let model = reply.model.clone();
@@ -214,7 +221,14 @@ impl Run<'_> {
 
     pub(super) fn failed(&mut self, error: &llm::Error) -> Event {
         let code = error.code();
-        metrics::model_call_failed(code);
+        let held = matches!(error, llm::Error::Held { .. });
+        if held {
+            // Nobody was asked.
+            self.asking.interrupted += 1;
+        } else {
+            metrics::model_call_failed(code);
+            self.asking.reset = Some(code.as_str());
+        }
         tracing::warn!(
             send.id = %self.send.record.id,
             session.id = %self.key.session,
@@ -231,12 +245,16 @@ impl Run<'_> {
         }
         self.asking.asked = None;
         self.hold.owed().asked = None;
-        self.asking.reset = Some(code.as_str());
         self.ending.failure = Some(Failure::new(code, error.to_string()));
+        let falls_back = self.falls_back(error);
         Event::Failed {
             code,
-            permanent: error.is_permanent(),
-            retry_after: error.retry_after(),
+            permanent: error.is_permanent() && !falls_back,
+            retry_after: if falls_back {
+                Some(Duration::ZERO)
+            } else {
+                error.retry_after()
+            },
             fraction: self.kernel.parts.entropy.fraction(),
             not_failed: self.asking.not_failed(),
         }

@@ -377,6 +377,7 @@ fn agent(task: &Task, parent: &AgentSpec, may: AgentSpec) -> AgentSpec {
         temperature: task.temperature.or(parent.temperature),
         top_p: parent.top_p,
         reasoning_effort: parent.reasoning_effort,
+        thinking: parent.thinking.clone(),
         // The shape that a task asks for comes with its send, else a child answers in words; so does
         // what its parent's budget leaves for it.
         ..may

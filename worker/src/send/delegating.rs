@@ -45,7 +45,7 @@ impl Run<'_> {
                     let run = children::run_id(record);
                     runs.push(RunKey { tenant, run });
                 }
-                Effect::None | Effect::Recall => {}
+                Effect::None | Effect::Recall | Effect::PassTurn => {}
             }
         }
         if sends.is_empty() && runs.is_empty() {

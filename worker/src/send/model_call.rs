@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mainspring_shared::budget::Price;
+use mainspring_shared::message::plain_text;
 use mainspring_shared::send::machine::Answer;
+use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::Value;
@@ -15,8 +17,8 @@ use serde_json::Value;
 use super::output::Fault;
 use super::vet::{Vetted, Vetting};
 use super::{output, settle};
-use crate::hook::{Refusal, ToolCall};
-use crate::llm::{self, Chunk, Model, Reply, Request};
+use crate::hook::{Judged, Refusal, ToolCall};
+use crate::llm::{self, Chunk, Finish, Model, Reply, Request};
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, NoReply>>;
 
@@ -39,6 +41,8 @@ pub(super) enum NoReply {
     Model(llm::Error),
     /// A policy did not permit it.
     Policy(Refusal),
+    /// A hook ends the send.
+    Ended,
 }
 
 /// What readers were told of a round.
@@ -85,6 +89,8 @@ pub(super) struct Asking {
     pub(super) reply: Option<Reply>,
     /// What the model has said of its answer, where that was cut and goes on.
     pub(super) partial: Option<Partial>,
+    /// What was said of the model call that was dropped last.
+    pub(super) cut_short: Option<String>,
     /// What was streamed of the present round.
     pub(super) streamed: Option<Streamed>,
     /// Why the attempt that begins is not the round's first.
@@ -96,6 +102,12 @@ pub(super) struct Asking {
     pub(super) back: Option<String>,
     /// Times that hooks sent the model back.
     pub(super) sent_back: u32,
+    /// How many of the agent's fallback models were passed on to: 0 while its own is asked.
+    pub(super) fallback: usize,
+    /// The round that is asked for, and since when.
+    pub(super) since: Option<(i32, Timestamp)>,
+    /// When the last results of the round before it came.
+    pub(super) answered_at: Option<Timestamp>,
 }
 
 impl Asking {
@@ -116,6 +128,8 @@ pub(super) struct Attempt {
     pub(super) over: Vec<(ToolCall, CallResult)>,
     pub(super) client: Arc<dyn Model>,
     pub(super) request: Arc<Request>,
+    /// How long the model may take at most, where that is bounded besides its transport.
+    pub(super) left: Option<Duration>,
 }
 
 impl Attempt {
@@ -126,7 +140,7 @@ impl Attempt {
     ) -> Result<Answered, NoReply> {
         let (hooks, at) = (self.vetting.hooks.clone(), self.vetting.at);
         let instead = if hooks.is_empty() {
-            None
+            Judged::Go
         } else {
             // What a hook changes of the request, it changes on its own account: the budget's
             // bound holds all the same.
@@ -142,25 +156,36 @@ impl Attempt {
             request.max_tokens = request.max_tokens.min(bound);
             instead.map_err(NoReply::Policy)?
         };
-        let reply = if let Some(reply) = instead {
-            reply
-        } else {
-            let asked = self.client.complete(&self.request, on_chunk);
-            asked.await.map_err(NoReply::Model)?
+        let reply = match instead {
+            Judged::Instead(reply) => reply,
+            Judged::End => return Err(NoReply::Ended),
+            Judged::Go => self.asked(on_chunk).await.map_err(NoReply::Model)?,
         };
-        let reply = hooks.after_model(at, reply).await;
-        let reply = reply.map_err(NoReply::Policy)?;
+        let judged = hooks.after_model(at, reply).await;
+        let (mut reply, mut ends) = judged.map_err(NoReply::Policy)?;
+        if ends {
+            end_with(&mut reply);
+        }
         let (mut calls, mut found, mut back) = (Vec::new(), None, None);
         match (settle::classify(&reply), &self.shape) {
-            (Ok(Answer::Calls), _) => calls = self.vetting.calls(&reply.tool_calls).await,
+            (Ok(Answer::Calls), _) => match self.vetting.calls(&reply.tool_calls).await {
+                Some(vetted) => calls = vetted,
+                None => {
+                    ends = true;
+                    end_with(&mut reply);
+                }
+            },
             (Ok(Answer::Final | Answer::Cut), Some(schema)) => {
                 let clock = self.vetting.clock.as_ref();
                 found = Some(output::read(clock, &reply, schema).await);
             }
-            (Ok(Answer::Final), None) if self.may_go_back => {
+            (Ok(Answer::Final), None) if self.may_go_back && !ends => {
                 back = hooks.before_end(at, &reply).await;
             }
             (Ok(_) | Err(_), _) => {}
+        }
+        if ends && plain_text(&reply.content).trim().is_empty() {
+            return Err(NoReply::Ended);
         }
         Ok(Answered {
             reply,
@@ -169,4 +194,25 @@ impl Attempt {
             back,
         })
     }
+
+    /// Asks the model, for no longer than is left.
+    async fn asked(
+        &self,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, llm::Error> {
+        let asked = self.client.complete(&self.request, on_chunk);
+        match self.left {
+            None => asked.await,
+            Some(left) => tokio::select! {
+                reply = asked => reply,
+                () = self.vetting.clock.sleep(left) => Err(llm::Error::TotalTimeout),
+            },
+        }
+    }
+}
+
+/// Makes an answer the last one: what it asks for is not done.
+fn end_with(reply: &mut Reply) {
+    reply.tool_calls.clear();
+    reply.finish = Finish::Stop;
 }

@@ -56,6 +56,9 @@ impl Run<'_> {
         if let Some(answers) = answers(&self.round.records) {
             self.prompt.unsaid.answers(answers, changes);
             let hooked = !self.kernel.parts.hooks.is_empty();
+            self.round.passed = self.passes();
+            let settled = self.round.records.iter().filter_map(|r| r.settled_at);
+            self.asking.answered_at = settled.max();
             for record in std::mem::take(&mut self.round.records) {
                 if hooked {
                     self.round.over.extend(seen_by_hooks(&record));
@@ -79,7 +82,25 @@ impl Run<'_> {
         if open == Open::Nothing && !self.round.records.is_empty() {
             self.tell_results();
         }
-        open
+        self.or_passed(open)
+    }
+
+    /// What the round needs, by what its calls need.
+    pub(super) fn or_passed(&self, open: Open) -> Open {
+        let passed = open == Open::Nothing && (self.round.passed || self.passes());
+        if passed { Open::Passed } else { open }
+    }
+
+    /// Whether one of the round's calls ends the model's turn. A send that is asked for a value ends
+    /// with one.
+    fn passes(&self) -> bool {
+        let mut calls = self.round.records.iter();
+        let wants_value = matches!(self.prompt.output, Ok(Some(_)));
+        !wants_value
+            && calls.any(|call| {
+                let succeeded = call.result.as_ref().is_some_and(|result| !result.failed);
+                succeeded && self.effect(call) == Effect::PassTurn
+            })
     }
 
     /// Settles whatever is open, because the send ends, and puts the results among what is stored

@@ -40,6 +40,8 @@ pub(super) struct Round {
     pub(super) calls: Calls,
     /// What is known of the calls of the last answer.
     pub(super) vetted: Vec<Vetted>,
+    /// Whether one of its calls ended the model's turn.
+    pub(super) passed: bool,
     /// When results that came are stored although others still run.
     pub(super) flush: Option<Duration>,
 }

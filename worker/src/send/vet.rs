@@ -11,7 +11,7 @@ use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{CallResult, Question, call_id};
 use serde_json::Value;
 
-use crate::hook::{At, Hooks, ToolCall};
+use crate::hook::{At, Hooks, Judged, ToolCall};
 use crate::tool::{Offers, Place};
 
 /// Calls of one answer that are made; what comes behind is told so. More is a model that ran wild.
@@ -44,26 +44,30 @@ pub(super) struct Vetting {
 }
 
 impl Vetting {
-    /// Looks at every call of an answer.
-    pub(super) async fn calls(&self, calls: &[Asked]) -> Vec<Vetted> {
-        let instead = self.instead(calls).await;
+    /// Looks at every call of an answer; none where the send ends without them.
+    pub(super) async fn calls(&self, calls: &[Asked]) -> Option<Vec<Vetted>> {
+        let instead = match self.instead(calls).await {
+            Judged::Go => None,
+            Judged::Instead(result) => Some(result),
+            Judged::End => return None,
+        };
         if let Some(result) = instead {
             let vetted = calls.iter().map(|call| Vetted {
                 said: call.arguments.clone(),
                 arguments: call.arguments.clone(),
                 result: Some(result.clone()),
             });
-            return vetted.map(bounded).collect();
+            return Some(vetted.map(bounded).collect());
         }
         let calls = stream::iter(calls.iter().cloned().enumerate());
         let vetted = calls.map(|(place, call)| self.call(place, call));
-        vetted.buffered(AT_ONCE_MAX).collect().await
+        Some(vetted.buffered(AT_ONCE_MAX).collect().await)
     }
 
     /// What hooks put in the place of all calls of an answer.
-    async fn instead(&self, calls: &[Asked]) -> Option<CallResult> {
+    async fn instead(&self, calls: &[Asked]) -> Judged<CallResult> {
         if self.hooks.is_empty() {
-            return None;
+            return Judged::Go;
         }
         let asked = calls.iter().enumerate().map(|(place, call)| ToolCall {
             call_id: call_id(self.at.send, self.at.round, place),

@@ -6,7 +6,7 @@
 //! | `glob`, `grep`, `list_dir`, `read_file` | a workspace |
 //! | `shell` | a workspace and a way to run commands |
 //! | `command_output`, `command_start`, `command_stop` | the same, and the database |
-//! | `current_time` | nothing |
+//! | `current_time`, `pass_turn` | nothing |
 //! | `schedule_wakeup`, `list_wakeups`, `cancel_wakeup` | a store: [`register_wakeups`] |
 //!
 //! [`register`] enters those that the settings allow. No path that a model gives leads out of its
@@ -30,6 +30,7 @@ use crate::agents::wakeups::{self, Wakeups};
 use crate::current_time;
 use crate::files::workspace::Workspace;
 use crate::files::{apply_patch, edit_file, glob, grep, list_dir, read_file, write_file};
+use crate::pass_turn::PassTurn;
 use crate::sandbox::{Isolated, Jail};
 use crate::shell::{self, Local, Templated, commands};
 use mainspring_worker::tool::{Tool, Tools, ToolsError};
@@ -44,6 +45,7 @@ pub fn register(
     tools.insert(Arc::new(current_time::CurrentTime {
         clock: clock.clone(),
     }))?;
+    tools.insert(Arc::new(PassTurn))?;
     let backend = backend(&settings)?;
     let Some(place) = settings.workspace else {
         return match backend {

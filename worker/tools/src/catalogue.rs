@@ -61,6 +61,7 @@ pub const BUILT_IN: &[BuiltIn] = &[
         "reads the part of an output that was cut",
     ),
     tool("current_time", NOTHING, "returns the current date and time"),
+    tool("pass_turn", NOTHING, "ends the turn without an answer"),
     tool("todo", NOTHING, "maintains the session's to-do list"),
     tool(
         "note_add",

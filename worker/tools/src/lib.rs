@@ -18,6 +18,7 @@ mod files;
 pub mod http;
 pub mod mcp;
 pub mod memory;
+mod pass_turn;
 mod policy;
 mod sandbox;
 mod settings;

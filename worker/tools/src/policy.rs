@@ -22,13 +22,27 @@ use mainspring_worker::tool::{Invocation, Output, Tool, ToolError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Point {
     Model,
+    Calls,
     Tool,
+    End,
+}
+
+impl Point {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Model => "before_model",
+            Self::Calls => "before_calls",
+            Self::Tool => "before_tool",
+            Self::End => "before_end",
+        }
+    }
 }
 
 /// A policy that another service decides. It is asked by one signed `POST` in the form of a tool's
-/// call, named `before_model` or `before_tool`, whose `arguments` say what is to happen; it answers
-/// `{"action": "allow" | "deny", "reason"?, "arguments"?}`. Anything else, or no answer, is no
-/// decision: then what it was asked about does not happen.
+/// call, named after its point, whose `arguments` say what is to happen; it answers
+/// `{"action": "allow" | "deny" | "end" | "continue", "reason"?, "arguments"?, "message"?}`. Anything
+/// else, or no answer, is no decision: then what it was asked about does not happen. Only the end of a
+/// send happens all the same.
 #[derive(Debug)]
 pub struct HttpPolicy {
     name: String,
@@ -41,6 +55,8 @@ pub struct HttpPolicy {
 enum Action {
     Allow,
     Deny,
+    End,
+    Continue,
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,6 +67,8 @@ struct Answer {
     reason: Option<String>,
     #[serde(default)]
     arguments: Option<Map<String, Value>>,
+    #[serde(default)]
+    message: Option<String>,
 }
 
 impl HttpPolicy {
@@ -64,13 +82,19 @@ impl HttpPolicy {
         Self::new(name.into(), Point::Tool, url, caller)
     }
 
+    /// A policy for all calls of an answer together.
+    pub fn before_calls(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::Calls, url, caller)
+    }
+
+    /// A policy for final answers.
+    pub fn before_end(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
+        Self::new(name.into(), Point::End, url, caller)
+    }
+
     fn new(name: String, point: Point, url: &str, caller: &Caller) -> Self {
-        let called = match point {
-            Point::Model => "before_model",
-            Point::Tool => "before_tool",
-        };
         let declared = HttpTool {
-            name: called.to_owned(),
+            name: point.as_str().to_owned(),
             description: String::new(),
             parameters: any_object(),
             url: url.to_owned(),
@@ -152,10 +176,42 @@ impl Hook for HttpPolicy {
             "round": at.round,
         });
         let answer = self.ask(at, id, asked).await?;
-        Ok(match answer.action {
-            Action::Allow => Verdict::Go,
-            Action::Deny => Verdict::Refuse(reason(answer.reason)),
-        })
+        verdict(answer)
+    }
+
+    async fn before_calls(&self, at: At, calls: &[ToolCall]) -> Decision<CallResult> {
+        if self.point != Point::Calls {
+            return Ok(Verdict::Go);
+        }
+        let id = format!("calls_{}_{}_{}", at.send, at.round, at.attempt);
+        let calls: Vec<_> = calls
+            .iter()
+            .map(|call| {
+                json!({
+                    "call_id": call.call_id, "name": call.name, "arguments": call.arguments,
+                })
+            })
+            .collect();
+        let answer = self
+            .ask(at, id, json!({ "calls": calls, "round": at.round }))
+            .await?;
+        verdict(answer)
+    }
+
+    async fn before_end(&self, at: At, reply: &Reply) -> Result<Option<String>, HookError> {
+        if self.point != Point::End {
+            return Ok(None);
+        }
+        let id = format!("end_{}_{}_{}", at.send, at.round, at.attempt);
+        let asked = json!({ "content": reply.content, "model": reply.model, "round": at.round });
+        let answer = self.ask(at, id, asked).await?;
+        match (answer.action, answer.message) {
+            (Action::Allow | Action::End, _) => Ok(None),
+            (Action::Continue, Some(message)) if !message.trim().is_empty() => Ok(Some(message)),
+            (Action::Continue | Action::Deny, _) => Err(HookError(
+                "it has to say allow, or continue with a message".to_owned(),
+            )),
+        }
     }
 
     async fn before_tool(&self, at: At, call: &mut ToolCall) -> Decision<CallResult> {
@@ -176,8 +232,18 @@ impl Hook for HttpPolicy {
                 }
                 Ok(Verdict::Go)
             }
-            Action::Deny => Ok(Verdict::Refuse(reason(answer.reason))),
+            Action::Deny | Action::End | Action::Continue => verdict(answer),
         }
+    }
+}
+
+/// What an answer says where a call may happen or not.
+fn verdict<T>(answer: Answer) -> Decision<T> {
+    match answer.action {
+        Action::Allow => Ok(Verdict::Go),
+        Action::Deny => Ok(Verdict::Refuse(reason(answer.reason))),
+        Action::End => Ok(Verdict::End),
+        Action::Continue => Err(HookError("only a final answer can be continued".to_owned())),
     }
 }
 

@@ -146,6 +146,8 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("AgentSpec", "top_p", json!({ "minimum": 0, "maximum": 1 })),
         ("AgentSpec", "stop", json!({ "maxItems": 4 })),
+        ("AgentSpec", "fallback", json!({ "maxItems": 4 })),
+        ("ThinkingSpec", "budget_tokens", json!({ "minimum": 1024 })),
         ("ContextSpec", "last_messages", from_1(i64::from(i32::MAX))),
         ("NotesSpec", "max", from_1(50)),
         ("SendOptions", "max_rounds", from_1(10_000)),

@@ -116,6 +116,18 @@ impl Setting for BTreeMap<String, Secret> {
     }
 }
 
+/// The same, of texts that may be shown.
+impl Setting for BTreeMap<String, String> {
+    fn find(values: &Values<'_>, path: &str) -> Option<Self> {
+        let secrets = BTreeMap::<String, Secret>::find(values, path)?.into_iter();
+        Some(
+            secrets
+                .map(|(name, text)| (name, text.reveal().to_owned()))
+                .collect(),
+        )
+    }
+}
+
 /// Declares a component's settings: a struct with a `Default`, and where its fields come from.
 ///
 /// ```

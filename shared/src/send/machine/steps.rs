@@ -13,6 +13,9 @@ const ATTEMPT_LIMIT: End = End::Failed(StopReason::AttemptLimit, Code::LimitExce
 
 const ROUND_LIMIT: End = End::Completed(StopReason::RoundLimit);
 
+/// The model says that it has nothing to answer.
+const PASSED: End = End::Completed(StopReason::End);
+
 /// The step after an event; none when the event cannot happen.
 pub(super) fn step(state: State, event: Event, rules: &Rules) -> Option<Step> {
     if event == Event::LeaseLost {
@@ -102,6 +105,7 @@ fn after_round(round: u32, draining: bool, open: Open, rules: &Rules) -> Option<
     match open {
         Open::Here => to(State::Calling { round, draining }, [Command::RunCalls]),
         Open::Outside { on, within } => park(round, 0, on, within),
+        Open::Passed => end(round, PASSED),
         Open::Nothing if round + 1 >= rules.rounds_max => end(round, ROUND_LIMIT),
         Open::Nothing if draining => to(State::Releasing, [Command::Release]),
         Open::Nothing => ask(round + 1, lost(round + 1, rules) + 1),
@@ -136,6 +140,7 @@ fn taken(
                 [Command::RunCalls],
             ),
             Open::Outside { on, within } => park(last, 0, on, within),
+            Open::Passed => end(last, PASSED),
             Open::Nothing if rounds >= rules.rounds_max => end(rounds, ROUND_LIMIT),
             Open::Nothing => ask(rounds, attempts + 1),
         },
@@ -334,6 +339,10 @@ fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -> Option<St
             open: Open::Nothing,
             may_ride: true,
         } if !draining => after_round(round, draining, Open::Nothing, rules),
+        Event::CallsOver {
+            open: Open::Passed,
+            may_ride: true,
+        } => end(round, PASSED),
         Event::CallsOver { .. } => to(State::Settling { round, draining }, [Command::StoreResults]),
         Event::CallsAborted => end(
             round + 1,
@@ -428,7 +437,8 @@ fn ending(round: u32, event: Event) -> Option<Step> {
     let state = State::Ending { round };
     match event {
         Event::Stored => stay(State::Left),
-        // The answer becomes a round like any other, and the send goes on with what came.
+        // The answer, where there is one, becomes a round like any other, and the send goes on with what
+        // came.
         Event::Undelivered => to(
             State::Storing {
                 round,

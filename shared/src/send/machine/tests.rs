@@ -74,6 +74,7 @@ fn states() -> Vec<(&'static str, State)> {
         ("taken", taken(0, 0, Open::Nothing)),
         ("taken with calls to run", taken(1, 0, Open::Here)),
         ("taken with calls outside", taken(1, 0, OUTSIDE)),
+        ("taken, turn passed", taken(1, 0, Open::Passed)),
         ("taken, crash limit", taken(0, 5, Open::Nothing)),
         ("taken, round limit", taken(3, 0, Open::Nothing)),
         ("asking", asking(1, false)),
@@ -212,11 +213,13 @@ fn events() -> Vec<(&'static str, Event)> {
         ("round stored, calls to run", stored(Open::Here)),
         ("round stored, calls outside", stored(OUTSIDE)),
         ("round stored, cancelled", CANCELLED_ROUND),
+        ("calls over, turn passed", over(Open::Passed, true)),
         ("calls over", over(Open::Nothing, false)),
         ("calls over, results may ride", over(Open::Nothing, true)),
         ("calls over, others outside", over(OUTSIDE, true)),
         ("calls aborted", Event::CallsAborted),
         ("results stored", settled(Open::Nothing)),
+        ("results stored, turn passed", settled(Open::Passed)),
         ("results stored, one may run now", settled(Open::Here)),
         ("results stored, others outside", settled(OUTSIDE)),
         ("results stored, cancelled", CANCELLED_RESULTS),
@@ -293,12 +296,15 @@ fn possible(step: &Step) -> Vec<Event> {
         ]),
         State::Calling { .. } | State::Stopping { .. } => possible.extend([
             over(Open::Nothing, true),
+            over(Open::Passed, true),
+            over(Open::Passed, false),
             over(Open::Nothing, false),
             over(OUTSIDE, true),
             Event::CallsAborted,
         ]),
         State::Settling { .. } => possible.extend([
             settled(Open::Nothing),
+            settled(Open::Passed),
             settled(Open::Here),
             settled(OUTSIDE),
             CANCELLED_RESULTS,
@@ -419,7 +425,7 @@ proptest! {
         picks in proptest::collection::vec(any::<prop::sample::Index>(), 1..200),
         crashes in 0u32..7,
         rounds in 0u32..5,
-        open in prop_oneof![Just(Open::Nothing), Just(Open::Here), Just(OUTSIDE)],
+        open in prop_oneof![Just(Open::Nothing), Just(Open::Passed), Just(Open::Here), Just(OUTSIDE)],
     ) {
         let mut step = Step { next: taken(rounds, crashes, open), commands: vec![] };
         let mut watch = Watch::default();

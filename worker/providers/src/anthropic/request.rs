@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use mainspring_shared::agent::{ReasoningEffort, THINKING_TOKENS_MIN};
 use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, ToolCall};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,6 +11,9 @@ use crate::signature::Signature;
 use crate::transcript::{PDF, ToolResult, Turn, has_media, not_taken, turns, wire_name};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Request, ToolSpec};
+
+/// The smallest `top_p` that goes together with thinking.
+const THINKING_TOP_P_MIN: f64 = 0.95;
 
 /// Begins a window that does not begin with the user.
 const OMITTED: &str = "[earlier messages are omitted]";
@@ -29,12 +33,20 @@ struct Body<'a> {
     messages: Vec<WireMessage<'a>>,
     max_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     stop_sequences: &'a [String],
     stream: bool,
+}
+
+#[derive(Serialize)]
+struct Thinking {
+    r#type: &'static str,
+    budget_tokens: u32,
 }
 
 /// Something up to which the provider may keep the request in its prompt cache.
@@ -139,6 +151,7 @@ struct WireTool<'a> {
 
 /// The body of a request, the same bytes for the same request.
 pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<u8>, Error> {
+    let thinking = thinking(request);
     let system = request.system.as_deref().filter(|s| !s.trim().is_empty());
     let mut body = Body {
         model: &request.model,
@@ -146,8 +159,12 @@ pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<
         system: system.map(|system| [text(system).into()]),
         messages: messages(request)?,
         max_tokens: request.max_tokens.max(1),
-        temperature: request.temperature,
-        top_p: request.top_p,
+        // Who thinks takes no other temperature than its own.
+        temperature: request.temperature.filter(|_| thinking.is_none()),
+        top_p: request
+            .top_p
+            .filter(|p| thinking.is_none() || *p >= THINKING_TOP_P_MIN),
+        thinking,
         stop_sequences: &request.stop,
         stream,
     };
@@ -159,6 +176,26 @@ pub(super) fn body(request: &Request, caches: bool, stream: bool) -> Result<Vec<
     }
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
         message: format!("it is no JSON: {error}"),
+    })
+}
+
+/// How much may be thought. It counts as a part of the answer, for which something has to be left; where
+/// the budget of a send leaves less than the least that may be thought, nothing is.
+fn thinking(request: &Request) -> Option<Thinking> {
+    let most = request.max_tokens;
+    let wanted = request.thinking_tokens.or_else(|| {
+        let quarters = match request.reasoning_effort? {
+            ReasoningEffort::Minimal => return None,
+            ReasoningEffort::Low => 1,
+            ReasoningEffort::Medium => 2,
+            ReasoningEffort::High => 3,
+        };
+        Some(most / 4 * quarters)
+    })?;
+    let budget_tokens = wanted.min(most.saturating_sub(1));
+    (budget_tokens >= THINKING_TOKENS_MIN).then_some(Thinking {
+        r#type: "enabled",
+        budget_tokens,
     })
 }
 

@@ -60,6 +60,7 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
         top_p: None,
         stop: Vec::new(),
         reasoning_effort: None,
+        thinking_tokens: None,
         tools: Vec::new(),
         output,
     };

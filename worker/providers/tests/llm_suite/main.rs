@@ -75,6 +75,7 @@ pub(crate) fn hello() -> Request {
         top_p: None,
         stop: Vec::new(),
         reasoning_effort: None,
+        thinking_tokens: None,
         tools: Vec::new(),
         output: None,
     }

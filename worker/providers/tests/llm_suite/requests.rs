@@ -198,6 +198,36 @@ async fn how_an_answer_is_sampled_and_ended_is_passed_on() {
 }
 
 #[tokio::test]
+async fn messages_think_as_much_as_is_left_of_the_answer() {
+    let thinks = async |effort, tokens, max_tokens| {
+        let request = Request {
+            reasoning_effort: effort,
+            thinking_tokens: tokens,
+            temperature: Some(0.5),
+            top_p: Some(0.5),
+            max_tokens,
+            ..hello()
+        };
+        let body = sent(Kind::Anthropic, "/v1", true, &request).await.body;
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let sampled = body.get("temperature").is_some() || body.get("top_p").is_some();
+        assert_eq!(sampled, body.get("thinking").is_none(), "{body}");
+        body["thinking"]["budget_tokens"].as_u64()
+    };
+    let medium = Some(ReasoningEffort::Medium);
+    assert_eq!(thinks(None, None, 8_000).await, None);
+    assert_eq!(thinks(None, Some(4_000), 8_000).await, Some(4_000));
+    assert_eq!(thinks(None, Some(4_000), 3_000).await, Some(2_999));
+    assert_eq!(thinks(None, Some(4_000), 1_000).await, None);
+    assert_eq!(thinks(medium, None, 8_000).await, Some(4_000));
+    assert_eq!(thinks(medium, Some(1_024), 8_000).await, Some(1_024));
+    assert_eq!(
+        thinks(Some(ReasoningEffort::Minimal), None, 8_000).await,
+        None
+    );
+}
+
+#[tokio::test]
 async fn a_tail_ends_the_users_turn_whatever_it_is() {
     let ends = async |kind, last: &[NewMessage]| {
         let news = [said(Role::User, "look")].into_iter().chain(last.to_vec());

@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use mainspring_shared::agent::OnTruncation;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::LiveKind;
-use mainspring_shared::message::plain_text;
+use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::render::{Inputs, following, render};
+use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun};
+use mainspring_shared::usage::Usage;
 
-use crate::llm::{Chunk, Model, Request, estimate_tokens};
+use crate::llm::{Chunk, Error, Finish, Model, Reply, Request, estimate_tokens};
 use crate::metrics;
 use crate::send::hold::Inbox;
 use crate::send::load;
-use crate::send::model_call::{Asked, Attempt, Streamed};
+use crate::send::model_call::{Asked, Attempt, Partial, Streamed};
 use crate::send::output::Output;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
@@ -35,12 +39,19 @@ impl Run<'_> {
         if self.hold.inbox != Inbox::Known && !self.gather(round).await {
             return Some(self.release_as_lost().await);
         }
+        self.round.passed = false;
+        self.asking.cut_short = None;
+        self.take_up(round);
         // Whatever was raised by now is told with this question.
         self.hold.heard = 0;
-        let resolved = match self.kernel.parts.providers.resolve(load::model(&self.send)) {
+        let resolved = match self.resolve() {
             Ok(resolved) => resolved,
             Err(error) => return Some(self.failed(&error)),
         };
+        let left = self.asking_left(round, attempt);
+        if left.is_some_and(|left| left.is_zero()) {
+            return Some(self.failed(&Error::TotalTimeout));
+        }
         if let Err(fault) = &self.prompt.output {
             let message = format!("the output schema {}: {fault}", fault.pointer);
             return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
@@ -96,7 +107,7 @@ impl Run<'_> {
             said.piece(&Chunk::Text(&plain_text(&partial.reply.content)));
             heard.store(true, Ordering::Relaxed);
         }
-        let attempt = self.attempt(client, request);
+        let attempt = self.attempt(client, request, left);
         metrics::model_call_started();
         self.asking.call = Some(Box::pin(async move {
             let mut on_chunk = |chunk: Chunk<'_>| {
@@ -137,8 +148,52 @@ impl Run<'_> {
         })
     }
 
+    /// Goes on with an answer whose worker had to stop in the middle of it.
+    fn take_up(&mut self, round: i32) {
+        let shown = self.bill.totals.shown.as_mut();
+        let Some(begun) = shown.and_then(|shown| shown.begun.take()) else {
+            return;
+        };
+        let is_its = begun.round == round && self.asking.partial.is_none();
+        if is_its && self.may_go_on() {
+            let reply = Reply {
+                content: vec![ContentPart::text(begun.text)],
+                tool_calls: Vec::new(),
+                finish: Finish::Length,
+                // It was paid for when it was cut.
+                usage: Usage::default(),
+                model: String::new(),
+            };
+            self.asking.partial = Some(Partial { reply, parts: 0 });
+        }
+    }
+
+    /// Whether the rest of an answer may be asked for by itself.
+    fn may_go_on(&self) -> bool {
+        let goes_on = self.send.agent.context.on_truncation == OnTruncation::Continue;
+        goes_on && matches!(self.prompt.output, Ok(None))
+    }
+
+    /// Keeps what the model had said of an answer that this worker has no time to wait for. True when
+    /// there is anything.
+    pub(in crate::send) fn keep_begun(&mut self) -> bool {
+        let text = self.asking.cut_short.take().unwrap_or_default();
+        let keeps = !text.trim().is_empty() && text.len() <= BEGUN_BYTES_MAX && self.may_go_on();
+        if keeps {
+            let round = self.bill.totals.rounds;
+            let shown = self.bill.totals.shown.get_or_insert_default();
+            shown.begun = Some(Begun { round, text });
+        }
+        keeps
+    }
+
     /// The model call, with everything that is found out about its answer.
-    fn attempt(&mut self, client: Arc<dyn Model>, request: Arc<Request>) -> Attempt {
+    fn attempt(
+        &mut self,
+        client: Arc<dyn Model>,
+        request: Arc<Request>,
+        left: Option<Duration>,
+    ) -> Attempt {
         let over = std::mem::take(&mut self.round.over);
         let parts = &self.kernel.parts;
         let shape = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
@@ -158,6 +213,7 @@ impl Run<'_> {
             over,
             client,
             request,
+            left,
         }
     }
 
@@ -180,6 +236,7 @@ impl Run<'_> {
 
     /// Stops the model call that is under way; what it said is void.
     pub(in crate::send) fn abort_asking(&mut self) {
+        self.asking.cut_short = Some(self.hold.reach.said.text());
         self.asking.interrupted = self.asking.not_failed() + 1;
         self.asking.call = None;
         self.asking.partial = None;

@@ -27,7 +27,8 @@ impl Run<'_> {
         // The signal is lowered: nobody would look again for what came. An answer that was made
         // without it is followed by another round; any other end tells it.
         if self.hold.inbox == Inbox::Lowered {
-            let answers = self.asking.reply.is_some() && matches!(end, End::Completed(_));
+            let answers = (self.asking.reply.is_some() || self.round.passed)
+                && matches!(end, End::Completed(_));
             if answers {
                 match self.lacks_words().await {
                     Some(true) => return Event::Undelivered,
@@ -124,8 +125,11 @@ impl Run<'_> {
     /// The send was to end, but has been told something: its answer becomes a round.
     fn goes_on(&mut self, item: CompleteSend) -> Event {
         let mut messages = item.messages;
-        // The answer is made anew from the reply, which is kept for this.
-        messages.pop();
+        let answered = self.asking.reply.is_some();
+        if answered {
+            // The answer is made anew from the reply, which is kept for this.
+            messages.pop();
+        }
         self.prompt.unsaid = Unsaid {
             messages,
             changes: item.changes,
@@ -133,7 +137,7 @@ impl Run<'_> {
             ..Unsaid::default()
         };
         self.bill.unpaid = item.usage;
-        self.bill.totals.rounds -= 1;
+        self.bill.totals.rounds -= i32::from(answered);
         self.hold.inbox = Inbox::Lowered;
         Event::Undelivered
     }
@@ -187,8 +191,9 @@ impl Run<'_> {
         if reply.is_some() {
             self.bill.totals.rounds = index + 1;
         }
-        // Only an answer can be followed by another round.
-        let answered = answer.is_some() && result.status == SendStatus::Completed;
+        // Only an answer, or none on purpose, can be followed by another round.
+        let answered =
+            (answer.is_some() || self.round.passed) && result.status == SendStatus::Completed;
         let stopping = self.kernel.lifecycle.is_stopping();
         CompleteSend {
             key: self.key,

@@ -7,9 +7,11 @@ use crate::send::run::{Left, Run};
 use crate::writes;
 
 impl Run<'_> {
-    /// Gives the session back; what was spent in vain is stored before.
+    /// Gives the session back; what was spent, and the beginning of an answer that it bought, are stored
+    /// before.
     pub(in crate::send) async fn hand_over(&mut self) -> Event {
-        if !self.bill.unpaid.is_empty() {
+        let begun = self.keep_begun();
+        if begun || !self.bill.unpaid.is_empty() {
             // What follows finds out whether the lease is still held.
             let _ = self.store_changes(Vec::new()).await;
         }

@@ -168,7 +168,10 @@ impl Run<'_> {
         if open == Open::Nothing && may_ride {
             self.tell_results();
         }
-        Event::CallsOver { open, may_ride }
+        Event::CallsOver {
+            open: self.or_passed(open),
+            may_ride,
+        }
     }
 
     /// An interruption came: calls that can stop do, those that did not begin are not made, and

@@ -16,6 +16,14 @@ impl Run<'_> {
     /// Stores the round of the reply with its calls.
     pub(in crate::send) async fn store_round(&mut self) -> Event {
         let Some(reply) = self.asking.reply.take() else {
+            if std::mem::take(&mut self.round.passed) {
+                // The turn was passed, but something came: its round is stored, and the next one
+                // tells the results of its calls.
+                return Event::RoundStored {
+                    cancelled: false,
+                    open: Open::Nothing,
+                };
+            }
             return Event::LeaseLost;
         };
         let index = self.bill.totals.rounds;

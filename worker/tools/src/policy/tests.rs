@@ -46,6 +46,64 @@ fn caller() -> Caller {
     Caller::new(&settings, clock, Arc::new(OsEntropy)).expect("good settings")
 }
 
+fn place() -> At {
+    At {
+        session: SessionKey {
+            tenant: TenantId::DEFAULT,
+            session: SessionId(Uuid::nil()),
+        },
+        send: SendId(Uuid::nil()),
+        round: 0,
+        attempt: 1,
+    }
+}
+
+#[tokio::test]
+async fn another_service_sends_the_model_back_or_lets_it_end() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"continue","message":"and the sources?"}"#,
+        r#"{"action":"continue"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::before_end("policy", &url, &caller());
+    let reply = Reply {
+        content: vec![mainspring_shared::message::ContentPart::text("done")],
+        tool_calls: Vec::new(),
+        finish: mainspring_worker::llm::Finish::Stop,
+        usage: mainspring_shared::usage::Usage::default(),
+        model: "m".into(),
+    };
+    assert_eq!(policy.before_end(place(), &reply).await, Ok(None));
+    let back = policy.before_end(place(), &reply).await;
+    assert_eq!(back, Ok(Some("and the sources?".to_owned())));
+    assert!(policy.before_end(place(), &reply).await.is_err());
+    let asked = served.await.expect("served");
+    assert!(asked[0].contains(r#""name":"before_end""#), "{}", asked[0]);
+    assert!(asked[0].contains(r#""text":"done""#), "{}", asked[0]);
+}
+
+#[tokio::test]
+async fn another_service_judges_all_calls_together() {
+    let (url, served) = service(vec![
+        r#"{"action":"allow"}"#,
+        r#"{"action":"end"}"#,
+        r#"{"action":"continue","message":"no"}"#,
+    ])
+    .await;
+    let policy = HttpPolicy::before_calls("policy", &url, &caller());
+    let calls = [ToolCall {
+        call_id: "call_1".into(),
+        name: "look".into(),
+        arguments: Map::new(),
+    }];
+    assert_eq!(policy.before_calls(place(), &calls).await, Ok(Verdict::Go));
+    assert_eq!(policy.before_calls(place(), &calls).await, Ok(Verdict::End));
+    assert!(policy.before_calls(place(), &calls).await.is_err());
+    let asked = served.await.expect("served");
+    assert!(asked[0].contains(r#""call_id":"call_1""#), "{}", asked[0]);
+}
+
 #[tokio::test]
 async fn another_service_allows_changes_and_denies() {
     let (url, served) = service(vec![

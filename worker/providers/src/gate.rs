@@ -1,0 +1,189 @@
+//! What stands before a provider: a circuit breaker and rate limits. Both are of this process alone.
+//!
+//! A call that may not be made yet waits here if that is short. If it is long, the call fails with
+//! [`Error::Held`], which is no attempt: the send waits as a row instead of in memory.
+
+mod breaker;
+mod headers;
+mod rate;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::time::Clock;
+use mainspring_worker::llm::estimate_request_tokens;
+use mainspring_worker::llm::{Chunk, Error, Hold, Model, Reply, Request};
+use reqwest::header::HeaderMap;
+
+use self::breaker::{Breaker, Turn};
+use self::rate::Rates;
+use crate::metrics;
+use crate::settings::{Limits, ProviderSettings};
+
+/// A provider's gate.
+#[derive(Debug)]
+pub(super) struct Gate {
+    provider: String,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    breaker: Breaker,
+    rates: Rates,
+}
+
+impl Gate {
+    pub(super) fn new(settings: &ProviderSettings, clock: Arc<dyn Clock>) -> Self {
+        let limits = settings.limits;
+        let now = clock.monotonic();
+        Self {
+            provider: settings.name.clone(),
+            limits,
+            clock,
+            state: Mutex::new(State {
+                breaker: Breaker::new(limits.breaker_failures, limits.breaker_pause),
+                rates: Rates::new(limits.requests_per_minute, limits.tokens_per_minute, now),
+            }),
+        }
+    }
+
+    /// Waits until a request of about so many tokens may be made.
+    async fn admit(&self, tokens: u64) -> Result<Permit<'_>, Error> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let (why, wait) = match self.decide(tokens) {
+                Ok(permit) => return Ok(permit),
+                Err(held) => held,
+            };
+            metrics::held(&self.provider, why);
+            if waited + wait > self.limits.wait_max {
+                return Err(Error::Held { why, wait });
+            }
+            waited += wait;
+            self.clock.sleep(wait).await;
+        }
+    }
+
+    fn decide(&self, tokens: u64) -> Result<Permit<'_>, (Hold, Duration)> {
+        let now = self.clock.monotonic();
+        let mut state = self.lock();
+        // Where the rates make it wait, a probe is left to others.
+        if let Some(wait) = state.rates.wait(tokens, now) {
+            return Err((Hold::Rate, wait));
+        }
+        let is_probe = match state.breaker.ask(now) {
+            Turn::Go => false,
+            Turn::Probe => true,
+            Turn::Wait(wait) => return Err((Hold::Outage, wait)),
+        };
+        state.rates.take(tokens, now);
+        metrics::circuit(&self.provider, state.breaker.level());
+        Ok(Permit {
+            gate: self,
+            tokens,
+            is_probe,
+            is_open: true,
+        })
+    }
+
+    /// Takes in what a response says of the provider's limits.
+    pub(super) fn learn(&self, headers: &HeaderMap) {
+        let windows = headers::windows(headers, self.clock.now());
+        if !windows.is_empty() {
+            let now = self.clock.monotonic();
+            self.lock().rates.learn(windows, now);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing between two statements under this lock can panic, so it is never half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Leave to make one call.
+#[derive(Debug)]
+struct Permit<'a> {
+    gate: &'a Gate,
+    tokens: u64,
+    is_probe: bool,
+    /// Whether nothing is known yet of how it ended.
+    is_open: bool,
+}
+
+impl Permit<'_> {
+    /// Takes in how the call ended.
+    fn ended(mut self, outcome: &Result<Reply, Error>) {
+        self.is_open = false;
+        let now = self.gate.clock.monotonic();
+        let mut state = self.gate.lock();
+        match outcome {
+            Ok(reply) => {
+                state.breaker.succeeded(self.is_probe);
+                state.rates.correct(self.tokens, reply.usage.input_tokens);
+            }
+            Err(Error::Unavailable { .. } | Error::Timeout { .. }) => {
+                state.breaker.failed(self.is_probe, now);
+            }
+            Err(error) => {
+                if let Error::RateLimited {
+                    retry_after: Some(wait),
+                    ..
+                } = error
+                {
+                    state.rates.close(now + *wait);
+                }
+                // Who refuses is there.
+                state.breaker.succeeded(self.is_probe);
+            }
+        }
+        metrics::circuit(&self.gate.provider, state.breaker.level());
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        if self.is_open && self.is_probe {
+            self.gate.lock().breaker.gave_up();
+        }
+    }
+}
+
+/// A provider behind its gate.
+#[derive(Debug)]
+pub(super) struct Guarded<M> {
+    pub(super) model: M,
+    pub(super) gate: Arc<Gate>,
+}
+
+#[async_trait]
+impl<M: Model> Model for Guarded<M> {
+    async fn complete(
+        &self,
+        request: &Request,
+        on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
+    ) -> Result<Reply, Error> {
+        // Counting a long window takes a while: only where somebody counts tokens.
+        let counts = self.gate.lock().rates.counts_tokens();
+        let tokens = if counts {
+            estimate_request_tokens(request)
+        } else {
+            0
+        };
+        let permit = self.gate.admit(tokens).await?;
+        let outcome = self.model.complete(request, on_chunk).await;
+        permit.ended(&outcome);
+        outcome
+    }
+
+    fn native_schema(&self) -> bool {
+        self.model.native_schema()
+    }
+}
+
+#[cfg(test)]
+mod tests;

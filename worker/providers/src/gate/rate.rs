@@ -1,0 +1,270 @@
+//! Rates: of requests and of tokens, as configured and as the provider says.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// The length of the windows that limits are given for.
+const MINUTE: f64 = 60.0;
+
+/// The shortest wait, so that rounding never makes a busy loop.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+/// What a response said of one limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Window {
+    /// Requests or tokens of a window, if known.
+    pub(super) limit: Option<f64>,
+    /// How many are left.
+    pub(super) remaining: f64,
+    /// Until it is whole again.
+    pub(super) reset: Duration,
+}
+
+/// What a response said of both limits.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Windows {
+    pub(super) requests: Option<Window>,
+    pub(super) tokens: Option<Window>,
+}
+
+impl Windows {
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_none() && self.tokens.is_none()
+    }
+}
+
+/// A bucket that fills up evenly to what may be used in a minute.
+#[derive(Debug)]
+struct Bucket {
+    per_minute: f64,
+    level: f64,
+    at: Duration,
+}
+
+impl Bucket {
+    fn new(per_minute: NonZeroU32, now: Duration) -> Self {
+        let per_minute = f64::from(per_minute.get());
+        Self {
+            per_minute,
+            level: per_minute,
+            at: now,
+        }
+    }
+
+    fn fill(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.at).as_secs_f64();
+        self.level = (self.level + self.per_minute * passed / MINUTE).min(self.per_minute);
+        self.at = now;
+    }
+
+    /// A need beyond the whole bucket is taken for the whole bucket.
+    fn wait(&mut self, need: f64, now: Duration) -> Duration {
+        self.fill(now);
+        let lacks = need.min(self.per_minute) - self.level;
+        seconds(lacks / self.per_minute * MINUTE)
+    }
+}
+
+/// What the provider said last of a limit, less what was used since.
+#[derive(Debug)]
+struct Learned {
+    limit: Option<f64>,
+    remaining: f64,
+    reset_at: Duration,
+}
+
+impl Learned {
+    fn wait(&mut self, need: f64, now: Duration) -> Duration {
+        if now >= self.reset_at {
+            // A new window, until a response says more; without a limit, nothing is known of it.
+            match self.limit {
+                Some(limit) => self.remaining = limit,
+                None => return Duration::ZERO,
+            }
+            self.reset_at = now + Duration::from_secs_f64(MINUTE);
+        }
+        let whole = self.limit.unwrap_or(f64::INFINITY);
+        let lacks = need.min(whole) - self.remaining;
+        if lacks <= 0.0 {
+            return Duration::ZERO;
+        }
+        // Windows fill up evenly; until the reset at the latest.
+        let fills = self.limit.map(|limit| seconds(lacks / limit * MINUTE));
+        let reset = self.reset_at.saturating_sub(now);
+        fills.map_or(reset, |fills| fills.min(reset))
+    }
+}
+
+/// The rates of one provider.
+#[derive(Debug)]
+pub(super) struct Rates {
+    requests: Option<Bucket>,
+    tokens: Option<Bucket>,
+    learned_requests: Option<Learned>,
+    learned_tokens: Option<Learned>,
+    /// Until when it asked not to be asked.
+    closed_until: Duration,
+}
+
+impl Rates {
+    pub(super) fn new(
+        requests: Option<NonZeroU32>,
+        tokens: Option<NonZeroU32>,
+        now: Duration,
+    ) -> Self {
+        Self {
+            requests: requests.map(|limit| Bucket::new(limit, now)),
+            tokens: tokens.map(|limit| Bucket::new(limit, now)),
+            learned_requests: None,
+            learned_tokens: None,
+            closed_until: Duration::ZERO,
+        }
+    }
+
+    /// Whether it matters how many tokens a request has.
+    pub(super) fn counts_tokens(&self) -> bool {
+        self.tokens.is_some() || self.learned_tokens.is_some()
+    }
+
+    /// How long a request has to wait, if at all.
+    pub(super) fn wait(&mut self, tokens: u64, now: Duration) -> Option<Duration> {
+        let tokens = tokens as f64;
+        let waits = [
+            self.closed_until.saturating_sub(now),
+            self.requests
+                .as_mut()
+                .map_or(Duration::ZERO, |b| b.wait(1.0, now)),
+            self.tokens
+                .as_mut()
+                .map_or(Duration::ZERO, |b| b.wait(tokens, now)),
+            self.learned_requests
+                .as_mut()
+                .map_or(Duration::ZERO, |l| l.wait(1.0, now)),
+            self.learned_tokens
+                .as_mut()
+                .map_or(Duration::ZERO, |l| l.wait(tokens, now)),
+        ];
+        let longest = waits.into_iter().max().unwrap_or_default();
+        (!longest.is_zero()).then(|| longest.max(WAIT_MIN))
+    }
+
+    /// A request is made.
+    pub(super) fn take(&mut self, tokens: u64, now: Duration) {
+        let tokens = tokens as f64;
+        for (bucket, need) in [(&mut self.requests, 1.0), (&mut self.tokens, tokens)] {
+            if let Some(bucket) = bucket {
+                bucket.fill(now);
+                bucket.level -= need;
+            }
+        }
+        let learned = [
+            (&mut self.learned_requests, 1.0),
+            (&mut self.learned_tokens, tokens),
+        ];
+        for (window, need) in learned {
+            if let Some(window) = window {
+                window.remaining -= need;
+            }
+        }
+    }
+
+    /// A request had another number of tokens than was thought.
+    pub(super) fn correct(&mut self, thought: u64, counted: u64) {
+        if let Some(bucket) = &mut self.tokens {
+            bucket.level = (bucket.level + thought as f64 - counted as f64).min(bucket.per_minute);
+        }
+    }
+
+    /// Takes in what a response said, which counts everything up to it.
+    pub(super) fn learn(&mut self, windows: Windows, now: Duration) {
+        let learned = |window: Window| Learned {
+            limit: window.limit,
+            remaining: window.remaining,
+            reset_at: now + window.reset,
+        };
+        if let Some(window) = windows.requests {
+            self.learned_requests = Some(learned(window));
+        }
+        if let Some(window) = windows.tokens {
+            self.learned_tokens = Some(learned(window));
+        }
+    }
+
+    /// The provider asks not to be asked until then.
+    pub(super) fn close(&mut self, until: Duration) {
+        self.closed_until = self.closed_until.max(until);
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn requests_are_spread_once_the_minutes_burst_is_used_up() {
+        let mut rates = Rates::new(NonZeroU32::new(60), None, SECOND);
+        for _ in 0..60 {
+            assert_eq!(rates.wait(1, SECOND), None);
+            rates.take(1, SECOND);
+        }
+        assert_eq!(rates.wait(1, SECOND), Some(SECOND));
+        assert_eq!(rates.wait(1, 2 * SECOND), None);
+    }
+
+    #[test]
+    fn tokens_are_charged_as_thought_and_then_as_counted() {
+        let mut rates = Rates::new(None, NonZeroU32::new(6_000), SECOND);
+        rates.take(6_000, SECOND);
+        assert_eq!(rates.wait(100, SECOND), Some(SECOND));
+        rates.correct(6_000, 5_000);
+        assert_eq!(rates.wait(100, SECOND), None);
+        // More than a minute has waits until the bucket is full, and no longer.
+        assert_eq!(rates.wait(1_000_000, SECOND), Some(50 * SECOND));
+    }
+
+    #[test]
+    fn what_the_provider_says_is_kept_to() {
+        let mut rates = Rates::new(None, None, SECOND);
+        assert!(!rates.counts_tokens());
+        let tokens = Window {
+            limit: Some(6_000.0),
+            remaining: 50.0,
+            reset: 30 * SECOND,
+        };
+        let windows = Windows {
+            requests: None,
+            tokens: Some(tokens),
+        };
+        rates.learn(windows, SECOND);
+        assert!(rates.counts_tokens());
+        assert_eq!(rates.wait(50, SECOND), None);
+        assert_eq!(rates.wait(150, SECOND), Some(SECOND));
+        assert_eq!(rates.wait(6_000, SECOND), Some(30 * SECOND));
+        // Without a limit, the reset is all that is known.
+        let unlimited = Window {
+            limit: None,
+            ..tokens
+        };
+        let windows = Windows {
+            requests: None,
+            tokens: Some(unlimited),
+        };
+        rates.learn(windows, SECOND);
+        assert_eq!(rates.wait(51, SECOND), Some(30 * SECOND));
+        assert_eq!(rates.wait(51, 31 * SECOND), None);
+    }
+
+    #[test]
+    fn nobody_asks_while_the_provider_asked_to_wait() {
+        let mut rates = Rates::new(None, None, SECOND);
+        rates.close(5 * SECOND);
+        assert_eq!(rates.wait(1, 2 * SECOND), Some(3 * SECOND));
+        assert_eq!(rates.wait(1, 5 * SECOND), None);
+    }
+}

@@ -1,0 +1,16 @@
+//! Names of what the transports count.
+
+use mainspring_worker::llm::Hold;
+
+const CIRCUIT: &str = "mainspring_provider_circuit";
+const HELD: &str = "mainspring_provider_waits_total";
+
+/// 0 when closed, 1 when half-open, 2 when open.
+pub(super) fn circuit(provider: &str, level: u8) {
+    metrics::gauge!(CIRCUIT, "provider" => provider.to_owned()).set(f64::from(level));
+}
+
+pub(super) fn held(provider: &str, why: Hold) {
+    metrics::counter!(HELD, "provider" => provider.to_owned(), "reason" => why.as_str())
+        .increment(1);
+}
