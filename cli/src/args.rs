@@ -123,6 +123,8 @@ pub(crate) enum Command {
 
     /// Checks the database against every invariant; prints violations and exits with 1
     Audit(AuditArgs),
+    /// Renders recorded rounds again and shows where requests differ; exits with 1 if any does
+    Diff(DiffArgs),
     /// Checks the configuration, database, schema, workers, Redis, providers, MCP servers and clock
     Doctor(DoctorArgs),
     /// Lists built-in tools with their presets and requirements
@@ -412,6 +414,25 @@ pub(crate) struct AuditArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data_dir: Option<String>,
+    /// Files with agents to compare, A..B; with one file, the sessions' own agents are A; with none, rounds
+    /// are compared with what they recorded
+    #[arg(long, value_name = "FILE[..FILE]")]
+    pub(crate) agent: Option<String>,
+    /// Only sends of this session
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// The newest sends, at most this many
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) sample: u32,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -420,9 +441,12 @@ pub(crate) struct DoctorArgs {
     /// Folder of the embedded database [env: MAINSPRING_DATA_DIR] [default: ./mainspring-data]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data_dir: Option<String>,
-    /// Also asks each provider's model for one word, which may cost a little
+    /// Also asks each provider's model some questions to find out what it can, which may cost a little
     #[arg(long)]
     pub(crate) probe: bool,
+    /// With --probe: only this model, as agents name it
+    #[arg(long, value_name = "MODEL", requires = "probe")]
+    pub(crate) model: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -8,6 +8,7 @@ mod bench;
 mod chat;
 mod completions;
 mod dev;
+mod diff;
 mod doctor;
 mod follow;
 mod lists;
@@ -65,6 +66,7 @@ pub(crate) fn run(
         Command::Workers => asking(lists::workers(format, Client::new(config)?)),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),
+        Command::Diff(args) => asking(diff::run(args, format, config)),
         Command::Doctor(args) => asking(doctor::run(args, format, config)),
         Command::Tools { workers: false } => tools::run(format),
         Command::Tools { workers: true } => asking(lists::tools(format, Client::new(config)?)),

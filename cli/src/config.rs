@@ -1,5 +1,6 @@
 //! Everything that a user can decide about a process: the settings of all components.
 
+mod model;
 mod provider;
 mod tools;
 mod validate;
@@ -9,10 +10,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mainspring_runtime::{
-    Choice as _, DEFAULTS, Key, Keys, Layers, Problems, Secret, Settings as _, Sources,
+    Choice as _, DEFAULTS, Key, Keys, Layers, Named, Problems, Secret, Settings as _, Sources,
     TelemetrySettings, choice, settings,
 };
 use mainspring_scheduler::SchedulerConfig;
+use mainspring_shared::model::FactsOverride;
 use mainspring_worker::{RetrySettings, WorkerConfig};
 
 pub(crate) use provider::{Provider, ProviderKind, extra};
@@ -75,6 +77,8 @@ settings! {
         /// What models cost, for budgets in dollars: `MODEL=INPUT/OUTPUT[/CACHED]`, US dollars for
         /// a million tokens.
         prices: Vec<String> = Vec::new() => Key::list("prices");
+        /// What is known of models beyond what is built in, by `MODEL` or `PROVIDER/MODEL`.
+        models: Named<FactsOverride> = Named::default() => Key::table("models.*", model::MEMBERS);
         /// What tools may use.
         tools: ToolsConfig = ToolsConfig::default();
         /// Policies that are asked before something happens.

@@ -5,6 +5,7 @@ pub mod agents;
 pub mod cancel;
 pub mod deliver;
 pub mod notify;
+pub mod preview;
 pub mod recovery;
 pub mod registration;
 pub mod results;

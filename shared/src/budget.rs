@@ -324,7 +324,7 @@ impl Caps {
             return Err(Short::Tokens);
         }
         if let Some(left) = self.nano_usd {
-            let price = price.ok_or(Short::Price)?;
+            let price = price.ok_or(Short::Price)?.for_input(input);
             let left = left.saturating_sub(nano_tokens(input, price.dearest_input()));
             let bought = if price.output > 0.0 {
                 (left as f64 / (price.output * 1e3)).floor() as u64
@@ -377,6 +377,21 @@ pub struct Price {
     /// Tokens read that were written to the provider's cache; as `input` when absent.
     #[serde(default)]
     pub cache_write: Option<f64>,
+    /// What long requests cost, where that is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongPrice>,
+}
+
+/// What a long request costs: a multiple, for all of its tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LongPrice {
+    /// Requests with more tokens than this are long, those from the cache included.
+    pub above: u64,
+    /// Of the price of tokens read, whether the cache served them or not.
+    pub input: f64,
+    /// Of the price of tokens written.
+    pub output: f64,
 }
 
 impl Price {
@@ -399,6 +414,7 @@ impl Price {
                 output,
                 cache_read,
                 cache_write,
+                long: None,
             };
             (model.to_owned(), price)
         })
@@ -422,8 +438,31 @@ impl Price {
         self.input.max(self.cache_write.unwrap_or(0.0))
     }
 
-    /// The dollars that an answer cost.
+    /// What the tokens of a request of this length cost.
+    #[must_use]
+    pub fn for_input(&self, tokens: u64) -> Self {
+        let Some(long) = self.long.filter(|long| tokens > long.above) else {
+            return Self {
+                long: None,
+                ..*self
+            };
+        };
+        Self {
+            input: self.input * long.input,
+            output: self.output * long.output,
+            cache_read: self.cache_read.map(|price| price * long.input),
+            cache_write: self.cache_write.map(|price| price * long.input),
+            long: None,
+        }
+    }
+
+    /// The dollars that one answer cost. Not for the sum of several, whose requests may each have been
+    /// shorter.
     pub fn of(&self, usage: &Usage) -> f64 {
+        self.for_input(usage.input_tokens).flat(usage)
+    }
+
+    fn flat(&self, usage: &Usage) -> f64 {
         let cached = usage.cache_read_tokens.min(usage.input_tokens);
         let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
         let fresh = usage.input_tokens - cached - written;
@@ -462,8 +501,7 @@ mod tests {
         let price = Price {
             input: 1.0,
             output: 10.0,
-            cache_read: None,
-            cache_write: None,
+            ..Price::default()
         };
         for (caps, input, expected) in [
             (caps(None, None, None), 1_000, Ok(100)),
@@ -532,7 +570,7 @@ mod tests {
             input: 2.0,
             output: 8.0,
             cache_read: Some(0.5),
-            cache_write: None,
+            ..Price::default()
         };
         let usage = Usage {
             input_tokens: 1_000_000,
@@ -551,7 +589,7 @@ mod tests {
             cap in 0_u64..10_000, input in 0_u64..5_000, wanted in 1_u64..5_000, parts in 1_u64..9,
         ) {
             let caps = caps(Some(cap), Some(cap as f64 / 1e6), Some(cap as u32));
-            let price = Price { input: 1.0, output: 3.0, cache_read: None, cache_write: None };
+            let price = Price { input: 1.0, output: 3.0, ..Price::default() };
             if let Ok(allowed) = caps.answer(input, wanted, Some(&price)) {
                 let worst = Usage {
                     input_tokens: input,

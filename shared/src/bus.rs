@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::id::{RunKey, SendId, SessionKey};
 
@@ -25,6 +26,11 @@ pub enum Topic {
     Timers,
     /// Live events of one session: a JSON list of `LiveEvent`s. Whoever streams it listens.
     Live(SessionKey),
+    /// Questions to workers: a JSON [`Ask`](crate::session::preview::Ask), answered on
+    /// [`Answers`](Self::Answers). Every worker listens, and the one that is named answers.
+    Asks,
+    /// The answer to one question, which has this id: whoever asked listens.
+    Answers(Uuid),
 }
 
 /// A bit of notices on [`Topic::Signals`] alone: a reader of the session's live events came late, and

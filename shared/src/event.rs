@@ -122,12 +122,15 @@ fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, Value)> {
         }
     }
     if let Some(round) = &step.refs.round {
-        let data = json!({
+        let mut data = json!({
             "send_id": step.send_id,
             "round": round.index,
             "model": round.model,
             "usage": round.usage,
         });
+        if let Some(digest) = round.digest {
+            data["digest"] = json!(digest);
+        }
         events.push(("round.completed", data));
     }
     events

@@ -3,8 +3,11 @@
 //! [`session::render`](crate::session::render) makes a [`Request`] from rows; the transports of the
 //! worker translate it. Its [`digest`](Request::digest) identifies what the model was shown.
 
+mod calibration;
 mod digest;
 mod estimate;
+mod facts;
+mod measured;
 
 use std::sync::Arc;
 
@@ -13,10 +16,14 @@ use serde_json::Value;
 use crate::agent::{OutputSpec, ReasoningEffort};
 use crate::message::Message;
 
+pub use self::calibration::Calibration;
 pub use self::digest::{Digest, InvalidDigest};
 pub use self::estimate::{
     estimate_answer_tokens, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
+    expect_message_tokens, expect_request_tokens, expect_tokens, expect_tool_tokens,
 };
+pub use self::facts::{FactsOverride, Medium, ModelFacts, Takes, Thinking};
+pub use self::measured::Measured;
 
 /// A tool on offer.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,7 @@
 //! A session: a durable conversation, the unit of ordering and of ownership.
 
 pub mod hot;
+pub mod preview;
 pub mod render;
 pub mod shown;
 pub mod transition;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BootId, SendId};
+use crate::model::Digest;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -109,4 +110,8 @@ pub struct RoundRef {
     pub model: String,
     /// What it cost.
     pub usage: Usage,
+    /// Identifies what the model was asked, as it was rendered; before a hook changed anything of it, and
+    /// where an answer was cut and went on, of the first question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
 }

@@ -6,6 +6,7 @@
 
 mod essence;
 pub(crate) mod faulty;
+mod previews;
 mod runs;
 mod script;
 pub(crate) mod tools;

@@ -9,6 +9,8 @@ pub mod hook;
 mod live;
 pub mod llm;
 mod metrics;
+mod preview;
+pub mod replay;
 mod said;
 mod send;
 mod session;

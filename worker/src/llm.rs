@@ -8,6 +8,7 @@
 //! implementation of [`Model`] given to [`Providers::insert`]. Only `mainspring/direct` is here: no
 //! model, one tool call, for the leaves of workflows.
 
+mod calibrations;
 mod direct;
 mod error;
 pub mod json;
@@ -21,11 +22,13 @@ use mainspring_shared::message::{ContentPart, ToolCall};
 use mainspring_shared::usage::Usage;
 
 pub use mainspring_shared::model::{
-    Request, ToolSpec, estimate_answer_tokens, estimate_message_tokens, estimate_request_tokens,
-    estimate_tokens,
+    Calibration, FactsOverride, Measured, ModelFacts, Request, ToolSpec, estimate_answer_tokens,
+    estimate_message_tokens, estimate_request_tokens, estimate_tokens, expect_message_tokens,
+    expect_request_tokens, expect_tokens,
 };
 
 pub use self::error::{Error, Hold, Wait};
+pub use self::calibrations::Calibrations;
 pub use self::providers::{InvalidName, Providers, Resolved};
 pub use self::secret::Secret;
 
@@ -89,5 +92,11 @@ pub trait Model: Send + Sync + Debug {
     /// needed. Answers are checked either way.
     fn native_schema(&self) -> bool {
         false
+    }
+
+    /// The request as its provider would get it, as JSON; none where there is no such form. Asks nobody.
+    fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
+        let _ = request;
+        None
     }
 }

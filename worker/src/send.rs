@@ -18,7 +18,7 @@ mod delegating;
 mod fallback;
 mod hold;
 mod inbox;
-mod load;
+pub(crate) mod load;
 mod model_call;
 mod output;
 mod persist;
@@ -35,5 +35,7 @@ mod unsaid;
 mod vet;
 
 pub(crate) use hold::Reach;
+pub(crate) use output::Output;
+pub(crate) use recalling::{keeps_notes, read_notes};
 pub(crate) use run::{Left, Run, Turn};
 pub(crate) use unsaid::Unsaid;

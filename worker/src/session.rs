@@ -12,8 +12,8 @@ use mainspring_shared::message::{Message, NewMessage};
 use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::session::window::{Window, from_seq};
 use mainspring_shared::store::{
-    CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Then,
+    self, CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
+    ReadInbox, ReadMessages, ReleaseSession, SendTotals, StartedSend, Store, Then,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 use tokio_util::sync::CancellationToken;
@@ -321,9 +321,20 @@ async fn reload(
     send: &StartedSend,
     next_seq: i64,
 ) -> Option<Window> {
-    let store = &kernel.parts.store;
+    let store = kernel.parts.store.as_ref();
     let first = store.get_session(key).await.ok()??.first_seq;
-    let mut from = send.window_from(next_seq).max(first);
+    let from = send.window_from(next_seq).max(first);
+    read_window(store, key, from, next_seq).await.ok()?
+}
+
+/// The messages of a session from this `seq` on, or from the call that a result there belongs to; none
+/// where they changed meanwhile.
+pub(crate) async fn read_window(
+    store: &dyn Store,
+    key: SessionKey,
+    mut from: i64,
+    next_seq: i64,
+) -> store::Result<Option<Window>> {
     let mut messages: Vec<Message> = Vec::new();
     loop {
         let after = messages.last().map_or(from - 1, |last| last.seq);
@@ -335,8 +346,12 @@ async fn reload(
             after,
             limit: RELOADED,
         };
-        let page = store.read_messages(query).await.ok()?;
-        let asked = page.first()?.asked_at_seq;
+        let mut page = store.read_messages(query).await?;
+        page.retain(|message| message.seq < next_seq);
+        let Some(first) = page.first() else {
+            return Ok(None);
+        };
+        let asked = first.asked_at_seq;
         if let Some(asked) = asked.filter(|asked| messages.is_empty() && *asked < from) {
             // A call is never parted from its results.
             from = asked;
@@ -344,7 +359,7 @@ async fn reload(
         }
         messages.extend(page);
     }
-    Window::new(messages, next_seq).ok()
+    Ok(Window::new(messages, next_seq).ok())
 }
 
 /// Whether the session is for workers of another pool: one that was enqueued, or was run, before its

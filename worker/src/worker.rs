@@ -22,7 +22,7 @@ use crate::llm::Providers;
 use crate::suspects::Suspects;
 use crate::tool::Tools;
 use crate::writes::Writes;
-use crate::{metrics, signals, strays};
+use crate::{metrics, preview, signals, strays};
 
 /// What a worker is made of.
 #[derive(Debug, Clone)]
@@ -97,6 +97,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let listener = tokio::spawn(signals::listen(kernel.clone()));
     let poller = tokio::spawn(poll(kernel.clone()));
     let watcher = tokio::spawn(strays::watch(kernel.clone()));
+    let previewer = tokio::spawn(preview::answer(kernel.clone()));
     let stop = Box::pin(kernel.lifecycle.stopping());
     let admission = Arc::new(Admission(kernel.clone()));
     kernel
@@ -107,7 +108,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     kernel.lifecycle.stopping().await;
     drain(&kernel).await;
     kernel.done.cancel();
-    for task in [keeper, listener, poller, watcher] {
+    for task in [keeper, listener, poller, watcher, previewer] {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task of the worker ended badly");
         }

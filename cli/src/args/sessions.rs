@@ -43,6 +43,17 @@ pub(crate) enum SessionsCommand {
         /// The session
         id: String,
     },
+    /// Shows what a session's next model call would be asked, with tokens and cost by part
+    Context {
+        /// The session
+        id: String,
+        /// Input of a send that nobody has sent; by default the session's next one
+        #[arg(long, value_name = "TEXT")]
+        input: Option<String>,
+        /// Adds the request as its provider would get it, as JSON
+        #[arg(long)]
+        request: bool,
+    },
     /// Prints a session's transcript
     Messages {
         /// The session

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Backend, Config, Provider, ProviderKind, Purpose};
+use mainspring_providers::probe;
 use mainspring_runtime::Choice as _;
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::error::Coded;
-use mainspring_shared::id::SendId;
-use mainspring_shared::message::{ContentPart, NewMessage};
+use mainspring_shared::model::FactsOverride;
 use mainspring_shared::queue::Lane;
 use mainspring_shared::store::{Role, Store};
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::McpTools;
-use mainspring_worker::llm::{Providers, Request};
+use mainspring_worker::llm::Providers;
 use serde_json::{Value, json};
 
 use crate::args::{DoctorArgs, Format};
@@ -36,6 +36,8 @@ struct Finding {
     detail: String,
     /// What to do, where something is wrong.
     next: Option<String>,
+    /// What was found out of a model, by the name that the configuration gives it.
+    facts: Option<(String, FactsOverride)>,
 }
 
 /// How bad it is.
@@ -64,6 +66,7 @@ impl Finding {
             check: check.into(),
             detail: detail.into(),
             next: None,
+            facts: None,
         }
     }
 
@@ -89,7 +92,7 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
     let mut findings = configuration(config);
     findings.extend(database(config, clock.as_ref()).await);
     findings.extend(redis(config, &clock).await);
-    findings.extend(providers(config, &clock, args.probe).await);
+    findings.extend(providers(config, &clock, args).await);
     findings.extend(mcp_servers(config, &clock).await);
     let rows: Vec<Value> = findings
         .iter()
@@ -99,8 +102,16 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
                 detail,
                 next,
                 status,
+                facts,
             } = it;
-            json!({ "status": status.as_str(), "check": check, "detail": detail, "next": next })
+            let mut row = json!({
+                "status": status.as_str(), "check": check, "detail": detail, "next": next,
+            });
+            if let Some((model, facts)) = facts {
+                row["model"] = json!(model);
+                row["facts"] = json!(facts);
+            }
+            row
         })
         .collect();
     match format {
@@ -114,7 +125,8 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
                 it.status.as_str(),
                 it.check,
                 it.detail
-            ))
+            ))?;
+            it.facts.as_ref().map_or(Ok(()), pasteable)
         })?,
         Format::Json | Format::Jsonl => output::list(format, &[], &rows)?,
     }
@@ -276,7 +288,7 @@ async fn redis(config: &Config, clock: &Arc<dyn Clock>) -> Option<Finding> {
     }
 }
 
-async fn providers(config: &Config, clock: &Arc<dyn Clock>, probe: bool) -> Vec<Finding> {
+async fn providers(config: &Config, clock: &Arc<dyn Clock>, args: &DoctorArgs) -> Vec<Finding> {
     // A scheduler's machine needs none.
     if config.backend() != Backend::Sqlite && config.has_no_provider() {
         let next =
@@ -294,13 +306,16 @@ async fn providers(config: &Config, clock: &Arc<dyn Clock>, probe: bool) -> Vec<
             )];
         }
     };
+    if let Some(model) = &args.model {
+        return vec![probed(&wired, model, model).await];
+    }
     let mut findings = Vec::new();
     let named = config
         .providers
         .iter()
         .map(|(name, it)| (format!("{name}/"), it));
     for (name, provider) in std::iter::once((String::new(), &config.llm)).chain(named) {
-        findings.push(provider_finding(&name, provider, &wired, probe).await);
+        findings.push(provider_finding(&name, provider, &wired, args.probe).await);
     }
     findings
 }
@@ -337,40 +352,76 @@ async fn provider_finding(
         };
         return Finding::good("provider", format!("{shown}: model {model}, {how}"));
     }
-    match ask(wired, name).await {
-        Ok(()) => Finding::good("provider", format!("{shown}: model {model} answers")),
-        Err(error) => {
-            let detail = format!("{shown}: {} ({})", causes(&error), error.code());
-            Finding::bad("provider", detail, next_of(error.code()))
+    probed(wired, name, &format!("{shown}: model {model}")).await
+}
+
+/// Asks a model what it can. `shown` is what people call it.
+async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
+    let failed = |error: &mainspring_worker::llm::Error| {
+        let detail = format!("{shown}: {} ({})", causes(error), error.code());
+        Finding::bad("provider", detail, next_of(error.code()))
+    };
+    let resolved = match wired.resolve(Some(name)) {
+        Ok(resolved) => resolved,
+        Err(error) => return failed(&error),
+    };
+    let probed = match probe(resolved.client.as_ref(), &resolved.model).await {
+        Ok(probed) => probed,
+        Err(error) => return failed(&error),
+    };
+    let able = [
+        ("streams", probed.streams),
+        ("counts tokens", probed.counts),
+        ("calls tools", probed.calls_tools),
+        ("holds to schemas", probed.native_schema),
+        ("takes pictures", probed.takes_images),
+        ("thinks", probed.thinks),
+        ("keeps prompts in a cache", probed.caches),
+    ];
+    let of = |wanted| {
+        let of = able.iter().filter(|(_, found)| *found == Some(wanted));
+        of.map(|(what, _)| *what).collect::<Vec<_>>().join(", ")
+    };
+    let mut detail = format!("{shown} answers; it {}", of(true));
+    if of(false).is_empty() {
+        detail.push_str(", and nothing was found that it does not");
+    } else {
+        detail = format!("{detail}; not: {}", of(false));
+    }
+    let model = format!("{}/{}", resolved.provider, resolved.model);
+    let facts = Some((model, probed.facts()));
+    let findings = Finding {
+        facts,
+        ..Finding::good("provider", detail)
+    };
+    match probed.failed.as_slice() {
+        [] => findings,
+        failed => {
+            let failed = failed
+                .iter()
+                .map(|(question, why)| format!("{question}: {why}"));
+            let next = failed.collect::<Vec<_>>().join("; ");
+            Finding {
+                status: Status::Warning,
+                next: Some(next),
+                ..findings
+            }
         }
     }
 }
 
-/// Asks for one word.
-async fn ask(wired: &Providers, name: &str) -> Result<(), mainspring_worker::llm::Error> {
-    let resolved = wired.resolve(Some(name))?;
-    let question = NewMessage::user(vec![ContentPart::text("Answer with the word ok.")], 0);
-    let nobody = SendId(wiring::entropy().random_id());
-    let request = Request {
-        model: resolved.model,
-        system: None,
-        messages: vec![Arc::new(question.at(1, nobody, Timestamp::default(), 0))],
-        max_tokens: 16,
-        tail: None,
-        cache_key: None,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        tools: Vec::new(),
-        output: None,
-    };
-    resolved
-        .client
-        .complete(&request, &mut |_| {})
-        .await
-        .map(drop)
+/// Prints facts as the configuration takes them.
+fn pasteable((model, facts): &(String, FactsOverride)) -> Result<(), Failure> {
+    if *facts == FactsOverride::default() {
+        return Ok(());
+    }
+    output::line(&format!("\n[models.{}]", Value::from(model.as_str())))?;
+    // Each is a number, a word, a truth or a list of words: TOML writes them as JSON does.
+    let members = serde_json::to_value(facts).unwrap_or_default();
+    for (name, value) in members.as_object().into_iter().flatten() {
+        output::line(&format!("{name} = {value}"))?;
+    }
+    output::line("")
 }
 
 #[cfg(test)]

@@ -64,6 +64,9 @@ pub(crate) async fn run(
             output::object(format, &client.ask(Request::get(at(id))).await?)
         }
         SessionsCommand::Usage { id } => usage(&client, format, at(id)).await,
+        SessionsCommand::Context { id, input, request } => {
+            context(&client, format, at(id), input.as_deref(), *request).await
+        }
         SessionsCommand::Messages { id, after, page } => {
             let path = format!("{}/messages", at(id));
             let request = Request::get(path).query("after", Some(after));
@@ -183,6 +186,62 @@ fn messages(format: Format, rows: &[Value]) -> Result<(), Failure> {
 }
 
 /// A line for each model, of the session itself and of all below it together.
+async fn context(
+    client: &Client,
+    format: Format,
+    session: String,
+    input: Option<&str>,
+    with_request: bool,
+) -> Result<(), Failure> {
+    let path = session + "/context";
+    let request = match input {
+        Some(input) => {
+            let body = json!({ "input": input, "request": with_request });
+            Request::post(path).body(body)
+        }
+        None => Request::get(path).query("request", with_request.then_some(true)),
+    };
+    let found = client.ask(request).await?;
+    if format != Format::Table {
+        return output::object(format, &found);
+    }
+    let columns = [
+        ("PART", "kind"),
+        ("COUNT", "count"),
+        ("TOKENS", "tokens"),
+        ("CACHED", "cached"),
+    ];
+    let parts = found["parts"].as_array().cloned().unwrap_or_default();
+    output::list(format, &columns, &parts)?;
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let number = |name: &str| found[name].as_u64().unwrap_or_default();
+    output::note(&format!(
+        "{} tokens, {} of them cached, of {} that fit; {}/{}",
+        number("tokens"),
+        number("cached"),
+        number("budget"),
+        word(&found["provider"]),
+        word(&found["model"]),
+    ));
+    if let (Some(input), Some(answer)) = (
+        found["cost"]["input_usd"].as_f64(),
+        found["cost"]["answer_max_usd"].as_f64(),
+    ) {
+        output::note(&format!(
+            "${input:.6} for the request, at most ${answer:.6} for the answer"
+        ));
+    }
+    output::note(&word(&found["digest"]));
+    for limit in found["limits"].as_array().into_iter().flatten() {
+        let (code, detail) = (word(&limit["code"]), word(&limit["detail"]));
+        output::note(&output::harmless(&format!("limit: {code}: {detail}")));
+    }
+    if with_request {
+        output::line(&serde_json::to_string_pretty(&found["request"]).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
 async fn usage(client: &Client, format: Format, session: String) -> Result<(), Failure> {
     let found = client.ask(Request::get(session + "/usage")).await?;
     if format != Format::Table {

@@ -45,7 +45,10 @@ fn insert(root: &mut Value, key: &Key, default: Option<Value>) {
     let mut object = root;
     while let Some(name) = names.next() {
         if name == "*" && names.peek().is_none() {
-            object["additionalProperties"] = json!({ "type": "string" });
+            object["additionalProperties"] = match key.kind {
+                Kind::Table { .. } => describe(key.kind),
+                _ => json!({ "type": "string" }),
+            };
             return;
         }
         let member = if name == "*" {
@@ -74,6 +77,20 @@ fn describe(kind: Kind) -> Value {
         Kind::Url(schemes) => text(&format!("^({}):/*[^/]", schemes.join("|"))),
         Kind::Address => text("^.+:[0-9]{1,5}$"),
         Kind::List => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::Choices(words) => json!({ "type": "array", "items": { "enum": words } }),
+        Kind::Number => json!({ "type": "number", "minimum": 0 }),
+        Kind::Table { members, needs } => {
+            let members = members.iter();
+            let members: serde_json::Map<_, _> = members
+                .map(|(name, kind)| ((*name).to_owned(), describe(*kind)))
+                .collect();
+            json!({
+                "type": "object",
+                "properties": members,
+                "required": needs,
+                "additionalProperties": false
+            })
+        }
         Kind::Switch => json!({ "type": "boolean" }),
         Kind::Integer { min, max } => {
             json!({ "type": "integer", "minimum": min, "maximum": max })

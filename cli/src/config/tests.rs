@@ -442,3 +442,58 @@ fn a_provider_takes_further_members_for_its_requests() {
         assert_eq!(origins(refused), ["llm.request_extra"], "{refused}");
     }
 }
+
+#[test]
+fn facts_of_models_are_read_with_all_their_members() {
+    let file = r#"
+        [models."local/llama3.1"]
+        window = 8192
+        input_max = 6000
+        output_max = 2048
+        input = ["image"]
+        native_schema = false
+        thinking = "never"
+        tokens = 1.1
+        price = { input = 1, output = 2.5, cache_read = 0.5, cache_write = 1.25, long = { above = 4096, input = 2, output = 1.5 } }
+        [models.small]
+        window = 4096
+    "#;
+    let config = load_with(Some(file), &[], &[]).expect("a good configuration");
+    let facts = &config.models.0["local/llama3.1"];
+    assert_eq!((facts.window, facts.tokens), (Some(8192), Some(1.1)));
+    assert_eq!(facts.input.as_ref().map(Vec::len), Some(1));
+    let price = facts.price.expect("a price");
+    assert!((price.output - 2.5).abs() < 1e-9 && price.long.is_some());
+    assert_eq!(config.models.0["small"].window, Some(4096));
+    assert!(
+        config.print().contains("\"local/llama3.1\" = { "),
+        "{}",
+        config.print()
+    );
+}
+
+#[test]
+fn what_is_no_fact_of_a_model_is_refused() {
+    for (line, detail) in [
+        ("windows = 1", "has no windows; it may have window,"),
+        ("window = 0", "at window takes a whole number from 1"),
+        (
+            "input = [\"smell\"]",
+            "at input takes a list of some of: image, pdf, audio",
+        ),
+        (
+            "thinking = \"often\"",
+            "at thinking takes one of: never, optional, always",
+        ),
+        ("price = { input = 1 }", "at price needs output"),
+        (
+            "tokens = -1",
+            "at tokens takes a number that is not negative",
+        ),
+    ] {
+        let file = format!("[models.m]\n{line}\n");
+        let found = problems(load_with(Some(&file), &[], &[]));
+        let detail = format!("models.m {detail}");
+        assert!(found[0].1.starts_with(&detail), "{found:?}");
+    }
+}

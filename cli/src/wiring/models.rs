@@ -1,12 +1,14 @@
 //! The providers of models.
 
 use std::num::NonZeroU32;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::{Config, Provider, ProviderKind, extra};
 use mainspring_providers::{Kind, Limits, ProviderSettings};
 use mainspring_runtime::Choice as _;
 use mainspring_shared::budget::Price;
+use mainspring_shared::model::FactsOverride;
 use mainspring_shared::time::Clock;
 use mainspring_worker::llm::{Providers, Secret};
 
@@ -28,12 +30,26 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
         default
     };
     settings.push(waiting(default, &config.llm, config));
-    let prices = config
-        .prices
-        .iter()
-        .filter_map(|entry| Price::parse_entry(entry));
     let providers = mainspring_providers::open(&settings, default, clock).map_err(usage)?;
-    Ok(providers.with_prices(prices.collect()))
+    Ok(providers.with_facts(facts(config)))
+}
+
+/// What the configuration says of models: `prices`, and `[models]`, which wins.
+fn facts(config: &Config) -> BTreeMap<String, FactsOverride> {
+    let prices = config.prices.iter();
+    let prices = prices.filter_map(|entry| Price::parse_entry(entry));
+    let mut facts: BTreeMap<String, FactsOverride> = BTreeMap::new();
+    for (model, price) in prices {
+        facts.entry(model).or_default().price = Some(price);
+    }
+    for (model, said) in &config.models.0 {
+        let known = facts.entry(model.clone()).or_default();
+        *known = FactsOverride {
+            price: said.price.or(known.price),
+            ..said.clone()
+        };
+    }
+    facts
 }
 
 /// As [`settings_of`], with how long a call may wait in memory for its turn.

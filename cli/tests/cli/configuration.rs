@@ -239,3 +239,27 @@ fn words_are_completed() {
         "no words of --status"
     );
 }
+
+#[test]
+fn a_probe_prints_facts_to_paste() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().to_str().expect("UTF-8");
+    let doctor = run(
+        &[],
+        &[
+            "doctor",
+            "--data-dir",
+            folder,
+            "--probe",
+            "--model",
+            "demo/demo",
+        ],
+    );
+    let found = doctor.stdout;
+    assert!(found.contains("ok       provider"), "{found}");
+    let facts = found.split_once("[models.\"demo/demo\"]\n");
+    let (_, facts) = facts.unwrap_or_else(|| panic!("no facts in {found}"));
+    assert!(facts.starts_with("input = ["), "{found}");
+    let refused = run(&[], &["doctor", "--data-dir", folder, "--model", "demo"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+}

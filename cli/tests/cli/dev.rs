@@ -265,3 +265,68 @@ fn tools_that_no_worker_has_are_warned_of_and_the_cost_of_a_session_is_shown() {
     assert!(lines[0].starts_with("OF"), "{}", table.stdout);
     assert_eq!(lines.len(), 3, "{}", table.stdout);
 }
+
+#[test]
+fn what_the_model_would_be_asked_is_shown_before_it_is_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(folder.path(), &[]);
+    let made = json(&dev.url, &["sessions", "create", "--name", "x"]);
+    let id = made["id"].as_str().expect("an id");
+    let context = ["sessions", "context", id, "--input", "hello"];
+    let shown = json(&dev.url, &context);
+    assert_eq!(
+        (&shown["model"], &shown["window"]),
+        (&"demo".into(), &200_000.into())
+    );
+    assert_eq!(shown["parts"][0]["kind"], "new", "{shown}");
+    let table = ask(&dev.url, &context);
+    let digest = shown["digest"].as_str().expect("a digest");
+    assert!(table.stderr.contains(digest), "{}", table.stderr);
+    assert_eq!(
+        ask(&dev.url, &["send", "--wait", "--session", id, "hello"]).code,
+        0
+    );
+    let sends = json(&dev.url, &["sends", "list", "--session", id]);
+    let send = sends[0]["id"].as_str().expect("an id");
+    let events = ask(&dev.url, &["sends", "tail", send, "-o", "jsonl"]).stdout;
+    let round = events.lines().find(|line| line.contains("round.completed"));
+    let round = round.expect("a round");
+    assert!(round.contains(digest), "{digest} is not in {round}");
+}
+
+#[test]
+fn recorded_rounds_are_rendered_again_and_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(folder.path(), &[]);
+    let data = folder.path().to_str().expect("UTF-8");
+    for text in ["hello", "!tool list_files {}", "bye"] {
+        let sent = ask(&dev.url, &["send", "--wait", "--tool", "core", text]);
+        assert_eq!(sent.code, 0, "{}", sent.stderr);
+    }
+    let diff = |more: &[&str]| {
+        let mut command = mainspring();
+        command.args(["diff", "--data-dir", data]).args(more);
+        let output = command.output().expect("runs");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let file = |name: &str, agent: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, agent).expect("written");
+        path.display().to_string()
+    };
+    let one = file("one.json", r#"{"system_prompt": "Be brief."}"#);
+    let two = file("two.json", r#"{"system_prompt": "Be bold."}"#);
+    let (code, stdout, stderr) = diff(&["--agent", &format!("{one}..{one}")]);
+    assert_eq!((code, stdout.as_str()), (Some(0), ""), "{stderr}");
+    let (code, stdout, stderr) = diff(&["--agent", &format!("{one}..{two}")]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stdout.contains("Be brief.") && stdout.contains("Be bold."),
+        "{stdout}"
+    );
+}

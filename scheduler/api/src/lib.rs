@@ -8,6 +8,7 @@ mod browsers;
 mod calls;
 mod choice;
 mod connections;
+mod context;
 mod copies;
 mod deliver;
 mod events;

@@ -10,8 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::run::RenderMetrics;
 use crate::{
-    agents, batch, calls, copies, deliver, events, gate, health, messages, openapi, operations,
-    problem, prune, runs, sends, sessions, timers, usage, waiting, workflows,
+    agents, batch, calls, context, copies, deliver, events, gate, health, messages, openapi, operations, problem, prune, runs, sends, sessions, timers, usage, waiting, workflows,
 };
 
 /// The scheduler and the limits of requests in flight. Derefs to the scheduler.
@@ -74,6 +73,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(calls::routes())
         .merge(waiting::routes())
         .merge(deliver::routes())
+        .merge(context::routes())
         .merge(usage::routes())
         .merge(prune::routes())
         .merge(batch::routes())

@@ -447,6 +447,7 @@ mod tests {
                     index,
                     model: "demo".to_owned(),
                     usage: Usage::default(),
+                    digest: None,
                 }),
                 ..StepRefs::default()
             },

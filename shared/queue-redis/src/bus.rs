@@ -62,6 +62,8 @@ pub(crate) fn channel(topic: &Topic) -> String {
             key.tenant.0,
             key.session.0.as_simple()
         ),
+        Topic::Asks => "mainspring:asks".to_owned(),
+        Topic::Answers(id) => format!("mainspring:answers:{}", id.as_simple()),
     }
 }
 
@@ -73,8 +75,10 @@ impl Bus for RedisBus {
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
         let buffer = match topic {
-            Topic::Steps | Topic::Signals | Topic::Runs | Topic::Timers => SHARED_BUFFER,
-            Topic::Live(_) => LIVE_BUFFER,
+            Topic::Steps | Topic::Signals | Topic::Runs | Topic::Timers | Topic::Asks => {
+                SHARED_BUFFER
+            }
+            Topic::Live(_) | Topic::Answers(_) => LIVE_BUFFER,
         };
         self.hub.subscribe(channel(&topic), buffer).await
     }

@@ -16,7 +16,7 @@ pub use environment::Environment;
 pub use keys::{Key, Keys, Kind};
 pub use layers::{DEFAULTS, Layers, Sources};
 pub use secret::Secret;
-pub use settings::{Choice, Setting, Settings, Values};
+pub use settings::{Choice, Named, Setting, Settings, Values};
 
 /// One problem of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,8 +12,8 @@ mod telemetry;
 pub use buggify::{buggify, set_buggify};
 pub use clock::SystemClock;
 pub use config::{
-    Choice, DEFAULTS, Environment, Key, Keys, Kind, Layers, Problem, Problems, Secret, Setting,
-    Settings, Sources, Values,
+    Choice, DEFAULTS, Environment, Key, Keys, Kind, Layers, Named, Problem, Problems, Secret,
+    Setting, Settings, Sources, Values,
 };
 pub use entropy::OsEntropy;
 pub use group::{GROUP_MAX, Group, GroupEnded, Weight};

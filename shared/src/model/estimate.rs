@@ -1,8 +1,12 @@
-//! How many tokens a text is likely to have, for budgets and for providers that do not say.
+//! How many tokens a text has, by the kinds of its characters.
+//!
+//! There are two estimates. `estimate_*` is the most that any tokenizer makes of a text: budgets are
+//! held to it, and usage is entered by it where a provider does not say. `expect_*` is what today's
+//! tokenizers are likely to make of it: decisions about the context rest on it, corrected by what the
+//! provider really counts ([`Calibration`](super::Calibration)).
 
+use super::{Request, ToolSpec};
 use crate::message::{ContentPart, FileSource, Message, ToolCall};
-
-use super::Request;
 
 /// Letters of a word that make one token at the least: common words are one token whatever their
 /// length, names and code fall to pieces.
@@ -38,62 +42,151 @@ pub fn estimate_tokens(text: &str) -> u64 {
     tokens + letters.div_ceil(LETTERS_PER_TOKEN) + u64::from(space)
 }
 
-/// What one message takes: its content, its calls and its frame.
-pub fn estimate_message_tokens(message: &Message) -> u64 {
-    let calls: u64 = message.tool_calls.iter().map(call_tokens).sum();
-    MESSAGE_TOKENS + parts_tokens(&message.content) + calls
+/// The kinds of characters that do not share a token.
+#[derive(PartialEq, Clone, Copy)]
+enum Kind {
+    Letter,
+    Digit,
+    Space,
+    Other,
 }
 
-/// What a whole request takes: system prompt, messages and tools. The shape of the answer counts
+impl Kind {
+    fn of(c: char) -> Self {
+        match c {
+            'a'..='z' | 'A'..='Z' => Self::Letter,
+            '0'..='9' => Self::Digit,
+            c if c.is_whitespace() => Self::Space,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Thousandths of a token that a character is expected to take, by its script: what a tokenizer with
+/// 200 000 words makes of ordinary texts.
+fn share(c: char) -> u64 {
+    match c {
+        'a'..='z' | 'A'..='Z' => 225,
+        '0'..='9' => 400,
+        ' ' => 60,
+        // Lines and typographic signs.
+        '\n' | '\t' | '\r' | '\u{2000}'..='\u{206f}' => 700,
+        // Signs, and Latin letters with marks.
+        '!'..='~' | '\u{a0}'..='\u{24f}' => 600,
+        // Greek, Cyrillic, Armenian, Hebrew, Arabic.
+        '\u{370}'..='\u{6ff}' => 320,
+        // Scripts of India.
+        '\u{900}'..='\u{dff}' => 360,
+        // Thai, Lao, Tibetan, Burmese.
+        '\u{e00}'..='\u{109f}' => 280,
+        // Kana, ideographs, Hangul.
+        '\u{3000}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' => 780,
+        '\u{ff00}'..='\u{ffef}' => 1_000,
+        // Emoji and what is rare: bytes.
+        _ => 1_800,
+    }
+}
+
+/// Thousandths that it takes on top when digits and letters stand side by side, as in ids: no word has
+/// both.
+const MIXED: u64 = 600;
+
+/// How many tokens a text is expected to have.
+pub fn expect_tokens(text: &str) -> u64 {
+    let (mut thousandths, mut before) = (0, Kind::Other);
+    for c in text.chars() {
+        let kind = Kind::of(c);
+        thousandths += match (before, kind) {
+            // A run of blanks is one token, however long.
+            (Kind::Space, Kind::Space) => 0,
+            (Kind::Letter, Kind::Digit) | (Kind::Digit, Kind::Letter) => share(c) + MIXED,
+            (_, _) => share(c),
+        };
+        before = kind;
+    }
+    u64::div_ceil(thousandths, 1_000)
+}
+
+/// What one message takes at most: its content, its calls and its frame.
+pub fn estimate_message_tokens(message: &Message) -> u64 {
+    message_tokens(message, estimate_tokens)
+}
+
+/// What one message is expected to take.
+pub fn expect_message_tokens(message: &Message) -> u64 {
+    message_tokens(message, expect_tokens)
+}
+
+/// What a whole request takes at most: system prompt, messages and tools. The shape of the answer counts
 /// where it stands in the system prompt.
 pub fn estimate_request_tokens(request: &Request) -> u64 {
-    let system = request.system.as_deref().map_or(0, estimate_tokens);
-    let messages: u64 = request
-        .messages
-        .iter()
-        .map(|m| estimate_message_tokens(m))
-        .sum();
-    let tail = request.tail.as_deref().map_or(0, estimate_tokens);
-    system + messages + tail + estimate_tools_tokens(request)
+    request_tokens(request, estimate_tokens)
 }
 
-fn estimate_tools_tokens(request: &Request) -> u64 {
-    let tools = request.tools.iter().map(|tool| {
-        let schema = tool.parameters.to_string();
-        let texts = [&tool.name, &tool.description, &schema];
-        let texts: u64 = texts.into_iter().map(|text| estimate_tokens(text)).sum();
-        MESSAGE_TOKENS + texts
-    });
-    tools.sum()
+/// What a whole request is expected to take.
+pub fn expect_request_tokens(request: &Request) -> u64 {
+    request_tokens(request, expect_tokens)
 }
 
-/// What an answer took.
+/// What a tool on offer is expected to take.
+pub fn expect_tool_tokens(tool: &ToolSpec) -> u64 {
+    tool_tokens(tool, expect_tokens)
+}
+
+/// What an answer took at most.
 pub fn estimate_answer_tokens(content: &[ContentPart], calls: &[ToolCall]) -> u64 {
-    parts_tokens(content) + calls.iter().map(call_tokens).sum::<u64>()
+    answer_tokens(content, calls, estimate_tokens)
 }
 
-fn parts_tokens(parts: &[ContentPart]) -> u64 {
-    let parts = parts.iter().map(|part| match part {
-        ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => estimate_tokens(text),
+/// Counts the tokens of a text.
+type Count = fn(&str) -> u64;
+
+fn request_tokens(request: &Request, count: Count) -> u64 {
+    let system = request.system.as_deref().map_or(0, count);
+    let messages = request.messages.iter();
+    let messages: u64 = messages.map(|message| message_tokens(message, count)).sum();
+    let tail = request.tail.as_deref().map_or(0, count);
+    let tools = request.tools.iter();
+    let tools: u64 = tools.map(|tool| tool_tokens(tool, count)).sum();
+    system + messages + tail + tools
+}
+
+fn tool_tokens(tool: &ToolSpec, count: Count) -> u64 {
+    let schema = tool.parameters.to_string();
+    let texts = [&tool.name, &tool.description, &schema];
+    let texts: u64 = texts.into_iter().map(|text| count(text)).sum();
+    MESSAGE_TOKENS + texts
+}
+
+fn message_tokens(message: &Message, count: Count) -> u64 {
+    MESSAGE_TOKENS + answer_tokens(&message.content, &message.tool_calls, count)
+}
+
+fn answer_tokens(content: &[ContentPart], calls: &[ToolCall], count: Count) -> u64 {
+    let parts = content.iter().map(|part| part_tokens(part, count));
+    let calls = calls.iter().map(|call| call_tokens(call, count));
+    parts.chain(calls).sum()
+}
+
+fn part_tokens(part: &ContentPart, count: Count) -> u64 {
+    match part {
+        ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => count(text),
         ContentPart::Image { .. } => IMAGE_TOKENS,
         ContentPart::File { name, source } => {
             let inside = match source {
-                FileSource::Text { text } => estimate_tokens(text),
+                FileSource::Text { text } => count(text),
                 FileSource::Base64 { data, .. } => {
                     let tokens = data.len() as u64 / DATA_CHARS_PER_TOKEN;
                     tokens.max(IMAGE_TOKENS)
                 }
             };
-            estimate_tokens(name) + inside
+            count(name) + inside
         }
-    });
-    parts.sum()
+    }
 }
 
-fn call_tokens(call: &ToolCall) -> u64 {
-    estimate_tokens(&call.id)
-        + estimate_tokens(&call.name)
-        + estimate_tokens(&call.arguments.to_string())
+fn call_tokens(call: &ToolCall, count: Count) -> u64 {
+    count(&call.id) + count(&call.name) + count(&call.arguments.to_string())
 }
 
 #[cfg(test)]
@@ -117,6 +210,55 @@ mod tests {
             ("    ", 4),
         ] {
             assert_eq!(estimate_tokens(text), expected, "{text:?}");
+        }
+    }
+
+    /// Texts with the number of tokens that `o200k_base` makes of them.
+    const COUNTED: [(&str, u64); 14] = [
+        (
+            "The scheduler keeps sessions and sends in the database, and puts small jobs on a queue.",
+            18,
+        ),
+        (
+            "fn main() {\n    let answer = read_line().unwrap_or_default();\n    println!(\"{answer}\");\n}\n",
+            21,
+        ),
+        (
+            r#"{"name":"read_file","arguments":{"path":"src/main.rs","offset":120}}"#,
+            18,
+        ),
+        ("東京は日本の首都です。人口は約千四百万人です。", 17),
+        ("数据库是唯一的事实来源，队列可以随时丢弃。", 16),
+        (
+            "Планировщик хранит сессии в базе данных и ставит задания в очередь.",
+            19,
+        ),
+        ("데이터베이스가 유일한 진실이며 대기열은 버려도 된다.", 20),
+        ("الجدول الزمني يحفظ الجلسات في قاعدة البيانات", 13),
+        (
+            "Die Datenbank ist die einzige Wahrheit; die Warteschlange darf verloren gehen, ohne daß \
+             größere Schäden entstehen.",
+            22,
+        ),
+        ("डेटाबेस ही एकमात्र सत्य है और कतार को छोड़ा जा सकता है।", 19),
+        ("ฐานข้อมูลคือความจริงเพียงหนึ่งเดียว", 9),
+        ("🎉🚀👩‍💻 done!", 11),
+        (
+            "2026-11-24T23:36:07Z 192.168.10.254 0x7ffd3a1c 3.14159265",
+            36,
+        ),
+        ("ses_0198f3a27b6c7d1e8f90a1b2c3d4e5f6", 30),
+    ];
+
+    #[test]
+    fn what_is_expected_is_near_what_is_counted_in_every_script() {
+        for (text, counted) in COUNTED {
+            let expected = expect_tokens(text);
+            let ratio = expected as f64 / counted as f64;
+            assert!(
+                (0.75..1.5).contains(&ratio),
+                "{expected} for {counted}: {text}"
+            );
         }
     }
 
@@ -155,6 +297,7 @@ mod tests {
             prop_assert!(estimate_tokens(&text) >= pessimistic(&text), "{text:?}");
             // No tokenizer has tokens of less than a byte.
             prop_assert!(estimate_tokens(&text) <= text.len() as u64);
+            prop_assert!(expect_tokens(&text) <= estimate_tokens(&text).max(1));
         }
     }
 }

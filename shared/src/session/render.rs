@@ -15,7 +15,7 @@ use crate::agent::prompt::assemble;
 use crate::agent::{AgentSpec, MAX_TOKENS_DEFAULT, OutputSpec, SendOptions};
 use crate::id::{SendId, SessionId};
 use crate::message::{ContentPart, Message, NewMessage, Role};
-use crate::model::{Request, ToolSpec};
+use crate::model::{ModelFacts, Request, ToolSpec};
 use crate::session::window::Window;
 use crate::time::Timestamp;
 
@@ -28,7 +28,9 @@ const GO_ON: &str = "Your answer reached its token limit and was cut. Go on exac
 pub struct Inputs<'a> {
     /// The model's name as its provider knows it.
     pub model: String,
-    /// Whether the provider holds the model to an output schema, so that it need not be told.
+    /// What is known of the model.
+    pub facts: &'a ModelFacts,
+    /// Whether the transport can ask the provider to hold the model to an output schema.
     pub native_schema: bool,
     /// The conversation: requests of one begin alike.
     pub session: SessionId,
@@ -94,7 +96,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         messages,
         tail: None,
         cache_key: Some(inputs.session.to_string()),
-        max_tokens: agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT),
+        max_tokens: answer_max(agent, inputs.facts),
         temperature: agent.temperature,
         top_p: agent.top_p,
         stop: agent.stop.clone(),
@@ -117,9 +119,21 @@ pub fn render(inputs: Inputs<'_>) -> Request {
     }
     if let Some(output) = inputs.output {
         let is_sends = inputs.options.output_schema.is_some();
-        shape(&mut request, output, inputs.native_schema, is_sends);
+        let enforced = inputs.facts.enforces_schema(inputs.native_schema);
+        shape(&mut request, output, enforced, is_sends);
+        if inputs.native_schema && !enforced {
+            // The transport would ask for it, and this model's provider refuse.
+            request.output = None;
+        }
     }
     request
+}
+
+/// The most tokens that an answer may have: what the agent allows, as far as the model can.
+pub fn answer_max(agent: &AgentSpec, facts: &ModelFacts) -> u32 {
+    let wanted = agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT);
+    let can = facts.output_max.and_then(|max| u32::try_from(max).ok());
+    wanted.min(can.unwrap_or(u32::MAX))
 }
 
 /// The active window from this `seq` on, and behind it the messages that the transcript does not have
@@ -161,9 +175,9 @@ fn go_on(request: &mut Request, said: &[ContentPart]) {
 
 /// Asks for an answer of this shape. Where the provider does not hold the model to it, the model is
 /// told so: before the messages if it is the agent's, which no send changes.
-fn shape(request: &mut Request, output: &Arc<OutputSpec>, native: bool, is_sends: bool) {
+fn shape(request: &mut Request, output: &Arc<OutputSpec>, enforced: bool, is_sends: bool) {
     request.output = Some(Arc::clone(output));
-    if native {
+    if enforced {
         return;
     }
     let told = format!(

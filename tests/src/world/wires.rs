@@ -75,10 +75,11 @@ impl Queue for Wire {
     }
 }
 
-/// A bus that carries signals, and remembers what was streamed.
+/// A bus that carries signals and questions, and remembers what was streamed.
 #[derive(Debug, Clone)]
 pub struct WireBus {
     signals: broadcast::Sender<Bytes>,
+    asks: broadcast::Sender<(Topic, Bytes)>,
     live: Arc<std::sync::Mutex<Vec<(SessionKey, LiveEvent)>>>,
 }
 
@@ -86,6 +87,7 @@ impl Default for WireBus {
     fn default() -> Self {
         Self {
             signals: broadcast::channel(64).0,
+            asks: broadcast::channel(64).0,
             live: Arc::default(),
         }
     }
@@ -112,7 +114,10 @@ impl WireBus {
 #[async_trait]
 impl Bus for WireBus {
     fn publish(&self, topic: Topic, payload: Bytes) {
-        if let Topic::Live(key) = topic {
+        if matches!(topic, Topic::Asks | Topic::Answers(_)) {
+            // Nobody listens while no worker runs.
+            let _ = self.asks.send((topic, payload));
+        } else if let Topic::Live(key) = topic {
             let events: Vec<LiveEvent> = serde_json::from_slice(&payload).expect("they are JSON");
             let mut live = self.live.lock().expect("nobody panics under it");
             live.extend(events.into_iter().map(|event| (key, event)));
@@ -120,6 +125,26 @@ impl Bus for WireBus {
     }
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
+        if matches!(topic, Topic::Asks | Topic::Answers(_)) {
+            let inbox = self.asks.subscribe();
+            let mine = move |heard: (Topic, Bytes)| (heard.0 == topic).then_some(heard.1);
+            return futures::stream::unfold(inbox, move |mut inbox| async move {
+                loop {
+                    match inbox.recv().await {
+                        Ok(heard) => {
+                            if let Some(payload) = mine(heard) {
+                                return Some((Notice::Payload(payload), inbox));
+                            }
+                        }
+                        Err(broadcast::error::RecvError::Lagged(_)) => {
+                            return Some((Notice::Gap, inbox));
+                        }
+                        Err(broadcast::error::RecvError::Closed) => return None,
+                    }
+                }
+            })
+            .boxed();
+        }
         if topic != Topic::Signals {
             return futures::stream::pending().boxed();
         }

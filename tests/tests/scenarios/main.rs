@@ -13,6 +13,7 @@ mod models;
 mod output;
 mod pools;
 mod positions;
+mod preview;
 mod run_budgets;
 mod runs;
 mod sends;

@@ -61,4 +61,8 @@ impl Model for Anthropic {
             .await?;
         Ok(answer.reply(request))
     }
+
+    fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
+        Some(request::body(request, self.caches, self.endpoint.streams()))
+    }
 }

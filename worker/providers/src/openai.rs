@@ -87,6 +87,16 @@ impl Model for OpenAi {
         Ok(answer.reply(request))
     }
 
+    fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
+        let streams = self.endpoint.streams();
+        Some(request::body(
+            request,
+            self.dialect,
+            self.native_schema,
+            streams,
+        ))
+    }
+
     fn native_schema(&self) -> bool {
         self.native_schema
     }

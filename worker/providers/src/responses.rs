@@ -76,6 +76,10 @@ impl Model for Responses {
         Ok(answer.reply(request))
     }
 
+    fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
+        Some(request::body(request, self.wants))
+    }
+
     fn native_schema(&self) -> bool {
         self.wants.native_schema
     }

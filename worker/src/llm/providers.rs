@@ -1,13 +1,17 @@
 //! The providers of a process, by name.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use mainspring_shared::budget::Price;
+use mainspring_shared::model::{FactsOverride, ModelFacts};
 
 use super::Model;
+use super::calibrations::Calibrations;
 use super::direct::{self, Direct};
 use super::error::Error;
+
+/// Models without facts that are warned of.
+const UNKNOWN_MAX: usize = 100;
 
 /// A name that no provider can have: with a slash, which no model's name could begin with, or
 /// without any letter.
@@ -27,8 +31,8 @@ pub struct Resolved {
     pub client: Arc<dyn Model>,
     /// The model's name as the provider knows it.
     pub model: String,
-    /// What its tokens cost, where that is known.
-    pub price: Option<Price>,
+    /// What is known of it.
+    pub facts: ModelFacts,
 }
 
 #[derive(Debug)]
@@ -42,8 +46,11 @@ struct Provider {
 pub struct Providers {
     by_name: BTreeMap<String, Provider>,
     default: String,
-    /// By `MODEL`, or `PROVIDER/MODEL`, which wins.
-    prices: BTreeMap<String, Price>,
+    /// What the configuration says of models, by `MODEL`, or `PROVIDER/MODEL`, which wins.
+    facts: BTreeMap<String, FactsOverride>,
+    /// Models without any facts that were warned of.
+    unknown: Mutex<BTreeSet<String>>,
+    calibrations: Calibrations,
 }
 
 impl Providers {
@@ -57,7 +64,9 @@ impl Providers {
         Self {
             by_name: BTreeMap::from([(direct::PROVIDER.to_owned(), direct)]),
             default: default.into(),
-            prices: BTreeMap::new(),
+            facts: BTreeMap::new(),
+            unknown: Mutex::default(),
+            calibrations: Calibrations::default(),
         }
     }
 
@@ -89,11 +98,41 @@ impl Providers {
         Ok(())
     }
 
-    /// Sets what models cost, by `MODEL` or `PROVIDER/MODEL`.
+    /// Sets what is known of models, by `MODEL` or `PROVIDER/MODEL`, over what is built in.
     #[must_use]
-    pub fn with_prices(mut self, prices: BTreeMap<String, Price>) -> Self {
-        self.prices = prices;
+    pub fn with_facts(mut self, facts: BTreeMap<String, FactsOverride>) -> Self {
+        self.facts = facts;
         self
+    }
+
+    /// What was counted for what was expected, by model.
+    pub fn calibrations(&self) -> &Calibrations {
+        &self.calibrations
+    }
+
+    /// What is known of a provider's model.
+    fn facts(&self, provider: &str, model: &str) -> ModelFacts {
+        let full = format!("{provider}/{model}");
+        let mut facts = ModelFacts::built_in(model).unwrap_or(ModelFacts::unknown());
+        for name in [model, &full] {
+            if let Some(said) = self.facts.get(name) {
+                facts = facts.with(said);
+            }
+        }
+        if !facts.known {
+            let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+            // Names come from agents: as many are remembered as people may want to look after.
+            if unknown.len() < UNKNOWN_MAX && unknown.insert(full) {
+                tracing::warn!(
+                    provider,
+                    model,
+                    window = facts.window,
+                    "nothing is known of this model: this window is assumed, and no price. \
+                     [models.\"{provider}/{model}\"] in the configuration says more"
+                );
+            }
+        }
+        facts
     }
 
     /// Finds what an agent's `model` means: `NAME/model`, `NAME/` for that provider's own default,
@@ -124,10 +163,8 @@ impl Providers {
             let provider = name.clone();
             return Err(Error::NoModel { provider });
         }
-        let price = self.prices.get(&format!("{name}/{model}"));
-        let price = price.or_else(|| self.prices.get(model)).copied();
         Ok(Resolved {
-            price,
+            facts: self.facts(name, model),
             provider: name.clone(),
             client: Arc::clone(&provider.client),
             model: model.to_owned(),
@@ -165,5 +202,33 @@ mod tests {
         assert!(providers.names().eq(["main", "other"]));
         let refused = providers.insert("a/b", Arc::new(Direct), "");
         assert!(refused.is_err());
+    }
+
+    #[test]
+    fn the_configuration_says_more_of_a_model_than_is_built_in() {
+        let mut providers = Providers::new("main");
+        for name in ["main", "other"] {
+            let inserted = providers.insert(name, Arc::new(Direct), "");
+            assert_eq!(inserted, Ok(()));
+        }
+        let window = |window| FactsOverride {
+            window: Some(window),
+            ..FactsOverride::default()
+        };
+        let facts = [
+            ("gpt-5", window(1)),
+            ("other/gpt-5", window(2)),
+            ("mine", window(3)),
+        ];
+        let facts = facts.map(|(name, facts)| (name.to_owned(), facts));
+        let providers = providers.with_facts(facts.into());
+        let facts = |model| providers.resolve(Some(model)).map(|found| found.facts);
+        assert_eq!(facts("gpt-5").expect("a model").window, 1);
+        assert_eq!(facts("other/gpt-5").expect("a model").window, 2);
+        assert!(facts("gpt-5").expect("a model").price.is_some());
+        assert_eq!(facts("other/mine").expect("a model").window, 3);
+        assert_eq!(facts("gpt-4o").expect("a model").window, 128_000);
+        let strange = facts("strange").expect("a model");
+        assert!(!strange.known && strange.price.is_none());
     }
 }

@@ -53,7 +53,7 @@ impl<'a> Bill<'a> {
         request: &mut Request,
         resolved: &Resolved,
     ) -> Result<bool, Short> {
-        let price = resolved.price.as_ref();
+        let price = resolved.facts.price.as_ref();
         let aside = self.aside.as_mut();
         self.purse.allow(request, &mut self.totals, aside, price)
     }

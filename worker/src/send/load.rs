@@ -1,15 +1,22 @@
-//! What a send may use and is shown, by its agent, its options and what is stored of it.
+//! What a send may use and is shown, by its agent, its options and what is stored of it. A preview of its
+//! model call is made of the same.
 
-use mainspring_shared::agent::MAX_ROUNDS_DEFAULT;
+use std::sync::Arc;
+
+use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, OutputSpec};
+use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::send::machine::Rules;
-use mainspring_shared::session::render::TailPart;
+use mainspring_shared::session::render::{Folded, Inputs, TailPart, render};
 use mainspring_shared::session::shown::Shown;
 use mainspring_shared::store::{SendTotals, StartedSend};
+use mainspring_shared::time::Clock;
 
 use crate::config::WorkerConfig;
+use crate::llm::{Request, Resolved};
+use crate::tool::{Offers, Tools};
 
 /// The name of the model that the send wants; the default provider's default when absent.
-pub(super) fn model(send: &StartedSend) -> Option<&str> {
+pub(crate) fn model(send: &StartedSend) -> Option<&str> {
     send.record
         .options
         .model
@@ -38,7 +45,7 @@ pub(super) fn lost(send: &StartedSend) -> u32 {
 }
 
 /// What is known at once of what the send is shown: as it is stored, else where its window begins.
-pub(super) fn shown(send: &StartedSend, next_seq: i64) -> Option<Shown> {
+pub(crate) fn shown(send: &StartedSend, next_seq: i64) -> Option<Shown> {
     let is_bounded = send.agent.context.last_messages.is_some();
     let begins = || Shown {
         from_seq: Some(send.window_from(next_seq)),
@@ -56,13 +63,59 @@ pub(super) fn window_from(totals: &SendTotals) -> i64 {
     shown.and_then(|shown| shown.from_seq).unwrap_or(1)
 }
 
+/// What a model call of a send is made of.
+pub(crate) struct Question<'a> {
+    /// The send and its agent.
+    pub(crate) send: &'a StartedSend,
+    /// The model.
+    pub(crate) resolved: &'a Resolved,
+    /// The tools.
+    pub(crate) offers: &'a Offers,
+    /// What the rounds of the send have in common.
+    pub(crate) shown: Option<&'a Shown>,
+    /// What stands for messages before the window.
+    pub(crate) folds: &'a [Folded],
+    /// The window, and what is not stored yet.
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// The beginning of the answer, where that was cut.
+    pub(crate) partial: Option<&'a [ContentPart]>,
+    /// The shape of the answer.
+    pub(crate) output: Option<&'a Arc<OutputSpec>>,
+}
+
+/// The request of a round.
+pub(crate) fn request(question: Question<'_>) -> Request {
+    let Question { send, resolved, .. } = question;
+    let missing = question.offers.missing();
+    render(Inputs {
+        model: resolved.model.clone(),
+        facts: &resolved.facts,
+        native_schema: resolved.client.native_schema(),
+        session: send.record.key.session,
+        agent: &send.agent,
+        options: &send.record.options,
+        tools: question.offers.specs(),
+        folds: question.folds,
+        messages: question.messages,
+        partial: question.partial,
+        tail: tail(missing.as_deref(), question.shown),
+        output: question.output,
+    })
+}
+
 /// What a send is shown behind its messages: what is missing of its tools, and its notes.
-pub(super) fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<'a>> {
+fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<'a>> {
     let notes = shown.and_then(|shown| shown.notes.as_deref());
     let notes = notes.map(|text| TailPart::Data { tag: "notes", text });
-    missing
-        .map(TailPart::Told)
-        .into_iter()
-        .chain(notes)
-        .collect()
+    let missing = missing.map(TailPart::Told);
+    missing.into_iter().chain(notes).collect()
+}
+
+/// What a send's model is offered.
+pub(crate) async fn offers(tools: &Tools, clock: &dyn Clock, send: &StartedSend) -> Offers {
+    if send.agent.tools.is_empty() {
+        return Offers::default();
+    }
+    let only = send.record.options.tools.as_deref();
+    tools.offers(clock, &send.agent, only).await
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mainspring_shared::budget::Price;
 use mainspring_shared::message::plain_text;
+use mainspring_shared::model::{Digest, ModelFacts};
 use mainspring_shared::send::machine::Answer;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
@@ -61,7 +62,10 @@ pub(super) struct Streamed {
 pub(super) struct Asked {
     /// What was asked, before hooks changed it.
     pub(super) request: Arc<Request>,
-    pub(super) price: Option<Price>,
+    /// The provider's configured name.
+    pub(super) provider: String,
+    /// What is known of the model.
+    pub(super) facts: ModelFacts,
     /// Tokens that came back so far, estimated.
     pub(super) streamed: Arc<AtomicU64>,
     /// Whether its answer may have fewer tokens than the agent allows.
@@ -91,6 +95,8 @@ pub(super) struct Asking {
     pub(super) partial: Option<Partial>,
     /// What was said of the model call that was dropped last.
     pub(super) cut_short: Option<String>,
+    /// Identifies what the model was asked for the answer under way.
+    pub(super) digest: Option<Digest>,
     /// What was streamed of the present round.
     pub(super) streamed: Option<Streamed>,
     /// Why the attempt that begins is not the round's first.

@@ -33,9 +33,9 @@ const SHORT_BYTES_MAX: usize = 16 << 10;
 
 /// What is asked of the answers of one send.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     /// The shape.
-    pub(super) spec: Arc<OutputSpec>,
+    pub(crate) spec: Arc<OutputSpec>,
     schema: Schema,
     /// Whether the model reads the schema with each request.
     pub(super) told: bool,
@@ -47,7 +47,7 @@ pub(super) struct Output {
 impl Output {
     /// What this send asks for; its options go before its agent. `messages` are those that are
     /// stored: they tell how often an earlier worker asked for a better answer.
-    pub(super) async fn of(
+    pub(crate) async fn of(
         clock: &dyn Clock,
         send: &StartedSend,
         messages: &[Arc<Message>],

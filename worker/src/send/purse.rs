@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use mainspring_shared::budget::{Budget, Caps, Held, Price, Short, Spent, Used};
-use mainspring_shared::message::{Message, Role};
+use mainspring_shared::model::Measured;
 use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::usage::Usage;
@@ -140,37 +140,15 @@ impl Purse {
     /// The most tokens that a request is read as: what the provider said of its beginning, and the
     /// rest estimated from above.
     fn input(&self, request: &Request) -> u64 {
-        let known = self.measured.as_ref().and_then(|known| known.of(request));
-        let (known, rest) = match known {
-            Some((count, tokens)) => {
-                let rest = request.messages[count..].iter();
-                let rest: u64 = rest.map(|m| estimate_message_tokens(m)).sum();
-                (tokens, rest + self.new_tail(request))
-            }
-            None => (0, estimate_request_tokens(request)),
-        };
-        known + rest + FRAME_TOKENS
-    }
-
-    /// What the request's tail takes, where that is another one than was measured.
-    fn new_tail(&self, request: &Request) -> u64 {
-        let measured = self.measured.as_ref();
-        let known = measured.is_some_and(|measured| measured.tail == request.tail);
-        let tail = request.tail.as_deref().filter(|_| !known);
-        tail.map_or(0, estimate_tokens)
+        let known = self.measured.as_ref();
+        let known =
+            known.and_then(|known| known.tokens(request, estimate_message_tokens, estimate_tokens));
+        known.unwrap_or_else(|| estimate_request_tokens(request)) + FRAME_TOKENS
     }
 
     /// Takes note of what a provider said of a request and its answer.
     pub(super) fn measure(&mut self, request: &Request, usage: &Usage) {
-        self.measured = (!usage.estimated).then(|| Measured {
-            asked: request
-                .messages
-                .iter()
-                .map(|message| mark(message))
-                .collect(),
-            tail: request.tail.clone(),
-            tokens: usage.input_tokens.saturating_add(usage.output_tokens),
-        });
+        self.measured = Measured::of(request, usage);
     }
 
     /// One of `parts` shares of what is left, for a child; none when it is too small to be of use.
@@ -228,107 +206,4 @@ fn own_spending(totals: &SendTotals) -> Spent {
 /// The same of any send.
 pub(super) fn spending(usage: &Usage, rounds: i32, held: &Held) -> Spent {
     Spent::of(usage, u64::from(rounds.unsigned_abs())).plus(held.sum())
-}
-
-/// A request that a provider has told the size of, with its answer.
-#[derive(Debug)]
-struct Measured {
-    /// The messages that it had, in order.
-    asked: Vec<(i64, Role, u64)>,
-    /// What stood behind them.
-    tail: Option<String>,
-    /// What they and the answer took, with everything around them.
-    tokens: u64,
-}
-
-impl Measured {
-    /// How many messages of a request are known, and what they take. None unless it begins with just
-    /// those that were measured, and the answer behind them: a window that slid on begins with
-    /// others, which may be of any size.
-    fn of(&self, request: &Request) -> Option<(usize, u64)> {
-        let (known, rest) = request.messages.split_at_checked(self.asked.len())?;
-        let same = known.iter().map(|m| mark(m)).eq(self.asked.iter().copied());
-        let answer = rest.first()?;
-        let follows = self
-            .asked
-            .last()
-            .is_some_and(|last| last.0 + 1 == answer.seq);
-        let answered = same && follows && answer.role == Role::Assistant;
-        answered.then_some((known.len() + 1, self.tokens))
-    }
-}
-
-/// What tells a message from another one that stands in its place.
-fn mark(message: &Message) -> (i64, Role, u64) {
-    (message.seq, message.role, estimate_message_tokens(message))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use mainspring_shared::id::SendId;
-    use mainspring_shared::message::{ContentPart, NewMessage};
-
-    use super::*;
-
-    fn request(messages: &[(i64, Role, usize)]) -> Request {
-        let messages = messages.iter().map(|(seq, role, chars)| {
-            let new = NewMessage {
-                role: *role,
-                ..NewMessage::user(vec![ContentPart::text("a".repeat(*chars))], 0)
-            };
-            Arc::new(new.at(*seq, SendId(uuid::Uuid::nil()), Timestamp(0), 1))
-        });
-        Request {
-            model: "m".into(),
-            system: None,
-            messages: messages.collect(),
-            max_tokens: 100,
-            tail: None,
-            cache_key: None,
-            temperature: None,
-            top_p: None,
-            stop: Vec::new(),
-            reasoning_effort: None,
-            thinking_tokens: None,
-            tools: Vec::new(),
-            output: None,
-        }
-    }
-
-    #[test]
-    fn only_the_same_beginning_of_a_request_is_known() {
-        let asked = request(&[
-            (1, Role::User, 30),
-            (2, Role::Assistant, 30),
-            (3, Role::User, 3),
-        ]);
-        let measured = Measured {
-            asked: asked.messages.iter().map(|m| mark(m)).collect(),
-            tail: None,
-            tokens: 77,
-        };
-        let base = [
-            (1, Role::User, 30),
-            (2, Role::Assistant, 30),
-            (3, Role::User, 3),
-        ];
-        let longer = |more: &[(i64, Role, usize)]| request(&[&base[..], more].concat());
-        let (answer, result) = ((4, Role::Assistant, 9), (5, Role::Tool, 30_000));
-        assert_eq!(measured.of(&longer(&[answer, result])), Some((4, 77)));
-        assert_eq!(measured.of(&asked), None, "the answer is not in it");
-        // A window that slid on has as many messages, but others.
-        let slid = request(&[
-            base[2],
-            answer,
-            result,
-            (6, Role::Assistant, 3),
-            (7, Role::User, 3),
-        ]);
-        assert_eq!(measured.of(&slid), None);
-        // Something else came in between.
-        let other = longer(&[(4, Role::User, 30_000), (5, Role::Assistant, 9)]);
-        assert_eq!(measured.of(&other), None);
-    }
 }

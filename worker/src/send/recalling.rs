@@ -1,9 +1,11 @@
 //! What a session noted for itself, for the model at the begin of a send.
 
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::list::{ListName, notes_shown};
+use mainspring_shared::store::{Result, Store};
 
 use super::run::Run;
-use crate::tool::Effect;
+use crate::tool::{Effect, Offers};
 
 /// Characters of notes that the model is shown; pinned ones always.
 const NOTES_CHARS_MAX: usize = 8_000;
@@ -16,21 +18,29 @@ impl Run<'_> {
             // Whatever was noted since, the model is shown what it was shown before.
             return true;
         }
-        let mut offered = self.prompt.offers.list().iter();
-        if !offered.any(|offer| offer.traits.effect == Effect::Recall) {
+        if !keeps_notes(&self.prompt.offers) {
             return true;
         }
-        let name = ListName::Notes(self.key.session);
-        let tenant = self.key.tenant;
         let store = &self.kernel.parts.store;
-        let read = self
-            .patience()
-            .ask(|| store.read_list(tenant, name.clone()));
-        let Some(list) = read.await else {
+        let read = self.patience().ask(|| read_notes(store.as_ref(), self.key));
+        let Some(notes) = read.await else {
             return false;
         };
         let shown = self.bill.totals.shown.get_or_insert_default();
-        shown.notes = notes_shown(&list.entries, NOTES_CHARS_MAX);
+        shown.notes = notes;
         true
     }
+}
+
+/// Whether an agent with these tools is shown the session's notes.
+pub(crate) fn keeps_notes(offers: &Offers) -> bool {
+    let mut offered = offers.list().iter();
+    offered.any(|offer| offer.traits.effect == Effect::Recall)
+}
+
+/// The notes of a session, as its model is shown them.
+pub(crate) async fn read_notes(store: &dyn Store, key: SessionKey) -> Result<Option<String>> {
+    let name = ListName::Notes(key.session);
+    let list = store.read_list(key.tenant, name).await?;
+    Ok(notes_shown(&list.entries, NOTES_CHARS_MAX))
 }

@@ -197,12 +197,8 @@ impl<'a> Run<'a> {
     /// Looks what the model is offered and what the last round's calls still need. Fails when the
     /// session was given back because the database does not say.
     async fn prepare(&mut self) -> Result<Open, Event> {
-        if !self.send.agent.tools.is_empty() {
-            let only = self.send.record.options.tools.as_deref();
-            let tools = &self.kernel.parts.tools;
-            let clock = self.kernel.parts.clock.as_ref();
-            self.prompt.offers = tools.offers(clock, &self.send.agent, only).await;
-        }
+        let parts = &self.kernel.parts;
+        self.prompt.offers = load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await;
         let clock = self.kernel.parts.clock.as_ref();
         self.prompt.output = Output::of(clock, &self.send, self.prompt.window.held()).await;
         if !self.recall().await {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall, plain_text};
+use mainspring_shared::model::Digest;
 use mainspring_shared::send::machine::{Answer, End};
 use mainspring_shared::send::{StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
@@ -40,11 +41,12 @@ pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
 }
 
 /// The round for the event log.
-pub(super) fn round_ref(reply: &Reply, index: i32) -> RoundRef {
+pub(super) fn round_ref(reply: &Reply, index: i32, digest: Option<Digest>) -> RoundRef {
     RoundRef {
         index,
         model: reply.model.clone(),
         usage: reply.usage,
+        digest,
     }
 }
 

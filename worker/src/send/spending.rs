@@ -16,7 +16,7 @@ use super::children::is_ephemeral;
 use super::hold::Pending;
 use super::model_call::Asked;
 use super::run::Run;
-use crate::llm::estimate_request_tokens;
+use crate::llm::{estimate_request_tokens, expect_request_tokens};
 
 impl Run<'_> {
     /// When the send's time is up.
@@ -47,8 +47,14 @@ impl Run<'_> {
     /// Enters what an answer cost.
     pub(super) fn pay(&mut self, model: &str, usage: &mut Usage) {
         if let Some(asked) = self.asking.asked.take() {
-            let price = asked.price.as_ref();
+            let price = asked.facts.price;
             usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(usage)));
+            if !usage.estimated {
+                let model = (asked.provider.as_str(), asked.request.model.as_str());
+                let expected = expect_request_tokens(&asked.request);
+                let calibrations = self.kernel.parts.providers.calibrations();
+                calibrations.observe(model, &asked.facts, expected, usage.input_tokens);
+            }
             if self.asking.partial.is_none() {
                 self.bill.purse.measure(&asked.request, usage);
             }
@@ -68,7 +74,7 @@ impl Run<'_> {
             estimated: true,
             ..Usage::default()
         };
-        usage.cost_usd = asked.price.map(|price| price.at_most(&usage));
+        usage.cost_usd = asked.facts.price.map(|price| price.at_most(&usage));
         self.enter(asked.request.model.clone(), usage);
     }
 
@@ -103,7 +109,7 @@ impl Run<'_> {
         owed.session = session;
         owed.asked = Some(Pending {
             row,
-            price: asked.price,
+            price: asked.facts.price,
             streamed: asked.streamed.clone(),
         });
     }

@@ -11,6 +11,7 @@ mod bounds;
 mod browsers;
 mod calls;
 mod connections;
+mod context;
 mod copies;
 mod events;
 mod failing_runs;

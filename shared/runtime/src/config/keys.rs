@@ -24,6 +24,8 @@ pub enum Kind {
     Address,
     /// A list of texts; spelled with commas between them.
     List,
+    /// A list of these words.
+    Choices(&'static [&'static str]),
     /// True or false.
     Switch,
     /// A whole number, both bounds included.
@@ -39,6 +41,15 @@ pub enum Kind {
         min: Duration,
         /// The longest.
         max: Duration,
+    },
+    /// A number, not negative.
+    Number,
+    /// A table.
+    Table {
+        /// What it may have.
+        members: &'static [(&'static str, Kind)],
+        /// What it must have.
+        needs: &'static [&'static str],
     },
 }
 
@@ -106,6 +117,17 @@ impl Key {
     /// A duration, both bounds included.
     pub const fn span(path: &'static str, min: Duration, max: Duration) -> Self {
         Self::new(path, Kind::Span { min, max })
+    }
+
+    /// A table of these, each of which may be left out.
+    pub const fn table(path: &'static str, members: &'static [(&'static str, Kind)]) -> Self {
+        Self::new(
+            path,
+            Kind::Table {
+                members,
+                needs: &[],
+            },
+        )
     }
 
     /// The same, also read from variables that other programs use.
@@ -226,7 +248,7 @@ impl Kind {
                 "false" | "0" | "no" | "off" => Some(Value::Boolean(false)),
                 _ => None,
             },
-            Self::List => {
+            Self::List | Self::Choices(_) => {
                 let items = text
                     .split(',')
                     .map(str::trim)
@@ -241,6 +263,9 @@ impl Kind {
 
     /// Checks a value as a file holds it; returns it in its one form.
     pub(super) fn check(&self, value: Value) -> Result<Value, String> {
+        if let (Self::Table { members, needs }, Value::Table(table)) = (self, &value) {
+            return check_table(members, needs, table);
+        }
         let fits = match (self, &value) {
             (Self::Text | Self::Secret, Value::String(text)) => !text.trim().is_empty(),
             (Self::Choice(words), Value::String(text)) => words.contains(&text.as_str()),
@@ -253,11 +278,17 @@ impl Kind {
                 .rsplit_once(':')
                 .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()),
             (Self::List, Value::Array(items)) => items.iter().all(Value::is_str),
+            (Self::Choices(words), Value::Array(items)) => {
+                let mut items = items.iter().map(Value::as_str);
+                items.all(|item| item.is_some_and(|item| words.contains(&item)))
+            }
             (Self::Switch, Value::Boolean(_)) => true,
             (Self::Integer { min, max }, Value::Integer(number)) => (min..=max).contains(&number),
             (Self::Span { min, max }, Value::String(text)) => text
                 .parse::<Span>()
                 .is_ok_and(|span| (*min..=*max).contains(&span.0)),
+            (Self::Number, Value::Float(number)) => number.is_finite() && *number >= 0.0,
+            (Self::Number, Value::Integer(number)) => *number >= 0,
             _ => false,
         };
         if fits { Ok(value) } else { Err(self.wants()) }
@@ -268,6 +299,7 @@ impl Kind {
         match self {
             Self::Text | Self::Secret => "takes a text that is not empty".to_owned(),
             Self::Choice(words) => format!("takes one of: {}", words.join(", ")),
+            Self::Choices(words) => format!("takes a list of some of: {}", words.join(", ")),
             Self::Url(schemes) => format!(
                 "takes a URL that begins with {}://",
                 schemes.join(":// or ")
@@ -281,8 +313,35 @@ impl Kind {
                 Span(*min),
                 Span(*max)
             ),
+            Self::Number => "takes a number that is not negative".to_owned(),
+            Self::Table { members, .. } => {
+                let names: Vec<_> = members.iter().map(|(name, _)| *name).collect();
+                format!("takes a table with some of: {}", names.join(", "))
+            }
         }
     }
+}
+
+/// Checks each member of a table.
+fn check_table(
+    members: &[(&str, Kind)],
+    needs: &[&str],
+    table: &toml::Table,
+) -> Result<Value, String> {
+    if let Some(name) = needs.iter().find(|name| !table.contains_key(**name)) {
+        return Err(format!("needs {name}"));
+    }
+    let mut checked = toml::Table::new();
+    for (name, value) in table {
+        let Some((_, kind)) = members.iter().find(|(known, _)| known == name) else {
+            let names: Vec<_> = members.iter().map(|(name, _)| *name).collect();
+            return Err(format!("has no {name}; it may have {}", names.join(", ")));
+        };
+        let value = kind.check(value.clone());
+        let value = value.map_err(|wants| format!("at {name} {wants}"))?;
+        checked.insert(name.clone(), value);
+    }
+    Ok(Value::Table(checked))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mainspring_shared::time::Span;
+use serde::de::DeserializeOwned;
 use toml::Value;
 
 use super::{Key, Layers, Secret};
@@ -125,6 +126,30 @@ impl Setting for BTreeMap<String, String> {
                 .map(|(name, text)| (name, text.reveal().to_owned()))
                 .collect(),
         )
+    }
+}
+
+/// All tables below a path that ends with `.*`, by name.
+impl<T: DeserializeOwned> Setting for Named<T> {
+    fn find(values: &Values<'_>, path: &str) -> Option<Self> {
+        let table = values.real(path.strip_suffix('*')?);
+        let named = values.layers.below(&table).filter_map(|(name, value)| {
+            // What the kind of the key lets through can be read; a test of the binary reads all of it.
+            let read = value.clone().try_into();
+            debug_assert!(read.is_ok(), "{name}: {read:?}", read = read.as_ref().err());
+            Some((name.to_owned(), read.ok()?))
+        });
+        Some(Self(named.collect()))
+    }
+}
+
+/// Tables by name, each read as a whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Named<T>(pub BTreeMap<String, T>);
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
     }
 }
 

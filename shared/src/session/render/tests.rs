@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::model::FactsOverride;
 use crate::session::window::from_seq;
 
 const SESSION: SessionId = SessionId(Uuid::from_u128(7));
@@ -64,6 +65,7 @@ fn asked(
     tail.extend(notes.map(|text| TailPart::Data { tag: "notes", text }));
     render(Inputs {
         model: "m".into(),
+        facts: &ModelFacts::unknown(),
         native_schema: false,
         session: SESSION,
         agent: &agent,
@@ -220,6 +222,7 @@ fn a_cut_answer_is_shown_and_asked_for_on() {
     let said = [ContentPart::text("Once")];
     let request = render(Inputs {
         model: "m".into(),
+        facts: &ModelFacts::unknown(),
         native_schema: true,
         session: SESSION,
         agent: &agent,
@@ -235,4 +238,40 @@ fn a_cut_answer_is_shown_and_asked_for_on() {
     assert_eq!(roles, [Role::User, Role::Assistant, Role::User]);
     assert_eq!(request.messages[1].content, said);
     assert_eq!(request.tail, None);
+}
+
+#[test]
+fn a_model_that_cannot_hold_to_a_schema_is_told_of_it_alone() {
+    let (mut agent, options, output) = (agent(), SendOptions::default(), output());
+    agent.max_tokens = Some(64_000);
+    let asked = |native_schema, facts: &ModelFacts| {
+        let request = render(Inputs {
+            model: "m".into(),
+            facts,
+            native_schema,
+            session: SESSION,
+            agent: &agent,
+            options: &options,
+            tools: Vec::new(),
+            folds: &[],
+            messages: Vec::new(),
+            partial: None,
+            tail: Vec::new(),
+            output: Some(&output),
+        });
+        let told = request
+            .system
+            .is_some_and(|system| system.contains("JSON Schema"));
+        (told, request.output.is_some(), request.max_tokens)
+    };
+    let unknown = ModelFacts::unknown();
+    assert_eq!(asked(true, &unknown), (false, true, 64_000));
+    assert_eq!(asked(false, &unknown), (true, true, 64_000));
+    let cannot = unknown.with(&FactsOverride {
+        native_schema: Some(false),
+        output_max: Some(4_096),
+        ..FactsOverride::default()
+    });
+    assert_eq!(asked(true, &cannot), (true, false, 4_096));
+    assert_eq!(asked(false, &cannot), (true, true, 4_096));
 }

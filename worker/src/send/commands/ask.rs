@@ -13,11 +13,12 @@ use mainspring_shared::session::render::{Inputs, following, render};
 use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun};
 use mainspring_shared::usage::Usage;
 
-use crate::llm::{Chunk, Error, Finish, Model, Reply, Request, estimate_tokens};
+use crate::llm::{Chunk, Error, Finish, Model, Reply, Request, Resolved, estimate_tokens};
 use crate::metrics;
 use crate::send::hold::Inbox;
 use crate::send::load;
 use crate::send::model_call::{Asked, Attempt, Partial, Streamed};
+use crate::send::load::{self, Question};
 use crate::send::output::Output;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
@@ -74,7 +75,10 @@ impl Run<'_> {
         };
         self.bill.totals.attempts = attempt;
         let client = resolved.client.clone();
-        let mut request = self.request(resolved.model.clone(), client.native_schema());
+        let mut request = self.request(&resolved);
+        if self.asking.partial.is_none() {
+            self.asking.digest = Some(request.digest());
+        }
         let capped = match self.bill.allow(&mut request, &resolved) {
             Ok(capped) => capped,
             Err(short) => return Some(self.short(short)),
@@ -92,7 +96,8 @@ impl Run<'_> {
         let request = Arc::new(request);
         let asked = Asked {
             request: request.clone(),
-            price: resolved.price,
+            provider: resolved.provider,
+            facts: resolved.facts,
             streamed: streamed.clone(),
             capped,
         };
@@ -122,28 +127,24 @@ impl Run<'_> {
     }
 
     /// What the model is asked.
-    fn request(&mut self, model: String, native: bool) -> Request {
+    fn request(&mut self, resolved: &Resolved) -> Request {
         if let Ok(Some(output)) = &mut self.prompt.output {
-            output.told = !native;
+            let can = resolved.client.native_schema();
+            output.told = !resolved.facts.enforces_schema(can);
         }
         let record = &self.send.record;
         let from = load::window_from(&self.bill.totals);
         let unsaid = &self.prompt.unsaid.messages;
         let by = (record.id, record.created_at);
-        let missing = self.prompt.offers.missing();
-        let shown = self.bill.totals.shown.as_ref();
         let output = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
-        render(Inputs {
-            model,
-            native_schema: native,
-            session: record.key.session,
-            agent: &self.send.agent,
-            options: &record.options,
-            tools: self.prompt.offers.specs(),
+        load::request(Question {
+            send: &self.send,
+            resolved,
+            offers: &self.prompt.offers,
+            shown: self.bill.totals.shown.as_ref(),
             folds: &[],
             messages: following(self.prompt.window, from, unsaid, by),
             partial: self.asking.partial.as_ref().map(|it| &*it.reply.content),
-            tail: load::tail(missing.as_deref(), shown),
             output: output.map(|output| &output.spec),
         })
     }

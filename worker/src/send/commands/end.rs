@@ -203,7 +203,9 @@ impl Run<'_> {
             changes,
             deliveries,
             usage: std::mem::take(&mut self.bill.unpaid),
-            round: reply.as_ref().map(|reply| settle::round_ref(reply, index)),
+            round: reply
+                .as_ref()
+                .map(|reply| settle::round_ref(reply, index, self.asking.digest)),
             totals: self.sums(),
             result,
             unless: if answered {

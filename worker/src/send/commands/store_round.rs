@@ -59,7 +59,7 @@ impl Run<'_> {
             changes,
             deliveries,
             usage: self.bill.unpaid.clone(),
-            round: Some(settle::round_ref(&reply, index)),
+            round: Some(settle::round_ref(&reply, index, self.asking.digest)),
             totals,
         };
         match self.append(item).await {

@@ -77,6 +77,7 @@ fn round(index: i32) -> RoundRef {
         index,
         model: "m".to_owned(),
         usage: Usage::default(),
+        digest: None,
     }
 }
 

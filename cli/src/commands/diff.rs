@@ -1,0 +1,269 @@
+//! `mainspring diff`: renders recorded rounds again, and shows where requests begin to differ.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use mainspring_runtime::Lifecycle;
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::{SessionId, TenantId};
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::store::{ListSends, Store};
+use mainspring_tools::builtin;
+use mainspring_worker::replay::{Replayed, Replayer};
+use serde_json::{Value, json};
+
+use super::send::agent_file;
+use crate::args::{DiffArgs, Format};
+use crate::config::Config;
+use crate::failure::{Exit, Failure, causes, usage_text};
+use crate::{output, wiring};
+
+/// Bytes shown before and behind the first one that differs.
+const AROUND: usize = 48;
+
+pub(crate) async fn run(args: &DiffArgs, format: Format, config: &Config) -> Result<(), Failure> {
+    let agents = args.agent.as_deref().map(agents).transpose()?;
+    let clock = wiring::clock();
+    let entropy = wiring::entropy();
+    let store = wiring::store_to_read(config).await?;
+    let wires = wiring::local();
+    let background = builtin::Background {
+        store: store.clone(),
+        queue: wires.queue,
+        bus: wires.bus,
+        lifecycle: Lifecycle::new(),
+    };
+    let replayer = Replayer {
+        store: store.clone(),
+        providers: Arc::new(wiring::providers(config, &clock)?),
+        tools: Arc::new(wiring::tools(config, &clock, &entropy, &background)?),
+        clock,
+    };
+    let sends = sends(args, store.as_ref(), config).await?;
+    let mut found = Found::default();
+    for send in &sends {
+        compare(&replayer, send, agents.as_ref(), &mut found).await;
+    }
+    found.print(format)
+}
+
+/// The agents of `A..B`, or of `B` alone, which is compared with the sessions' own.
+fn agents(text: &str) -> Result<(Option<AgentSpec>, AgentSpec), Failure> {
+    let read = |file: &str| -> Result<AgentSpec, Failure> {
+        let members = Value::Object(agent_file(Path::new(file))?);
+        serde_json::from_value(members).map_err(|error| {
+            usage_text(
+                format!("{file}: {error}"),
+                "name a file that holds an agent as JSON",
+            )
+        })
+    };
+    match text.split_once("..").filter(|(left, _)| !left.is_empty()) {
+        // A path may begin with two dots.
+        Some((left, right)) if !right.starts_with('/') || Path::new(left).exists() => {
+            Ok((Some(read(left)?), read(right)?))
+        }
+        Some(_) | None => Ok((None, read(text)?)),
+    }
+}
+
+async fn sends(
+    args: &DiffArgs,
+    store: &dyn Store,
+    config: &Config,
+) -> Result<Vec<SendRecord>, Failure> {
+    let session: Option<SessionId> = args
+        .session
+        .as_deref()
+        .map(|id| {
+            id.parse()
+                .map_err(|error| usage_text(format!("{id}: {error}"), "name a session"))
+        })
+        .transpose()?;
+    let query = ListSends {
+        tenant: TenantId::DEFAULT,
+        session,
+        status: None,
+        before: None,
+        limit: args.sample,
+    };
+    let page = store.list_sends(query).await;
+    let page = page.map_err(|error| wiring::store_failure(config, &error))?;
+    let begun = page.data.into_iter().filter(|send| send.rounds > 0);
+    Ok(begun.collect())
+}
+
+/// What was found.
+#[derive(Default)]
+struct Found {
+    rows: Vec<Value>,
+    same: usize,
+    differ: usize,
+    /// Rounds that recorded no digest, and are compared with no other agent.
+    unknown: usize,
+    skipped: usize,
+}
+
+async fn compare(
+    replayer: &Replayer,
+    send: &SendRecord,
+    agents: Option<&(Option<AgentSpec>, AgentSpec)>,
+    found: &mut Found,
+) {
+    let left = replayer.rounds(send, agents.and_then(|agents| agents.0.as_ref()));
+    let left = match left.await {
+        Ok(left) => left,
+        Err(error) => return found.skip(send, &causes(&error)),
+    };
+    let Some((_, agent)) = agents else {
+        return left.iter().for_each(|round| found.recorded(send, round));
+    };
+    match replayer.rounds(send, Some(agent)).await {
+        Ok(right) => {
+            for (left, right) in left.iter().zip(&right) {
+                found.pair(send, left, right);
+            }
+        }
+        Err(error) => found.skip(send, &causes(&error)),
+    }
+}
+
+impl Found {
+    fn skip(&mut self, send: &SendRecord, why: &str) {
+        self.skipped += 1;
+        self.rows
+            .push(json!({ "send": send.id, "result": "skipped", "detail": why }));
+    }
+
+    /// Compares a round with what it recorded.
+    fn recorded(&mut self, send: &SendRecord, round: &Replayed) {
+        let now = round.request.digest();
+        let result = match round.recorded {
+            Some(then) if then == now => {
+                self.same += 1;
+                return;
+            }
+            Some(_) => "differs",
+            None => "unknown",
+        };
+        match round.recorded {
+            Some(_) => self.differ += 1,
+            None => self.unknown += 1,
+        }
+        self.rows.push(json!({
+            "send": send.id, "round": round.round, "result": result,
+            "recorded": round.recorded, "now": now,
+        }));
+    }
+
+    /// Compares a round as two agents are asked it.
+    fn pair(&mut self, send: &SendRecord, left: &Replayed, right: &Replayed) {
+        let (a, b) = (left.request.canonical(), right.request.canonical());
+        let Some(at) = first_difference(&a, &b) else {
+            self.same += 1;
+            return;
+        };
+        self.differ += 1;
+        self.rows.push(json!({
+            "send": send.id, "round": left.round, "result": "differs", "byte": at,
+            "of": [a.len(), b.len()], "left": around(&a, at), "right": around(&b, at),
+        }));
+    }
+
+    fn print(&self, format: Format) -> Result<(), Failure> {
+        match format {
+            Format::Json | Format::Jsonl => output::list(format, &[], &self.rows)?,
+            Format::Table => self.rows.iter().try_for_each(print_row)?,
+        }
+        output::note(&format!(
+            "{} rounds are the same, {} differ, {} recorded nothing, {} sends were skipped",
+            self.same, self.differ, self.unknown, self.skipped
+        ));
+        if self.differ > 0 {
+            return Err(Failure::silent(Exit::Failure));
+        }
+        Ok(())
+    }
+}
+
+fn print_row(row: &Value) -> Result<(), Failure> {
+    let text = |name: &str| match &row[name] {
+        Value::String(text) => output::harmless(text),
+        Value::Null => "nothing".to_owned(),
+        other => other.to_string(),
+    };
+    match row["result"].as_str() {
+        Some("skipped") => output::line(&format!("{}: skipped: {}", text("send"), text("detail"))),
+        _ if row["byte"].is_u64() => {
+            output::line(&format!(
+                "{} round {}: byte {} of {}",
+                text("send"),
+                text("round"),
+                text("byte"),
+                text("of")
+            ))?;
+            output::line(&format!("  - {}", text("left")))?;
+            output::line(&format!("  + {}", text("right")))
+        }
+        _ => output::line(&format!(
+            "{} round {}: recorded {}, now {}",
+            text("send"),
+            text("round"),
+            text("recorded"),
+            text("now")
+        )),
+    }
+}
+
+/// The place of the first byte that differs, at the begin of its character.
+fn first_difference(a: &str, b: &str) -> Option<usize> {
+    if a == b {
+        return None;
+    }
+    let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b);
+    let mut at = same.count();
+    while !(a.is_char_boundary(at) && b.is_char_boundary(at)) {
+        at -= 1;
+    }
+    Some(at)
+}
+
+/// What stands around a place.
+fn around(text: &str, at: usize) -> String {
+    let begin = text.floor_char_boundary(at.saturating_sub(AROUND));
+    let end = text.floor_char_boundary(at.saturating_add(AROUND).min(text.len()));
+    text[begin..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_found_between_characters() {
+        assert_eq!(first_difference("same", "same"), None);
+        assert_eq!(first_difference("same", "some"), Some(1));
+        assert_eq!(first_difference("longer", "long"), Some(4));
+        assert_eq!(first_difference("aä", "aö"), Some(1));
+        assert_eq!(around("aäb", 1), "aäb");
+    }
+
+    #[test]
+    fn agents_are_named_by_their_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, prompt: &str| {
+            let path = folder.path().join(name);
+            let text = json!({ "system_prompt": prompt }).to_string();
+            std::fs::write(&path, text).expect("written");
+            path.display().to_string()
+        };
+        let (a, b) = (file("a.json", "one"), file("b.json", "two"));
+        let (left, right) = agents(&format!("{a}..{b}")).expect("two agents");
+        let prompt = |agent: Option<AgentSpec>| agent.and_then(|agent| agent.system_prompt);
+        assert_eq!(prompt(left).as_deref(), Some("one"));
+        assert_eq!(prompt(Some(right)).as_deref(), Some("two"));
+        let (left, _) = agents(&b).expect("one agent");
+        assert_eq!(left, None);
+        assert!(agents("nowhere.json").is_err());
+    }
+}

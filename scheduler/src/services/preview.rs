@@ -1,0 +1,114 @@
+//! Asks a worker what a session's next model call would be.
+//!
+//! Only workers have the tools and providers that a request is made of. One of the session's pool is asked
+//! over the bus, and another one when it does not answer. Nothing is stored: where no worker answers, so does
+//! nobody else.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use mainspring_shared::agent::SendOptions;
+use mainspring_shared::bus::{Notice, Topic};
+use mainspring_shared::error::Code;
+use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::session::preview::{Answered, Ask, Preview};
+use mainspring_shared::store::Role;
+
+use crate::app::App;
+use crate::error::Error;
+
+/// How long a worker may take: it may have to ask MCP servers for their tools.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Workers that are asked, one after the other.
+const ASKED_MAX: usize = 2;
+
+/// What is previewed.
+#[derive(Debug, Default)]
+pub struct PreviewOf {
+    /// The input and options of a send that nobody has sent; the session's next one when absent.
+    pub imagined: Option<(Vec<ContentPart>, SendOptions)>,
+    /// Whether the provider's own request is wanted.
+    pub with_request: bool,
+}
+
+/// What the session's next model call would be.
+pub async fn preview(app: &App, key: SessionKey, of: PreviewOf) -> Result<Preview, Error> {
+    let session = app.store.get_session(key).await?;
+    let session = session.ok_or_else(Error::session_not_found)?;
+    let pool = session.agent.pool();
+    let workers = workers(app, pool).await?;
+    if workers.is_empty() {
+        return Err(away(format!("no worker of the pool {pool:?} is alive")));
+    }
+    let (input, options) = of
+        .imagined
+        .map_or_else(Default::default, |(input, options)| (Some(input), options));
+    for boot in workers.iter().take(ASKED_MAX) {
+        let ask = Ask {
+            id: app.entropy.random_id(),
+            boot: *boot,
+            key,
+            input: input.clone(),
+            options: options.clone(),
+            with_request: of.with_request,
+        };
+        match asked(app, &ask).await {
+            Some(Answered::Preview(preview)) => return Ok(*preview),
+            Some(Answered::Refused { code, detail }) => return Err(Error::new(code, detail)),
+            None => {}
+        }
+    }
+    Err(away(format!(
+        "no worker of the pool {pool:?} answered within {} seconds",
+        PATIENCE.as_secs()
+    )))
+}
+
+fn away(detail: String) -> Error {
+    Error::new(Code::StoreUnavailable, detail)
+}
+
+/// The workers of a pool that are alive, those with the most room first.
+async fn workers(app: &App, pool: &str) -> Result<Vec<BootId>, Error> {
+    let now = app.store.now().await?;
+    let boots = app.store.list_boots().await?.into_iter();
+    let alive = boots.filter(|boot| {
+        boot.role == Role::Worker
+            && boot.pool == pool
+            && boot.dead_at.is_none()
+            && boot.lease_until > now
+    });
+    let mut alive: Vec<_> = alive.collect();
+    alive.sort_by_key(|boot| (boot.in_flight, boot.started_at));
+    Ok(alive.into_iter().map(|boot| boot.id).collect())
+}
+
+/// The answer of the worker that is asked; none when none comes.
+async fn asked(app: &App, ask: &Ask) -> Option<Answered> {
+    let json = serde_json::to_vec(ask).ok()?;
+    let late = app.clock.sleep(PATIENCE);
+    let answer = async {
+        let answers = app.bus.subscribe(Topic::Answers(ask.id)).await;
+        app.bus.publish(Topic::Asks, Bytes::from(json));
+        first(answers).await
+    };
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        () = late => None,
+    }
+}
+
+async fn first(mut answers: BoxStream<'static, Notice>) -> Option<Answered> {
+    while let Some(notice) = answers.next().await {
+        match notice {
+            Notice::Payload(json) => return serde_json::from_slice(&json).ok(),
+            Notice::Gap => {}
+        }
+    }
+    None
+}

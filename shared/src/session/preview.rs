@@ -1,0 +1,163 @@
+//! What a session's next model call would be, without making it.
+//!
+//! A worker renders it, as it would for the call itself, with its tools, its providers and their facts.
+//! Whoever wants it asks over the bus.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::agent::SendOptions;
+use crate::error::Code;
+use crate::id::{BootId, SendId, SessionKey};
+use crate::message::ContentPart;
+use crate::model::Digest;
+
+/// A question to a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Its answer's topic.
+    pub id: Uuid,
+    /// The worker that is to answer.
+    pub boot: BootId,
+    /// The session.
+    pub key: SessionKey,
+    /// What a send would say, where it is one that nobody has sent.
+    #[serde(default)]
+    pub input: Option<Vec<ContentPart>>,
+    /// The options of that send.
+    #[serde(default)]
+    pub options: SendOptions,
+    /// Whether the provider's own request is wanted, too.
+    #[serde(default)]
+    pub with_request: bool,
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answered {
+    /// As it would be.
+    Preview(Box<Preview>),
+    /// Why it would not be.
+    Refused {
+        /// The code.
+        code: Code,
+        /// What happened.
+        detail: String,
+    },
+}
+
+impl Answered {
+    /// A refusal.
+    pub fn refused(code: Code, detail: impl Into<String>) -> Self {
+        Self::Refused {
+            code,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// What the next model call of a session would be asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Preview {
+    /// Identifies the request: `round.completed` has the same one, unless a hook changes the request, or
+    /// the session, the agent or its notes change before.
+    #[schema(value_type = String)]
+    pub digest: Digest,
+    /// The provider's configured name.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+    /// The send whose round it would be; null for one that nobody has sent.
+    #[schema(value_type = Option<String>)]
+    pub send_id: Option<SendId>,
+    /// The round within that send, from 0.
+    pub round: i32,
+    /// The request's parts in the order in which the model reads them.
+    pub parts: Vec<PreviewPart>,
+    /// Tokens of all parts: estimated, and corrected by what the provider counted lately.
+    pub tokens: u64,
+    /// Those of them that the provider's prompt cache is likely to serve.
+    pub cached: u64,
+    /// The model's window: tokens of a request and its answer together.
+    pub window: u64,
+    /// Tokens that the request may have.
+    pub budget: u64,
+    /// Tokens that the answer may have.
+    pub answer_max: u32,
+    /// The first message that is shown.
+    pub from_seq: i64,
+    /// What stands for the messages before it.
+    pub folds: Vec<PreviewFold>,
+    /// What is shown behind the messages, as the end of the user's turn.
+    pub tail: Option<String>,
+    /// What the call would cost, where the model's prices are known.
+    pub cost: Option<PreviewCost>,
+    /// What would delay the call or keep it from being made.
+    pub limits: Vec<PreviewLimit>,
+    /// The request as its provider would get it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub request: Option<Value>,
+}
+
+/// A part of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PreviewPart {
+    /// What it is.
+    pub kind: PartKind,
+    /// How many there are: tools, folds or messages.
+    pub count: usize,
+    /// Its tokens.
+    pub tokens: u64,
+    /// Those of them that the provider's prompt cache is likely to serve.
+    pub cached: u64,
+}
+
+/// The parts of a request, in the order in which the model reads them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PartKind {
+    /// The tools on offer.
+    Tools,
+    /// The system prompt.
+    System,
+    /// What stands for older messages.
+    Folds,
+    /// Messages that are stored.
+    History,
+    /// What the model has not been shown yet: the input, words from the inbox.
+    New,
+    /// What belongs to no message.
+    Tail,
+}
+
+/// What stands for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PreviewFold {
+    /// The first message that it stands for.
+    pub from_seq: i64,
+    /// The last one.
+    pub to_seq: i64,
+    /// Its tokens.
+    pub tokens: u64,
+}
+
+/// What a call would cost, in US dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PreviewCost {
+    /// The request, as far as it is not cached at its full price.
+    pub input_usd: f64,
+    /// The longest answer.
+    pub answer_max_usd: f64,
+}
+
+/// What would delay a call, or keep it from being made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PreviewLimit {
+    /// What it is, as a code.
+    pub code: String,
+    /// In words.
+    pub detail: String,
+}

@@ -1,0 +1,55 @@
+//! Asking the workers of a world what a model call would be.
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use mainspring_shared::agent::SendOptions;
+use mainspring_shared::bus::{Bus as _, Notice, Topic};
+use mainspring_shared::entropy::Entropy as _;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::message::ContentPart;
+use mainspring_shared::model::Digest;
+use mainspring_shared::session::preview::{Answered, Ask};
+use mainspring_shared::store::Role;
+use mainspring_shared::store::prelude::*;
+
+use super::World;
+
+impl World {
+    /// What the worker with this name says of a session's next model call, or of that of a send with this
+    /// input.
+    ///
+    /// # Panics
+    /// When no such worker is alive.
+    pub async fn preview(&self, worker: &str, key: SessionKey, input: Option<&str>) -> Answered {
+        let boots = self.store.list_boots().await.expect("never fails");
+        let mut boots = boots.into_iter();
+        let boot = boots.find(|boot| {
+            boot.role == Role::Worker && boot.name == worker && boot.dead_at.is_none()
+        });
+        let ask = Ask {
+            id: self.entropy.random_id(),
+            boot: boot.expect("a worker").id,
+            key,
+            input: input.map(|text| vec![ContentPart::text(text)]),
+            options: SendOptions::default(),
+            with_request: true,
+        };
+        let mut answers = self.bus.subscribe(Topic::Answers(ask.id)).await;
+        let json = serde_json::to_vec(&ask).expect("a question is JSON");
+        self.bus.publish(Topic::Asks, Bytes::from(json));
+        match answers.next().await {
+            Some(Notice::Payload(json)) => serde_json::from_slice(&json).expect("an answer"),
+            other => panic!("no answer: {other:?}"),
+        }
+    }
+
+    /// What the rounds of a session recorded of their requests, in order.
+    ///
+    /// # Panics
+    /// Never: the store does not fail.
+    pub async fn digests(&self, key: SessionKey) -> Vec<Digest> {
+        let steps = self.store.read_steps(key, 0, 10_000).await;
+        let steps = steps.expect("never fails").into_iter();
+        steps.filter_map(|step| step.refs.round?.digest).collect()
+    }
+}

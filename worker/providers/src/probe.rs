@@ -1,0 +1,230 @@
+//! Finds out what an endpoint can, by asking it small questions.
+//!
+//! Each question costs some tokens, the one about the prompt cache some thousands. What an endpoint says of
+//! its limits is read from its refusal of a request that no model could answer.
+
+mod limits;
+
+use std::sync::Arc;
+
+use mainspring_shared::agent::OutputSpec;
+use mainspring_shared::error::{Code, Coded as _};
+use mainspring_shared::id::SendId;
+use mainspring_shared::message::{ContentPart, ImageSource, NewMessage};
+use mainspring_shared::model::{FactsOverride, Medium, Thinking, ToolSpec};
+use mainspring_shared::time::Timestamp;
+use mainspring_worker::llm::{Error, Model, Reply, Request};
+use serde_json::json;
+use uuid::Uuid;
+
+/// Tokens of an answer that suffice for each question, with some to think.
+const ANSWER_TOKENS: u32 = 512;
+
+/// Tokens of an answer that no model can give.
+const TOO_MANY_TOKENS: u32 = 900_000_000;
+
+/// Sentences of a request that is long enough for a prompt cache: about three thousand tokens.
+const LONG_SENTENCES: usize = 300;
+
+/// A picture of one red dot, as PNG.
+const DOT: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+
+/// What was found out. Nothing is said of what the endpoint neither did nor refused.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Probed {
+    /// Whether an answer came in pieces.
+    pub streams: Option<bool>,
+    /// Whether tokens are counted by the provider.
+    pub counts: Option<bool>,
+    /// Whether it calls tools.
+    pub calls_tools: Option<bool>,
+    /// Whether it holds an answer to a JSON Schema; none also where its transport cannot ask for that.
+    pub native_schema: Option<bool>,
+    /// Whether it takes pictures.
+    pub takes_images: Option<bool>,
+    /// Whether it thought before it answered.
+    pub thinks: Option<bool>,
+    /// Whether it said that its prompt cache served a request that was sent twice.
+    pub caches: Option<bool>,
+    /// Tokens of a request and its answer together.
+    pub window: Option<u64>,
+    /// Tokens of an answer at most.
+    pub output_max: Option<u64>,
+    /// Questions that failed for a reason that says nothing of what it can.
+    pub failed: Vec<(&'static str, String)>,
+}
+
+impl Probed {
+    /// The facts, for the configuration.
+    pub fn facts(&self) -> FactsOverride {
+        FactsOverride {
+            window: self.window,
+            output_max: self.output_max,
+            input: self.takes_images.map(|takes| {
+                let image = takes.then_some(Medium::Image);
+                image.into_iter().collect()
+            }),
+            native_schema: self.native_schema,
+            // One that did not think may have been free to.
+            thinking: self
+                .thinks
+                .filter(|thinks| *thinks)
+                .map(|_| Thinking::Always),
+            ..FactsOverride::default()
+        }
+    }
+}
+
+/// Asks a model all questions, one after the other. Fails when it does not answer the simplest one.
+pub async fn probe(model: &dyn Model, name: &str) -> Result<Probed, Error> {
+    let mut probed = Probed::default();
+    let mut pieces = 0_u32;
+    let request = request(name, "Count from one to twenty, in words.");
+    let reply = model.complete(&request, &mut |_| pieces += 1).await?;
+    probed.streams = Some(pieces > 1);
+    probed.counts = Some(!reply.usage.estimated);
+    let thought = |part: &ContentPart| matches!(part, ContentPart::Reasoning { .. });
+    probed.thinks = Some(reply.usage.reasoning_tokens > 0 || reply.content.iter().any(thought));
+    let asking = Asking { model, name };
+    probed.calls_tools = asking.tools(&mut probed.failed).await;
+    if model.native_schema() {
+        probed.native_schema = asking.schema(&mut probed.failed).await;
+    }
+    probed.takes_images = asking.image(&mut probed.failed).await;
+    probed.caches = asking.cache(&mut probed.failed).await;
+    let said = asking.limits().await;
+    (probed.window, probed.output_max) = (said.window, said.output_max);
+    Ok(probed)
+}
+
+struct Asking<'a> {
+    model: &'a dyn Model,
+    name: &'a str,
+}
+
+impl Asking<'_> {
+    async fn ask(&self, request: &Request) -> Result<Reply, Error> {
+        self.model.complete(request, &mut |_| {}).await
+    }
+
+    async fn tools(&self, failed: &mut Vec<(&'static str, String)>) -> Option<bool> {
+        let mut request = request(self.name, "Call the tool `note` with the text \"ok\".");
+        request.tools.push(Arc::new(ToolSpec {
+            name: "note".to_owned(),
+            description: "Notes a text.".to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": { "text": { "type": "string" } },
+                "required": ["text"],
+            }),
+        }));
+        let calls = |reply: Reply| reply.tool_calls.iter().any(|call| call.name == "note");
+        settled("tools", self.ask(&request).await.map(calls), failed)
+    }
+
+    async fn schema(&self, failed: &mut Vec<(&'static str, String)>) -> Option<bool> {
+        let schema = json!({
+            "name": "sum",
+            "schema": {
+                "type": "object",
+                "properties": { "sum": { "type": "integer" } },
+                "required": ["sum"],
+                "additionalProperties": false,
+            },
+            "strict": true,
+        });
+        let (spec, schema) = OutputSpec::read(&schema).ok()?;
+        let mut request = request(self.name, "What is 17 and 25?");
+        request.output = Some(Arc::new(spec));
+        let fits = |reply: Reply| {
+            let text = mainspring_shared::message::plain_text(&reply.content);
+            let value = serde_json::from_str(&text);
+            value.is_ok_and(|value| schema.faults(&value).is_empty())
+        };
+        settled("native_schema", self.ask(&request).await.map(fits), failed)
+    }
+
+    async fn image(&self, failed: &mut Vec<(&'static str, String)>) -> Option<bool> {
+        let mut request = request(self.name, "Which colour has this picture? One word.");
+        let picture = ContentPart::Image {
+            source: ImageSource::Base64 {
+                media_type: "image/png".to_owned(),
+                data: DOT.to_owned(),
+            },
+        };
+        for message in &mut request.messages {
+            Arc::make_mut(message).content.push(picture.clone());
+        }
+        settled("image", self.ask(&request).await.map(|_| true), failed)
+    }
+
+    async fn cache(&self, failed: &mut Vec<(&'static str, String)>) -> Option<bool> {
+        let mut request = request(self.name, "Answer with the word ok.");
+        // Its own, so that nothing of it is in the cache before.
+        let sentence = "The quick brown fox jumps over the lazy dog. ";
+        request.system = Some(sentence.repeat(LONG_SENTENCES));
+        if let Err(error) = self.ask(&request).await {
+            return settled("prompt_cache", Err(error), failed);
+        }
+        let served = |reply: Reply| reply.usage.cache_read_tokens > 0;
+        settled("prompt_cache", self.ask(&request).await.map(served), failed)
+    }
+
+    /// What it says of its limits when it is asked for too much.
+    async fn limits(&self) -> limits::Limits {
+        let request = Request {
+            max_tokens: TOO_MANY_TOKENS,
+            ..request(self.name, "Answer with the word ok.")
+        };
+        match self.ask(&request).await {
+            Err(Error::InvalidRequest { message } | Error::ContextOverflow { message }) => {
+                limits::read(&message, u64::from(TOO_MANY_TOKENS))
+            }
+            // It gives as much as it can, and does not say how much that is.
+            Ok(_) | Err(_) => limits::Limits::default(),
+        }
+    }
+}
+
+/// What an answer says: a refusal of the request is a no, any other failure is noted.
+fn settled(
+    question: &'static str,
+    answer: Result<bool, Error>,
+    failed: &mut Vec<(&'static str, String)>,
+) -> Option<bool> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(error) if error.code() == Code::LlmInvalidRequest => Some(false),
+        Err(error) => {
+            failed.push((question, error.to_string()));
+            None
+        }
+    }
+}
+
+fn request(model: &str, text: &str) -> Request {
+    let question = NewMessage::user(vec![ContentPart::text(text)], 0);
+    Request {
+        model: model.to_owned(),
+        system: None,
+        messages: vec![Arc::new(question.at(
+            1,
+            SendId(Uuid::from_u128(1)),
+            Timestamp::default(),
+            0,
+        ))],
+        max_tokens: ANSWER_TOKENS,
+        tail: None,
+        cache_key: None,
+        temperature: None,
+        top_p: None,
+        stop: Vec::new(),
+        reasoning_effort: None,
+        tools: Vec::new(),
+        output: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

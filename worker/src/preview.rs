@@ -1,0 +1,224 @@
+//! Answers what a session's next model call would be asked. It takes no lease and writes nothing: it reads
+//! what a claim would bring and renders it as the call itself would be.
+
+mod next;
+mod parts;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use mainspring_shared::bus::{Notice, Topic};
+use mainspring_shared::error::{Code, Coded as _};
+use mainspring_shared::message::NewMessage;
+use mainspring_shared::session::preview::{
+    Answered, Ask, Preview, PreviewCost, PreviewFold, PreviewLimit,
+};
+use mainspring_shared::session::render::{Folded, following};
+use mainspring_shared::store::ReadInbox;
+use mainspring_shared::usage::Usage;
+use tokio::sync::Semaphore;
+
+use self::next::Next;
+use self::parts::Sizes;
+use crate::Kernel;
+use crate::llm::expect_tokens;
+use crate::send::load::{self, Question};
+use crate::send::{Output, Unsaid, keeps_notes, read_notes};
+
+/// Questions that are answered at once: each may hold a whole window.
+const AT_ONCE: usize = 4;
+
+/// Items of the inbox that a round tells.
+const ITEMS_MAX: u32 = 64;
+
+/// Bytes of a provider's request that are sent along; larger ones are not for a bus.
+const REQUEST_BYTES_MAX: usize = 4 << 20;
+
+/// Answers questions until the worker has nothing left to do.
+pub(crate) async fn answer(kernel: Arc<Kernel>) {
+    let mut asks = kernel.parts.bus.subscribe(Topic::Asks).await;
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        let notice = tokio::select! {
+            biased;
+            () = kernel.done.cancelled() => return,
+            notice = asks.next() => notice,
+        };
+        let json = match notice {
+            Some(Notice::Payload(json)) => json,
+            // Whoever asked in vain asks again.
+            Some(Notice::Gap) => continue,
+            None => return,
+        };
+        let Ok(ask) = serde_json::from_slice::<Ask>(&json) else {
+            continue;
+        };
+        let mine = kernel
+            .boot
+            .current()
+            .is_some_and(|life| life.id == ask.boot);
+        if !mine {
+            continue;
+        }
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            let busy = "the worker is busy with other previews";
+            publish(
+                &kernel,
+                &ask,
+                &Answered::refused(Code::StoreUnavailable, busy),
+            );
+            continue;
+        };
+        let kernel = kernel.clone();
+        tokio::spawn(async move {
+            let answered = match preview(&kernel, &ask).await {
+                Ok(preview) => Answered::Preview(Box::new(preview)),
+                Err(refused) => refused,
+            };
+            publish(&kernel, &ask, &answered);
+            drop(place);
+        });
+    }
+}
+
+fn publish(kernel: &Kernel, ask: &Ask, answered: &Answered) {
+    match serde_json::to_vec(answered) {
+        Ok(json) => kernel
+            .parts
+            .bus
+            .publish(Topic::Answers(ask.id), Bytes::from(json)),
+        Err(error) => tracing::error!(%error, "a preview cannot be written as JSON"),
+    }
+}
+
+async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
+    let parts = &kernel.parts;
+    let away =
+        |error: mainspring_shared::store::Error| Answered::refused(error.code(), error.to_string());
+    let Next {
+        send,
+        window,
+        is_sent,
+        mut limits,
+        history,
+    } = next::of(kernel, ask).await?;
+    let record = &send.record;
+    let resolved = parts.providers.resolve(load::model(&send));
+    let resolved = resolved.map_err(|error| Answered::refused(error.code(), error.to_string()))?;
+    let offers = load::offers(&parts.tools, parts.clock.as_ref(), &send).await;
+    let output = Output::of(parts.clock.as_ref(), &send, window.held()).await;
+    let output = output.map_err(|fault| {
+        let detail = format!("the output schema {}: {fault}", fault.pointer);
+        Answered::refused(Code::SpecInvalid, detail)
+    })?;
+    let mut shown = load::shown(&send, window.next_seq());
+    if record.shown.is_none() && keeps_notes(&offers) {
+        let notes = read_notes(parts.store.as_ref(), ask.key).await;
+        shown.get_or_insert_default().notes = notes.map_err(away)?;
+    }
+    let mut unsaid = Unsaid::default();
+    if record.rounds == 0 {
+        unsaid.input(NewMessage::user(record.input.clone(), 0));
+    }
+    let query = ReadInbox {
+        key: ask.key,
+        pending: true,
+        after: 0,
+        limit: ITEMS_MAX,
+    };
+    let items = parts.store.read_inbox(query).await.map_err(away)?;
+    unsaid.items(items, record.id, record.rounds);
+    let folds: Vec<Folded> = Vec::new();
+    let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);
+    let by = (record.id, record.created_at);
+    let request = load::request(Question {
+        send: &send,
+        resolved: &resolved,
+        offers: &offers,
+        shown: shown.as_ref(),
+        folds: &folds,
+        messages: following(&window, from, &unsaid.messages, by),
+        partial: None,
+        output: output.as_ref().map(|output| &output.spec),
+    });
+    let facts = resolved.facts;
+    let calibrations = parts.providers.calibrations();
+    let calibration = calibrations.of((&resolved.provider, &resolved.model), &facts);
+    let sizes = Sizes {
+        request: &request,
+        next_seq: window.next_seq(),
+        calibration,
+        cached_to: history.cached_to(&send, from, kernel.boot.database_time(parts)),
+    };
+    let sized = sizes.parts();
+    let tokens = sized.iter().map(|part| part.tokens).sum();
+    let cached = sized.iter().map(|part| part.cached).sum();
+    let answer_max = request.max_tokens;
+    let budget = facts.budget_for(u64::from(answer_max));
+    if tokens > budget {
+        limits.push(PreviewLimit {
+            code: Code::LlmContextOverflow.as_str().to_owned(),
+            detail: format!(
+                "the request has {tokens} tokens, and {budget} fit beside an answer of {answer_max}"
+            ),
+        });
+    }
+    limits.extend(next::budget_limits(kernel, &send, (tokens, answer_max), &facts).await?);
+    let cost = facts.price.map(|price| {
+        let usage = |input_tokens, output_tokens, cache_read_tokens| Usage {
+            input_tokens,
+            output_tokens,
+            cache_read_tokens,
+            ..Usage::default()
+        };
+        let input_usd = price.of(&usage(tokens, 0, cached));
+        PreviewCost {
+            input_usd,
+            answer_max_usd: price.of(&usage(tokens, u64::from(answer_max), cached)) - input_usd,
+        }
+    });
+    let wire = ask
+        .with_request
+        .then(|| resolved.client.wire(&request))
+        .flatten();
+    let wire = match wire {
+        Some(Ok(bytes)) if bytes.len() > REQUEST_BYTES_MAX => {
+            limits.push(PreviewLimit {
+                code: Code::RequestTooLarge.as_str().to_owned(),
+                detail: format!(
+                    "the provider's request has {} bytes: too many to be shown here",
+                    bytes.len()
+                ),
+            });
+            None
+        }
+        Some(Ok(bytes)) => serde_json::from_slice(&bytes).ok(),
+        Some(Err(error)) => return Err(Answered::refused(error.code(), error.to_string())),
+        None => None,
+    };
+    let folds = folds.iter().map(|fold| PreviewFold {
+        from_seq: fold.from_seq,
+        to_seq: fold.to_seq,
+        tokens: calibration.of(expect_tokens(&fold.text)),
+    });
+    Ok(Preview {
+        digest: request.digest(),
+        provider: resolved.provider,
+        model: resolved.model,
+        send_id: is_sent.then_some(record.id),
+        round: record.rounds,
+        tokens,
+        cached,
+        parts: sized,
+        window: facts.window,
+        budget,
+        answer_max,
+        from_seq: from,
+        folds: folds.collect(),
+        tail: request.tail.clone(),
+        cost,
+        limits,
+        request: wire,
+    })
+}

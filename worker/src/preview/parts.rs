@@ -1,0 +1,80 @@
+//! How large the parts of a request are, and which of them a provider's prompt cache is likely to serve.
+
+use mainspring_shared::message::Message;
+use mainspring_shared::model::expect_tool_tokens;
+use mainspring_shared::session::preview::{PartKind, PreviewPart};
+
+use crate::llm::{Calibration, Request, expect_message_tokens, expect_tokens};
+
+/// Tokens that a request must begin with for a provider to keep them.
+const CACHE_MIN: u64 = 1_024;
+
+/// A request whose parts are to be sized.
+pub(super) struct Sizes<'a> {
+    pub(super) request: &'a Request,
+    /// The first `seq` that no stored message has.
+    pub(super) next_seq: i64,
+    pub(super) calibration: Calibration,
+    /// The last message that the provider was asked with a short while ago, behind the same beginning.
+    pub(super) cached_to: Option<i64>,
+}
+
+impl Sizes<'_> {
+    /// The parts that there are, in order.
+    pub(super) fn parts(&self) -> Vec<PreviewPart> {
+        let request = self.request;
+        let tools = request.tools.iter().map(|tool| expect_tool_tokens(tool));
+        let system = request.system.iter().map(|system| expect_tokens(system));
+        let tail = request.tail.iter().map(|tail| expect_tokens(tail));
+        let messages = |of: fn(&Self, &Message) -> bool| {
+            let messages = request.messages.iter();
+            let messages = messages.filter(move |message| of(self, message));
+            messages.map(|message| (expect_message_tokens(message), self.is_cached(message)))
+        };
+        let begins = self.cached_to.is_some();
+        let parts = [
+            self.part(PartKind::Tools, tools.map(|tokens| (tokens, begins))),
+            self.part(PartKind::System, system.map(|tokens| (tokens, begins))),
+            self.part(PartKind::Folds, messages(|_, message| is_fold(message))),
+            self.part(
+                PartKind::History,
+                messages(|sizes, message| !is_fold(message) && message.seq < sizes.next_seq),
+            ),
+            self.part(
+                PartKind::New,
+                messages(|sizes, message| message.seq >= sizes.next_seq),
+            ),
+            self.part(PartKind::Tail, tail.map(|tokens| (tokens, false))),
+        ];
+        let cached: u64 = parts.iter().map(|part| part.cached).sum();
+        let parts = parts.into_iter().map(|part| PreviewPart {
+            cached: if cached < CACHE_MIN { 0 } else { part.cached },
+            ..part
+        });
+        parts.filter(|part| part.count > 0).collect()
+    }
+
+    fn is_cached(&self, message: &Message) -> bool {
+        self.cached_to.is_some_and(|last| message.seq <= last)
+    }
+
+    fn part(&self, kind: PartKind, of: impl Iterator<Item = (u64, bool)>) -> PreviewPart {
+        let (mut count, mut tokens, mut cached) = (0, 0, 0);
+        for (one, is_cached) in of {
+            count += 1;
+            tokens += one;
+            cached += if is_cached { one } else { 0 };
+        }
+        PreviewPart {
+            kind,
+            count,
+            tokens: self.calibration.of(tokens),
+            cached: self.calibration.of(cached),
+        }
+    }
+}
+
+/// Whether it stands for others: such messages belong to no send.
+pub(super) fn is_fold(message: &Message) -> bool {
+    message.send_id.0.is_nil()
+}

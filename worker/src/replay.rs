@@ -1,0 +1,155 @@
+//! Renders the recorded rounds of a send again: as it was, or as another agent would have been asked. Reads
+//! only, and asks no model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::id::SessionKey;
+use mainspring_shared::message::{Message, Role};
+use mainspring_shared::model::Digest;
+use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::window::Window;
+use mainspring_shared::store::{self, StartedSend, Store};
+use mainspring_shared::time::Clock;
+
+use crate::llm::{Providers, Request};
+use crate::send::Output;
+use crate::send::load::{self, Question};
+use crate::session::read_window;
+use crate::tool::Tools;
+
+/// Steps read at once.
+const STEPS_PAGE: u32 = 512;
+
+/// What a render needs of a worker.
+#[derive(Debug, Clone)]
+pub struct Replayer {
+    /// The truth.
+    pub store: Arc<dyn Store>,
+    /// The models.
+    pub providers: Arc<Providers>,
+    /// The tools.
+    pub tools: Arc<Tools>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A round that was rendered again.
+#[derive(Debug, Clone)]
+pub struct Replayed {
+    /// Its number within the send, from 0.
+    pub round: i32,
+    /// What it recorded of its request; none of rounds of older releases.
+    pub recorded: Option<Digest>,
+    /// The request as it would be now.
+    pub request: Request,
+}
+
+/// Why a send cannot be rendered again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The database does not say.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// Its messages are not all there any more.
+    #[error("messages of it were pruned")]
+    Pruned,
+    /// Its agent cannot be asked here.
+    #[error("its model cannot be asked here: {0}")]
+    Model(#[source] crate::llm::Error),
+    /// Its agent's output schema is none.
+    #[error("its output schema is none: {0}")]
+    Schema(String),
+}
+
+impl Replayer {
+    /// The rounds of a send, as its session's present agent is asked them, or another one.
+    pub async fn rounds(
+        &self,
+        record: &SendRecord,
+        agent: Option<&AgentSpec>,
+    ) -> Result<Vec<Replayed>, ReplayError> {
+        let key = record.key;
+        let session = self.store.get_session(key).await?;
+        let session = session.ok_or(ReplayError::Pruned)?;
+        let send = StartedSend {
+            record: record.clone(),
+            agent: agent.cloned().unwrap_or(session.agent.clone()),
+            resumed: None,
+        };
+        let shown = record.shown.clone();
+        let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);
+        if from < session.first_seq {
+            return Err(ReplayError::Pruned);
+        }
+        let next_seq = session.last_seq() + 1;
+        let window = read_window(self.store.as_ref(), key, from, next_seq).await?;
+        let window = window.ok_or(ReplayError::Pruned)?;
+        let recorded = self.recorded(key, record).await?;
+        let resolved = self.providers.resolve(load::model(&send));
+        let resolved = resolved.map_err(ReplayError::Model)?;
+        let offers = load::offers(&self.tools, self.clock.as_ref(), &send).await;
+        let output = Output::of(self.clock.as_ref(), &send, window.held()).await;
+        let output = output.map_err(|fault| ReplayError::Schema(fault.to_string()))?;
+        let rounds = answers(&window, record).into_iter().map(|answer| {
+            let asked = window.active(from).iter();
+            let asked = asked.take_while(|message| message.seq < answer.seq);
+            Replayed {
+                round: answer.round,
+                recorded: recorded.get(&answer.round).copied(),
+                request: load::request(Question {
+                    send: &send,
+                    resolved: &resolved,
+                    offers: &offers,
+                    shown: shown.as_ref(),
+                    folds: &[],
+                    messages: asked.cloned().collect(),
+                    partial: None,
+                    output: output.as_ref().map(|output| &output.spec),
+                }),
+            }
+        });
+        Ok(rounds.collect())
+    }
+
+    /// What the rounds of a send recorded.
+    async fn recorded(
+        &self,
+        key: SessionKey,
+        record: &SendRecord,
+    ) -> store::Result<BTreeMap<i32, Digest>> {
+        let mut recorded = BTreeMap::new();
+        let mut after = record.first_step - 1;
+        loop {
+            let page = self.store.read_steps(key, after, STEPS_PAGE).await?;
+            let Some(last) = page.last() else {
+                return Ok(recorded);
+            };
+            after = last.n;
+            for step in page.into_iter().filter(|step| step.send_id == record.id) {
+                let round = step.refs.round;
+                recorded.extend(round.and_then(|round| Some((round.index, round.digest?))));
+            }
+            if i32::try_from(recorded.len()).unwrap_or(i32::MAX) >= record.rounds {
+                return Ok(recorded);
+            }
+        }
+    }
+}
+
+/// The first answer of each round of a send.
+fn answers<'a>(window: &'a Window, record: &SendRecord) -> Vec<&'a Message> {
+    let answers = window.held().iter().map(Arc::as_ref).filter(|message| {
+        message.send_id == record.id
+            && message.role == Role::Assistant
+            && message.round < record.rounds
+    });
+    let mut first: Vec<&Message> = Vec::new();
+    for answer in answers {
+        if first.last().is_none_or(|last| last.round < answer.round) {
+            first.push(answer);
+        }
+    }
+    first
+}
