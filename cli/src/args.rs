@@ -3,6 +3,7 @@
 mod agents;
 mod runs;
 mod sessions;
+mod skills;
 mod timers;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use mainspring_shared::time::Span;
 pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
 pub(crate) use self::runs::{RunArgs, RunsCommand};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
+pub(crate) use self::skills::SkillsCommand;
 pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
 
 const EXIT_CODES: &str = "\
@@ -116,6 +118,9 @@ pub(crate) enum Command {
     /// Lists, shows, creates, pauses, resumes and cancels timers
     #[command(subcommand)]
     Timers(TimersCommand),
+    /// Publishes, lists, shows, removes and checks skills
+    #[command(subcommand)]
+    Skills(SkillsCommand),
     /// Lists live workers
     Workers,
     /// Shows pending and running sends by pool

@@ -52,6 +52,8 @@ pub(crate) struct Request {
     body: Option<Value>,
     /// Lines of JSON as the body.
     lines: Option<Vec<u8>>,
+    /// A ZIP archive as the body.
+    archive: Option<Vec<u8>>,
     /// Makes a repeat of a creation harmless.
     key: Option<String>,
     wait: Duration,
@@ -65,6 +67,7 @@ impl Request {
             query: Vec::new(),
             body: None,
             lines: None,
+            archive: None,
             key: None,
             wait: Duration::ZERO,
         }
@@ -94,6 +97,13 @@ impl Request {
     #[must_use]
     pub(crate) fn lines(mut self, lines: Vec<u8>) -> Self {
         self.lines = Some(lines);
+        self.wait = TRANSFER;
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn archive(mut self, archive: Vec<u8>) -> Self {
+        self.archive = Some(archive);
         self.wait = TRANSFER;
         self
     }
@@ -225,6 +235,11 @@ impl Client {
             .timeout(request.wait + ANSWER);
         if let Some(body) = &request.body {
             builder = builder.json(body);
+        }
+        if let Some(archive) = &request.archive {
+            builder = builder
+                .header("Content-Type", "application/zip")
+                .body(archive.clone());
         }
         if let Some(lines) = &request.lines {
             builder = builder

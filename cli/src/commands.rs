@@ -23,6 +23,7 @@ mod send;
 mod sends;
 mod serve;
 mod sessions;
+mod skills;
 mod tail;
 mod timers;
 mod tools;
@@ -34,7 +35,7 @@ use std::future::Future;
 use crate::config::Config;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::args::{Command, ConfigCommand, Format};
+use crate::args::{Command, ConfigCommand, Format, SkillsCommand};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::{output, settings};
@@ -63,6 +64,8 @@ pub(crate) fn run(
         Command::Calls { id } => asking(reply::list(Client::new(config)?, format, id)),
         Command::Agents(args) => asking(agents::run(args, format, Client::new(config)?)),
         Command::Timers(args) => asking(timers::run(args, format, Client::new(config)?)),
+        Command::Skills(SkillsCommand::Check { dirs }) => skills::check(dirs, format),
+        Command::Skills(args) => asking(skills::run(args, format, Client::new(config)?)),
         Command::Workers => asking(lists::workers(format, Client::new(config)?)),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),

@@ -18,7 +18,7 @@ use mainspring_shared::model::FactsOverride;
 use mainspring_worker::{RetrySettings, WorkerConfig};
 
 pub(crate) use provider::{Provider, ProviderKind, extra};
-pub(crate) use tools::{HooksConfig, McpServer, ShellKind, ToolsConfig};
+pub(crate) use tools::{HooksConfig, McpServer, ShellKind, SkillsConfig, ToolsConfig};
 pub(crate) use validate::{Backend, Purpose};
 
 const HTTP: &[&str] = &["http", "https"];
@@ -81,6 +81,8 @@ settings! {
         models: Named<FactsOverride> = Named::default() => Key::table("models.*", model::MEMBERS);
         /// What tools may use.
         tools: ToolsConfig = ToolsConfig::default();
+        /// Skills that are mounted.
+        skills: SkillsConfig = SkillsConfig::default();
         /// Policies that are asked before something happens.
         hooks: HooksConfig = HooksConfig::default();
         /// MCP servers by name.
@@ -104,7 +106,7 @@ choice! {
 
 /// All keys there are.
 fn keys() -> Keys {
-    let components: [&[Key]; 9] = [
+    let components: [&[Key]; 10] = [
         Config::KEYS,
         TelemetrySettings::KEYS,
         SchedulerConfig::KEYS,
@@ -112,6 +114,7 @@ fn keys() -> Keys {
         RetrySettings::KEYS,
         Provider::KEYS,
         ToolsConfig::KEYS,
+        SkillsConfig::KEYS,
         HooksConfig::KEYS,
         McpServer::KEYS,
     ];
@@ -136,6 +139,7 @@ impl Config {
             llm: layers.settings(),
             providers: layers.named("providers", "llm"),
             tools: layers.settings(),
+            skills: layers.settings(),
             hooks: layers.settings(),
             mcp: layers.named("mcp", "mcp.*"),
             printed: layers.print(),

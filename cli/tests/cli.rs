@@ -28,5 +28,7 @@ mod program;
 mod replies;
 #[path = "cli/runs.rs"]
 mod runs;
+#[path = "cli/skills.rs"]
+mod skills;
 #[path = "cli/timers.rs"]
 mod timers;

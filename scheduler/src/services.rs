@@ -10,5 +10,6 @@ pub mod recovery;
 pub mod registration;
 pub mod results;
 pub mod runs;
+pub mod skills;
 pub mod stream;
 pub mod watch;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::budget::Budget;
 use crate::id::RunId;
 use crate::list::{NOTES_MAX_DEFAULT, WhenFull};
+use crate::skill::AgentSkill;
 use crate::stored::Extra;
 use crate::time::Span;
 use crate::tool::{ToolEntry, pool_of};
@@ -115,6 +116,11 @@ pub struct AgentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub bound: Option<Box<Bound>>,
+    /// Skills that its model may read, `NAME` or `NAME@HASH`. A bare name means its current version when
+    /// the agent is stored, and that version from then on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>, required = false)]
+    pub skills: Vec<AgentSkill>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
@@ -122,6 +128,13 @@ pub struct AgentSpec {
 }
 
 impl AgentSpec {
+    /// The agent as it is shown to people: what its skills say of themselves is shown with them.
+    #[must_use]
+    pub fn shown(mut self) -> Self {
+        self.skills = self.skills.into_iter().map(AgentSkill::shown).collect();
+        self
+    }
+
     /// The pool that its sends run in: its own, or the one that its tools need.
     pub fn pool(&self) -> &str {
         let own = self.pool.as_deref();

@@ -91,6 +91,10 @@ codes! {
     CallNotFound = "call.not_found", NotFound, 404;
     /// No run has this id.
     RunNotFound = "run.not_found", NotFound, 404;
+    /// No skill has this name, or no version of it this hash.
+    SkillNotFound = "skill.not_found", NotFound, 404;
+    /// The files are no skill.
+    SkillInvalid = "skill.invalid", Invalid, 422;
     /// A workflow spec with problems.
     SpecInvalid = "spec.invalid", Invalid, 422;
     /// A reference of a workflow has no value.

@@ -17,6 +17,7 @@ pub mod list;
 pub mod message;
 pub mod model;
 pub mod session;
+pub mod skill;
 pub mod step;
 pub mod stored;
 pub mod time;

@@ -197,7 +197,7 @@ impl From<SessionRecord> for SessionView {
             variables: bound.variables,
             id: record.key.session,
             status: record.status,
-            agent: record.agent,
+            agent: record.agent.shown(),
             agent_version: record.agent_version,
             metadata: record.metadata,
             messages: record.messages,

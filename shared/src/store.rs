@@ -21,6 +21,7 @@ mod reads;
 mod runs;
 mod sends;
 mod sessions;
+mod skills;
 mod sweeps;
 mod timers;
 mod tree;
@@ -62,6 +63,9 @@ pub use sessions::{
     Erased, ImportSession, NewSession, PruneOutcome, PruneSession, PruneTo, STAGED_MS,
     SessionPatch, Sessions, UpdateOutcome,
 };
+pub use skills::{
+    ListSkills, PublishOutcome, PublishSkill, SKILL_VERSIONS_MAX, SkillVersion, Skills, takes_name,
+};
 pub use sweeps::{
     AlarmSweep, Orphans, ReadySession, RetireSends, Retired, SweepOrphans, SweepReady, Sweeps,
     Swept,
@@ -76,8 +80,7 @@ pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 /// The traits of all nouns, for whoever calls a concrete store.
 pub mod prelude {
     pub use super::{
-        Agents as _, Boots as _, Calls as _, Leases as _, Lists as _, Reads as _, Runs as _,
-        Sends as _, Sessions as _, Sweeps as _, Timers as _,
+    Agents as _, Boots as _, Calls as _, Leases as _, Lists as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, Timers as _,
     };
 }
 
@@ -98,6 +101,7 @@ pub trait Store:
     + Runs
     + Sends
     + Sessions
+    + Skills
     + Sweeps
     + Timers
     + fmt::Debug
@@ -114,6 +118,7 @@ impl<T> Store for T where
         + Runs
         + Sends
         + Sessions
+        + Skills
         + Sweeps
         + Timers
         + fmt::Debug

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::message::ContentPart;
+use mainspring_shared::skill::AgentSkill;
 use mainspring_shared::tool::{DeclaredTool, Repeat};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -68,6 +69,8 @@ pub struct Traits {
     pub output_chars_max: usize,
     /// What the kernel does for its calls.
     pub effect: Effect,
+    /// Whether it works with the files of the session's workspace.
+    pub in_workspace: bool,
 }
 
 /// What the kernel does for a tool's calls. It asks for this and compares no names.
@@ -83,6 +86,8 @@ pub enum Effect {
     StartRun,
     /// Once the round's calls are over, end the send: the model has nothing to answer.
     PassTurn,
+    /// Offer it to each agent that has skills, which its calls read.
+    ReadSkills,
 }
 
 impl Effect {
@@ -103,6 +108,7 @@ impl Traits {
             grace: Duration::from_secs(5),
             output_chars_max: OUTPUT_CHARS_DEFAULT,
             effect: Effect::None,
+            in_workspace: false,
         }
     }
 }
@@ -124,6 +130,17 @@ pub struct Invocation {
     pub attempt: i32,
     /// Cancelled when the call is to stop. The tool may still say how far it came.
     pub stop: CancellationToken,
+    /// The skills of the agent that asks.
+    pub skills: Skills,
+}
+
+/// The skills of an agent in one send.
+#[derive(Debug, Clone, Default)]
+pub struct Skills {
+    /// The versions that its agent has.
+    pub of_agent: Arc<[AgentSkill]>,
+    /// Whether the send is offered tools that work with files, which scripts are placed for.
+    pub in_workspace: bool,
 }
 
 /// What a tool gave.

@@ -21,6 +21,7 @@ pub(crate) async fn run(args: &DevArgs, config: &Config) -> Result<(), Failure> 
     };
     let base = Base::prepare()?;
     let store = wiring::store(config, Migrate::Create).await?;
+    base.mount_skills(config, &store).await;
     let listener = bind(&config.listen, "--listen").await?;
     let wires = wiring::local();
     let worker = base.worker(config, store.clone(), &wires)?;

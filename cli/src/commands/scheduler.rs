@@ -13,6 +13,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
         .patiently(|| wiring::store(config, config.migrate))
         .await?;
     let wires = wiring::redis(config, &base.clock, &base.entropy)?;
+    base.mount_skills(config, &store).await;
     // Last, so that whoever gets through is served.
     let listener = bind(&config.listen, "--listen").await?;
     let mut roles = vec![base.scheduler(config, store, &wires, listener, |_| {})];

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::config::Config;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use mainspring_runtime::{Lifecycle, Metrics};
+use mainspring_runtime::{Lifecycle, Metrics, MountedSkills};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
@@ -168,6 +168,21 @@ impl Base {
                 .map_err(|error| wiring::store_failure(&config, &error))
         };
         Ok(run.boxed())
+    }
+
+    /// Publishes the skills in the folders that the configuration names, now and whenever they change.
+    pub(super) async fn mount_skills(&self, config: &Config, store: &Arc<dyn Store>) {
+        if config.skills.dirs.is_empty() {
+            return;
+        }
+        let dirs = config.skills.dirs.iter().map(Into::into).collect();
+        let mut mounted = MountedSkills::new(dirs, config.skills.reload_interval);
+        if let Err(error) = mounted.publish(store.as_ref()).await {
+            tracing::warn!(%error, "skills are not published now, tried again later");
+        }
+        let (store, clock) = (store.clone(), self.clock.clone());
+        let stopping = self.lifecycle.stopping();
+        self.lifecycle.spawn(mounted.keep(store, clock, stopping));
     }
 
     /// Runs the roles until a signal, or until one of them fails. The first signal asks them to

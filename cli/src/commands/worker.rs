@@ -15,6 +15,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
         .patiently(|| wiring::store(config, Migrate::Verify))
         .await?;
     let wires = wiring::redis(config, &base.clock, &base.entropy)?;
+    base.mount_skills(config, &store).await;
     if config.llm.model.is_none() {
         let provider = config.llm.kind.as_str();
         tracing::warn!(

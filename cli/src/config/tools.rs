@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mainspring_runtime::{Choice as _, Key, Secret, choice, settings};
 
-use super::{DAY, HTTP, MS};
+use super::{DAY, HTTP, MS, SECOND};
 
 settings! {
     /// What the built-in tools and those behind URLs may use.
@@ -50,6 +50,18 @@ choice! {
         Local = "local",
         /// As the argument of a sandbox.
         Template = "template",
+    }
+}
+
+settings! {
+    /// Skills in folders.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct SkillsConfig {
+        /// Folders with a folder for each skill.
+        dirs: Vec<String> = Vec::new() => Key::list("skills.dirs");
+        /// How often they are looked at again.
+        reload_interval: Duration = Duration::from_secs(30)
+            => Key::span("skills.reload_interval", SECOND, DAY);
     }
 }
 

@@ -12,7 +12,8 @@ use mainspring_tools::HttpPolicy;
 use mainspring_tools::agents::workflow;
 use mainspring_tools::http::{Caller, CallerSettings};
 use mainspring_tools::mcp::{Pool, ServerSettings, Transport};
-use mainspring_tools::{agents, builtin, memory};
+use mainspring_tools::skills::Shelf;
+use mainspring_tools::{agents, builtin, memory, skills};
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::tool::Tools;
@@ -136,16 +137,19 @@ pub(crate) fn tools(
     tools.add_source(Arc::new(caller));
     tools.add_source(Arc::new(pool));
     agents::register(&mut tools).map_err(usage)?;
+    let shelf = Arc::new(Shelf::new(background.store.clone(), clock.clone()));
     builtin::register(
         builtin::Settings {
             background: Some(background.clone()),
             launcher: launcher(config, entropy, &background.lifecycle)?,
+            skills: Some(shelf.clone()),
             ..builtin_settings(config, &Environment::read())
         },
         clock.clone(),
         &mut tools,
     )
     .map_err(usage)?;
+    skills::register(&shelf, &mut tools).map_err(usage)?;
     memory::register(background.store.clone(), clock.clone(), &mut tools).map_err(usage)?;
     builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
     workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;

@@ -338,6 +338,12 @@ fn header(line: &[u8]) -> Result<SessionLine, Error> {
     let mut session = header.session;
     let mut checks = Checks::at("/session");
     checks.agent("/agent", &session.agent);
+    for (place, skill) in session.agent.skills.iter().enumerate() {
+        if skill.description().is_none() {
+            let detail = "must be an object with name, hash and description, as exports have it";
+            checks.refuse(&format!("/agent/skills/{place}"), detail);
+        }
+    }
     checks.metadata("/metadata", &session.metadata);
     let todo = session.todo.fault(bounds(TODO_MAX, TODO_CHARS_MAX));
     let notes = session

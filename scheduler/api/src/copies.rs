@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures::stream::try_unfold;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::{Choice, Resolver, Taken, rebind};
+use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionKey, TenantId};
@@ -136,7 +137,9 @@ pub(super) async fn fork(
                 variables: variables.unwrap_or_default(),
             };
             let mut agents = Resolver::new(&app);
-            agents.take(taken, &metadata, idempotency.as_ref()).await?
+            let mut agent = agents.take(taken, &metadata, idempotency.as_ref()).await?;
+            pin(app.store.as_ref(), key.tenant, &mut agent, "/agent").await?;
+            agent
         }
     };
     let copy = app.new_session_key(key.tenant);

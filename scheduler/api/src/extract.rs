@@ -237,7 +237,7 @@ pub(super) fn expect_kind(
 }
 
 /// Refuses a body that is not JSON.
-fn expect_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
+pub(super) fn expect_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
     let is_json = |essence: &str| {
         essence == "application/json"
             || (essence.starts_with("application/") && essence.ends_with("+json"))

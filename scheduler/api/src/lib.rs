@@ -29,6 +29,7 @@ mod run;
 mod runs;
 mod sends;
 mod sessions;
+mod skills;
 mod timers;
 mod usage;
 mod validate;

@@ -17,6 +17,7 @@ use utoipa_axum::routes;
 use self::operation::{Holds, Operation};
 use super::copies::LINES;
 use super::problem::Problem;
+use super::skills::ARCHIVE;
 use super::{respond, router};
 use crate::router::Api;
 
@@ -56,7 +57,7 @@ pub(super) async fn show() -> Result<Response, Problem> {
 }
 
 /// What the operations are sorted by: the first part of a path, and what it is about.
-const TAGS: [(&str, &str); 7] = [
+const TAGS: [(&str, &str); 8] = [
     (
         "agents",
         "Agents that are published under names, in versions.",
@@ -69,6 +70,10 @@ const TAGS: [(&str, &str); 7] = [
     ("timers", "What is sent by itself."),
     ("runs", "Workflows and their runs."),
     ("workflows", "The language of workflows."),
+    (
+        "skills",
+        "Instructions for special tasks, with resources and scripts.",
+    ),
     ("operations", "For operators, autoscalers and probes."),
 ];
 
@@ -196,6 +201,10 @@ fn describe(operation: &Operation) -> Value {
             if let Some(example) = example(name) {
                 content["application/json"]["example"] = example;
             }
+            if name == "SkillBody" {
+                let binary = json!({ "type": "string", "format": "binary" });
+                content[ARCHIVE] = json!({ "schema": binary });
+            }
             content
         };
         described["requestBody"] = json!({ "required": required, "content": content });
@@ -217,6 +226,9 @@ fn example(body: &str) -> Option<Value> {
             json!({ "input": "hello", "session": { "agent": { "system_prompt": "Be brief." } } })
         }
         "BatchBody" => json!({ "sends": [{ "input": "one" }, { "input": "two" }] }),
+        "SkillBody" => json!({ "files": {
+            "SKILL.md": "---\nname: greeting\ndescription: How to greet people.\n---\nSay hello.\n",
+        } }),
         "PruneBody" => json!({ "keep_last": 100, "dry_run": true }),
         "NewRunBody" => json!({
             "spec": {

@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::run::RenderMetrics;
 use crate::{
-    agents, batch, calls, context, copies, deliver, events, gate, health, messages, openapi, operations, problem, prune, runs, sends, sessions, timers, usage, waiting, workflows,
+    agents, batch, calls, context, copies, deliver, events, gate, health, messages, openapi, operations, problem, prune, runs, sends, sessions, skills, timers, usage, waiting, workflows,
 };
 
 /// The scheduler and the limits of requests in flight. Derefs to the scheduler.
@@ -82,6 +82,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(runs::nodes::routes())
         .merge(runs::events::routes())
         .merge(workflows::routes())
+        .merge(skills::routes())
         .merge(operations::routes())
         .merge(health::routes())
         .merge(openapi::routes())

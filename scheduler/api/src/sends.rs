@@ -11,6 +11,7 @@ use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::submit;
 use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::cancel;
+use mainspring_scheduler::services::skills::pin_item;
 use mainspring_scheduler::services::watch::read_and_wait;
 use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
@@ -96,7 +97,8 @@ pub(super) async fn create(
     let wait = query.within(app.config.wait_max);
     let key = json.idempotency("POST /v1/sends")?;
     let mut agents = Resolver::new(&app);
-    let item = json.value.item(&mut agents, &app, key).await?;
+    let mut item = json.value.item(&mut agents, &app, key).await?;
+    pin_item(app.store.as_ref(), &mut item, "/session/agent").await?;
     accept(&app, item, json.whole, wait).await
 }
 

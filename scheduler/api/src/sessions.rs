@@ -11,6 +11,7 @@ use mainspring_scheduler::deleting;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::recovery;
+use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::send::SendView;
@@ -52,10 +53,12 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let key = json.idempotency("POST /v1/sessions")?;
     let mut agents = Resolver::new(&app);
-    let session = json
+    let mut session = json
         .value
         .new_session(&mut agents, &app, key.as_ref())
         .await?;
+    let tenant = session.key.tenant;
+    pin(app.store.as_ref(), tenant, &mut session.agent, "/agent").await?;
     app.boot_id()?;
     let outcome = app.acceptor.create((session, key)).await?;
     answer_creation(&app, outcome).await
@@ -198,7 +201,10 @@ pub(super) async fn change(
     _: Query<NoQuery>,
     Json { value: change, .. }: Json<SessionChangeBody>,
 ) -> Result<Response, Problem> {
-    let patch = change.patch(&app, key).await?;
+    let mut patch = change.patch(&app, key).await?;
+    if let Some(agent) = &mut patch.agent {
+        pin(app.store.as_ref(), key.tenant, agent, "/agent").await?;
+    }
     match app.store.update_session(key, patch).await? {
         UpdateOutcome::Updated(record) => respond::json(StatusCode::OK, &view(&app, *record).await),
         UpdateOutcome::NotFound => Err(Error::session_not_found().into()),

@@ -7,6 +7,7 @@ mod entropy;
 mod group;
 mod lifecycle;
 mod metrics;
+mod skills;
 mod telemetry;
 
 pub use buggify::{buggify, set_buggify};
@@ -19,4 +20,5 @@ pub use entropy::OsEntropy;
 pub use group::{GROUP_MAX, Group, GroupEnded, Weight};
 pub use lifecycle::Lifecycle;
 pub use metrics::Metrics;
+pub use skills::{MountedSkills, read_skill};
 pub use telemetry::{LogFormat, Telemetry, TelemetrySettings};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{AgentQuery, AgentSpec, ContextSpec, NotesSpec, Recovery, SendOptions};
+use crate::skill::AgentSkill;
 use crate::stored::Extra;
 use crate::tool::{DeclaredTool, McpTools, ToolEntry, WorkerTool, preset};
 
@@ -34,6 +35,8 @@ pub struct Delegation {
     board: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    skills: Vec<AgentSkill>,
 }
 
 /// Why an entry of a list of tools is not granted.
@@ -68,6 +71,7 @@ impl Delegation {
             notes: agent.notes.clone(),
             board: agent.board.clone(),
             pool: agent.pool.clone(),
+            skills: agent.skills.clone(),
         }
     }
 
@@ -121,6 +125,7 @@ impl Delegation {
             notes: self.notes.clone(),
             board: self.board.clone(),
             pool: self.pool.clone(),
+            skills: self.skills.clone(),
             ..AgentSpec::default()
         }
     }

@@ -17,6 +17,7 @@ use crate::id::{SendId, SessionId};
 use crate::message::{ContentPart, Message, NewMessage, Role};
 use crate::model::{ModelFacts, Request, ToolSpec};
 use crate::session::window::Window;
+use crate::skill::catalogue;
 use crate::time::Timestamp;
 
 /// What a model is told whose answer was cut.
@@ -108,6 +109,9 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         tools: inputs.tools,
         output: None,
     };
+    if let Some(skills) = catalogue(&agent.skills) {
+        paragraph(&mut request.system, &skills);
+    }
     for part in &inputs.tail {
         match part {
             TailPart::Told(text) => paragraph(&mut request.tail, text),

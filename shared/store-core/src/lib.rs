@@ -32,6 +32,7 @@ mod report;
 mod rounds;
 mod sends;
 mod sessions;
+mod skills;
 mod sweep;
 mod timers;
 

@@ -20,6 +20,7 @@ mod reads;
 mod runs;
 mod sends;
 mod sessions;
+mod skills;
 mod sweeps;
 mod timers;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use mainspring_shared::agent::AgentKey;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendRecord;
+use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
@@ -14,6 +15,7 @@ use crate::agents;
 use crate::lists::{self, Kept};
 use crate::runs::Run;
 use crate::session::Session;
+use crate::skills::Named;
 use crate::timers::Timer;
 
 /// Everything that a database would hold.
@@ -31,6 +33,10 @@ pub(crate) struct State {
     pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
     /// By tenant and key.
     pub(crate) lists: BTreeMap<(TenantId, String), Kept>,
+    /// By tenant and name.
+    pub(crate) skills: BTreeMap<(TenantId, String), Named>,
+    /// By tenant and folder.
+    pub(crate) broken_skills: BTreeMap<(TenantId, String), BrokenSkill>,
     pub(crate) runs: BTreeMap<RunKey, Run>,
     /// Asks of runs so far.
     pub(crate) asks: i64,

@@ -20,6 +20,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/runs.sql"),
     include_str!("../sql/sends.sql"),
     include_str!("../sql/sessions.sql"),
+    include_str!("../sql/skills.sql"),
     include_str!("../sql/stats.sql"),
     include_str!("../sql/steps.sql"),
     include_str!("../sql/timers.sql"),

@@ -1,6 +1,7 @@
 //! The store as one process sees it: through a network that takes time, in front of a database that
 //! may be away, at calls at which something may happen.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +14,10 @@ use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
+use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome,
-    AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer,
-    ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome,
-    CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome,
-    DeletedSession, DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey,
-    ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences, ListOutcome,
-    ListRuns, ListSends, ListSessions, ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer,
-    Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome,
-    PruneSession, PublishAgent, PublishOutcome, QueueStats, ReadInbox, ReadMessages, ReadNodes,
-    Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs,
-    ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SweepOrphans,
-    SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};

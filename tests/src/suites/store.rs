@@ -41,6 +41,7 @@ pub mod run_ends;
 pub mod run_turns;
 pub mod runs;
 pub mod sessions;
+pub mod skills;
 pub mod spending;
 pub mod timers;
 pub mod window;
@@ -81,6 +82,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("run_turns", include_str!("store/run_turns.rs")),
     ("runs", include_str!("store/runs.rs")),
     ("sessions", include_str!("store/sessions.rs")),
+    ("skills", include_str!("store/skills.rs")),
     ("spending", include_str!("store/spending.rs")),
     ("timers", include_str!("store/timers.rs")),
     ("window", include_str!("store/window.rs")),

@@ -1,5 +1,6 @@
 //! A store that fails at a chosen position.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -15,20 +16,10 @@ use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
+use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome,
-    AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer,
-    ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome,
-    CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome,
-    DeletedSession, DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey,
-    ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences, ListOutcome,
-    ListRuns, ListSends, ListSessions, ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer,
-    Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome,
-    PruneSession, PublishAgent, PublishOutcome, QueueStats, ReadInbox, ReadMessages, ReadNodes,
-    Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs,
-    ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, Store,
-    SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -290,6 +281,22 @@ macro_rules! store_methods {
         $apply! { Lists:
         write write_list(item: WriteList) -> ListOutcome;
         read read_list(tenant: TenantId, name: ListName) -> List;
+        }
+        $apply! { Skills:
+        write publish_skill(item: PublishSkill) -> PublishOutcome;
+        write note_broken_skill(
+            tenant: TenantId, folder: String, faults: Vec<SkillFault>
+        ) -> ();
+        write remove_skill(tenant: TenantId, name: String, versions: bool) -> bool;
+        read find_skills(
+            tenant: TenantId, refs: Vec<SkillRef>
+        ) -> Vec<Option<SkillRecord>>;
+        read list_skills(query: ListSkills) -> Page<SkillRecord>;
+        read skill_versions(tenant: TenantId, name: String) -> Vec<SkillVersion>;
+        read broken_skills(tenant: TenantId) -> Vec<BrokenSkill>;
+        read read_skill_files(
+            tenant: TenantId, name: String, hash: SkillHash, paths: Vec<String>
+        ) -> BTreeMap<String, Vec<u8>>;
         }
         $apply! { Sends:
         write accept_sends(

@@ -17,6 +17,7 @@ mod preview;
 mod run_budgets;
 mod runs;
 mod sends;
+mod skills;
 mod timers;
 mod tools;
 mod truncation;

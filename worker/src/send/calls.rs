@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::hook::{At, Hooks, OnFailure, ToolCall};
-use crate::tool::{Invocation, Offer, OnInterrupt, Output, Tool, ToolError, Traits};
+use crate::tool::{Invocation, Offer, OnInterrupt, Output, Skills, Tool, ToolError, Traits};
 
 /// What became of a call.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(super) struct Begin {
     pub(super) offer: Offer,
     /// Who is asked about it.
     pub(super) hooks: Arc<Hooks>,
+    /// What the agent has of skills.
+    pub(super) skills: Skills,
 }
 
 impl Calls {
@@ -64,6 +66,7 @@ impl Calls {
             boot,
             attempt: record.attempt,
             stop,
+            skills: begin.skills.clone(),
         };
         let given = record.arguments.clone();
         let at = At {

@@ -45,7 +45,7 @@ impl Run<'_> {
                     let run = children::run_id(record);
                     runs.push(RunKey { tenant, run });
                 }
-                Effect::None | Effect::Recall | Effect::PassTurn => {}
+                Effect::None | Effect::Recall | Effect::PassTurn | Effect::ReadSkills => {}
             }
         }
         if sends.is_empty() && runs.is_empty() {

@@ -113,7 +113,7 @@ fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<
 
 /// What a send's model is offered.
 pub(crate) async fn offers(tools: &Tools, clock: &dyn Clock, send: &StartedSend) -> Offers {
-    if send.agent.tools.is_empty() {
+    if send.agent.tools.is_empty() && send.agent.skills.is_empty() {
         return Offers::default();
     }
     let only = send.record.options.tools.as_deref();

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_shared::agent::Delegation;
+use mainspring_shared::agent::{AgentSpec, Delegation};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::StartedSend;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::schema::Schema;
 use serde_json::{Map, Value};
 
-use super::{Tool, ToolSpec, Traits};
+use super::{Effect, Skills, Tool, ToolSpec, Traits};
 use crate::checks::off_thread;
 
 /// A tool on offer.
@@ -87,6 +87,14 @@ impl Offers {
         Delegation::new(&send.agent, &send.record.options, granted)
     }
 
+    /// The skills of the agent whose offers these are, for its calls.
+    pub fn skills(&self, agent: &AgentSpec) -> Skills {
+        Skills {
+            of_agent: agent.skills.clone().into(),
+            in_workspace: self.list.iter().any(|offer| offer.traits.in_workspace),
+        }
+    }
+
     /// What the model is told.
     pub fn specs(&self) -> Vec<Arc<ToolSpec>> {
         self.list.iter().map(|offer| offer.spec.clone()).collect()
@@ -100,6 +108,11 @@ impl Offers {
 }
 
 impl Offer {
+    /// Whether it is how an agent with skills reads them, which no list of tools takes away.
+    pub fn reads_skills(&self, agent: &AgentSpec) -> bool {
+        self.traits.effect == Effect::ReadSkills && !agent.skills.is_empty()
+    }
+
     /// The arguments as the tool takes them; what is wrong with them otherwise, for the model.
     pub async fn arguments(
         &self,

@@ -25,6 +25,8 @@ pub struct Tools {
     /// Where those come from that agents declare.
     sources: Vec<Arc<dyn ToolSource>>,
     schemas: Schemas,
+    /// What tools call that no agent may.
+    internal: BTreeMap<String, Arc<dyn Tool>>,
     /// What is kept for the calls of single sends.
     per_send: Vec<Arc<dyn PerSend>>,
     /// What agents asked for in vain, as far as it was logged.
@@ -153,6 +155,11 @@ impl Tools {
         Ok(())
     }
 
+    /// Enters a tool that other tools call and no agent may name.
+    pub fn insert_internal(&mut self, tool: Arc<dyn Tool>) {
+        self.internal.insert(tool.spec().name, tool);
+    }
+
     /// Enters a tool whose calls wait for someone else, and what the kernel does for them.
     pub fn insert_outside(
         &mut self,
@@ -179,8 +186,11 @@ impl Tools {
         compiled.map_err(|detail| ToolsError::Parameters { name, detail })
     }
 
-    /// The tool with this name.
+    /// The tool with this name, whether or not agents may name it.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        if let Some(tool) = self.internal.get(name) {
+            return Some(tool.clone());
+        }
         match &self.named.get(name)?.place {
             Place::Here(tool) => Some(tool.clone()),
             Place::Outside { .. } => None,
@@ -232,8 +242,13 @@ impl Tools {
                 }
             }
         }
+        if !agent.skills.is_empty() {
+            self.readers(&mut offers, agent.tools.len());
+        }
         for only in [agent.allow.as_deref(), only].into_iter().flatten() {
-            offers.list.retain(|offer| only.contains(&offer.spec.name));
+            offers
+                .list
+                .retain(|offer| only.contains(&offer.spec.name) || offer.reads_skills(agent));
             offers.missing.retain(|name| only.contains(name));
         }
         for name in &offers.missing {
@@ -253,6 +268,15 @@ impl Tools {
             tool.name = name,
             "an agent names a tool that this worker does not have; its model is told"
         );
+    }
+
+    /// What reads skills, which an agent that has some need not name.
+    fn readers(&self, offers: &mut Gathered, place: usize) {
+        offers.place = place;
+        let readers = self.named.values();
+        for offer in readers.filter(|offer| offer.traits.effect == Effect::ReadSkills) {
+            offers.add(offer.clone());
+        }
     }
 
     /// A preset or a tool of this worker.

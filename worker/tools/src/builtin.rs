@@ -33,6 +33,7 @@ use crate::files::{apply_patch, edit_file, glob, grep, list_dir, read_file, writ
 use crate::pass_turn::PassTurn;
 use crate::sandbox::{Isolated, Jail};
 use crate::shell::{self, Local, Templated, commands};
+use crate::skills::{Beside, PlaceFiles, Shelf};
 use mainspring_worker::tool::{Tool, Tools, ToolsError};
 
 /// Enters the tools that the settings allow. What the settings name must be there: a worker that
@@ -57,6 +58,10 @@ pub fn register(
     let workspace = workspace
         .map_err(|error| refused(format!("the workspace {}: {error}", place.root.display())))?;
     let workspace = Arc::new(workspace);
+    let placing: Arc<dyn Tool> = Arc::new(PlaceFiles {
+        workspace: workspace.clone(),
+    });
+    let skills = settings.skills;
     if let Some(launcher) = settings.launcher {
         let (shell, environment) = (&settings.shell, settings.environment);
         let jail = Jail::new(
@@ -67,10 +72,12 @@ pub fn register(
             clock.clone(),
         );
         let jail = Arc::new(jail.map_err(refused)?);
-        return confined(jail, workspace, backend, &clock, tools);
+        return confined(jail, (workspace, placing), backend, &clock, (tools, skills));
     }
+    tools.insert_internal(placing.clone());
+    let skills = placed(skills, placing);
     for tool in files(&workspace, &clock) {
-        tools.insert(tool)?;
+        tools.insert(beside(skills.as_ref(), tool))?;
     }
     if let Some(backend) = backend {
         if let Some(background) = settings.background {
@@ -79,30 +86,52 @@ pub fn register(
             let commands = Arc::new(commands);
             for act in commands::Act::ALL {
                 let commands = commands.clone();
-                tools.insert(Arc::new(commands::Command { commands, act }))?;
+                let command = Arc::new(commands::Command { commands, act });
+                tools.insert(beside(skills.as_ref(), command))?;
             }
         }
-        tools.insert(Arc::new(shell::Shell::new(workspace, backend, clock)))?;
+        let shell = Arc::new(shell::Shell::new(workspace, backend, clock));
+        tools.insert(beside(skills.as_ref(), shell))?;
     }
     Ok(())
+}
+
+/// The skills, whose files this tool places from now on.
+fn placed(skills: Option<Arc<Shelf>>, placing: Arc<dyn Tool>) -> Option<Arc<Shelf>> {
+    skills.inspect(|skills| skills.place_with(placing))
+}
+
+/// A tool of the workspace that finds the files of its agent's skills there.
+fn beside(skills: Option<&Arc<Shelf>>, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
+    match skills {
+        Some(shelf) => Arc::new(Beside {
+            inner,
+            shelf: shelf.clone(),
+        }),
+        None => inner,
+    }
 }
 
 /// Enters the tools of a workspace that this worker never touches itself.
 fn confined(
     jail: Arc<Jail>,
-    workspace: Arc<Workspace>,
+    (workspace, placing): (Arc<Workspace>, Arc<dyn Tool>),
     backend: Option<Arc<dyn ShellBackend>>,
     clock: &Arc<dyn Clock>,
-    tools: &mut Tools,
+    (tools, skills): (&mut Tools, Option<Arc<Shelf>>),
 ) -> Result<(), ToolsError> {
+    let isolated = |inner| {
+        let jail = jail.clone();
+        Arc::new(Isolated { inner, jail }) as Arc<dyn Tool>
+    };
+    let skills = placed(skills, isolated(placing));
     let files = files(&workspace, clock).into_iter();
     let shell = backend.map(|backend| {
         let shell = shell::Shell::new(workspace, backend, clock.clone());
         Arc::new(shell) as Arc<dyn Tool>
     });
     for inner in files.chain(shell) {
-        let jail = jail.clone();
-        tools.insert(Arc::new(Isolated { inner, jail }))?;
+        tools.insert(beside(skills.as_ref(), isolated(inner)))?;
     }
     // Commands in the background would run beside the child, not in it: there are none.
     tools.add_per_send(jail);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | files and search; the same and the shell in a sandboxed process | `files`, `shell`, `sandbox`, entered by [`builtin`] |
 //! | to-do, notes, a board, long outputs | [`memory`] |
+//! | skills, and their files in workspaces | [`skills`] |
 //! | other agents, workflows, people, wake-ups | [`agents`] |
 //! | those of an agent that name a URL | [`http`] |
 //! | those of MCP servers | [`mcp`] |
@@ -23,6 +24,7 @@ mod policy;
 mod sandbox;
 mod settings;
 mod shell;
+pub mod skills;
 #[cfg(test)]
 mod tests;
 

@@ -23,6 +23,7 @@ use mainspring_shared::time::Clock;
 use mainspring_worker::tool::{Tools, ToolsError};
 
 use self::desk::Desk;
+pub(crate) use self::desk::patiently;
 
 #[cfg(test)]
 pub(crate) use self::notes::NOTE_TOOLS;

@@ -126,6 +126,7 @@ impl HttpPolicy {
             boot: BootId(Uuid::nil()),
             attempt: at.attempt,
             stop: CancellationToken::new(),
+            skills: mainspring_worker::tool::Skills::default(),
         };
         let output = self
             .tool

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::sandbox::Launcher;
 use crate::shell::ShellBackend;
 use crate::shell::commands::Background;
+use crate::skills::Shelf;
 
 /// What the built-in tools may use. By default nothing: no workspace, hence no files and no shell.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +27,8 @@ pub struct Settings {
     /// How a process of their own is started for the tools of the workspace; without it they run in
     /// the worker.
     pub launcher: Option<Launcher>,
+    /// Where the skills come from whose files are placed into workspaces; without it none are.
+    pub skills: Option<Arc<Shelf>>,
     /// The bounds.
     pub limits: Limits,
 }

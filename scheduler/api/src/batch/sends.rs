@@ -9,6 +9,7 @@ use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::{accept_many, accepted_view};
 use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::deliver::{Delivery, deliver, delivery};
+use mainspring_scheduler::services::skills::pin_item;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendView};
 use mainspring_shared::store::{AcceptOutcome, AcceptSend, DeliverItem, IdempotencyKey};
@@ -104,11 +105,15 @@ impl Batch for Sends {
         let count = items.len();
         let app = app.clone();
         let work = tokio::spawn(async move {
+            let (items, refused) = pinned(&app, items).await;
             let mut outcomes = Vec::with_capacity(count);
             for part in parts(items) {
                 outcomes.extend(store_part(&app, part).await);
             }
             drop(permits);
+            for (place, error) in refused {
+                outcomes.insert(place, Err(error));
+            }
             outcomes
         });
         let lost = || (0..count).map(|_| Err(Error::internal())).collect();
@@ -134,6 +139,18 @@ async fn records(app: &App, ids: &[SendId]) -> Vec<Result<SendRecord, Error>> {
         }
         Err(error) => ids.iter().map(|_| Err(Error::from(&error))).collect(),
     }
+}
+
+/// The items whose agents' skills are there, and the others by their places, in order.
+async fn pinned(app: &App, items: Vec<AcceptSend>) -> (Vec<AcceptSend>, Vec<(usize, Error)>) {
+    let (mut kept, mut refused) = (Vec::with_capacity(items.len()), Vec::new());
+    for (place, mut item) in items.into_iter().enumerate() {
+        match pin_item(app.store.as_ref(), &mut item, "/session/agent").await {
+            Ok(()) => kept.push(item),
+            Err(error) => refused.push((place, error)),
+        }
+    }
+    (kept, refused)
 }
 
 /// Parts of a batch to be stored one after the other. Words for a busy session never share a part

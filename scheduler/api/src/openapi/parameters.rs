@@ -50,6 +50,16 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
             "Maximum number of items on the page.",
             json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 }),
         ),
+        "cursor" if path == "/v1/skills" => (
+            "query",
+            "The `next_cursor` of the page before.",
+            json!({ "type": "string" }),
+        ),
+        "versions" => (
+            "query",
+            "Whether its versions and their files go, too, even from sessions that have them.",
+            json!({ "type": "boolean", "default": false }),
+        ),
         "cursor" => (
             "query",
             "The `next_cursor` of the page before.",

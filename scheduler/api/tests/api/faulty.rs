@@ -15,20 +15,10 @@ use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
+use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome,
-    AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer,
-    ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome,
-    CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome,
-    DeletedSession, DeliverItem, DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey,
-    ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences,
-    ListOutcome, ListRuns, ListSends, ListSessions, ListTimers, Lists, NewBoot, NewRun, NewSession,
-    NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult,
-    PruneOutcome, PruneSession, PublishAgent, PublishOutcome, QueueStats, ReadInbox, ReadMessages,
-    ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired,
-    RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias,
-    SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, Dump, Erased, Error, Fired, IdempotencyKey, ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -203,6 +193,23 @@ pass_on! { Sessions:
 pass_on! { Lists:
     write_list(item: WriteList) -> ListOutcome;
     read_list(tenant: TenantId, name: ListName) -> List;
+}
+
+pass_on! { Skills:
+    publish_skill(item: PublishSkill) -> PublishOutcome;
+    note_broken_skill(
+        tenant: TenantId, folder: String, faults: Vec<SkillFault>
+    ) -> ();
+    remove_skill(tenant: TenantId, name: String, versions: bool) -> bool;
+    find_skills(
+        tenant: TenantId, refs: Vec<SkillRef>
+    ) -> Vec<Option<SkillRecord>>;
+    list_skills(query: ListSkills) -> Page<SkillRecord>;
+    skill_versions(tenant: TenantId, name: String) -> Vec<SkillVersion>;
+    broken_skills(tenant: TenantId) -> Vec<BrokenSkill>;
+    read_skill_files(
+        tenant: TenantId, name: String, hash: SkillHash, paths: Vec<String>
+    ) -> BTreeMap<String, Vec<u8>>;
 }
 
 pass_on! { Sends:

@@ -28,5 +28,6 @@ mod prune;
 mod runs;
 mod sends;
 mod sessions;
+mod skills;
 mod timers;
 mod waiting;

@@ -415,6 +415,17 @@ macro_rules! store_cases {
                 deleting_a_waiting_send_leaves_no_message,
                 a_change_shows_the_session_at_its_own_time,
             }
+            skills {
+                a_published_skill_is_found_and_read_as_it_was,
+                a_name_means_the_version_that_was_published_last,
+                a_mounted_skill_does_not_replace_an_uploaded_one,
+                a_removed_skill_stays_for_those_who_have_it,
+                a_key_publishes_once,
+                publications_at_the_same_time_make_one_version,
+                a_broken_skill_is_noted_until_it_is_mended,
+                skills_are_listed_by_name_in_pages,
+                skills_belong_to_one_tenant,
+            }
             spending {
                 what_is_set_aside_reads_back,
                 the_next_claim_reads_what_the_session_spent,

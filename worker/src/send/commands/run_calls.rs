@@ -107,6 +107,7 @@ impl Run<'_> {
             tool: tool.clone(),
             offer: offer.clone(),
             hooks: self.kernel.parts.hooks.clone(),
+            skills: self.prompt.offers.skills(&self.send.agent),
         };
         self.announce_call(place);
         let clock = self.kernel.parts.clock.clone();

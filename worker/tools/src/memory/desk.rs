@@ -73,23 +73,34 @@ impl Desk {
         }
     }
 
-    /// Asks the database until it answers: the call's timeout is the end of it.
     async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Result<T, ToolError>
     where
         F: Future<Output = store::Result<T>>,
     {
-        let mut pause = Duration::from_millis(50);
-        loop {
-            match ask().await {
-                Ok(answer) => return Ok(answer),
-                Err(store::Error::Unavailable { .. }) => {
-                    self.clock.sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
-                Err(error) => {
-                    tracing::error!(%error, "a list could not be read or written");
-                    return Err(ToolError::reply("the list cannot be reached"));
-                }
+        patiently(self.clock.as_ref(), "the list", ask).await
+    }
+}
+
+/// Asks the database for something until it answers: the call's timeout is the end of it.
+pub(crate) async fn patiently<T, F>(
+    clock: &dyn Clock,
+    what: &str,
+    ask: impl Fn() -> F,
+) -> Result<T, ToolError>
+where
+    F: Future<Output = store::Result<T>>,
+{
+    let mut pause = Duration::from_millis(50);
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(store::Error::Unavailable { .. }) => {
+                clock.sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            Err(error) => {
+                tracing::error!(%error, "{what} could not be read or written");
+                return Err(ToolError::reply(format!("{what} cannot be reached")));
             }
         }
     }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::frame::{Begin, Down, Up, line, next_line};
 use crate::builtin::register;
 use crate::settings::{Settings, WorkspaceSettings};
-use mainspring_worker::tool::{Invocation, Output, ToolError, Tools};
+use mainspring_worker::tool::{Invocation, Output, Skills, ToolError, Tools};
 
 /// Makes calls as they come over `input` and answers over `output`, until the input ends: with the
 /// worker, however it ends. Fails where what comes makes no sense.
@@ -63,6 +63,7 @@ pub async fn run(
                             boot: BootId(Uuid::nil()),
                             attempt,
                             stop,
+                            skills: Skills::default(),
                         };
                         let tool = tools.get(&tool);
                         running.push(async move {
@@ -99,6 +100,7 @@ fn tools(begin: Begin, clock: Arc<dyn Clock>) -> io::Result<Tools> {
         environment: begin.environment,
         background: None,
         launcher: None,
+        skills: None,
         limits: begin.limits,
     };
     register(settings, clock, &mut tools).map_err(io::Error::other)?;

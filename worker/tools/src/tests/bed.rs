@@ -136,6 +136,7 @@ impl Bed {
             boot: BootId(Uuid::nil()),
             attempt: 1,
             stop: CancellationToken::new(),
+            skills: mainspring_worker::tool::Skills::default(),
         }
     }
 

@@ -107,6 +107,7 @@ impl Cell {
             boot: BootId(Uuid::nil()),
             attempt: 1,
             stop: CancellationToken::new(),
+            skills: mainspring_worker::tool::Skills::default(),
         }
     }
 

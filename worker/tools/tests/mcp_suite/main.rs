@@ -128,6 +128,7 @@ fn invocation(arguments: Value) -> Invocation {
         boot: BootId(Uuid::nil()),
         attempt: 1,
         stop: CancellationToken::new(),
+        skills: mainspring_worker::tool::Skills::default(),
     }
 }
 

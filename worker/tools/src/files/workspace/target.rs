@@ -98,6 +98,18 @@ impl Target {
         }
     }
 
+    /// Puts this content there whatever is there, with this mode.
+    pub(crate) fn place(&self, content: &[u8], mode: u32, call_id: &str) -> Result<(), ToolError> {
+        let name = format!(".mainspring-{}.tmp", Digest::of(call_id.as_bytes()).short());
+        let temporary = Temporary {
+            dir: &self.dir,
+            name: &name,
+        };
+        let placed = temporary.write(content, Some(mode));
+        let placed = placed.and_then(|()| self.dir.rename(&name, &self.dir, &self.name));
+        placed.map_err(|error| self.fault(&error))
+    }
+
     fn replace(&self, temporary: &str, before: &Present) -> Result<(), ToolError> {
         let now = self.read(before.bytes.len() as u64).ok().flatten();
         if now.map(|now| now.digest) != Some(before.digest) {

@@ -158,6 +158,7 @@ fn invocation() -> Invocation {
         boot: BootId(Uuid::nil()),
         attempt: 1,
         stop: CancellationToken::new(),
+        skills: mainspring_worker::tool::Skills::default(),
     }
 }
 

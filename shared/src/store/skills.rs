@@ -1,0 +1,139 @@
+//! Parameters of skills.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{IdempotencyKey, Page, Result};
+use crate::id::TenantId;
+use crate::skill::{BrokenSkill, Skill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource};
+use crate::time::Timestamp;
+
+/// Skills and their versions. A version is a name with a hash; it never changes, and stays when its name
+/// goes to another one, or from the list.
+#[async_trait]
+pub trait Skills: Send + Sync {
+    /// Stores a version unless it is there, and makes it the one that its name means; see
+    /// [`takes_name`]. Once for each idempotency key.
+    async fn publish_skill(&self, item: PublishSkill) -> Result<PublishOutcome>;
+
+    /// Notes what is wrong with a mounted skill, until that folder's skill is published or removed.
+    async fn note_broken_skill(
+        &self,
+        tenant: TenantId,
+        folder: String,
+        faults: Vec<SkillFault>,
+    ) -> Result<()>;
+
+    /// Takes a skill from the list, and what was noted of a folder of this name with it: the bare name
+    /// means nothing from now on. Versions stay for the agents that have them, unless they are to be
+    /// removed, too. False when there is nothing of this name.
+    async fn remove_skill(&self, tenant: TenantId, name: String, versions: bool) -> Result<bool>;
+
+    /// What these mean: a bare name its current version, a version itself even where its name is not
+    /// listed. `None` where there is none.
+    async fn find_skills(
+        &self,
+        tenant: TenantId,
+        refs: Vec<SkillRef>,
+    ) -> Result<Vec<Option<SkillRecord>>>;
+
+    /// The listed skills' current versions, by name.
+    async fn list_skills(&self, query: ListSkills) -> Result<Page<SkillRecord>>;
+
+    /// The versions of a name, newest first, at most a hundred.
+    async fn skill_versions(&self, tenant: TenantId, name: String) -> Result<Vec<SkillVersion>>;
+
+    /// The mounted skills that were left out, by folder.
+    async fn broken_skills(&self, tenant: TenantId) -> Result<Vec<BrokenSkill>>;
+
+    /// The content of files of a version, by path; those that it does not have are left out.
+    async fn read_skill_files(
+        &self,
+        tenant: TenantId,
+        name: String,
+        hash: SkillHash,
+        paths: Vec<String>,
+    ) -> Result<BTreeMap<String, Vec<u8>>>;
+}
+
+/// Versions that one answer holds at most.
+pub const SKILL_VERSIONS_MAX: i64 = 100;
+
+/// A skill to publish.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublishSkill {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The skill.
+    pub skill: Arc<Skill>,
+    /// Where it comes from.
+    pub source: SkillSource,
+    /// What makes a repeat harmless.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+impl PublishSkill {
+    /// What an idempotency key leads to: half of the version's hash.
+    pub fn resource(&self) -> uuid::Uuid {
+        let bytes = self.skill.hash.bytes();
+        uuid::Uuid::from_bytes(std::array::from_fn(|at| bytes[at]))
+    }
+
+    /// The version as it is stored at this time.
+    pub fn record(&self, now: Timestamp) -> SkillRecord {
+        SkillRecord {
+            name: self.skill.name.clone(),
+            hash: self.skill.hash,
+            source: self.source,
+            manifest: self.skill.manifest.clone(),
+            created_at: now,
+        }
+    }
+}
+
+/// What became of a publication.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PublishOutcome {
+    /// The version is stored.
+    Published {
+        /// Whether it is stored now for the first time.
+        created: bool,
+        /// Whether its name means it now.
+        current: bool,
+    },
+    /// The same request was served before under this key.
+    Replayed,
+    /// Another request was served under this key.
+    Mismatch,
+}
+
+/// A version in a list of versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SkillVersion {
+    /// The version.
+    pub hash: SkillHash,
+    /// Where it came from when it was stored.
+    pub source: SkillSource,
+    /// When it was stored.
+    pub created_at: Timestamp,
+}
+
+/// Which skills.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListSkills {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Only those behind this name.
+    pub after: Option<String>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// Whether a version of this source becomes what its name means. `current` is where the version came
+/// from that the name means now, if it is listed. A mounted skill never replaces an uploaded one: people
+/// override what is mounted by an upload.
+pub fn takes_name(current: Option<SkillSource>, source: SkillSource) -> bool {
+    !(current == Some(SkillSource::Uploaded) && source == SkillSource::Mounted)
+}

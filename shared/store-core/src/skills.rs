@@ -1,0 +1,349 @@
+//! Skills.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use mainspring_shared::id::TenantId;
+use mainspring_shared::skill::{
+    BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource,
+};
+use mainspring_shared::store::{
+    self, ListSkills, Page, PublishOutcome, PublishSkill, SKILL_VERSIONS_MAX, SkillVersion, Skills,
+    takes_name,
+};
+use mainspring_shared::stored;
+use mainspring_shared::time::Timestamp;
+use serde::de::DeserializeOwned;
+
+use crate::accept::{self, Seen};
+use crate::db::{Conn, sql};
+use crate::fault::Result;
+use crate::query::statement;
+use crate::reads::page;
+use crate::row::Row;
+use crate::rows::{Cells, json};
+use crate::store::{SqlStore, Tx};
+
+#[async_trait]
+impl Skills for SqlStore {
+    async fn publish_skill(&self, item: PublishSkill) -> store::Result<PublishOutcome> {
+        self.write(item, |tx, item| Box::pin(publish(tx, item)))
+            .await
+    }
+
+    async fn note_broken_skill(
+        &self,
+        tenant: TenantId,
+        folder: String,
+        faults: Vec<SkillFault>,
+    ) -> store::Result<()> {
+        let item = (tenant, folder, faults);
+        self.write(item, |tx, (tenant, folder, faults)| {
+            Box::pin(async move {
+                let now = tx.now;
+                statement(sql!("skills/note_broken"))
+                    .bind(tenant.0)
+                    .bind(folder)
+                    .bind(json(&faults)?)
+                    .bind(now.0)
+                    .execute(tx.conn())
+                    .await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    async fn remove_skill(
+        &self,
+        tenant: TenantId,
+        name: String,
+        versions: bool,
+    ) -> store::Result<bool> {
+        let item = (tenant, name, versions);
+        self.write(item, |tx, (tenant, name, versions)| {
+            Box::pin(remove(tx, tenant, name, versions))
+        })
+        .await
+    }
+
+    async fn find_skills(
+        &self,
+        tenant: TenantId,
+        refs: Vec<SkillRef>,
+    ) -> store::Result<Vec<Option<SkillRecord>>> {
+        self.read(|conn| Box::pin(find(conn, tenant, refs))).await
+    }
+
+    async fn list_skills(&self, query: ListSkills) -> store::Result<Page<SkillRecord>> {
+        self.read(|conn| Box::pin(list(conn, query))).await
+    }
+
+    async fn skill_versions(
+        &self,
+        tenant: TenantId,
+        name: String,
+    ) -> store::Result<Vec<SkillVersion>> {
+        self.read(|conn| Box::pin(versions(conn, tenant, name)))
+            .await
+    }
+
+    async fn broken_skills(&self, tenant: TenantId) -> store::Result<Vec<BrokenSkill>> {
+        self.read(|conn| Box::pin(broken(conn, tenant))).await
+    }
+
+    async fn read_skill_files(
+        &self,
+        tenant: TenantId,
+        name: String,
+        hash: SkillHash,
+        paths: Vec<String>,
+    ) -> store::Result<BTreeMap<String, Vec<u8>>> {
+        self.read(|conn| Box::pin(files(conn, tenant, name, hash, paths)))
+            .await
+    }
+}
+
+async fn publish(tx: &mut Tx, item: PublishSkill) -> Result<PublishOutcome> {
+    if let Some(key) = &item.idempotency {
+        match accept::seen(tx, key).await? {
+            Seen::Never => accept::remember(tx, key, item.resource()).await?,
+            Seen::Before(_) => return Ok(PublishOutcome::Replayed),
+            Seen::OtherBody => return Ok(PublishOutcome::Mismatch),
+        }
+    }
+    let (tenant, now) = (item.tenant.0, tx.now);
+    let (name, hash) = (&item.skill.name, item.skill.hash);
+    let text = hash.to_string();
+    statement(sql!("skills/lock"))
+        .bind(tenant)
+        .bind(name)
+        .bind(&text)
+        .bind(item.source.as_str())
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    let before = statement(sql!("skills/current"))
+        .bind(tenant)
+        .bind(name)
+        .fetch_one(tx.conn())
+        .await?;
+    let before = current(&before)?;
+    let known = statement(sql!("skills/known"))
+        .bind(tenant)
+        .bind(name)
+        .bind(&text)
+        .fetch_optional(tx.conn())
+        .await?;
+    let created = known.is_none();
+    if created {
+        store(tx, &item).await?;
+    }
+    let takes = takes_name(before.map(|(_, source)| source), item.source);
+    if takes {
+        statement(sql!("skills/save"))
+            .bind(tenant)
+            .bind(name)
+            .bind(&text)
+            .bind(item.source.as_str())
+            .bind(now.0)
+            .execute(tx.conn())
+            .await?;
+    }
+    if item.source == SkillSource::Mounted {
+        mend(tx, item.tenant, name).await?;
+    }
+    Ok(PublishOutcome::Published {
+        created,
+        current: takes || before.map(|(current, _)| current) == Some(hash),
+    })
+}
+
+async fn store(tx: &mut Tx, item: &PublishSkill) -> Result<()> {
+    let record = item.record(tx.now);
+    let hash = record.hash.to_string();
+    statement(sql!("skills/insert"))
+        .bind(item.tenant.0)
+        .bind(&record.name)
+        .bind(&hash)
+        .bind(record.source.as_str())
+        .bind(json(&record.manifest)?)
+        .bind(record.created_at.0)
+        .execute(tx.conn())
+        .await?;
+    for (path, content) in &item.skill.files {
+        statement(sql!("skills/insert_file"))
+            .bind(item.tenant.0)
+            .bind(&record.name)
+            .bind(&hash)
+            .bind(path)
+            .bind(content.clone())
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}
+
+async fn mend(tx: &mut Tx, tenant: TenantId, folder: &str) -> Result<bool> {
+    let done = statement(sql!("skills/mend"))
+        .bind(tenant.0)
+        .bind(folder)
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+async fn remove(tx: &mut Tx, tenant: TenantId, name: String, versions: bool) -> Result<bool> {
+    let mended = mend(tx, tenant, &name).await?;
+    let now = tx.now;
+    let unlisted = statement(sql!("skills/unlist"))
+        .bind(tenant.0)
+        .bind(&name)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    let mut gone = mended || unlisted.rows_affected() > 0;
+    if versions {
+        for sql in [
+            sql!("skills/forget"),
+            sql!("skills/forget_files"),
+            sql!("skills/forget_versions"),
+        ] {
+            let done = statement(sql)
+                .bind(tenant.0)
+                .bind(&name)
+                .execute(tx.conn())
+                .await?;
+            gone |= done.rows_affected() > 0;
+        }
+    }
+    Ok(gone)
+}
+
+async fn find(
+    conn: &mut Conn,
+    tenant: TenantId,
+    refs: Vec<SkillRef>,
+) -> Result<Vec<Option<SkillRecord>>> {
+    let mut found = Vec::with_capacity(refs.len());
+    for wanted in refs {
+        let query = match wanted.hash {
+            None => statement(sql!("skills/find"))
+                .bind(tenant.0)
+                .bind(&wanted.name),
+            Some(hash) => statement(sql!("skills/version"))
+                .bind(tenant.0)
+                .bind(&wanted.name)
+                .bind(hash.to_string()),
+        };
+        let row = query.fetch_optional(&mut *conn).await?;
+        found.push(row.as_ref().map(record).transpose()?);
+    }
+    Ok(found)
+}
+
+async fn list(conn: &mut Conn, query: ListSkills) -> Result<Page<SkillRecord>> {
+    let rows = statement(sql!("skills/list"))
+        .bind(query.tenant.0)
+        .bind(query.after.unwrap_or_default())
+        .bind(i64::from(query.limit) + 1)
+        .fetch_all(conn)
+        .await?;
+    Ok(page(&rows, query.limit, record))
+}
+
+async fn versions(conn: &mut Conn, tenant: TenantId, name: String) -> Result<Vec<SkillVersion>> {
+    let rows = statement(sql!("skills/versions"))
+        .bind(tenant.0)
+        .bind(name)
+        .bind(SKILL_VERSIONS_MAX)
+        .fetch_all(conn)
+        .await?;
+    let version = |row: &Row| {
+        let cells = Cells::new(row, "skill_versions");
+        Ok(SkillVersion {
+            hash: hash(&cells)?,
+            source: source(&cells)?,
+            created_at: Timestamp(cells.named("created_at")?),
+        })
+    };
+    rows.iter().map(version).collect()
+}
+
+async fn broken(conn: &mut Conn, tenant: TenantId) -> Result<Vec<BrokenSkill>> {
+    let rows = statement(sql!("skills/broken"))
+        .bind(tenant.0)
+        .fetch_all(conn)
+        .await?;
+    let broken = |row: &Row| {
+        let cells = Cells::new(row, "skill_faults");
+        Ok(BrokenSkill {
+            folder: cells.named("folder")?,
+            faults: parsed(&cells, "faults")?,
+            seen_at: Timestamp(cells.named("seen_at")?),
+        })
+    };
+    rows.iter().map(broken).collect()
+}
+
+async fn files(
+    conn: &mut Conn,
+    tenant: TenantId,
+    name: String,
+    hash: SkillHash,
+    paths: Vec<String>,
+) -> Result<BTreeMap<String, Vec<u8>>> {
+    let hash = hash.to_string();
+    let mut files = BTreeMap::new();
+    for path in paths {
+        let row = statement(sql!("skills/file"))
+            .bind(tenant.0)
+            .bind(&name)
+            .bind(&hash)
+            .bind(&path)
+            .fetch_optional(&mut *conn)
+            .await?;
+        if let Some(row) = row {
+            let content = Cells::new(&row, "skill_files").named("content")?;
+            files.insert(path, content);
+        }
+    }
+    Ok(files)
+}
+
+fn current(row: &Row) -> Result<Option<(SkillHash, SkillSource)>> {
+    let cells = Cells::new(row, "skills");
+    let listed: bool = cells.named("listed")?;
+    Ok(if listed {
+        Some((hash(&cells)?, source(&cells)?))
+    } else {
+        None
+    })
+}
+
+fn record(row: &Row) -> Result<SkillRecord> {
+    let cells = Cells::new(row, "skill_versions");
+    Ok(SkillRecord {
+        name: cells.named("name")?,
+        hash: hash(&cells)?,
+        source: source(&cells)?,
+        manifest: parsed(&cells, "body")?,
+        created_at: Timestamp(cells.named("created_at")?),
+    })
+}
+
+fn hash(cells: &Cells<'_>) -> Result<SkillHash> {
+    let text: &str = cells.named("hash")?;
+    text.parse().map_err(|error| cells.corrupt("hash", &error))
+}
+
+fn source(cells: &Cells<'_>) -> Result<SkillSource> {
+    let text: &str = cells.named("source")?;
+    let source = SkillSource::parse(text);
+    source.ok_or_else(|| cells.corrupt("source", &format!("{text:?} is not known")))
+}
+
+fn parsed<T: DeserializeOwned>(cells: &Cells<'_>, column: &'static str) -> Result<T> {
+    let text: &str = cells.named(column)?;
+    stored::read(text).map_err(|error| cells.corrupt(column, &error))
+}

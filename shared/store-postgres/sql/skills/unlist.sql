@@ -1,0 +1,2 @@
+-- Takes a name from the list, and locks it.
+UPDATE skills SET listed = false, updated_at = $3 WHERE tenant = $1 AND name = $2 AND listed;
