@@ -26,6 +26,7 @@ use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{Repeat, ToolEntry};
 use mainspring_store_sqlite::SqliteOptions;
 use mainspring_worker::hook::Hooks;
+use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Tools, Traits};
 use mainspring_worker::{Parts, WorkerConfig};
 use serde_json::{Map, json};
@@ -81,6 +82,7 @@ async fn main() -> anyhow::Result<()> {
         entropy: entropy.clone(),
         providers: Arc::new(mainspring_providers::open(&[demo], "demo", &clock)?),
         tools: Arc::new(tools),
+        memories: Arc::new(Memories::new(store.clone(), clock.clone(), None)),
         hooks: Arc::new(Hooks::default()),
         config: Arc::new(WorkerConfig::default()),
     };

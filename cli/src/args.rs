@@ -1,6 +1,7 @@
 //! The command line.
 
 mod agents;
+mod memories;
 mod runs;
 mod sessions;
 mod skills;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use mainspring_shared::time::Span;
 
 pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
+pub(crate) use self::memories::MemoriesCommand;
 pub(crate) use self::runs::{RunArgs, RunsCommand};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::skills::SkillsCommand;
@@ -121,6 +123,9 @@ pub(crate) enum Command {
     /// Publishes, lists, shows, removes and checks skills
     #[command(subcommand)]
     Skills(SkillsCommand),
+    /// Lists, searches, changes, exports and erases what agents remember
+    #[command(subcommand)]
+    Memories(MemoriesCommand),
     /// Lists live workers
     Workers,
     /// Shows pending and running sends by pool

@@ -12,6 +12,7 @@ mod diff;
 mod doctor;
 mod follow;
 mod lists;
+mod memories;
 mod migrate;
 mod progress;
 mod reply;
@@ -66,6 +67,7 @@ pub(crate) fn run(
         Command::Timers(args) => asking(timers::run(args, format, Client::new(config)?)),
         Command::Skills(SkillsCommand::Check { dirs }) => skills::check(dirs, format),
         Command::Skills(args) => asking(skills::run(args, format, Client::new(config)?)),
+        Command::Memories(args) => asking(memories::run(args, format, Client::new(config)?)),
         Command::Workers => asking(lists::workers(format, Client::new(config)?)),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),

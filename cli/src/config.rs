@@ -1,5 +1,6 @@
 //! Everything that a user can decide about a process: the settings of all components.
 
+mod memory;
 mod model;
 mod provider;
 mod tools;
@@ -17,6 +18,7 @@ use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::model::FactsOverride;
 use mainspring_worker::{RetrySettings, WorkerConfig};
 
+pub(crate) use memory::{EmbeddingsConfig, MemoryServer};
 pub(crate) use provider::{Provider, ProviderKind, extra};
 pub(crate) use tools::{HooksConfig, McpServer, ShellKind, SkillsConfig, ToolsConfig};
 pub(crate) use validate::{Backend, Purpose};
@@ -87,6 +89,10 @@ settings! {
         hooks: HooksConfig = HooksConfig::default();
         /// MCP servers by name.
         mcp: BTreeMap<String, McpServer> = BTreeMap::new();
+        /// What makes vectors for the memory.
+        embeddings: EmbeddingsConfig = EmbeddingsConfig::default();
+        /// Providers of memory behind URLs, by name.
+        memory: BTreeMap<String, MemoryServer> = BTreeMap::new();
         /// What [`print`](Self::print) shows.
         printed: String = String::new();
         /// Whether nothing decided on the default provider.
@@ -106,7 +112,7 @@ choice! {
 
 /// All keys there are.
 fn keys() -> Keys {
-    let components: [&[Key]; 10] = [
+    let components: [&[Key]; 12] = [
         Config::KEYS,
         TelemetrySettings::KEYS,
         SchedulerConfig::KEYS,
@@ -117,6 +123,8 @@ fn keys() -> Keys {
         SkillsConfig::KEYS,
         HooksConfig::KEYS,
         McpServer::KEYS,
+        EmbeddingsConfig::KEYS,
+        MemoryServer::KEYS,
     ];
     let mut keys = components.concat();
     keys.push(provider::KEY_VARIABLE);
@@ -142,6 +150,8 @@ impl Config {
             skills: layers.settings(),
             hooks: layers.settings(),
             mcp: layers.named("mcp", "mcp.*"),
+            embeddings: layers.settings(),
+            memory: layers.named("memory", "memory.*"),
             printed: layers.print(),
             provider_by_default,
             ..layers.settings()

@@ -172,6 +172,7 @@ pub(crate) fn next_of(code: Code) -> String {
         Code::SessionNotFound => "`mainspring sessions list` shows what exists",
         Code::AgentNotFound => "`mainspring agents list` shows what exists",
         Code::SendNotFound => "`mainspring sends list` shows what exists",
+        Code::MemoryNotFound => "`mainspring memories list` shows what exists",
         Code::TimerNotFound => "`mainspring timers list` shows what exists",
         Code::RunNotFound => "`mainspring runs list` shows what exists",
         Code::WorkflowNodeNotFound => "`mainspring runs nodes RUN` lists those that were reached",

@@ -1,6 +1,7 @@
 //! The parts list, and the only place that names backends.
 
 mod bounds;
+mod memories;
 mod models;
 mod tools;
 
@@ -20,6 +21,7 @@ use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, TooManyCo
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
 
 pub(crate) use self::bounds::{scheduler_config, worker_config};
+pub(crate) use self::memories::memories;
 pub(crate) use self::models::providers;
 pub(crate) use self::tools::{hooks, mcp_servers, tools};
 use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage, usage_text};
@@ -329,7 +331,11 @@ mod tests {
             bus: wires.bus,
             lifecycle: Lifecycle::new(),
         };
-        let tools = tools(&config, &clock(), &entropy(), &background).expect("all tools");
+        let memories = memories(&config, &background.store, &clock(), &entropy());
+        let memories = memories.expect("a memory");
+        let memories = Arc::new(memories);
+        let tools = tools(&config, &clock(), &entropy(), &background, &memories);
+        let tools = tools.expect("all tools");
         tools.names().map(str::to_owned).collect()
     }
 

@@ -4,6 +4,7 @@ pub mod accept;
 pub mod agents;
 pub mod cancel;
 pub mod deliver;
+pub mod forgetting;
 pub mod notify;
 pub mod preview;
 pub mod recovery;

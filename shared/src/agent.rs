@@ -2,6 +2,7 @@
 
 mod delegation;
 mod named;
+pub mod memory;
 mod output;
 pub mod prompt;
 
@@ -17,10 +18,8 @@ use crate::time::Span;
 use crate::tool::{ToolEntry, pool_of};
 
 pub use self::delegation::{Delegation, NotGranted};
-pub use self::named::{
-    AgentKey, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias, NameFault,
-    NamedAgent, NamedAgentView, Pick,
-};
+pub use self::named::{AgentKey, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias, NameFault, NamedAgent, NamedAgentView, Pick};
+pub use self::memory::{ExtractMode, MemorySpec, RecallMode};
 pub use self::output::{OutputFault, OutputSpec};
 pub use self::prompt::{
     Bound, BoundSection, PromptFault, PromptSection, PromptSpec, PromptVariable,
@@ -121,6 +120,9 @@ pub struct AgentSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>, required = false)]
     pub skills: Vec<AgentSkill>,
+    /// What it remembers beyond its session; nothing when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemorySpec>,
     /// What this release does not know of it.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]

@@ -89,6 +89,10 @@ codes! {
     TimerInvalidSchedule = "timer.invalid_schedule", Invalid, 422;
     /// No tool call has this id.
     CallNotFound = "call.not_found", NotFound, 404;
+    /// No entry of the memory has this id.
+    MemoryNotFound = "memory.not_found", NotFound, 404;
+    /// The memory's provider is away or too slow.
+    MemoryUnavailable = "memory.unavailable", Unavailable, 503;
     /// No run has this id.
     RunNotFound = "run.not_found", NotFound, 404;
     /// No skill has this name, or no version of it this hash.

@@ -104,6 +104,12 @@ fn brief(step: &Step, status: SendStatus) -> Value {
 
 fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, Value)> {
     let mut events = Vec::new();
+    let round = step.refs.round.as_ref();
+    if let Some(recalled) = round.and_then(|round| round.recalled.as_ref()) {
+        let mut data = serde_json::to_value(recalled).unwrap_or_default();
+        data["send_id"] = json!(step.send_id);
+        events.push(("memory.recalled", data));
+    }
     for message in messages {
         let data = serde_json::to_value(message).unwrap_or_default();
         events.push(("message.completed", data));
@@ -121,7 +127,7 @@ fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, Value)> {
             events.push((name, data));
         }
     }
-    if let Some(round) = &step.refs.round {
+    if let Some(round) = round {
         let mut data = json!({
             "send_id": step.send_id,
             "round": round.index,

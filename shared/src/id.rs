@@ -97,6 +97,11 @@ id!(
     "tmr_"
 );
 id!(
+    /// An entry of the memory.
+    MemoryId,
+    "mem_"
+);
+id!(
     /// One life of one process. Random, so that a configured name is only a label.
     BootId,
     "bot_"

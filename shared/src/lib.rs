@@ -34,5 +34,6 @@ pub mod words;
 
 // Ports.
 pub mod bus;
+pub mod memory;
 pub mod queue;
 pub mod store;

@@ -9,9 +9,10 @@ use crate::agent::SendOptions;
 use crate::budget::{Held, Spent};
 use crate::error::Failure;
 use crate::id::{SendId, SessionId, SessionKey};
+use crate::memory::Namespace;
 use crate::message::ContentPart;
 use crate::named::named;
-use crate::session::shown::Shown;
+use crate::session::shown::{Shown, ShownMemory};
 use crate::time::Timestamp;
 use crate::tool::ToolFault;
 use crate::usage::Usage;
@@ -235,6 +236,10 @@ pub struct SendView {
     pub attempts: i32,
     /// What it waits for.
     pub waiting_on: Option<WaitingOn>,
+    /// What was recalled from the memory for it; absent where its agent recalls nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub memory: Option<MemoryView>,
     /// Its position in the session.
     pub position: Option<i64>,
     /// When it was accepted.
@@ -267,11 +272,44 @@ impl From<SendRecord> for SendView {
             rounds: record.rounds,
             attempts: record.attempts,
             waiting_on: record.waiting_on,
+            memory: record
+                .shown
+                .and_then(|shown| shown.memory)
+                .map(MemoryView::from),
             position: record.position,
             created_at: record.created_at,
             started_at: record.started_at,
             finished_at: record.finished_at,
             warnings: Vec::new(),
+        }
+    }
+}
+
+/// What a send has of the memory, as the API shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct MemoryView {
+    /// Who keeps it.
+    pub provider: String,
+    /// Where it is; null where that could not be said, and the send had none.
+    #[schema(value_type = Option<String>)]
+    pub namespace: Option<Namespace>,
+    /// The entries that the model was shown, the best first.
+    pub entries: Vec<String>,
+    /// Tokens of them, estimated.
+    pub tokens: u64,
+    /// Why there is nothing, where something went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl From<ShownMemory> for MemoryView {
+    fn from(shown: ShownMemory) -> Self {
+        Self {
+            provider: shown.provider,
+            namespace: shown.namespace,
+            entries: shown.entries,
+            tokens: shown.tokens,
+            note: shown.note,
         }
     }
 }

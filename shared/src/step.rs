@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{BootId, SendId};
 use crate::model::Digest;
+use crate::session::shown::RecalledRef;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -114,4 +115,7 @@ pub struct RoundRef {
     /// where an answer was cut and went on, of the first question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// What was recalled for it: the first round of a send whose agent recalls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recalled: Option<RecalledRef>,
 }

@@ -14,9 +14,11 @@ mod calls;
 pub mod columns;
 mod contended;
 mod error;
+mod extractions;
 mod inspect;
 mod leases;
 mod lists;
+mod memories;
 mod reads;
 mod runs;
 mod sends;
@@ -39,6 +41,10 @@ pub use calls::{
 };
 pub use contended::Contended;
 pub use error::{Denial, Error};
+pub use extractions::{
+    ClaimExtractions, EXTRACT_AGAIN_MS, EXTRACT_ROUND, EndExtraction, Extraction, ExtractionSpec,
+    Extractions, NewExtraction,
+};
 pub use inspect::{Dump, DumpList, DumpRun, DumpSession, Inspect};
 pub use leases::{
     AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
@@ -46,6 +52,11 @@ pub use leases::{
     SendTotals, StartedSend, Then, UsageRow,
 };
 pub use lists::{ListOutcome, Lists, WriteList};
+pub use memories::{
+    CANDIDATES_MAX, ChangeMemory, EraseMemories, ErasedMemories, ListMemories,
+    MEMORIES_ERASED_AT_ONCE, Memories, NewMemory, SCAN_MAX, SaveMemory, SaveMemoryOutcome,
+    SearchMemories, VECTORS_MAX, candidate,
+};
 pub use reads::{
     AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadMessages, Reads,
     ScalingStats, ServerInfo, SessionUsage, Violation,
@@ -80,7 +91,7 @@ pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
 /// The traits of all nouns, for whoever calls a concrete store.
 pub mod prelude {
     pub use super::{
-    Agents as _, Boots as _, Calls as _, Leases as _, Lists as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, Timers as _,
+    Agents as _, Boots as _, Calls as _, Extractions as _, Leases as _, Lists as _, Memories as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _, Sweeps as _, Timers as _,
     };
 }
 
@@ -95,8 +106,10 @@ pub trait Store:
     Agents
     + Boots
     + Calls
+    + Extractions
     + Leases
     + Lists
+    + Memories
     + Reads
     + Runs
     + Sends
@@ -112,8 +125,10 @@ impl<T> Store for T where
     T: Agents
         + Boots
         + Calls
+        + Extractions
         + Leases
         + Lists
+        + Memories
         + Reads
         + Runs
         + Sends

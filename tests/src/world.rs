@@ -24,6 +24,7 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::inbox::ItemKind;
+use mainspring_shared::memory::Memory;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::queue::{Activation, Lane, Queue as _};
 use mainspring_shared::send::SendRecord;
@@ -38,6 +39,7 @@ use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;
 use mainspring_tools::builtin::register_wakeups;
 use mainspring_worker::hook::Hooks;
+use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::Tools;
 use mainspring_worker::{Parts, WorkerConfig};
 use uuid::Uuid;
@@ -132,6 +134,8 @@ pub struct World {
     tools: Arc<Tools>,
     /// Given to the workers that are started from now on.
     pub hooks: Hooks,
+    /// The same: providers of memory beside the one in the store.
+    pub memories: Vec<(String, Arc<dyn Memory>)>,
     clock: Arc<dyn Clock>,
     /// That of the processes that are started from now on.
     theirs: Arc<dyn Clock>,
@@ -166,6 +170,7 @@ impl World {
         let world = Self {
             tools: Arc::new(tools),
             hooks: Hooks::default(),
+            memories: Vec::new(),
             acts,
             script: Arc::new(Script::new(clock.clone())),
             entropy,
@@ -237,6 +242,10 @@ impl World {
         providers
             .insert("script", self.script.clone(), "model")
             .expect("a good name");
+        let mut memories = Memories::new(store.clone(), self.theirs.clone(), None);
+        for (name, memory) in &self.memories {
+            memories.insert(name, memory.clone());
+        }
         let parts = Parts {
             store,
             queue: Arc::new(self.wire.clone()),
@@ -245,6 +254,7 @@ impl World {
             entropy: self.entropy.clone(),
             providers: Arc::new(providers),
             tools: self.tools.clone(),
+            memories: Arc::new(memories),
             hooks: Arc::new(self.hooks.clone()),
             config: Arc::new(config),
         };

@@ -50,6 +50,21 @@ settings! {
         answer_within: Option<Duration> => Key::span("tools.answer_within", MS, YEAR);
         /// How long one hook may take at one point.
         hook_timeout: Duration = Duration::from_secs(20) => Key::span("hooks.limit", MS, DAY);
+        /// How long a provider of memory may take when a send begins; the send goes on without it.
+        recall_timeout: Duration = Duration::from_secs(1)
+            => Key::span("memory.recall_timeout", MS, HOUR);
+        /// The model that finds what is worth remembering of a send; the send's own when absent.
+        extract_model: Option<String> => Key::text("memory.extract_model");
+        /// Extractions at once.
+        extractions_max: u32 = 4 => Key::integer("memory.extractions_max", 1, 10_000);
+        /// How often extractions are looked for whose workers died.
+        extract_interval: Duration = Duration::from_secs(10)
+            => Key::span("memory.extract_interval", Duration::from_millis(100), DAY);
+        /// How long an extraction may take.
+        extract_timeout: Duration = Duration::from_secs(60)
+            => Key::span("memory.extract_timeout", MS, HOUR);
+        /// Attempts at one extraction.
+        extract_attempts_max: u32 = 3 => Key::integer("memory.extract_attempts_max", 1, 100);
         /// Bytes of windows that are kept for sessions between their sends.
         cache_bytes_max: usize = 64 << 20 => Key::integer("worker.cache_bytes_max", 0, 1 << 40);
     }

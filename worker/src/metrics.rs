@@ -6,6 +6,7 @@ use mainspring_shared::send::SendStatus;
 const SENDS_ENDED: &str = "mainspring_worker_sends_ended_total";
 const MODEL_CALLS: &str = "mainspring_worker_model_calls_total";
 const MODEL_CALLS_FAILED: &str = "mainspring_worker_model_calls_failed_total";
+const RECALLS_FAILED: &str = "mainspring_worker_recalls_failed_total";
 const IN_FLIGHT: &str = "mainspring_worker_sends_in_flight";
 
 pub(crate) fn send_ended(status: SendStatus) {
@@ -18,6 +19,10 @@ pub(crate) fn model_call_started() {
 
 pub(crate) fn model_call_failed(code: Code) {
     metrics::counter!(MODEL_CALLS_FAILED, "code" => code.as_str()).increment(1);
+}
+
+pub(crate) fn recall_failed() {
+    metrics::counter!(RECALLS_FAILED).increment(1);
 }
 
 pub(crate) fn in_flight(count: u32) {

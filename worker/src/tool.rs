@@ -80,6 +80,8 @@ pub enum Effect {
     None,
     /// Before a send's first model call, read the session's notes into the prompt.
     Recall,
+    /// Offer it to every agent that remembers, and to no other.
+    Remember,
     /// Give the call's task to another agent, whose result is the call's.
     Delegate,
     /// Start a run of a workflow, whose result is the call's.

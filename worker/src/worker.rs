@@ -16,13 +16,15 @@ use crate::admit::{self, Admission, Running};
 use crate::boot::Boot;
 use crate::cache::Cache;
 use crate::config::WorkerConfig;
+use crate::extracting::Ended;
 use crate::hook::Hooks;
 use crate::live::Live;
 use crate::llm::Providers;
+use crate::memory::Memories;
 use crate::suspects::Suspects;
 use crate::tool::Tools;
 use crate::writes::Writes;
-use crate::{metrics, preview, signals, strays};
+use crate::{extracting, metrics, preview, signals, strays};
 
 /// What a worker is made of.
 #[derive(Debug, Clone)]
@@ -41,6 +43,8 @@ pub struct Parts {
     pub providers: Arc<Providers>,
     /// The tools.
     pub tools: Arc<Tools>,
+    /// The providers of memory.
+    pub memories: Arc<Memories>,
     /// What is asked at fixed points of each send.
     pub hooks: Arc<Hooks>,
     /// The bounds.
@@ -61,6 +65,8 @@ pub(crate) struct Kernel {
     /// Sends under which workers died.
     pub(crate) suspects: Arc<Suspects>,
     pub(crate) runs: TaskTracker,
+    /// Sends from which entries are to be extracted.
+    pub(crate) ended: Ended,
     pub(crate) lifecycle: Lifecycle,
     /// Cancelled when the last run has ended.
     pub(crate) done: CancellationToken,
@@ -75,6 +81,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     parts.hooks = Arc::new(parts.hooks.within(limit));
     let boot = Arc::new(Boot::new());
     boot.begin(&parts).await?;
+    let (ended, rung) = Ended::new();
     let kernel = Arc::new(Kernel {
         writes: Writes::spawn(&parts, &boot),
         live: Live::spawn(parts.bus.clone(), parts.clock.clone()),
@@ -87,6 +94,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
             parts.config.crashes_max,
         )),
         runs: TaskTracker::new(),
+        ended,
         lifecycle: lifecycle.child(),
         done: CancellationToken::new(),
         boot,
@@ -98,6 +106,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     let poller = tokio::spawn(poll(kernel.clone()));
     let watcher = tokio::spawn(strays::watch(kernel.clone()));
     let previewer = tokio::spawn(preview::answer(kernel.clone()));
+    let extractor = tokio::spawn(extracting::run(kernel.clone(), rung));
     let stop = Box::pin(kernel.lifecycle.stopping());
     let admission = Arc::new(Admission(kernel.clone()));
     kernel
@@ -108,7 +117,7 @@ pub async fn run(mut parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     kernel.lifecycle.stopping().await;
     drain(&kernel).await;
     kernel.done.cancel();
-    for task in [keeper, listener, poller, watcher, previewer] {
+    for task in [keeper, listener, poller, watcher, previewer, extractor] {
         if let Err(error) = task.await {
             tracing::error!(%error, "a task of the worker ended badly");
         }

@@ -148,7 +148,13 @@ impl Base {
             bus: wires.bus.clone(),
             lifecycle: self.lifecycle.clone(),
         };
-        let tools = wiring::tools(config, &self.clock, &self.entropy, &background)?;
+        let memories = Arc::new(wiring::memories(
+            config,
+            &store,
+            &self.clock,
+            &self.entropy,
+        )?);
+        let tools = wiring::tools(config, &self.clock, &self.entropy, &background, &memories)?;
         let parts = mainspring_worker::Parts {
             store,
             queue: wires.queue.clone(),
@@ -157,6 +163,7 @@ impl Base {
             entropy: self.entropy.clone(),
             providers: Arc::new(wiring::providers(config, &self.clock)?),
             tools: Arc::new(tools),
+            memories,
             hooks: Arc::new(wiring::hooks(config, &self.clock, &self.entropy)?),
             config: Arc::new(wiring::worker_config(config)),
         };

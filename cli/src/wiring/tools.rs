@@ -16,6 +16,7 @@ use mainspring_tools::skills::Shelf;
 use mainspring_tools::{agents, builtin, memory, skills};
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::llm::Secret;
+use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::Tools;
 
 use crate::failure::{Exit, Failure, usage, usage_text};
@@ -125,6 +126,7 @@ pub(crate) fn tools(
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
     background: &builtin::Background,
+    memories: &Arc<Memories>,
 ) -> Result<Tools, Failure> {
     let caller = caller(
         config,
@@ -150,7 +152,8 @@ pub(crate) fn tools(
     )
     .map_err(usage)?;
     skills::register(&shelf, &mut tools).map_err(usage)?;
-    memory::register(background.store.clone(), clock.clone(), &mut tools).map_err(usage)?;
+    let store = background.store.clone();
+    memory::register(store, clock.clone(), memories, &mut tools).map_err(usage)?;
     builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
     workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;
     Ok(tools)

@@ -17,6 +17,7 @@ mod gate;
 mod health;
 mod idempotency;
 mod input;
+mod memories;
 mod messages;
 mod metrics;
 mod openapi;

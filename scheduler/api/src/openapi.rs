@@ -115,13 +115,14 @@ const LINKS: [(&str, &[&str]); 5] = [
 ];
 
 /// Shapes that are stored with members of later releases, and are sent without.
-const STORED: [&str; 14] = [
+const STORED: [&str; 15] = [
     "AgentSpec",
     "Budget",
     "ContextSpec",
     "ExternalTool",
     "HttpTool",
     "McpTools",
+    "MemorySpec",
     "NotesSpec",
     "PromptSection",
     "PromptSpec",

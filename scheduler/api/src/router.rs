@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::run::RenderMetrics;
 use crate::{
-    agents, batch, calls, context, copies, deliver, events, gate, health, messages, openapi, operations, problem, prune, runs, sends, sessions, skills, timers, usage, waiting, workflows,
+    agents, batch, calls, context, copies, deliver, events, gate, health, memories, messages, openapi, operations, problem, prune, runs, sends, sessions, skills, timers, usage, waiting, workflows,
 };
 
 /// The scheduler and the limits of requests in flight. Derefs to the scheduler.
@@ -67,6 +67,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(agents::routes())
         .merge(sessions::routes())
         .merge(copies::routes())
+        .merge(memories::routes())
         .merge(messages::routes())
         .merge(sends::routes())
         .merge(events::routes())

@@ -4,14 +4,17 @@
 
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_scheduler::services::agents::{Choice, Taken};
-use mainspring_shared::agent::{AgentSpec, FALLBACK_MAX, MAX_TOKENS_DEFAULT, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions, THINKING_TOKENS_MIN};
+use mainspring_shared::agent::{AgentSpec, FALLBACK_MAX, MAX_TOKENS_DEFAULT, MemorySpec, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions, THINKING_TOKENS_MIN};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
+use mainspring_shared::id::SessionId;
 use mainspring_shared::list::NOTES_MAX_DEFAULT;
+use mainspring_shared::memory::Namespace;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::stored::Extra;
 use mainspring_shared::tool;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::bodies::{NewSessionBody, Options, SessionAsk};
 use super::choice::AgentChoice;
@@ -210,6 +213,9 @@ impl Checks {
         }
         let notes_max = agent.notes.as_ref().map(|notes| notes.max);
         self.within(&format!("{member}/notes/max"), notes_max, NOTES_MAX_DEFAULT);
+        for (place, detail) in agent.memory.iter().flat_map(MemorySpec::faults) {
+            self.refuse(&format!("{member}/memory{place}"), &detail);
+        }
         if agent.board.as_deref().is_some_and(|name| !is_board(name)) {
             let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, ., - and _, and must not start with ses_";
             self.refuse(&format!("{member}/board"), detail);
@@ -241,6 +247,19 @@ impl Checks {
             self.own_agent(&format!("{member}/agent"), agent);
         }
         self.metadata(&format!("{member}/metadata"), &metadata);
+        if let Choice::Inline(spec) = &agent
+            && let Some(memory) = spec
+                .memory
+                .as_ref()
+                .filter(|memory| memory.faults().is_empty())
+        {
+            // The session's id is not known here, and every id has a place.
+            let any = SessionId(Uuid::nil());
+            if let Err(fault) = Namespace::render(&memory.namespace, &metadata, any) {
+                let pointer = format!("{member}/agent/memory/namespace");
+                self.refuse(&pointer, &format!("has no value for this session: {fault}"));
+            }
+        }
         let taken = Taken {
             at: self.pointer(member),
             agent,

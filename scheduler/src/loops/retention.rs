@@ -101,6 +101,7 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
     let least = config.idempotency_keep;
     let mut rows = app.store.sweep_retention(least).await?;
     rows += app.store.sweep_timers(config.timer_keep).await?;
+    rows += app.store.expire_memories(PAGE).await?;
     // A repeated request must find its result as long as its idempotency key is kept.
     let send_keep = config.send_keep.map(|keep| keep.max(least));
     let run_keep = config.run_keep.map(|keep| keep.max(least));

@@ -346,6 +346,7 @@ pub fn accepted_view(key: SessionKey, id: SendId, accepted: &Accepted) -> SendVi
         rounds: 0,
         attempts: 0,
         waiting_on: None,
+        memory: None,
         position: accepted.position,
         created_at: accepted.created_at,
         started_at: None,

@@ -447,7 +447,7 @@ mod tests {
                     index,
                     model: "demo".to_owned(),
                     usage: Usage::default(),
-                    digest: None,
+    digest: None, recalled: None,
                 }),
                 ..StepRefs::default()
             },

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentQuery, AgentSpec, ContextSpec, NotesSpec, Recovery, SendOptions};
+use super::{AgentQuery, AgentSpec, ContextSpec, MemorySpec, NotesSpec, Recovery, SendOptions};
 use crate::skill::AgentSkill;
 use crate::stored::Extra;
 use crate::tool::{DeclaredTool, McpTools, ToolEntry, WorkerTool, preset};
@@ -37,6 +37,8 @@ pub struct Delegation {
     pool: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     skills: Vec<AgentSkill>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<MemorySpec>,
 }
 
 /// Why an entry of a list of tools is not granted.
@@ -72,7 +74,14 @@ impl Delegation {
             board: agent.board.clone(),
             pool: agent.pool.clone(),
             skills: agent.skills.clone(),
+            memory: None,
         }
+    }
+
+    /// The same, with the memory that is granted to whoever inherits.
+    #[must_use]
+    pub fn with_memory(self, memory: Option<MemorySpec>) -> Self {
+        Self { memory, ..self }
     }
 
     /// The names that are on offer.
@@ -126,6 +135,7 @@ impl Delegation {
             board: self.board.clone(),
             pool: self.pool.clone(),
             skills: self.skills.clone(),
+            memory: self.memory.clone(),
             ..AgentSpec::default()
         }
     }

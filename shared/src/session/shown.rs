@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::memory::Namespace;
+
 /// What the rounds of a send have in common, fixed when the send begins and stored with the first
 /// step that stores anything of it. Whoever takes the send over shows the model the same, whatever
 /// happened to the session's rows in between.
@@ -20,6 +22,55 @@ pub struct Shown {
     /// it to the model and asks for the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Begun>,
+    /// What was recalled from the memory, of an agent that has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ShownMemory>,
+}
+
+/// What a send has of the memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ShownMemory {
+    /// The provider.
+    #[serde(default)]
+    pub provider: String,
+    /// Where the send's memory is; none where that cannot be said, and the send has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Namespace>,
+    /// The entries that the model is shown, by the provider's ids, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<String>,
+    /// Tokens of them, estimated.
+    #[serde(default)]
+    pub tokens: u64,
+    /// Them as text, as long as the send may need it again: a final one does not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Why there is nothing, where something went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl ShownMemory {
+    /// How it is told.
+    pub fn recalled(&self) -> RecalledRef {
+        RecalledRef {
+            count: self.entries.len() as u32,
+            tokens: self.tokens,
+            note: self.note.clone(),
+        }
+    }
+}
+
+/// What was recalled, as a step remembers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecalledRef {
+    /// Entries.
+    pub count: u32,
+    /// Tokens of them, estimated.
+    pub tokens: u64,
+    /// Why there is nothing, where something went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The beginning of an answer.

@@ -9,6 +9,7 @@ use crate::agent::{AgentVersion, NamedAgent};
 use crate::id::{BootId, SendId, SessionKey, TenantId};
 use crate::inbox::InboxItem;
 use crate::list::List;
+use crate::memory::MemoryEntry;
 use crate::message::Message;
 use crate::send::SendRecord;
 use crate::session::hot::HotRow;
@@ -39,6 +40,12 @@ pub struct Dump {
     pub sessions: Vec<DumpSession>,
     /// The lists that agents keep.
     pub lists: Vec<DumpList>,
+    /// The entries of the memory by owner and id.
+    pub memories: Vec<(TenantId, MemoryEntry)>,
+    /// What is still to be extracted: session, send, attempts.
+    pub extractions: Vec<(SessionKey, SendId, u32)>,
+    /// Erasures of the memory: owner, fingerprint, entries that went.
+    pub memory_erasures: Vec<(TenantId, String, i64)>,
     /// The runs.
     pub runs: Vec<DumpRun>,
     /// The agents that have names, with their versions by number.

@@ -11,9 +11,11 @@ use mainspring_shared::usage::Usage;
 
 use crate::agents;
 use crate::db::{Conn, Statement, sql};
+use crate::extractions;
 use crate::fault::Result;
 use crate::hot;
 use crate::lists;
+use crate::memories;
 use crate::query::statement;
 use crate::row::Row;
 use crate::rows::{self, Cells};
@@ -72,10 +74,15 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
         });
     }
     let runs = runs::dump(conn).await?;
+    let (memories, memory_erasures) = memories::dump(conn).await?;
+    let extractions = extractions::dump(conn).await?;
     Ok(Dump {
         boots,
         sessions: sessions.into_values().collect(),
         lists: lists::dump(conn).await?,
+        memories,
+        memory_erasures,
+        extractions,
         runs,
         agents: agents::dump(conn).await?,
         timers: timers::dump(conn).await?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mainspring_shared::agent::AgentKey;
-use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
+use mainspring_shared::id::{BootId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{BootRecord, Dump, IdempotencyKey, KeyOutcome};
@@ -11,8 +11,9 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Published};
 use uuid::Uuid;
 
-use crate::agents;
+use crate::{agents, extractions};
 use crate::lists::{self, Kept};
+use crate::memories;
 use crate::runs::Run;
 use crate::session::Session;
 use crate::skills::Named;
@@ -37,6 +38,9 @@ pub(crate) struct State {
     pub(crate) skills: BTreeMap<(TenantId, String), Named>,
     /// By tenant and folder.
     pub(crate) broken_skills: BTreeMap<(TenantId, String), BrokenSkill>,
+    pub(crate) memories: BTreeMap<(TenantId, MemoryId), memories::Kept>,
+    pub(crate) extractions: BTreeMap<(TenantId, SendId), extractions::Owed>,
+    pub(crate) memory_erasures: BTreeMap<(TenantId, Uuid), memories::Erasure>,
     pub(crate) runs: BTreeMap<RunKey, Run>,
     /// Asks of runs so far.
     pub(crate) asks: i64,
@@ -134,6 +138,9 @@ impl State {
             boots: self.boots.values().cloned().collect(),
             sessions: self.sessions.values().map(Session::dump).collect(),
             lists: lists::dump(self),
+            memories: memories::dump(self),
+            memory_erasures: memories::dump_erasures(self),
+            extractions: extractions::dump(self),
             runs: self.runs.values().map(Run::dump).collect(),
             agents: agents::dump(self),
             timers: self

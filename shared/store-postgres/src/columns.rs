@@ -310,7 +310,7 @@ mod tests {
             index: 0,
             model: "m\"".to_owned(),
             usage: mainspring_shared::usage::Usage::default(),
-            digest: None,
+    digest: None, recalled: None,
         };
         for messages in [0, 2] {
             for round in [None, Some(&round)] {

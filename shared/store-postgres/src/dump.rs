@@ -11,9 +11,10 @@ use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
-use crate::agents;
+use crate::{agents, extractions};
 use crate::ledger::Hot;
 use crate::lists;
+use crate::memories;
 use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::Fields;
 use crate::runs;
@@ -98,6 +99,8 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
     })?;
     let rows = sql!("reads/dump_lists").fetch_all(&mut *tx).await?;
     let lists = rows.iter().map(lists::dumped).collect::<Result<_>>()?;
+    let extractions = extractions::dump(&mut tx).await?;
+    let (memories, memory_erasures) = memories::dump(&mut tx).await?;
     let runs = runs::dump(&mut tx).await?;
     let agents = agents::dump(&mut tx).await?;
     let timers = timers::dump(&mut tx).await?;
@@ -106,6 +109,9 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
         boots,
         sessions: sessions.into_values().collect(),
         lists,
+        memories,
+        memory_erasures,
+        extractions,
         runs,
         agents,
         timers,

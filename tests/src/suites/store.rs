@@ -25,10 +25,12 @@ pub mod complete;
 pub mod copies;
 pub mod deliveries;
 pub mod erase;
+pub mod extractions;
 pub mod firing;
 pub mod idempotency;
 pub mod inbox;
 pub mod lists;
+pub mod memories;
 pub mod park;
 pub mod posts;
 pub mod prune;
@@ -66,10 +68,12 @@ const SOURCES: &[(&str, &str)] = &[
     ("copies", include_str!("store/copies.rs")),
     ("deliveries", include_str!("store/deliveries.rs")),
     ("erase", include_str!("store/erase.rs")),
+    ("extractions", include_str!("store/extractions.rs")),
     ("firing", include_str!("store/firing.rs")),
     ("idempotency", include_str!("store/idempotency.rs")),
     ("inbox", include_str!("store/inbox.rs")),
     ("lists", include_str!("store/lists.rs")),
+    ("memories", include_str!("store/memories.rs")),
     ("park", include_str!("store/park.rs")),
     ("posts", include_str!("store/posts.rs")),
     ("prune", include_str!("store/prune.rs")),

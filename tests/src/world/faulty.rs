@@ -10,16 +10,17 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::agent::{AgentKey, AgentQuery, AgentVersion, NamedAgent};
-use mainspring_shared::id::{BootId, RunKey, SendId, SessionKey, TenantId, TimerId};
+use mainspring_shared::id::{BootId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::list::{List, ListName};
+use mainspring_shared::memory::{MemoryEntry, Namespace};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, Erased, Error, Fired, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, NewBoot, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs, ScalingStats, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, Fired, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, Memories, NewBoot, NewExtraction, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -297,6 +298,23 @@ macro_rules! store_methods {
         read read_skill_files(
             tenant: TenantId, name: String, hash: SkillHash, paths: Vec<String>
         ) -> BTreeMap<String, Vec<u8>>;
+        }
+        $apply! { Extractions:
+        write owe_extraction(item: NewExtraction) -> ();
+        write claim_extractions(claim: ClaimExtractions) -> Vec<Extraction>;
+        write end_extraction(item: EndExtraction) -> bool;
+        }
+        $apply! { Memories:
+        write save_memory(item: SaveMemory) -> SaveMemoryOutcome;
+        write change_memory(item: ChangeMemory) -> Option<MemoryEntry>;
+        write delete_memory(
+            tenant: TenantId, within: Option<Namespace>, id: MemoryId
+        ) -> bool;
+        write erase_memories(item: EraseMemories) -> ErasedMemories;
+        write expire_memories(limit: u32) -> u64;
+        read get_memory(tenant: TenantId, id: MemoryId) -> Option<MemoryEntry>;
+        read list_memories(query: ListMemories) -> Page<MemoryEntry>;
+        read search_memories(query: SearchMemories) -> Vec<MemoryEntry>;
         }
         $apply! { Sends:
         write accept_sends(

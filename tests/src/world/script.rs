@@ -195,6 +195,12 @@ impl Model for Script {
             .lock()
             .expect("nobody panics under it")
             .push(asked);
+        if user.starts_with("<known>") {
+            // What is to be found in the conversation stands in it.
+            let found = user.split_once("extract ").map(|(_, rest)| rest);
+            let found = found.and_then(|rest| rest.lines().next()).unwrap_or("{}");
+            return Ok(reply(found, Vec::new(), Finish::Stop));
+        }
         if let Some(answer) = listed {
             return Ok(match answer {
                 Value::String(text) => reply(&text, Vec::new(), Finish::Stop),

@@ -10,6 +10,7 @@ use mainspring_shared::tool::schema::any_object;
 use mainspring_store_model::ModelStore;
 use mainspring_tools::http::Caller;
 use mainspring_tools::{agents, memory};
+use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{
     Concurrency, Invocation, OnInterrupt, Output, Tool, ToolError, ToolSpec, Tools, Traits,
 };
@@ -131,7 +132,8 @@ pub(super) fn tools(store: &Arc<ModelStore>, clock: &Arc<dyn Clock>, acts: &Arc<
     }
     agents::register(&mut tools).expect("new names");
     tools.add_source(Arc::new(Caller::default()));
-    memory::register(store.clone(), clock.clone(), &mut tools).expect("new names");
+    let memories = Arc::new(Memories::new(store.clone(), clock.clone(), None));
+    memory::register(store.clone(), clock.clone(), &memories, &mut tools).expect("new names");
     tools
 }
 

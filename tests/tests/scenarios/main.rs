@@ -10,6 +10,7 @@ mod hostile;
 mod leaves;
 mod lives;
 mod models;
+mod memory;
 mod output;
 mod pools;
 mod positions;

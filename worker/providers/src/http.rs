@@ -34,6 +34,8 @@ use mainspring_worker::llm::Secret;
 use mainspring_worker::llm::{Error, Wait};
 use mainspring_worker::llm::{Request, json};
 
+pub(super) use client::client;
+
 /// As much of a refusal is read as can hold its error object.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
@@ -119,7 +121,7 @@ impl Endpoint {
             map.insert(name, value);
         }
         Ok(Self {
-            client: client::client(settings, &url)?,
+            client: client(settings, &url)?,
             url,
             headers: map,
             key: settings.api_key.clone(),

@@ -15,6 +15,7 @@ mod anthropic;
 mod demo;
 mod extra;
 mod gate;
+mod embeddings;
 mod http;
 mod metrics;
 mod open;
@@ -30,6 +31,7 @@ mod usage;
 
 pub use demo::Demo;
 pub use extra::{ExtraFault, RequestExtra};
+pub use embeddings::Embeddings;
 pub use open::{SetupError, open};
 pub use settings::{ANTHROPIC_BASE_URL, Kind, Limits, OPENAI_BASE_URL, ProviderSettings};
 pub use probe::{Probed, probe};

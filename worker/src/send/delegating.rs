@@ -45,7 +45,11 @@ impl Run<'_> {
                     let run = children::run_id(record);
                     runs.push(RunKey { tenant, run });
                 }
-                Effect::None | Effect::Recall | Effect::PassTurn | Effect::ReadSkills => {}
+                Effect::None
+                | Effect::Recall
+                | Effect::Remember
+                | Effect::PassTurn
+                | Effect::ReadSkills => {}
             }
         }
         if sends.is_empty() && runs.is_empty() {
@@ -104,7 +108,7 @@ impl Run<'_> {
                     key: self.key,
                     send: &self.send,
                     call: record,
-                    delegation: self.prompt.offers.delegation(&self.send),
+                    delegation: self.delegation(),
                     budget: self.bill.child_budget(&record.call_id, self.time_left()),
                 };
                 match self.patience().ask(|| asks.child()).await {

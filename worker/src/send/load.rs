@@ -103,17 +103,24 @@ pub(crate) fn request(question: Question<'_>) -> Request {
     })
 }
 
-/// What a send is shown behind its messages: what is missing of its tools, and its notes.
+/// What a send is shown behind its messages: what is missing of its tools, its notes,
+/// and what was recalled.
 fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<'a>> {
     let notes = shown.and_then(|shown| shown.notes.as_deref());
     let notes = notes.map(|text| TailPart::Data { tag: "notes", text });
+    let memory = shown.and_then(|shown| shown.memory.as_ref()?.text.as_deref());
+    let memory = memory.map(|text| TailPart::Data {
+        tag: "memory",
+        text,
+    });
     let missing = missing.map(TailPart::Told);
-    missing.into_iter().chain(notes).collect()
+    missing.into_iter().chain(notes).chain(memory).collect()
 }
 
 /// What a send's model is offered.
 pub(crate) async fn offers(tools: &Tools, clock: &dyn Clock, send: &StartedSend) -> Offers {
-    if send.agent.tools.is_empty() && send.agent.skills.is_empty() {
+    let agent = &send.agent;
+    if agent.tools.is_empty() && agent.skills.is_empty() && agent.memory.is_none() {
         return Offers::default();
     }
     let only = send.record.options.tools.as_deref();

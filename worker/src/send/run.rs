@@ -201,7 +201,7 @@ impl<'a> Run<'a> {
         self.prompt.offers = load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await;
         let clock = self.kernel.parts.clock.as_ref();
         self.prompt.output = Output::of(clock, &self.send, self.prompt.window.held()).await;
-        if !self.recall().await {
+        if !self.recall().await || !self.remember_others().await {
             return Err(self.release_as_lost().await);
         }
         if !self.roll_up_input().await {

@@ -9,6 +9,7 @@ use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCal
 use mainspring_shared::model::Digest;
 use mainspring_shared::send::machine::{Answer, End};
 use mainspring_shared::send::{StopReason, WaitingOn};
+use mainspring_shared::session::shown::{Shown, ShownMemory};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{CallBegin, NewCall};
 use mainspring_shared::time::Timestamp;
@@ -41,12 +42,19 @@ pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
 }
 
 /// The round for the event log.
-pub(super) fn round_ref(reply: &Reply, index: i32, digest: Option<Digest>) -> RoundRef {
+pub(super) fn round_ref(
+    reply: &Reply,
+    index: i32,
+    digest: Option<Digest>,
+    shown: Option<&Shown>,
+) -> RoundRef {
+    let memory = shown.and_then(|shown| shown.memory.as_ref());
     RoundRef {
         index,
         model: reply.model.clone(),
         usage: reply.usage,
         digest,
+        recalled: memory.filter(|_| index == 0).map(ShownMemory::recalled),
     }
 }
 

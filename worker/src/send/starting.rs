@@ -22,6 +22,16 @@ use crate::signals::publish_run;
 use crate::tool::Effect;
 
 impl Run<'_> {
+    /// What the send hands on to the agents that it starts.
+    pub(super) fn delegation(&self) -> Delegation {
+        let delegation = self.prompt.offers.delegation(&self.send);
+        let shown = self.bill.totals.shown.as_ref();
+        let own = shown.and_then(|shown| shown.memory.as_ref()?.namespace.as_ref());
+        let spec = self.send.agent.memory.as_ref();
+        let granted = spec.zip(own).map(|(spec, own)| spec.granted(own));
+        delegation.with_memory(granted.and_then(Result::ok).flatten())
+    }
+
     /// Creates the runs that the open round's calls ask for, where they do not exist yet. An event
     /// when that did not work.
     pub(super) async fn start_runs(&mut self) -> Option<Event> {
@@ -47,7 +57,7 @@ impl Run<'_> {
                 key: self.key,
                 send: &self.send,
                 call: record,
-                delegation: self.prompt.offers.delegation(&self.send),
+                delegation: self.delegation(),
                 budget: self.bill.child_budget(&record.call_id, self.time_left()),
             };
             let Some(started) = self.patience().ask(|| asks.run()).await else {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mainspring_shared::agent::AgentSpec;
+use mainspring_shared::agent::{AgentSpec, RecallMode};
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::time::Clock;
@@ -251,11 +251,28 @@ impl Tools {
                 .retain(|offer| only.contains(&offer.spec.name) || offer.reads_skills(agent));
             offers.missing.retain(|name| only.contains(name));
         }
+        self.remembering(&mut offers, agent, only);
         for name in &offers.missing {
             self.miss(name);
         }
         offers.missing.append(&mut offers.away);
         Offers::new(offers.list, offers.names, offers.missing)
+    }
+
+    /// The tools of an agent that remembers. They come with its memory, which is granted by itself: what
+    /// its list allows does not narrow them, what the sender allows does.
+    fn remembering(&self, offers: &mut Gathered, agent: &AgentSpec, only: Option<&[String]>) {
+        let memory = agent.memory.as_ref();
+        if memory.is_none_or(|memory| memory.recall == RecallMode::Off) {
+            return;
+        }
+        for (name, offer) in &self.named {
+            let is_asked = only.is_none_or(|only| only.contains(name));
+            let is_new = !offers.list.iter().any(|other| other.spec.name == *name);
+            if offer.traits.effect == Effect::Remember && is_asked && is_new {
+                offers.list.push(offer.clone());
+            }
+        }
     }
 
     /// Says once that an agent asks for what is not here.

@@ -7,6 +7,7 @@ pub const PRESETS: [&str; 3] = ["core", "explore", "full"];
 
 const WORKSPACE: &str = "tools.workspace";
 const SHELL: &str = "tools.workspace and tools.shell";
+const MEMORY: &str = "the agent's memory";
 const NOTHING: &str = "-";
 
 /// A tool that ships.
@@ -72,6 +73,13 @@ pub const BUILT_IN: &[BuiltIn] = &[
     tool("note_update", NOTHING, "updates a note"),
     tool("note_delete", NOTHING, "deletes a note"),
     tool("note_list", NOTHING, "lists the notes"),
+    tool(
+        "memory_search",
+        MEMORY,
+        "searches what the agent remembers beyond the session",
+    ),
+    tool("memory_save", MEMORY, "remembers something"),
+    tool("memory_forget", MEMORY, "forgets an entry of the memory"),
     tool(
         "board_read",
         NOTHING,

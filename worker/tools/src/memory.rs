@@ -5,14 +5,17 @@
 //! | `todo` | one of each session, written as a whole |
 //! | `note_add`, `note_update`, `note_delete`, `note_list` | one of each session; the model is shown it when a send begins |
 //! | `read_output` | none: it reads what a call of the session gave, where the model was shown a part |
+//! | `memory_search`, `memory_save`, `memory_forget` | none: they reach the memory, which outlives sessions |
 //! | `board_read`, `board_post`, `board_update`, `board_remove` | one of each tree of sessions, or of all agents that name the same |
 //!
 //! A write is known by its call: repeated after a worker's death it changes nothing.
 
 mod board;
 mod desk;
+mod entries;
 mod notes;
 mod output;
+mod remote;
 mod todo;
 
 use std::sync::Arc;
@@ -20,10 +23,13 @@ use std::sync::Arc;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
+use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{Tools, ToolsError};
 
 use self::desk::Desk;
 pub(crate) use self::desk::patiently;
+
+pub use self::remote::HttpMemory;
 
 #[cfg(test)]
 pub(crate) use self::notes::NOTE_TOOLS;
@@ -32,6 +38,7 @@ pub(crate) use self::notes::NOTE_TOOLS;
 pub fn register(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    memories: &Arc<Memories>,
     tools: &mut Tools,
 ) -> Result<(), ToolsError> {
     let desk = Arc::new(Desk { store, clock });
@@ -41,6 +48,14 @@ pub fn register(
     for act in notes::Act::ALL {
         let desk = desk.clone();
         tools.insert(Arc::new(notes::Notes { desk, act }))?;
+    }
+    for act in entries::Act::ALL {
+        let (desk, memories) = (desk.clone(), memories.clone());
+        tools.insert(Arc::new(entries::Entries {
+            desk,
+            memories,
+            act,
+        }))?;
     }
     for act in board::Act::ALL {
         let desk = desk.clone();

@@ -13,6 +13,7 @@ use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use mainspring_shared::event::EventId;
 use mainspring_shared::id::SessionId;
+use mainspring_shared::memory::Namespace;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::SessionStatus;
 use mainspring_shared::time::Span;
@@ -138,6 +139,7 @@ from_text! {
     Span, "must be a duration like 30s", |text: &str| text.parse().ok();
     bool, "must be true or false", |text: &str| text.parse().ok();
     EventId, "must be an event's id, like 12.0", |text: &str| text.parse().ok();
+    Namespace, "must be a path like user/42", |text: &str| text.parse().ok();
     SessionId, "must be a session's id", |text: &str| text.parse().ok();
     SendStatus, "must be queued, running, waiting, completed, failed or cancelled", Self::parse;
     RunStatus, "must be queued, running, waiting, completed, failed or cancelled", Self::parse;

@@ -19,6 +19,7 @@ const OF_SENDS: &[(&str, &str)] = &[
     ("message.delta", "DeltaEvent"),
     ("reasoning.delta", "DeltaEvent"),
     ("message.reset", "ResetEvent"),
+    ("memory.recalled", "RecalledEvent"),
     ("message.completed", "Message"),
     ("tool_call.started", "CallEvent"),
     ("tool_call.completed", "CallEvent"),
@@ -66,6 +67,10 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
         of("ResetEvent", data("A new attempt starts.", &["round", "attempt"], json!({
             "send_id": send(), "round": number("The round."), "attempt": number("The new attempt."),
             "reason": text("Why."),
+        }))),
+        of("RecalledEvent", data("What was recalled from the memory for a send.", &["count", "tokens"], json!({
+            "send_id": send(), "count": number("Entries that the model is shown."),
+            "tokens": number("Tokens of them, estimated."), "note": text("Why there are none, if something went wrong."),
         }))),
         of("CallEvent", data("A tool call.", &["id", "name"], json!({
             "send_id": send(), "id": text("The call."), "name": text("The tool."),

@@ -14,6 +14,7 @@ fn prefix(path: &str) -> Option<&'static str> {
         "sends" => Some("snd"),
         "timers" => Some("tmr"),
         "runs" => Some("run"),
+        "memories" => Some("mem"),
         _ => None,
     }
 }
@@ -125,6 +126,16 @@ pub(super) fn parameter(operation: &Operation, name: &str) -> Value {
             "query",
             "Only events after the one with this id.",
             text(EVENT_ID),
+        ),
+        "namespace" => (
+            "query",
+            "This namespace and all below it: a path like `user/42`. Needed to search and to erase.",
+            json!({ "type": "string", "minLength": 1, "maxLength": 400 }),
+        ),
+        "q" => (
+            "query",
+            "What to look for, in plain words: the entries that fit it best, the best first.",
+            json!({ "type": "string" }),
         ),
         "prefix" => (
             "query",

@@ -277,6 +277,19 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ("SessionView", "id", json!({ "pattern": id("ses") })),
         ("SendView", "id", json!({ "pattern": id("snd") })),
         ("TimerView", "id", json!({ "pattern": id("tmr") })),
+        ("MemoryEntry", "id", json!({ "pattern": id("mem") })),
+        ("MemoryEntry", "metadata", object()),
+        ("MemorySpec", "budget_tokens", from_1(100_000)),
+        (
+            "NewMemoryBody",
+            "text",
+            json!({ "minLength": 1, "maxLength": 4_000 }),
+        ),
+        (
+            "MemoryChangeBody",
+            "text",
+            json!({ "minLength": 1, "maxLength": 4_000 }),
+        ),
         ("RunView", "id", json!({ "pattern": id("run") })),
         // Where null says the same as nothing, only one way of saying it is told.
         ("ResultBody", "error", text()),

@@ -22,6 +22,7 @@ mod invalid;
 mod lifecycle;
 mod locked;
 mod loops;
+mod memories;
 mod operations;
 mod outage;
 mod prune;

@@ -356,7 +356,7 @@ fn round_ref(round: i32) -> RoundRef {
         index: round,
         model: "demo".to_owned(),
         usage: usage(1),
-        digest: None,
+    digest: None, recalled: None,
     }
 }
 

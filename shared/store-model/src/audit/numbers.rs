@@ -116,7 +116,8 @@ pub(super) fn rounds(found: &mut Found<'_>) {
 /// The usage rows of a send, by round and attempt.
 fn paid(session: &DumpSession, send: SendId) -> impl Iterator<Item = &Usage> {
     let rows = session.usage.iter().zip(&session.paid);
-    rows.filter(move |((of, ..), _)| *of == send)
+    // Calls beside the rounds have numbers below zero.
+    rows.filter(move |((of, round, _), _)| *of == send && *round >= 0)
         .map(|(_, usage)| usage)
 }
 

@@ -353,7 +353,7 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         index,
         model: "m".to_owned(),
         usage: usage(),
-        digest: None,
+    digest: None, recalled: None,
     }
 }
 

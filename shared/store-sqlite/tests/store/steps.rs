@@ -113,7 +113,7 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
         index,
         model: "m".to_owned(),
         usage: Usage::default(),
-        digest: None,
+    digest: None, recalled: None,
     }
 }
 

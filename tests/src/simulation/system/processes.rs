@@ -10,6 +10,7 @@ use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_worker::hook::Hooks;
+use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::Tools;
 use mainspring_worker::{Parts, WorkerConfig};
 
@@ -132,6 +133,7 @@ impl Core {
             entropy: self.entropy.clone(),
             providers: Arc::new(providers),
             tools: Arc::new(tools),
+            memories: Arc::new(Memories::new(self.link(slot, gate), clock.clone(), None)),
             hooks: Arc::new(Hooks::default()),
             config: Arc::new(WorkerConfig {
                 name: format!("worker-{slot}"),

@@ -218,6 +218,14 @@ macro_rules! store_cases {
                 a_huge_session_goes_beside_everybody_elses_work,
                 very_many_open_sends_end_page_by_page,
             }
+            extractions {
+                an_extraction_waits_for_the_end_of_its_send,
+                an_attempt_is_stored_once_with_what_it_cost,
+                an_attempt_whose_worker_died_is_followed_by_another,
+                an_entry_is_brought_up_to_date,
+                what_failed_or_is_gone_is_not_extracted,
+                an_erased_namespace_takes_what_is_owed_along,
+            }
             firing {
                 a_due_timer_makes_one_send_and_rings,
                 a_fixed_rate_goes_on_without_drift,
@@ -275,6 +283,19 @@ macro_rules! store_cases {
                 lists_go_with_their_session,
                 copies_bring_their_lists,
                 only_so_many_writes_are_remembered,
+            }
+            memories {
+                an_entry_is_kept_whole,
+                what_is_entered_twice_is_there_once,
+                an_entry_is_changed_in_what_is_named,
+                a_namespace_shows_what_is_below_it_and_nothing_beside_it,
+                the_right_entry_is_among_the_first_five,
+                every_store_gives_the_same_order,
+                questions_mean_nothing_to_a_database,
+                vectors_find_what_words_do_not,
+                what_has_expired_is_not_found_and_goes,
+                a_namespace_is_erased_in_pieces_and_leaves_a_record,
+                writers_at_once_enter_each_entry_once,
             }
             park {
                 a_parked_send_waits_and_holds_nothing,

@@ -2,7 +2,7 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
-use mainspring_shared::session::shown::Shown;
+use mainspring_shared::session::shown::{Shown, ShownMemory};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{Inspect, ParkOutcome, ParkSend, ParkUntil, SendTotals};
@@ -66,6 +66,14 @@ pub async fn what_was_paid_for_before_the_wait_is_stored(store: &dyn Inspect) {
     let shown = Some(Shown {
         from_seq: Some(3),
         notes: Some("blue".into()),
+        memory: Some(ShownMemory {
+            provider: "builtin".into(),
+            namespace: "user/1".parse().ok(),
+            entries: vec!["mem_1".into()],
+            tokens: 12,
+            text: Some("- likes tea".into()),
+            note: None,
+        }),
     });
     let totals = SendTotals {
         usage: cost(30),

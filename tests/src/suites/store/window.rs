@@ -115,7 +115,7 @@ pub async fn the_rounds_of_a_send_do_not_move_its_window(store: &dyn Inspect) {
     assert_eq!(seqs(&claimed.window), [4, 5, 6, 7, 8]);
     let shown = Some(Shown {
         from_seq: Some(claimed.send.window_from(claimed.counters.next_seq)),
-        notes: None,
+        ..Shown::default()
     });
     let mut item = round(&claimed, 0);
     item.totals.shown = shown.clone();

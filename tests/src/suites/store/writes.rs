@@ -6,19 +6,23 @@ use std::future::Future;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::agent::OnBusy;
-use mainspring_shared::id::{LeaseToken, TenantId};
+use mainspring_shared::id::{LeaseToken, MemoryId, TenantId};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    CallAnswer, CallBegin, ChangeTimer, ClaimRuns, Claimed, Dump, IdempotencyKey, ImportSession,
-    Inspect, NewBoot, ParkUntil, PostResult, PruneSession, PruneTo, ReleaseSession, RetireSends,
-    Role, SessionPatch, Then, TimerChange, WriteList,
+    CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ClaimRuns, Claimed, Dump, EraseMemories,
+    IdempotencyKey, ImportSession, Inspect, NewBoot, NewMemory, ParkUntil, PostResult,
+    PruneSession, PruneTo, ReleaseSession, RetireSends, Role, SaveMemory, SessionPatch, Then,
+    TimerChange, WriteList,
 };
+use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
 use super::agents::{agent_key, pointing, publish, publishing};
+use uuid::Uuid;
+use super::extractions::{claiming, ending_with, owed};
 use super::harness::Opened;
 use super::prelude::*;
 use super::runs::{advance_of, claim_runs, created, new_run, read_run, run_key, under_way};
@@ -91,6 +95,28 @@ async fn run_under_way(store: &dyn Inspect) -> Option<Claimed> {
     None
 }
 
+/// An entry of the memory.
+fn remembered(expires_at: Option<Timestamp>) -> SaveMemory {
+    SaveMemory {
+        tenant: TenantId::DEFAULT,
+        entry: NewMemory {
+            id: MemoryId(Uuid::from_u128(1)),
+            namespace: "user/1".parse().expect("a namespace"),
+            text: "likes tea".to_owned(),
+            metadata: serde_json::Map::new(),
+            source: None,
+            embedding: None,
+            expires_at,
+        },
+        idempotency: None,
+    }
+}
+
+async fn remember(store: &dyn Inspect) {
+    let saved = store.at(time(0)).save_memory(remembered(None)).await;
+    saved.expect("the store answers");
+}
+
 writes! {
     register_boot: |_store| None, |store, _c| store.at(time(NOW)).register_boot(NewBoot {
         id: boot(7),
@@ -138,6 +164,51 @@ writes! {
         |store, _c| store.at(time(NOW)).set_alias(pointing("reviewer", "live", Some(1))).await;
     archive_agent: |store| { publish(store, 0, "reviewer", "Review.").await; None },
         |store, _c| store.at(time(NOW)).archive_agent(agent_key("reviewer"), true).await;
+    owe_extraction: |_store| None,
+        |store, _c| store.at(time(NOW)).owe_extraction(owed("user/1")).await;
+    claim_extractions: |store| {
+        answered(store).await;
+        let owed = store.at(time(30)).owe_extraction(owed("user/1")).await;
+        owed.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).claim_extractions(
+        claiming(Some((TenantId::DEFAULT, send(1)))),
+    ).await;
+    end_extraction: |store| {
+        answered(store).await;
+        let owed = store.at(time(30)).owe_extraction(owed("user/1")).await;
+        owed.expect("the store answers");
+        let taken = claiming(Some((TenantId::DEFAULT, send(1))));
+        store.at(time(40)).claim_extractions(taken).await.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).end_extraction(ending_with(Uuid::from_u128(0x70))).await;
+    save_memory: |_store| None,
+        |store, _c| store.at(time(NOW)).save_memory(remembered(None)).await;
+    change_memory: |store| { remember(store).await; None },
+        |store, _c| store.at(time(NOW)).change_memory(ChangeMemory {
+            tenant: TenantId::DEFAULT,
+            id: MemoryId(Uuid::from_u128(1)),
+            text: Some(("other".to_owned(), None)),
+            metadata: None,
+            expires_at: None,
+        }).await;
+    delete_memory: |store| { remember(store).await; None },
+        |store, _c| store.at(time(NOW)).delete_memory(
+            TenantId::DEFAULT, None, MemoryId(Uuid::from_u128(1)),
+        ).await;
+    erase_memories: |store| { remember(store).await; None },
+        |store, _c| store.at(time(NOW)).erase_memories(EraseMemories {
+            tenant: TenantId::DEFAULT,
+            namespace: "user".parse().expect("a namespace"),
+            erasure: Uuid::from_u128(3),
+            fingerprint: "print".to_owned(),
+            limit: 500,
+        }).await;
+    expire_memories: |store| {
+        let saved = store.at(time(0)).save_memory(remembered(Some(time(NOW)))).await;
+        saved.expect("the store answers");
+        None
+    }, |store, _c| store.at(time(NOW)).expire_memories(500).await;
     write_list: |store| { session(store, 1).await; None },
         |store, _c| store.at(time(NOW)).write_list(WriteList {
             name: ListName::Notes(key(1).session),
@@ -393,13 +464,16 @@ mod tests {
     use super::*;
 
     /// The methods of the port that write nothing.
-    const READS: [&str; 40] = [
+    const READS: [&str; 43] = [
         "get_agent",
         "list_agents",
         "get_agent_version",
         "list_agent_versions",
         "find_agents",
         "has_key",
+        "get_memory",
+        "list_memories",
+        "search_memories",
         "deleted_sessions",
         "now",
         "check",
@@ -436,12 +510,14 @@ mod tests {
         "audit",
     ];
 
-    const PORT: [&str; 11] = [
+    const PORT: [&str; 13] = [
         include_str!("../../../../shared/src/store/agents.rs"),
         include_str!("../../../../shared/src/store/boots.rs"),
         include_str!("../../../../shared/src/store/calls.rs"),
+        include_str!("../../../../shared/src/store/extractions.rs"),
         include_str!("../../../../shared/src/store/leases.rs"),
         include_str!("../../../../shared/src/store/lists.rs"),
+        include_str!("../../../../shared/src/store/memories.rs"),
         include_str!("../../../../shared/src/store/reads.rs"),
         include_str!("../../../../shared/src/store/runs.rs"),
         include_str!("../../../../shared/src/store/sends.rs"),

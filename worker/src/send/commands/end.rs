@@ -1,5 +1,6 @@
 //! `End`: what the last transaction of a send stores, and what keeps a send from ending.
 
+use mainspring_shared::agent::ExtractMode;
 use mainspring_shared::budget::Short;
 use mainspring_shared::error::{Code, Coded, Failure};
 use mainspring_shared::message::{ContentPart, Role, plain_text};
@@ -90,6 +91,11 @@ impl Run<'_> {
                 rounds = item.totals.rounds,
                 "a send failed"
             );
+        }
+        let memory = self.send.agent.memory.as_ref();
+        let extracts = memory.is_some_and(|memory| memory.extract == ExtractMode::AfterSend);
+        if extracts && completed.status == SendStatus::Completed {
+            self.kernel.ended.ring(self.key.tenant, item.send_id);
         }
         self.report().await;
         if completed.status != SendStatus::Completed {
@@ -195,6 +201,16 @@ impl Run<'_> {
         let answered =
             (answer.is_some() || self.round.passed) && result.status == SendStatus::Completed;
         let stopping = self.kernel.lifecycle.is_stopping();
+        let shown = self.bill.totals.shown.clone();
+        let mut totals = self.sums();
+        if let Some(memory) = totals
+            .shown
+            .as_mut()
+            .and_then(|shown| shown.memory.as_mut())
+        {
+            // Whoever is forgotten is not kept here: which entries they were says enough.
+            memory.text = None;
+        }
         CompleteSend {
             key: self.key,
             lease: self.hold.lease(),
@@ -205,8 +221,8 @@ impl Run<'_> {
             usage: std::mem::take(&mut self.bill.unpaid),
             round: reply
                 .as_ref()
-                .map(|reply| settle::round_ref(reply, index, self.asking.digest)),
-            totals: self.sums(),
+                .map(|reply| settle::round_ref(reply, index, self.asking.digest, shown.as_ref())),
+            totals,
             result,
             unless: if answered {
                 SIGNAL_INBOX | SIGNAL_INTERRUPT

@@ -59,7 +59,12 @@ impl Run<'_> {
             changes,
             deliveries,
             usage: self.bill.unpaid.clone(),
-            round: Some(settle::round_ref(&reply, index, self.asking.digest)),
+            round: Some(settle::round_ref(
+                &reply,
+                index,
+                self.asking.digest,
+                totals.shown.as_ref(),
+            )),
             totals,
         };
         match self.append(item).await {

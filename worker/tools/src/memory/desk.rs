@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::list::{Bounds, Change, List, ListName, Written};
+use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store::{self, ListOutcome, Store, WriteList};
 use mainspring_shared::time::Clock;
@@ -30,6 +31,14 @@ impl Desk {
     pub(super) async fn session(&self, key: SessionKey) -> Result<SessionRecord, ToolError> {
         let found = self.patiently(|| self.store.get_session(key)).await?;
         found.ok_or_else(gone)
+    }
+
+    /// A send of this session.
+    pub(super) async fn send(&self, key: SessionKey, id: SendId) -> Result<SendRecord, ToolError> {
+        let ids = || vec![(key.tenant, id)];
+        let found = self.patiently(|| self.store.get_sends(ids())).await?;
+        let send = found.into_iter().next().flatten();
+        send.filter(|send| send.key == key).ok_or_else(gone)
     }
 
     /// A call of this session, where it is kept.

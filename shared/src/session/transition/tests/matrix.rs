@@ -132,7 +132,7 @@ fn appended(scene: &Scene, rounds: i32, behind: i64) -> Single {
         index: 0,
         model: "m".to_owned(),
         usage: Usage::default(),
-        digest: None,
+    digest: None, recalled: None,
     });
     let totals = totals(rounds, 1 - rounds);
     append(&scene.hot, &head, lease, round, &totals, NOW).ok_or("lease lost")

@@ -77,7 +77,7 @@ fn round(index: i32) -> RoundRef {
         index,
         model: "m".to_owned(),
         usage: Usage::default(),
-        digest: None,
+    digest: None, recalled: None,
     }
 }
 

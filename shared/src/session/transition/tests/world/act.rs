@@ -286,7 +286,7 @@ impl World {
             index: send.rounds,
             model: String::new(),
             usage: Usage::default(),
-            digest: None,
+    digest: None, recalled: None,
         };
         // A worker counts its rounds itself: a repeat says what the first one said.
         let totals = totals(1, 0);

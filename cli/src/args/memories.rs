@@ -1,0 +1,68 @@
+//! The memory, on the command line.
+
+use clap::Subcommand;
+
+use super::PageArgs;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoriesCommand {
+    /// Lists entries, newest first
+    List {
+        /// Only those of this namespace and below it
+        #[arg(long, value_name = "PATH")]
+        namespace: Option<String>,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Lists the entries of a namespace that fit a question best, the best first
+    Search {
+        /// What to look for
+        query: String,
+        /// Where to look: this namespace and those below it
+        #[arg(long, value_name = "PATH")]
+        namespace: String,
+        /// Maximum number of entries
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=200))]
+        limit: u32,
+    },
+    /// Shows an entry
+    Show {
+        /// The entry
+        id: String,
+    },
+    /// Enters an entry
+    Add {
+        /// What to remember
+        text: String,
+        /// Where it belongs, like user/42
+        #[arg(long, value_name = "PATH")]
+        namespace: String,
+        /// Time at which it is forgotten, like 2027-01-31T08:00:00Z
+        #[arg(long, value_name = "TIME")]
+        expires_at: Option<String>,
+    },
+    /// Replaces the text of an entry
+    Edit {
+        /// The entry
+        id: String,
+        /// The new text
+        text: String,
+    },
+    /// Deletes an entry
+    Delete {
+        /// The entry
+        id: String,
+    },
+    /// Prints all entries, one line of JSON each
+    Export {
+        /// Only those of this namespace and below it
+        #[arg(long, value_name = "PATH")]
+        namespace: Option<String>,
+    },
+    /// Erases all entries of a namespace and below it
+    Erase {
+        /// What to erase
+        #[arg(long, value_name = "PATH")]
+        namespace: String,
+    },
+}

@@ -1,0 +1,81 @@
+//! What agents may remember with.
+
+use std::sync::Arc;
+
+use mainspring_providers::Embeddings;
+use mainspring_shared::agent::memory::BUILTIN;
+use mainspring_shared::entropy::Entropy;
+use mainspring_shared::memory::Embedder;
+use mainspring_shared::store::Store;
+use mainspring_shared::time::Clock;
+use mainspring_tools::http::{Caller, CallerSettings};
+use mainspring_tools::memory::HttpMemory;
+use mainspring_worker::llm::Secret;
+use mainspring_worker::memory::Memories;
+
+use super::models::settings_of;
+use crate::config::Config;
+use crate::failure::{Failure, usage, usage_text};
+
+/// Every address: who runs the workers decides where their memory is.
+const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// The providers of memory: the one in the store, and those that the configuration names.
+pub(crate) fn memories(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Memories, Failure> {
+    let embedder = embedder(config)?;
+    let embedder = embedder.map(|embedder| (embedder, config.embeddings.timeout));
+    let mut memories = Memories::new(store.clone(), clock.clone(), embedder);
+    if config.memory.is_empty() {
+        return Ok(memories);
+    }
+    let signing = config.tools.signing_secret.iter();
+    let signing = signing.flat_map(|secrets| secrets.reveal().split_whitespace());
+    let settings = CallerSettings {
+        signing_secrets: signing.map(Secret::new).collect(),
+        allow_private: ANYWHERE.map(str::to_owned).to_vec(),
+        ..CallerSettings::default()
+    };
+    let caller = Caller::new(&settings, clock.clone(), entropy.clone()).map_err(usage)?;
+    for (name, server) in &config.memory {
+        let Some(url) = &server.url else {
+            let message = format!("[memory.{name}] has to say where the provider is");
+            return Err(usage_text(message, "give its url"));
+        };
+        if name == BUILTIN {
+            let message = format!("[memory.{name}] has the name of the memory in the database");
+            return Err(usage_text(message, "give it another name"));
+        }
+        memories.insert(
+            name,
+            Arc::new(HttpMemory::new(url, server.timeout, &caller)),
+        );
+    }
+    Ok(memories)
+}
+
+fn embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, Failure> {
+    let settings = &config.embeddings;
+    let Some(model) = &settings.model else {
+        return Ok(None);
+    };
+    let provider = match &settings.provider {
+        None => settings_of(config.llm.kind.as_str(), &config.llm),
+        Some(name) => {
+            let provider = config.providers.get(name).ok_or_else(|| {
+                let message = format!("memory.embeddings_provider: there is no [providers.{name}]");
+                usage_text(
+                    message,
+                    "name one that is there, or none for the default one",
+                )
+            })?;
+            settings_of(name, provider)
+        }
+    };
+    let made = Embeddings::open(&provider, model, settings.dimensions, settings.timeout);
+    Ok(Some(Arc::new(made.map_err(usage)?)))
+}

@@ -1,0 +1,42 @@
+//! Erasing a namespace of the memory.
+
+use mainspring_shared::id::TenantId;
+use mainspring_shared::memory::Namespace;
+use mainspring_shared::store::{EraseMemories, MEMORIES_ERASED_AT_ONCE};
+use sha2::{Digest, Sha256};
+
+use crate::app::App;
+use crate::error::Error;
+
+/// Deletes all entries of a namespace and below it, in small transactions; returns how many. When it
+/// fails half way, what was deleted stays deleted, and a repeat deletes the rest.
+pub async fn erase(app: &App, tenant: TenantId, namespace: Namespace) -> Result<u64, Error> {
+    let item = EraseMemories {
+        tenant,
+        fingerprint: fingerprint(&namespace),
+        namespace,
+        erasure: app.entropy.ordered_id(),
+        limit: MEMORIES_ERASED_AT_ONCE,
+    };
+    let mut deleted = 0;
+    loop {
+        let step = app.store.erase_memories(item.clone()).await?;
+        deleted += step.deleted;
+        if !step.more {
+            tracing::info!(deleted, "a namespace of the memory was erased");
+            return Ok(deleted);
+        }
+    }
+}
+
+/// What tells whether a namespace was erased to someone who knows its name, and to nobody else.
+fn fingerprint(namespace: &Namespace) -> String {
+    use std::fmt::Write as _;
+
+    let digest = Sha256::digest(namespace.as_str().as_bytes());
+    digest.iter().fold(String::new(), |mut hex, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

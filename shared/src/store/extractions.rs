@@ -1,0 +1,109 @@
+//! Parameters of what is still to be extracted from conversations for the memory.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{ChangeMemory, NewMemory, Result, UsageRow};
+use crate::id::{SendId, SessionKey, TenantId};
+use crate::memory::Namespace;
+use crate::stored::Extra;
+
+/// The round of usage rows of extractions: calls beside a send's rounds have numbers below zero.
+pub const EXTRACT_ROUND: i32 = -1;
+
+/// How long an extraction waits for the end of a send that is not over when it is due.
+pub const EXTRACT_AGAIN_MS: i64 = 60_000;
+
+/// Extractions.
+#[async_trait]
+pub trait Extractions: Send + Sync {
+    /// Notes that entries are to be extracted from a send once it has ended. Known ones stay as they are.
+    async fn owe_extraction(&self, item: NewExtraction) -> Result<()>;
+
+    /// Takes extractions that are due: of sends that completed. Those of other sends that ended go.
+    async fn claim_extractions(&self, claim: ClaimExtractions) -> Result<Vec<Extraction>>;
+
+    /// Ends an attempt at an extraction: its entries and what it cost are stored with its end. False,
+    /// and nothing is stored, when the attempt is no longer the extraction's.
+    async fn end_extraction(&self, item: EndExtraction) -> Result<bool>;
+}
+
+/// What an extraction needs to know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtractionSpec {
+    /// The provider of the memory.
+    pub provider: String,
+    /// Where entries go.
+    pub namespace: Namespace,
+    /// The model that extracts; the send's own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    pub extra: Extra,
+}
+
+/// An extraction that is owed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewExtraction {
+    /// The session.
+    pub key: SessionKey,
+    /// The send.
+    pub send_id: SendId,
+    /// The workers that may do it.
+    pub pool: String,
+    /// What to do.
+    pub spec: ExtractionSpec,
+}
+
+/// Which extractions to take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimExtractions {
+    /// The workers' pool.
+    pub pool: String,
+    /// Only this one, due or not; all that are due when absent.
+    pub only: Option<(TenantId, SendId)>,
+    /// Marks the attempts: random.
+    pub token: Uuid,
+    /// How long an attempt may take before another one begins.
+    pub lease: Duration,
+    /// Attempts at one extraction; after the last it is given up.
+    pub attempts_max: u32,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// An extraction that was taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Extraction {
+    /// The session.
+    pub key: SessionKey,
+    /// The send.
+    pub send_id: SendId,
+    /// What to do.
+    pub spec: ExtractionSpec,
+    /// Attempts so far, this one included.
+    pub attempts: u32,
+}
+
+/// How an attempt at an extraction ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndExtraction {
+    /// The session.
+    pub key: SessionKey,
+    /// The send.
+    pub send_id: SendId,
+    /// The attempt's mark.
+    pub token: Uuid,
+    /// Entries to enter.
+    pub saved: Vec<NewMemory>,
+    /// Entries to change.
+    pub changed: Vec<ChangeMemory>,
+    /// Model calls of the attempt, which nothing has stored yet.
+    pub usage: Vec<UsageRow>,
+    /// When to try again; none when nothing is left to do.
+    pub again_after: Option<Duration>,
+}

@@ -1,0 +1,272 @@
+//! Parameters of the memory: entries, and how they are found and forgotten.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{IdempotencyKey, Page, Result};
+use crate::id::{MemoryId, TenantId};
+use crate::memory::rank::{Candidate, Placed, fused, lexical, nearest};
+use crate::memory::{Embedding, MemoryEntry, MemorySource, Namespace, words};
+use crate::time::Timestamp;
+
+/// Entries of a namespace up to which a search reads the words of all of them. Above, the database's
+/// full-text index picks what is ranked.
+pub const SCAN_MAX: u32 = 1_000;
+
+/// Entries that a full-text index picks for the ranking.
+pub const CANDIDATES_MAX: u32 = 300;
+
+/// Vectors that a search compares with the question's: those of the newest entries of a namespace.
+pub const VECTORS_MAX: u32 = 2_000;
+
+/// Entries that one step of an erasure deletes.
+pub const MEMORIES_ERASED_AT_ONCE: u32 = 500;
+
+/// What agents remember.
+#[async_trait]
+pub trait Memories: Send + Sync {
+    /// Enters an entry. One with the same id, or made under the same idempotency key before, stays as
+    /// it is.
+    async fn save_memory(&self, item: SaveMemory) -> Result<SaveMemoryOutcome>;
+
+    /// Changes an entry; the entry as it is then, none where there is none.
+    async fn change_memory(&self, item: ChangeMemory) -> Result<Option<MemoryEntry>>;
+
+    /// Deletes an entry, if it is in this namespace or below it. False when there is none.
+    async fn delete_memory(
+        &self,
+        tenant: TenantId,
+        within: Option<Namespace>,
+        id: MemoryId,
+    ) -> Result<bool>;
+
+    /// Deletes a page of a namespace and of what is below it. The last page records how many entries
+    /// went, and when.
+    async fn erase_memories(&self, item: EraseMemories) -> Result<ErasedMemories>;
+
+    /// An entry that has not expired.
+    async fn get_memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryEntry>>;
+
+    /// Entries that have not expired, newest first.
+    async fn list_memories(&self, query: ListMemories) -> Result<Page<MemoryEntry>>;
+
+    /// The entries of a namespace that fit a question best, the best first.
+    async fn search_memories(&self, query: SearchMemories) -> Result<Vec<MemoryEntry>>;
+
+    /// Deletes entries that have expired, at most `limit`. Returns how many.
+    async fn expire_memories(&self, limit: u32) -> Result<u64>;
+}
+
+/// An entry to enter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SaveMemory {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The entry. Its times are set by the store.
+    pub entry: NewMemory,
+    /// The request's key.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+/// What is entered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewMemory {
+    /// Its identity.
+    pub id: MemoryId,
+    /// Where it belongs.
+    pub namespace: Namespace,
+    /// What is remembered.
+    pub text: String,
+    /// The writer's data.
+    pub metadata: Map<String, Value>,
+    /// Where it comes from.
+    pub source: Option<MemorySource>,
+    /// Its text as a vector.
+    pub embedding: Option<Embedding>,
+    /// When it is forgotten by itself.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl NewMemory {
+    /// What the full-text index holds of it.
+    pub fn indexed(&self, tenant: TenantId) -> String {
+        words::indexed(tenant, &self.namespace, &words::words(&self.text))
+    }
+
+    /// The entry, entered at this time.
+    pub fn at(self, now: Timestamp) -> MemoryEntry {
+        MemoryEntry {
+            id: self.id,
+            namespace: self.namespace,
+            text: self.text,
+            metadata: self.metadata,
+            source: self.source,
+            created_at: now,
+            updated_at: now,
+            expires_at: self.expires_at,
+        }
+    }
+}
+
+/// What became of an entry.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SaveMemoryOutcome {
+    /// It is entered.
+    Saved(MemoryEntry),
+    /// It was entered before; this is how it is now.
+    Known(MemoryEntry),
+    /// It was entered before, and is gone.
+    Gone,
+    /// Another request had its idempotency key.
+    Mismatch,
+}
+
+/// A change of an entry. What is absent stays.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangeMemory {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The entry.
+    pub id: MemoryId,
+    /// Another text, with its vector; an old vector never stays with a new text.
+    pub text: Option<(String, Option<Embedding>)>,
+    /// Other metadata.
+    pub metadata: Option<Map<String, Value>>,
+    /// Another end; `Some(None)` for none.
+    pub expires_at: Option<Option<Timestamp>>,
+}
+
+impl ChangeMemory {
+    /// The entry after the change.
+    #[must_use]
+    pub fn apply(&self, mut entry: MemoryEntry, now: Timestamp) -> MemoryEntry {
+        if let Some((text, _)) = &self.text {
+            entry.text.clone_from(text);
+        }
+        if let Some(metadata) = &self.metadata {
+            entry.metadata.clone_from(metadata);
+        }
+        if let Some(expires_at) = self.expires_at {
+            entry.expires_at = expires_at;
+        }
+        entry.updated_at = now;
+        entry
+    }
+}
+
+/// A step of an erasure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EraseMemories {
+    /// The owner.
+    pub tenant: TenantId,
+    /// What to erase.
+    pub namespace: Namespace,
+    /// The erasure: the same in all its steps.
+    pub erasure: Uuid,
+    /// A fingerprint of the namespace, which the record keeps in its place.
+    pub fingerprint: String,
+    /// Rows of a step.
+    pub limit: u32,
+}
+
+/// What a step of an erasure did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ErasedMemories {
+    /// Entries that went.
+    pub deleted: u64,
+    /// Whether another step is needed.
+    pub more: bool,
+}
+
+/// Which entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListMemories {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Only those of this namespace and below it.
+    pub namespace: Option<Namespace>,
+    /// Only those that are older than this one.
+    pub before: Option<MemoryId>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchMemories {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Where to look: this namespace and those below it.
+    pub namespace: Namespace,
+    /// The question's words.
+    pub words: BTreeSet<String>,
+    /// The question as a vector.
+    pub embedding: Option<Embedding>,
+    /// Entries at most.
+    pub limit: u32,
+    /// [`SCAN_MAX`], except in tests of the full-text index.
+    pub scan_max: u32,
+}
+
+impl SearchMemories {
+    /// A question in plain words.
+    pub fn new(tenant: TenantId, namespace: Namespace, query: &str, limit: u32) -> Self {
+        Self {
+            tenant,
+            namespace,
+            words: words::query(query),
+            embedding: None,
+            limit,
+            scan_max: SCAN_MAX,
+        }
+    }
+
+    /// The question for SQLite's full-text index.
+    pub fn fts5(&self) -> String {
+        format!("\"{}\" AND ({})", self.place(), self.joined("\"", " OR "))
+    }
+
+    /// The question for Postgres' full-text index.
+    pub fn tsquery(&self) -> String {
+        format!("'{}' & ({})", self.place(), self.joined("'", " | "))
+    }
+
+    /// The question for MySQL's full-text index, in boolean mode.
+    pub fn boolean(&self) -> String {
+        format!("+{} +({})", self.place(), self.joined("", " "))
+    }
+
+    fn place(&self) -> String {
+        words::place(self.tenant, self.namespace.as_str())
+    }
+
+    /// Words hold letters, digits and `_` only: nothing in them has a meaning to a database.
+    fn joined(&self, quote: &str, between: &str) -> String {
+        let words = self.words.iter();
+        let quoted: Vec<_> = words.map(|word| format!("{quote}{word}{quote}")).collect();
+        quoted.join(between)
+    }
+
+    /// The ids of the entries to show, from those that a store found.
+    pub fn order(&self, candidates: &[Candidate], vectors: &[Placed]) -> Vec<MemoryId> {
+        let mut rankings = vec![lexical(&self.words, candidates)];
+        if let Some(embedding) = &self.embedding {
+            rankings.push(nearest(&embedding.vector, vectors));
+        }
+        let mut ids = fused(&rankings);
+        ids.truncate(self.limit as usize);
+        ids
+    }
+}
+
+/// The words of an entry from what a full-text index holds.
+pub fn candidate(id: MemoryId, updated_at: Timestamp, indexed: &str) -> Candidate {
+    Candidate {
+        id,
+        updated_at,
+        words: indexed.split(' ').map(str::to_owned).collect(),
+    }
+}

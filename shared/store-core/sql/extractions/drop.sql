@@ -1,0 +1,2 @@
+-- Gives an extraction up.
+DELETE FROM extractions WHERE tenant = $1 AND send_id = $2;

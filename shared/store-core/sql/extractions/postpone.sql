@@ -1,0 +1,2 @@
+-- Looks at an extraction again later.
+UPDATE extractions SET due_at = $3 WHERE tenant = $1 AND send_id = $2;

@@ -1,0 +1,3 @@
+-- Begins an attempt.
+UPDATE extractions SET attempts = attempts + 1, token = $3, due_at = $4
+WHERE tenant = $1 AND send_id = $2;

@@ -1,0 +1,2 @@
+-- Every erasure.
+SELECT tenant, fingerprint, deleted FROM memory_erasures ORDER BY tenant, fingerprint, deleted;

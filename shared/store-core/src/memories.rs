@@ -1,0 +1,375 @@
+//! What agents remember.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{MemoryId, TenantId};
+use mainspring_shared::memory::rank::Placed;
+use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
+use mainspring_shared::store::{
+    self, CANDIDATES_MAX, ChangeMemory, EraseMemories, ErasedMemories, ListMemories, Memories,
+    NewMemory, Page, SaveMemory, SaveMemoryOutcome, SearchMemories, VECTORS_MAX, candidate,
+};
+use mainspring_shared::time::Timestamp;
+use uuid::Uuid;
+
+use crate::accept::{self, Seen};
+use crate::db::{Conn, Statement, sql};
+use crate::fault::{Fault, Result};
+use crate::query::{Query, statement};
+use crate::reads::page;
+use crate::row::Row;
+use crate::rows::{Cells, json};
+use crate::store::{SqlStore, Tx, clock};
+
+#[async_trait]
+impl Memories for SqlStore {
+    async fn save_memory(&self, item: SaveMemory) -> store::Result<SaveMemoryOutcome> {
+        self.write(item, |tx, item| Box::pin(save(tx, item))).await
+    }
+
+    async fn change_memory(&self, item: ChangeMemory) -> store::Result<Option<MemoryEntry>> {
+        self.write(item, |tx, item| {
+            Box::pin(async move { change(tx, &item).await })
+        })
+        .await
+    }
+
+    async fn delete_memory(
+        &self,
+        tenant: TenantId,
+        within: Option<Namespace>,
+        id: MemoryId,
+    ) -> store::Result<bool> {
+        self.write((tenant, within, id), |tx, (tenant, within, id)| {
+            Box::pin(delete(tx, tenant, within, id))
+        })
+        .await
+    }
+
+    async fn erase_memories(&self, item: EraseMemories) -> store::Result<ErasedMemories> {
+        self.write(item, |tx, item| Box::pin(erase(tx, item))).await
+    }
+
+    async fn get_memory(
+        &self,
+        tenant: TenantId,
+        id: MemoryId,
+    ) -> store::Result<Option<MemoryEntry>> {
+        self.read(move |conn| Box::pin(get(conn, self.at, (tenant, id))))
+            .await
+    }
+
+    async fn list_memories(&self, query: ListMemories) -> store::Result<Page<MemoryEntry>> {
+        self.read(move |conn| Box::pin(list(conn, self.at, query)))
+            .await
+    }
+
+    async fn search_memories(&self, query: SearchMemories) -> store::Result<Vec<MemoryEntry>> {
+        self.snapshot(move |conn| Box::pin(search(conn, self.at, query)))
+            .await
+    }
+
+    async fn expire_memories(&self, limit: u32) -> store::Result<u64> {
+        self.write(limit, |tx, limit| Box::pin(expire(tx, limit)))
+            .await
+    }
+}
+
+async fn save(tx: &mut Tx, item: SaveMemory) -> Result<SaveMemoryOutcome> {
+    let tenant = item.tenant;
+    if let Some(key) = &item.idempotency {
+        match accept::seen(tx, key).await? {
+            Seen::Never => accept::remember(tx, key, item.entry.id.0).await?,
+            Seen::Before(id) => {
+                let now = tx.now;
+                let known =
+                    entry_of(tx.conn(), sql!("memories/get"), (tenant, MemoryId(id)), now).await?;
+                return Ok(known.map_or(SaveMemoryOutcome::Gone, SaveMemoryOutcome::Known));
+            }
+            Seen::OtherBody => return Ok(SaveMemoryOutcome::Mismatch),
+        }
+    }
+    let id = item.entry.id;
+    if insert(tx, tenant, &item.entry).await? {
+        return Ok(SaveMemoryOutcome::Saved(item.entry.at(tx.now)));
+    }
+    let now = tx.now;
+    let known = entry_of(tx.conn(), sql!("memories/get"), (tenant, id), now).await?;
+    Ok(known.map_or(SaveMemoryOutcome::Gone, SaveMemoryOutcome::Known))
+}
+
+/// Enters an entry; false where its id is known.
+pub(crate) async fn insert(tx: &mut Tx, tenant: TenantId, new: &NewMemory) -> Result<bool> {
+    let now = tx.now;
+    let query = statement(sql!("memories/save"))
+        .bind(tenant.0)
+        .bind(new.id.0)
+        .bind(new.namespace.stored())
+        .bind(&new.text)
+        .bind(json(&new.metadata)?)
+        .bind(new.source.as_ref().map(json).transpose()?)
+        .bind(new.indexed(tenant));
+    let done = with_embedding(query, new.embedding.as_ref())
+        .bind(now.0)
+        .bind(new.expires_at.map(|at| at.0))
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+fn with_embedding(query: Query, embedding: Option<&Embedding>) -> Query {
+    query
+        .bind(embedding.map(Embedding::bytes))
+        .bind(embedding.map(|embedding| embedding.model.clone()))
+}
+
+pub(crate) async fn change(tx: &mut Tx, item: &ChangeMemory) -> Result<Option<MemoryEntry>> {
+    let (tenant, now) = (item.tenant, tx.now);
+    let locked = entry_of(tx.conn(), sql!("memories/lock"), (tenant, item.id), now).await?;
+    let Some(entry) = locked.map(|entry| item.apply(entry, now)) else {
+        return Ok(None);
+    };
+    let sql = match item.text {
+        Some(_) => sql!("memories/rewrite"),
+        None => sql!("memories/change"),
+    };
+    let mut query = statement(sql)
+        .bind(tenant.0)
+        .bind(entry.id.0)
+        .bind(json(&entry.metadata)?)
+        .bind(now.0)
+        .bind(entry.expires_at.map(|at| at.0));
+    if let Some((text, embedding)) = &item.text {
+        let words = words::words(text);
+        query = query
+            .bind(text)
+            .bind(words::indexed(tenant, &entry.namespace, &words));
+        query = with_embedding(query, embedding.as_ref());
+    }
+    query.execute(tx.conn()).await?;
+    Ok(Some(entry))
+}
+
+async fn delete(
+    tx: &mut Tx,
+    tenant: TenantId,
+    within: Option<Namespace>,
+    id: MemoryId,
+) -> Result<bool> {
+    let done = statement(sql!("memories/delete"))
+        .bind(tenant.0)
+        .bind(id.0)
+        .bind(within.as_ref().map(Namespace::stored))
+        .bind(within.as_ref().map(Namespace::behind))
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+async fn erase(tx: &mut Tx, item: EraseMemories) -> Result<ErasedMemories> {
+    let now = tx.now;
+    let done = statement(sql!("memories/erase"))
+        .bind(item.tenant.0)
+        .bind(item.namespace.stored())
+        .bind(item.namespace.behind())
+        .bind(item.limit)
+        .execute(tx.conn())
+        .await?;
+    let deleted = done.rows_affected();
+    statement(sql!("extractions/erase"))
+        .bind(item.tenant.0)
+        .bind(item.namespace.stored())
+        .bind(item.namespace.behind())
+        .execute(tx.conn())
+        .await?;
+    statement(sql!("memories/erased"))
+        .bind(item.tenant.0)
+        .bind(item.erasure)
+        .bind(&item.fingerprint)
+        .bind(deleted as i64)
+        .bind(now.0)
+        .execute(tx.conn())
+        .await?;
+    Ok(ErasedMemories {
+        deleted,
+        more: deleted >= u64::from(item.limit),
+    })
+}
+
+async fn expire(tx: &mut Tx, limit: u32) -> Result<u64> {
+    let now = tx.now;
+    let done = statement(sql!("memories/expire"))
+        .bind(now.0)
+        .bind(limit)
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected())
+}
+
+async fn get(
+    conn: &mut Conn,
+    at: Option<Timestamp>,
+    key: (TenantId, MemoryId),
+) -> Result<Option<MemoryEntry>> {
+    let now = clock(conn, at).await?;
+    entry_of(conn, sql!("memories/get"), key, now).await
+}
+
+async fn entry_of(
+    conn: &mut Conn,
+    sql: &'static Statement,
+    (tenant, id): (TenantId, MemoryId),
+    now: Timestamp,
+) -> Result<Option<MemoryEntry>> {
+    let row = statement(sql)
+        .bind(tenant.0)
+        .bind(id.0)
+        .bind(now.0)
+        .fetch_optional(conn)
+        .await?;
+    row.as_ref().map(entry).transpose()
+}
+
+async fn list(
+    conn: &mut Conn,
+    at: Option<Timestamp>,
+    query: ListMemories,
+) -> Result<Page<MemoryEntry>> {
+    let now = clock(conn, at).await?;
+    let sql = match query.namespace {
+        Some(_) => sql!("memories/list_in"),
+        None => sql!("memories/list"),
+    };
+    let mut statement = statement(sql)
+        .bind(query.tenant.0)
+        .bind(query.before.map(|id| id.0))
+        .bind(now.0)
+        .bind(i64::from(query.limit) + 1);
+    if let Some(namespace) = &query.namespace {
+        statement = statement.bind(namespace.stored()).bind(namespace.behind());
+    }
+    let rows = statement.fetch_all(conn).await?;
+    Ok(page(&rows, query.limit, entry))
+}
+
+async fn search(
+    conn: &mut Conn,
+    at: Option<Timestamp>,
+    query: SearchMemories,
+) -> Result<Vec<MemoryEntry>> {
+    let now = clock(conn, at).await?;
+    let within = |sql: &'static Statement| {
+        statement(sql)
+            .bind(query.tenant.0)
+            .bind(query.namespace.stored())
+            .bind(query.namespace.behind())
+            .bind(now.0)
+    };
+    let mut words = Vec::new();
+    if !query.words.is_empty() {
+        words = within(sql!("memories/scan"))
+            .bind(i64::from(query.scan_max) + 1)
+            .fetch_all(conn)
+            .await?;
+        if words.len() > query.scan_max as usize {
+            words = within(sql!("memories/match"))
+                .bind(CANDIDATES_MAX)
+                .bind(query.fts5())
+                .bind(query.boolean())
+                .fetch_all(conn)
+                .await?;
+        }
+    }
+    let words = words.iter().map(|row| {
+        let mut cells = Cells::new(row, "memories");
+        let (id, at) = place(&mut cells)?;
+        Ok(candidate(id, at, cells.get("words")?))
+    });
+    let words = words.collect::<Result<Vec<_>>>()?;
+    let mut vectors = Vec::new();
+    if let Some(embedding) = &query.embedding {
+        let rows = within(sql!("memories/vectors"))
+            .bind(&embedding.model)
+            .bind(VECTORS_MAX)
+            .fetch_all(conn)
+            .await?;
+        for row in &rows {
+            let mut cells = Cells::new(row, "memories");
+            let (id, updated_at) = place(&mut cells)?;
+            let bytes: Vec<u8> = cells.get("embedding")?;
+            // A vector that cannot be read is one entry's loss.
+            if let Some(vector) = Embedding::vector_of(&bytes) {
+                vectors.push(Placed {
+                    id,
+                    updated_at,
+                    vector,
+                });
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for id in query.order(&words, &vectors) {
+        let key = (query.tenant, id);
+        found.extend(entry_of(conn, sql!("memories/get"), key, now).await?);
+    }
+    Ok(found)
+}
+
+fn place(cells: &mut Cells<'_>) -> Result<(MemoryId, Timestamp)> {
+    let id: Uuid = cells.get("memory_id")?;
+    Ok((MemoryId(id), Timestamp(cells.get("updated_at")?)))
+}
+
+fn entry(row: &Row) -> Result<MemoryEntry> {
+    let mut cells = Cells::new(row, "memories");
+    let id: Uuid = cells.get("memory_id")?;
+    entry_fields(&mut cells, MemoryId(id))
+        .map_err(|fault| fault.of_row(|| MemoryId(id).to_string()))
+}
+
+fn entry_fields(cells: &mut Cells<'_>, id: MemoryId) -> Result<MemoryEntry> {
+    let namespace: &str = cells.get("namespace")?;
+    let namespace = Namespace::from_stored(namespace)
+        .map_err(|fault| Fault::unreadable("memories", "namespace", fault.to_string()))?;
+    Ok(MemoryEntry {
+        id,
+        namespace,
+        text: cells.get("text")?,
+        metadata: cells.json_opt("metadata")?.unwrap_or_default(),
+        source: cells.json_opt("source")?,
+        created_at: Timestamp(cells.get("created_at")?),
+        updated_at: Timestamp(cells.get("updated_at")?),
+        expires_at: cells.get::<Option<i64>>("expires_at")?.map(Timestamp),
+    })
+}
+
+/// Entries and erasures of a dump.
+type Dumped = (Vec<(TenantId, MemoryEntry)>, Vec<(TenantId, String, i64)>);
+
+/// Every entry, and every erasure.
+pub(crate) async fn dump(conn: &mut Conn) -> Result<Dumped> {
+    let rows = statement(sql!("memories/dump"))
+        .fetch_all(&mut *conn)
+        .await?;
+    let of = |row: &Row| Cells::new(row, "memories").get("tenant").map(TenantId);
+    let mut entries: BTreeMap<(TenantId, MemoryId), MemoryEntry> = BTreeMap::new();
+    for row in &rows {
+        let entry = entry(row)?;
+        entries.insert((of(row)?, entry.id), entry);
+    }
+    let rows = statement(sql!("memories/dump_erasures"))
+        .fetch_all(conn)
+        .await?;
+    let erasures = rows.iter().map(|row| {
+        let mut cells = Cells::new(row, "memory_erasures");
+        Ok((of(row)?, cells.get("fingerprint")?, cells.get("deleted")?))
+    });
+    Ok((
+        entries
+            .into_iter()
+            .map(|((tenant, _), entry)| (tenant, entry))
+            .collect(),
+        erasures.collect::<Result<_>>()?,
+    ))
+}

@@ -1,0 +1,233 @@
+//! What agents remember.
+
+use async_trait::async_trait;
+use mainspring_shared::id::{MemoryId, TenantId};
+use mainspring_shared::memory::rank::{Candidate, Placed};
+use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
+use mainspring_shared::store::{
+    ChangeMemory, EraseMemories, ErasedMemories, ListMemories, Memories, Page, Result, SaveMemory,
+    SaveMemoryOutcome, SearchMemories,
+};
+use mainspring_shared::time::Timestamp;
+use uuid::Uuid;
+
+use crate::memory::ModelStore;
+use crate::reads::page;
+use crate::state::{Seen, State};
+
+/// An entry with its vector.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    entry: MemoryEntry,
+    embedding: Option<Embedding>,
+}
+
+/// An erasure.
+#[derive(Debug, Clone)]
+pub(crate) struct Erasure {
+    fingerprint: String,
+    deleted: i64,
+}
+
+#[async_trait]
+impl Memories for ModelStore {
+    async fn save_memory(&self, item: SaveMemory) -> Result<SaveMemoryOutcome> {
+        let (mut state, now) = self.begin();
+        Ok(save(&mut state, now, item))
+    }
+
+    async fn change_memory(&self, item: ChangeMemory) -> Result<Option<MemoryEntry>> {
+        let (mut state, now) = self.begin();
+        Ok(change(&mut state, now, &item))
+    }
+
+    async fn delete_memory(
+        &self,
+        tenant: TenantId,
+        within: Option<Namespace>,
+        id: MemoryId,
+    ) -> Result<bool> {
+        let (mut state, _) = self.begin();
+        let kept = state.memories.get(&(tenant, id));
+        let is_there = kept.is_some_and(|kept| {
+            let within = within.as_ref();
+            within.is_none_or(|within| within.covers(&kept.entry.namespace))
+        });
+        if is_there {
+            state.memories.remove(&(tenant, id));
+        }
+        Ok(is_there)
+    }
+
+    async fn erase_memories(&self, item: EraseMemories) -> Result<ErasedMemories> {
+        let (mut state, _) = self.begin();
+        Ok(erase(&mut state, item))
+    }
+
+    async fn get_memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryEntry>> {
+        let (state, now) = self.begin();
+        Ok(get(&state, now, tenant, id))
+    }
+
+    async fn list_memories(&self, query: ListMemories) -> Result<Page<MemoryEntry>> {
+        let (state, now) = self.begin();
+        let found = live(&state, now, query.tenant).rev().filter(|kept| {
+            let within = query.namespace.as_ref();
+            within.is_none_or(|within| within.covers(&kept.entry.namespace))
+                && query.before.is_none_or(|before| kept.entry.id < before)
+        });
+        Ok(page(found.map(|kept| kept.entry.clone()), query.limit))
+    }
+
+    async fn search_memories(&self, query: SearchMemories) -> Result<Vec<MemoryEntry>> {
+        let (state, now) = self.begin();
+        Ok(search(&state, now, &query))
+    }
+
+    async fn expire_memories(&self, limit: u32) -> Result<u64> {
+        let (mut state, now) = self.begin();
+        let due = state
+            .memories
+            .iter()
+            .filter(|(_, kept)| !is_live(kept, now));
+        let due: Vec<_> = due.map(|(key, _)| *key).take(limit as usize).collect();
+        for key in &due {
+            state.memories.remove(key);
+        }
+        Ok(due.len() as u64)
+    }
+}
+
+fn is_live(kept: &Kept, now: Timestamp) -> bool {
+    kept.entry.expires_at.is_none_or(|at| at > now)
+}
+
+/// A tenant's entries, by id.
+fn live(state: &State, now: Timestamp, tenant: TenantId) -> impl DoubleEndedIterator<Item = &Kept> {
+    let first = (tenant, MemoryId(Uuid::nil()));
+    let last = (tenant, MemoryId(Uuid::max()));
+    let mine = state.memories.range(first..=last);
+    mine.map(|(_, kept)| kept)
+        .filter(move |kept| is_live(kept, now))
+}
+
+fn get(state: &State, now: Timestamp, tenant: TenantId, id: MemoryId) -> Option<MemoryEntry> {
+    let kept = state.memories.get(&(tenant, id))?;
+    is_live(kept, now).then(|| kept.entry.clone())
+}
+
+pub(crate) fn save(state: &mut State, now: Timestamp, item: SaveMemory) -> SaveMemoryOutcome {
+    let tenant = item.tenant;
+    let mut id = item.entry.id;
+    let mut is_new = !state.memories.contains_key(&(tenant, id));
+    match state.seen(item.idempotency.as_ref()) {
+        Seen::Never => state.remember(item.idempotency.as_ref(), id.0, now),
+        Seen::Before(made) => {
+            id = MemoryId(made);
+            is_new = false;
+        }
+        Seen::Mismatch => return SaveMemoryOutcome::Mismatch,
+    }
+    if is_new {
+        let embedding = item.entry.embedding.clone();
+        let entry = item.entry.at(now);
+        let kept = Kept {
+            entry: entry.clone(),
+            embedding,
+        };
+        state.memories.insert((tenant, id), kept);
+        return SaveMemoryOutcome::Saved(entry);
+    }
+    get(state, now, tenant, id).map_or(SaveMemoryOutcome::Gone, SaveMemoryOutcome::Known)
+}
+
+pub(crate) fn change(
+    state: &mut State,
+    now: Timestamp,
+    item: &ChangeMemory,
+) -> Option<MemoryEntry> {
+    let entry = item.apply(get(state, now, item.tenant, item.id)?, now);
+    let kept = state.memories.get_mut(&(item.tenant, item.id))?;
+    kept.entry = entry.clone();
+    if let Some((_, embedding)) = &item.text {
+        kept.embedding.clone_from(embedding);
+    }
+    Some(entry)
+}
+
+fn erase(state: &mut State, item: EraseMemories) -> ErasedMemories {
+    let within = state.memories.iter().filter(|((tenant, _), kept)| {
+        *tenant == item.tenant && item.namespace.covers(&kept.entry.namespace)
+    });
+    let page: Vec<_> = within
+        .map(|(key, _)| *key)
+        .take(item.limit as usize)
+        .collect();
+    for key in &page {
+        state.memories.remove(key);
+    }
+    state.extractions.retain(|(tenant, _), owed| {
+        *tenant != item.tenant || !item.namespace.covers(&owed.spec.namespace)
+    });
+    let erasure = state
+        .memory_erasures
+        .entry((item.tenant, item.erasure))
+        .or_insert(Erasure {
+            fingerprint: item.fingerprint,
+            deleted: 0,
+        });
+    erasure.deleted += page.len() as i64;
+    ErasedMemories {
+        deleted: page.len() as u64,
+        more: page.len() >= item.limit as usize,
+    }
+}
+
+fn search(state: &State, now: Timestamp, query: &SearchMemories) -> Vec<MemoryEntry> {
+    let within = |kept: &&Kept| query.namespace.covers(&kept.entry.namespace);
+    let mine: Vec<&Kept> = live(state, now, query.tenant).filter(within).collect();
+    let words = mine.iter().map(|kept| {
+        let mut words = words::words(&kept.entry.text);
+        // As an index holds them.
+        let levels = kept.entry.namespace.levels();
+        words.extend(levels.map(|level| words::place(query.tenant, level)));
+        Candidate {
+            id: kept.entry.id,
+            updated_at: kept.entry.updated_at,
+            words,
+        }
+    });
+    let words: Vec<_> = words.collect();
+    let asked = query.embedding.as_ref();
+    let vectors = mine.iter().filter_map(|kept| {
+        let embedding = kept.embedding.as_ref()?;
+        (asked.is_some_and(|asked| asked.model == embedding.model)).then(|| Placed {
+            id: kept.entry.id,
+            updated_at: kept.entry.updated_at,
+            vector: embedding.vector.clone(),
+        })
+    });
+    let vectors: Vec<_> = vectors.collect();
+    let found = query.order(&words, &vectors);
+    let found = found.into_iter();
+    found
+        .filter_map(|id| get(state, now, query.tenant, id))
+        .collect()
+}
+
+/// Every entry.
+pub(crate) fn dump(state: &State) -> Vec<(TenantId, MemoryEntry)> {
+    let all = state.memories.iter();
+    all.map(|((tenant, _), kept)| (*tenant, kept.entry.clone()))
+        .collect()
+}
+
+/// Every erasure.
+pub(crate) fn dump_erasures(state: &State) -> Vec<(TenantId, String, i64)> {
+    let all = state.memory_erasures.iter();
+    let mut all: Vec<_> = all
+        .map(|((tenant, _), one)| (*tenant, one.fingerprint.clone(), one.deleted))
+        .collect();
+    all.sort();
+    all
+}

@@ -1,0 +1,43 @@
+-- What MySQL says differently about what agents remember.
+
+-- name: memories/save
+-- Enters an entry; does nothing where its id is known.
+INSERT INTO memories (tenant, memory_id, namespace, text, metadata, source, words, embedding,
+                      embedding_model, created_at, updated_at, expires_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11 FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM memories WHERE tenant = $1 AND memory_id = $2);
+
+-- name: memories/lock
+-- An entry that is about to change, locked.
+SELECT memory_id, namespace, text, metadata, source, created_at, updated_at, expires_at
+FROM memories
+WHERE tenant = $1 AND memory_id = $2 AND (expires_at IS NULL OR expires_at > $3)
+FOR UPDATE;
+
+-- name: memories/erase
+-- Deletes at most $4 entries of a namespace, from $2 up to $3, by the primary key.
+DELETE FROM memories
+WHERE tenant = $1 AND namespace >= $2 AND namespace < $3
+ORDER BY namespace, memory_id
+LIMIT $4;
+
+-- name: memories/erased
+-- Records an erasure, and adds up the entries that went with its steps.
+INSERT INTO memory_erasures (tenant, erasure_id, fingerprint, deleted, erased_at)
+VALUES ($1, $2, $3, $4, $5)
+ON DUPLICATE KEY UPDATE deleted = deleted + VALUES(deleted), erased_at = VALUES(erased_at);
+
+-- name: memories/expire
+-- Deletes at most $2 entries that expired before $1, by memories_expires.
+DELETE FROM memories WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2;
+
+-- name: memories/match
+-- The words of the entries that the full-text index finds in a namespace, from $2 up to $3, by the
+-- question $7, the best $5 by its own order.
+SELECT memory_id, words, updated_at
+FROM memories
+WHERE MATCH (words) AGAINST ($7 IN BOOLEAN MODE)
+  AND tenant = $1 AND namespace >= $2 AND namespace < $3
+  AND (expires_at IS NULL OR expires_at > $4)
+ORDER BY MATCH (words) AGAINST ($7 IN BOOLEAN MODE) DESC, memory_id DESC
+LIMIT $5;

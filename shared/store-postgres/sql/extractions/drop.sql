@@ -1,0 +1,3 @@
+-- Gives an extraction up.
+-- Index: the primary key.
+DELETE FROM extractions WHERE tenant = $1::integer AND send_id = $2::uuid

@@ -1,0 +1,11 @@
+-- Enters an entry, unless its id is known.
+-- Index: the primary key.
+INSERT INTO memories (
+    tenant, memory_id, namespace, text, metadata, source, words, embedding, embedding_model,
+    created_at, updated_at, expires_at
+)
+VALUES (
+    $1::integer, $2::uuid, $3::text, $4::text, $5::text, $6::text, $7::text, $8::bytea, $9::text,
+    $10::bigint, $10::bigint, $11::bigint
+)
+ON CONFLICT (tenant, memory_id) DO NOTHING

@@ -1,0 +1,201 @@
+//! What is still to be extracted from conversations.
+
+use async_trait::async_trait;
+use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::send::SendStatus;
+use mainspring_shared::store::{
+    ClaimExtractions, EXTRACT_AGAIN_MS, EndExtraction, Error, Extraction, Extractions,
+    NewExtraction, ROWS_UNREADABLE, Result,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::columns::{json, text};
+use crate::ledger::now;
+use crate::memories::{self, repeatable};
+use crate::retry::{Attempts, Fault, Pool, Verdict, execute, sql};
+use crate::rows::Fields;
+use crate::store::PostgresStore;
+
+#[async_trait]
+impl Extractions for PostgresStore {
+    async fn owe_extraction(&self, item: NewExtraction) -> Result<()> {
+        let owed = execute(&self.pools.writers, || {
+            sql!("extractions/owe")
+                .bind(self.at.map(|at| at.0))
+                .bind(item.key.tenant.0)
+                .bind(item.send_id.0)
+                .bind(item.key.session.0)
+                .bind(text(&item.pool).into_owned())
+                .bind(item.spec.namespace.stored())
+                .bind(json(&item.spec))
+                .bind(EXTRACT_AGAIN_MS)
+        });
+        owed.await.map(drop)
+    }
+
+    async fn claim_extractions(&self, claim: ClaimExtractions) -> Result<Vec<Extraction>> {
+        claimed(&self.pools.writers, self.at, &claim).await
+    }
+
+    async fn end_extraction(&self, item: EndExtraction) -> Result<bool> {
+        ended(&self.pools.writers, self.at, &item).await
+    }
+}
+
+async fn claimed(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    claim: &ClaimExtractions,
+) -> Result<Vec<Extraction>> {
+    repeatable!(pool, connection => claim_once(connection, at, claim))
+}
+
+async fn ended(pool: &Pool, at: Option<Timestamp>, item: &EndExtraction) -> Result<bool> {
+    repeatable!(pool, connection => end_once(connection, at, item))
+}
+
+async fn claim_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    claim: &ClaimExtractions,
+) -> std::result::Result<Vec<Extraction>, Fault> {
+    let mut tx = connection.begin().await?;
+    let now = now(&mut tx, at).await?;
+    let rows = sql!("extractions/due")
+        .bind(text(&claim.pool).into_owned())
+        .bind(now.0)
+        .bind(claim.only.map(|(tenant, _)| tenant.0))
+        .bind(claim.only.map(|(_, send)| send.0))
+        .bind(i64::from(claim.limit))
+        .fetch_all(&mut *tx)
+        .await?;
+    let mut taken = Vec::new();
+    for row in &rows {
+        match row_of(row) {
+            Ok(found) => taken.extend(take(&mut tx, claim, now, found).await?),
+            // It must not block those behind it.
+            Err(error) => {
+                metrics::counter!(ROWS_UNREADABLE, "table" => "extractions").increment(1);
+                tracing::error!(%error, "an extraction cannot be read");
+            }
+        }
+    }
+    tx.commit().await?;
+    Ok(taken)
+}
+
+fn row_of(row: &PgRow) -> Result<(Extraction, Option<SendStatus>)> {
+    let (key, send_id, attempts) = place(row)?;
+    let mut fields = Fields::new(row, "extractions");
+    fields.name_row(send_id.to_string());
+    let spec = fields.maybe_json("spec")?;
+    let status: Option<&str> = fields.take("status")?;
+    let extraction = Extraction {
+        key,
+        send_id,
+        spec: spec.ok_or_else(|| fields.corrupt("spec", "is null".to_owned()))?,
+        attempts: attempts + 1,
+    };
+    Ok((extraction, status.and_then(SendStatus::parse)))
+}
+
+async fn take(
+    connection: &mut PgConnection,
+    claim: &ClaimExtractions,
+    now: Timestamp,
+    (found, status): (Extraction, Option<SendStatus>),
+) -> std::result::Result<Option<Extraction>, Fault> {
+    let (tenant, send) = (found.key.tenant.0, found.send_id.0);
+    if status.is_some_and(|status| !status.is_final()) {
+        sql!("extractions/postpone")
+            .bind(tenant)
+            .bind(send)
+            .bind(now.0 + EXTRACT_AGAIN_MS)
+            .execute(connection)
+            .await?;
+        return Ok(None);
+    }
+    if status != Some(SendStatus::Completed) || found.attempts > claim.attempts_max {
+        sql!("extractions/drop")
+            .bind(tenant)
+            .bind(send)
+            .execute(connection)
+            .await?;
+        return Ok(None);
+    }
+    sql!("extractions/take")
+        .bind(tenant)
+        .bind(send)
+        .bind(claim.token)
+        .bind(now.after(claim.lease).0)
+        .execute(connection)
+        .await?;
+    Ok(Some(found))
+}
+
+async fn end_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    item: &EndExtraction,
+) -> std::result::Result<bool, Fault> {
+    let mut tx = connection.begin().await?;
+    let now = now(&mut tx, at).await?;
+    let tenant = item.key.tenant;
+    let query = match item.again_after {
+        Some(_) => sql!("extractions/again"),
+        None => sql!("extractions/end"),
+    };
+    let mut query = query.bind(tenant.0).bind(item.send_id.0).bind(item.token);
+    if let Some(after) = item.again_after {
+        query = query.bind(now.after(after).0);
+    }
+    if query.execute(&mut *tx).await?.rows_affected() == 0 {
+        return Ok(false);
+    }
+    for entry in &item.saved {
+        memories::insert(&mut tx, tenant, entry, now).await?;
+    }
+    for change in &item.changed {
+        memories::change(&mut tx, now, change).await?;
+    }
+    for row in &item.usage {
+        sql!("extractions/pay")
+            .bind(tenant.0)
+            .bind(item.key.session.0)
+            .bind(item.send_id.0)
+            .bind(row.round)
+            .bind(row.attempt)
+            .bind(text(&row.model).into_owned())
+            .bind(json(&row.usage))
+            .bind(now.0)
+            .bind("extract")
+            .execute(&mut *tx)
+            .await?;
+    }
+    tx.commit().await?;
+    Ok(true)
+}
+
+fn place(row: &PgRow) -> Result<(SessionKey, SendId, u32)> {
+    let mut fields = Fields::new(row, "extractions");
+    let session: Uuid = fields.take("session_id")?;
+    let send: Uuid = fields.take("send_id")?;
+    let attempts: i32 = fields.take("attempts")?;
+    let key = SessionKey {
+        tenant: TenantId(fields.take("tenant")?),
+        session: SessionId(session),
+    };
+    Ok((key, SendId(send), attempts.unsigned_abs()))
+}
+
+/// Every extraction.
+pub(crate) async fn dump(
+    connection: &mut PgConnection,
+) -> std::result::Result<Vec<(SessionKey, SendId, u32)>, Fault> {
+    let rows = sql!("extractions/dump").fetch_all(connection).await?;
+    let all = rows.iter().map(place);
+    Ok(all.collect::<std::result::Result<_, Error>>()?)
+}

@@ -1,0 +1,313 @@
+//! What agents remember.
+
+mod search;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{MemoryId, TenantId};
+use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
+use mainspring_shared::store::{
+    ChangeMemory, EraseMemories, ErasedMemories, ListMemories, Memories, NewMemory, Page, Result,
+    SaveMemory, SaveMemoryOutcome, SearchMemories,
+};
+use mainspring_shared::time::Timestamp;
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::columns::{json, metadata, text};
+use crate::ledger::now;
+use crate::reads::page;
+use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, execute, fetch, sql};
+use crate::rows::Fields;
+use crate::store::PostgresStore;
+
+#[async_trait]
+impl Memories for PostgresStore {
+    async fn save_memory(&self, item: SaveMemory) -> Result<SaveMemoryOutcome> {
+        saved(&self.pools.writers, self.at, &item).await
+    }
+
+    async fn change_memory(&self, item: ChangeMemory) -> Result<Option<MemoryEntry>> {
+        changed(&self.pools.writers, self.at, &item).await
+    }
+
+    async fn delete_memory(
+        &self,
+        tenant: TenantId,
+        within: Option<Namespace>,
+        id: MemoryId,
+    ) -> Result<bool> {
+        let deleted = execute(&self.pools.writers, || {
+            sql!("memories/delete")
+                .bind(tenant.0)
+                .bind(id.0)
+                .bind(within.as_ref().map(Namespace::stored))
+                .bind(within.as_ref().map(Namespace::behind))
+        });
+        Ok(deleted.await? > 0)
+    }
+
+    async fn erase_memories(&self, item: EraseMemories) -> Result<ErasedMemories> {
+        erased(&self.pools.writers, self.at, &item).await
+    }
+
+    async fn get_memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryEntry>> {
+        search::get(&self.pools.readers, self.at, tenant, id).await
+    }
+
+    async fn list_memories(&self, query: ListMemories) -> Result<Page<MemoryEntry>> {
+        let now = search::time(&self.pools.readers, self.at).await?;
+        let rows = fetch(&self.pools.readers, || {
+            sql!("memories/list")
+                .bind(query.tenant.0)
+                .bind(query.before.map(|id| id.0))
+                .bind(now.0)
+                .bind(i64::from(query.limit) + 1)
+                .bind(query.namespace.as_ref().map(Namespace::stored))
+                .bind(query.namespace.as_ref().map(Namespace::behind))
+        });
+        Ok(page(&rows.await?, query.limit, entry))
+    }
+
+    async fn search_memories(&self, query: SearchMemories) -> Result<Vec<MemoryEntry>> {
+        search::found(&self.pools.claimers, self.at, &query).await
+    }
+
+    async fn expire_memories(&self, limit: u32) -> Result<u64> {
+        let now = search::time(&self.pools.writers, self.at).await?;
+        execute(&self.pools.writers, || {
+            sql!("memories/expire").bind(now.0).bind(i64::from(limit))
+        })
+        .await
+    }
+}
+
+/// Does what may be done twice until it is known to be done.
+macro_rules! repeatable {
+    ($pool:expr, $connection:ident => $work:expr) => {{
+        let mut attempts = Attempts::default();
+        loop {
+            let done = attempts.on($pool, async |$connection| $work.await);
+            match done.await {
+                Ok(done) => return Ok(done),
+                Err(fault) => match attempts.weigh(fault)? {
+                    Verdict::Again | Verdict::Lost => {}
+                    Verdict::BadData(error) => return Err(error),
+                },
+            }
+        }
+    }};
+}
+pub(crate) use repeatable;
+
+async fn saved(pool: &Pool, at: Option<Timestamp>, item: &SaveMemory) -> Result<SaveMemoryOutcome> {
+    repeatable!(pool, connection => save(connection, at, item))
+}
+
+async fn changed(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    item: &ChangeMemory,
+) -> Result<Option<MemoryEntry>> {
+    repeatable!(pool, connection => change_once(connection, at, item))
+}
+
+async fn erased(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    item: &EraseMemories,
+) -> Result<ErasedMemories> {
+    repeatable!(pool, connection => erase(connection, at, item))
+}
+
+async fn change_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    item: &ChangeMemory,
+) -> std::result::Result<Option<MemoryEntry>, Fault> {
+    let mut tx = connection.begin().await?;
+    let now = now(&mut tx, at).await?;
+    let entry = change(&mut tx, now, item).await?;
+    tx.commit().await?;
+    Ok(entry)
+}
+
+async fn save(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    item: &SaveMemory,
+) -> std::result::Result<SaveMemoryOutcome, Fault> {
+    let (tenant, mut id) = (item.tenant, item.entry.id);
+    let mut tx = connection.begin().await?;
+    let now = now(&mut tx, at).await?;
+    let mut taken = true;
+    if let Some(key) = &item.idempotency {
+        let row = sql!("memories/take_key")
+            .bind(now.0)
+            .bind(key.tenant.0)
+            .bind(text(&key.route).into_owned())
+            .bind(text(&key.key).into_owned())
+            .bind(key.body_hash.to_vec())
+            .bind(id.0)
+            .fetch_one(&mut *tx)
+            .await?;
+        let mut fields = Fields::new(&row, "idempotency_keys");
+        let hash: &[u8] = fields.take("body_hash")?;
+        if hash != key.body_hash {
+            return Ok(SaveMemoryOutcome::Mismatch);
+        }
+        taken = fields.take("taken")?;
+        id = MemoryId(fields.take("resource")?);
+    }
+    if taken && insert(&mut tx, tenant, &item.entry, now).await? {
+        tx.commit().await?;
+        return Ok(SaveMemoryOutcome::Saved(item.entry.clone().at(now)));
+    }
+    let known = search::entries(&mut tx, tenant, vec![id], now).await?.pop();
+    tx.commit().await?;
+    Ok(known.map_or(SaveMemoryOutcome::Gone, SaveMemoryOutcome::Known))
+}
+
+/// Enters an entry; false where its id is known.
+pub(crate) async fn insert(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    new: &NewMemory,
+    now: Timestamp,
+) -> std::result::Result<bool, Fault> {
+    let query = sql!("memories/save")
+        .bind(tenant.0)
+        .bind(new.id.0)
+        .bind(new.namespace.stored())
+        .bind(text(&new.text).into_owned())
+        .bind(metadata(&new.metadata))
+        .bind(new.source.as_ref().map(json))
+        .bind(new.indexed(tenant));
+    let done = with_embedding(query, new.embedding.as_ref())
+        .bind(now.0)
+        .bind(new.expires_at.map(|at| at.0))
+        .execute(connection)
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+fn with_embedding(query: PgQuery, embedding: Option<&Embedding>) -> PgQuery {
+    query
+        .bind(embedding.map(Embedding::bytes))
+        .bind(embedding.map(|embedding| embedding.model.clone()))
+}
+
+pub(crate) async fn change(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    item: &ChangeMemory,
+) -> std::result::Result<Option<MemoryEntry>, Fault> {
+    let tenant = item.tenant;
+    let locked = sql!("memories/lock")
+        .bind(tenant.0)
+        .bind(item.id.0)
+        .bind(now.0)
+        .fetch_optional(&mut *connection)
+        .await?;
+    let Some(row) = locked else {
+        return Ok(None);
+    };
+    let entry = item.apply(entry(&row)?, now);
+    let query = match item.text {
+        Some(_) => sql!("memories/rewrite"),
+        None => sql!("memories/change"),
+    };
+    let mut query = query
+        .bind(tenant.0)
+        .bind(entry.id.0)
+        .bind(metadata(&entry.metadata))
+        .bind(now.0)
+        .bind(entry.expires_at.map(|at| at.0));
+    if let Some((new, embedding)) = &item.text {
+        let words = words::words(new);
+        query = query.bind(text(new).into_owned()).bind(words::indexed(
+            tenant,
+            &entry.namespace,
+            &words,
+        ));
+        query = with_embedding(query, embedding.as_ref());
+    }
+    query.execute(connection).await?;
+    Ok(Some(entry))
+}
+
+async fn erase(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    item: &EraseMemories,
+) -> std::result::Result<ErasedMemories, Fault> {
+    let mut tx = connection.begin().await?;
+    let now = now(&mut tx, at).await?;
+    let done = sql!("memories/erase")
+        .bind(item.tenant.0)
+        .bind(item.namespace.stored())
+        .bind(item.namespace.behind())
+        .bind(i64::from(item.limit))
+        .execute(&mut *tx)
+        .await?;
+    let deleted = done.rows_affected();
+    sql!("extractions/erase")
+        .bind(item.tenant.0)
+        .bind(item.namespace.stored())
+        .bind(item.namespace.behind())
+        .execute(&mut *tx)
+        .await?;
+    sql!("memories/erased")
+        .bind(item.tenant.0)
+        .bind(item.erasure)
+        .bind(text(&item.fingerprint).into_owned())
+        .bind(deleted as i64)
+        .bind(now.0)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    Ok(ErasedMemories {
+        deleted,
+        more: deleted >= u64::from(item.limit),
+    })
+}
+
+/// A row as an entry.
+fn entry(row: &PgRow) -> Result<MemoryEntry> {
+    let mut fields = Fields::new(row, "memories");
+    let id: Uuid = fields.take("memory_id")?;
+    let id = MemoryId(id);
+    fields.name_row(id.to_string());
+    let namespace: &str = fields.take("namespace")?;
+    let namespace = Namespace::from_stored(namespace)
+        .map_err(|fault| fields.corrupt("namespace", fault.to_string()))?;
+    Ok(MemoryEntry {
+        id,
+        namespace,
+        text: fields.take("text")?,
+        metadata: fields.maybe_json("metadata")?.unwrap_or_default(),
+        source: fields.maybe_json("source")?,
+        created_at: Timestamp(fields.take("created_at")?),
+        updated_at: Timestamp(fields.take("updated_at")?),
+        expires_at: fields.take::<Option<i64>>("expires_at")?.map(Timestamp),
+    })
+}
+
+/// Entries and erasures of a dump.
+type Dumped = (Vec<(TenantId, MemoryEntry)>, Vec<(TenantId, String, i64)>);
+
+/// Every entry, and every erasure.
+pub(crate) async fn dump(connection: &mut PgConnection) -> std::result::Result<Dumped, Fault> {
+    let rows = sql!("memories/dump").fetch_all(&mut *connection).await?;
+    let of = |row: &PgRow, table| Fields::new(row, table).take("tenant").map(TenantId);
+    let entries = rows.iter();
+    let entries = entries.map(|row| Ok((of(row, "memories")?, entry(row)?)));
+    let entries = entries.collect::<Result<_>>()?;
+    let rows = sql!("memories/dump_erasures").fetch_all(connection).await?;
+    let erasures = rows.iter().map(|row| {
+        let mut fields = Fields::new(row, "memory_erasures");
+        let tenant = of(row, "memory_erasures")?;
+        Ok((tenant, fields.take("fingerprint")?, fields.take("deleted")?))
+    });
+    Ok((entries, erasures.collect::<Result<_>>()?))
+}

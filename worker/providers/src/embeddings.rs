@@ -1,0 +1,224 @@
+//! Vectors of texts, by OpenAI's protocol: `POST {base_url}/embeddings`.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::memory::{DIMENSIONS_MAX, Embedder, Embedding, MemoryError};
+use reqwest::{Client, Url};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::http::client;
+use crate::open::SetupError;
+use crate::settings::ProviderSettings;
+use mainspring_worker::llm::Secret;
+
+/// Bytes of an answer: the vectors of one text, as JSON.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Makes vectors with one model.
+#[derive(Debug)]
+pub struct Embeddings {
+    client: Client,
+    url: Url,
+    key: Secret,
+    headers: Vec<(String, Secret)>,
+    model: String,
+    dimensions: Option<u32>,
+    timeout: Duration,
+    /// What vectors of this model are told apart by.
+    label: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    data: Vec<Vector>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Vector {
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+impl Embeddings {
+    /// Vectors of this model of a provider; with fewer dimensions than it has by itself, where given.
+    ///
+    /// # Panics
+    ///
+    /// When it is made before a rustls crypto provider is installed.
+    pub fn open(
+        settings: &ProviderSettings,
+        model: &str,
+        dimensions: Option<u32>,
+        timeout: Duration,
+    ) -> Result<Self, SetupError> {
+        let base = settings.base_url.trim().trim_end_matches('/');
+        let url = Url::parse(&format!("{base}/embeddings"))
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| SetupError::BaseUrl {
+                provider: settings.name.clone(),
+            })?;
+        let size = dimensions.map_or(String::new(), |size| format!("@{size}"));
+        Ok(Self {
+            client: client(settings, &url)?,
+            url,
+            key: settings.api_key.clone(),
+            headers: settings.headers.clone(),
+            model: model.to_owned(),
+            dimensions,
+            timeout,
+            label: format!("{}/{model}{size}", settings.name),
+        })
+    }
+}
+
+#[async_trait]
+impl Embedder for Embeddings {
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Embedding>, MemoryError> {
+        let mut body = json!({ "model": self.model, "input": texts, "encoding_format": "float" });
+        if let Some(dimensions) = self.dimensions {
+            body["dimensions"] = json!(dimensions);
+        }
+        let mut request = self.client.post(self.url.clone()).timeout(self.timeout);
+        if !self.key.is_empty() {
+            request = request.bearer_auth(self.key.expose());
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value.expose());
+        }
+        let response = request
+            .json(&body)
+            .send()
+            .await
+            .map_err(|error| away(&error))?;
+        let status = response.status();
+        if !status.is_success() {
+            return unavailable(format!(
+                "the embeddings answer with status {}",
+                status.as_u16()
+            ));
+        }
+        if response
+            .content_length()
+            .is_some_and(|n| n > ANSWER_BYTES_MAX as u64)
+        {
+            return unavailable("the embeddings' answer is too large");
+        }
+        let bytes = response.bytes().await.map_err(|error| away(&error))?;
+        if bytes.len() > ANSWER_BYTES_MAX {
+            return unavailable("the embeddings' answer is too large");
+        }
+        let Ok(mut answer) = serde_json::from_slice::<Answer>(&bytes) else {
+            return unavailable("the embeddings' answer cannot be read");
+        };
+        answer.data.sort_by_key(|vector| vector.index);
+        let sound = answer.data.len() == texts.len()
+            && answer.data.iter().all(|vector| {
+                let size = vector.embedding.len();
+                (1..=DIMENSIONS_MAX).contains(&size)
+                    && self.dimensions.is_none_or(|wanted| wanted as usize == size)
+                    && vector.embedding.iter().all(|n| n.is_finite())
+            });
+        if !sound {
+            return unavailable("the embeddings are of another number or size than asked for");
+        }
+        let vectors = answer.data.into_iter().map(|vector| Embedding {
+            model: self.label.clone(),
+            vector: vector.embedding,
+        });
+        Ok(vectors.collect())
+    }
+}
+
+fn away(error: &reqwest::Error) -> MemoryError {
+    // Without the address, which may hold a secret.
+    let why = if error.is_timeout() {
+        "the embeddings did not answer in time"
+    } else {
+        "the embeddings cannot be reached"
+    };
+    MemoryError::Unavailable {
+        why: why.to_owned(),
+    }
+}
+
+fn unavailable<T>(why: impl Into<String>) -> Result<T, MemoryError> {
+    Err(MemoryError::Unavailable { why: why.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_worker::llm::Secret;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::settings::Kind;
+
+    /// A server that answers one request so; what it was asked.
+    async fn asked(
+        answer: &'static str,
+        dimensions: Option<u32>,
+    ) -> (Result<Vec<Embedding>, MemoryError>, String) {
+        // Installed by another test already, or by this one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let settings = ProviderSettings {
+            base_url: format!("http://{address}/v1"),
+            api_key: Secret::new("very-secret"),
+            ..ProviderSettings::new("main", Kind::OpenAi)
+        };
+        let limit = Duration::from_secs(5);
+        let embeddings = Embeddings::open(&settings, "small", dimensions, limit);
+        let embeddings = embeddings.expect("the settings are usable");
+        assert!(!format!("{embeddings:?}").contains("very-secret"));
+        let texts = vec!["a".to_owned(), "b".to_owned()];
+        let server = async {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut request = Vec::new();
+            while !request.ends_with(b"}") {
+                stream.read_buf(&mut request).await.expect("a request");
+            }
+            stream
+                .write_all(answer.as_bytes())
+                .await
+                .expect("an answer");
+            stream.shutdown().await.expect("an end");
+            String::from_utf8(request).expect("is text")
+        };
+        tokio::join!(embeddings.embed(texts), server)
+    }
+
+    #[tokio::test]
+    async fn vectors_come_in_the_order_of_their_texts() {
+        let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n\
+            {\"data\":[{\"index\":1,\"embedding\":[0,1]},{\"index\":0,\"embedding\":[1,0.5]}]}";
+        let (made, request) = asked(answer, Some(2)).await;
+        let made = made.expect("two vectors");
+        assert_eq!(made[0].vector, [1.0, 0.5]);
+        assert_eq!(made[1].vector, [0.0, 1.0]);
+        assert_eq!(made[0].model, "main/small@2");
+        assert!(request.starts_with("POST /v1/embeddings "), "{request}");
+        assert!(
+            request.contains("authorization: Bearer very-secret"),
+            "{request}"
+        );
+        assert!(request.contains("\"dimensions\":2"), "{request}");
+    }
+
+    #[tokio::test]
+    async fn what_makes_no_sense_is_no_vector() {
+        for answer in [
+            "HTTP/1.1 500 Oh\r\nconnection: close\r\n\r\nvery-secret",
+            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"data\":[]}",
+            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nnonsense",
+        ] {
+            let (made, _) = asked(answer, None).await;
+            let error = made.expect_err("nothing was made").to_string();
+            assert!(!error.contains("very-secret"), "{error}");
+        }
+    }
+}

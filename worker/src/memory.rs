@@ -1,0 +1,95 @@
+//! The memory's providers, by the names that agents give them.
+//!
+//! `builtin` is kept in the store. A program may enter its own: an implementation of
+//! [`Memory`](mainspring_shared::memory::Memory) given to [`Memories::insert`].
+
+mod builtin;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use mainspring_shared::agent::memory::BUILTIN;
+use mainspring_shared::memory::{Embedder, Embedding, Memory, MemoryError};
+use mainspring_shared::store::Store;
+use mainspring_shared::time::Clock;
+
+pub use builtin::Builtin;
+pub(crate) use builtin::entry_id;
+
+/// Entries that a provider is asked for at once.
+pub const ENTRIES_MAX: u32 = 50;
+
+/// The providers of a worker.
+#[derive(Debug, Clone)]
+pub struct Memories {
+    named: BTreeMap<String, Arc<dyn Memory>>,
+    builtin: Arc<Builtin>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Memories {
+    /// The one in the store alone. `embedder` makes the vectors of its entries, and may take this long.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        embedder: Option<(Arc<dyn Embedder>, Duration)>,
+    ) -> Self {
+        let builtin = Arc::new(Builtin::new(store, clock.clone(), embedder));
+        Self {
+            named: BTreeMap::from([(BUILTIN.to_owned(), builtin.clone() as _)]),
+            builtin,
+            clock,
+        }
+    }
+
+    /// Enters a provider; one of the same name goes. `builtin` stays what it is.
+    pub fn insert(&mut self, name: impl Into<String>, memory: Arc<dyn Memory>) {
+        let name = name.into();
+        if name != BUILTIN {
+            self.named.insert(name, memory);
+        }
+    }
+
+    /// The provider with this name.
+    pub fn get(&self, name: &str) -> Result<Arc<dyn Memory>, MemoryError> {
+        self.named.get(name).cloned().ok_or_else(|| {
+            let why = format!("this worker has no memory named {name:?}");
+            MemoryError::Unavailable { why }
+        })
+    }
+
+    /// The vector of an entry in the store, where it can be made.
+    pub(crate) async fn embed(&self, text: &str) -> Option<Embedding> {
+        self.builtin.embed(text).await
+    }
+
+    /// The names that agents may use.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(String::as_str)
+    }
+
+    /// Asks a provider, no longer than this. One that panics fails only this call.
+    pub async fn within<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, MemoryError>> + Send,
+    ) -> Result<T, MemoryError> {
+        let call = std::panic::AssertUnwindSafe(call).catch_unwind();
+        tokio::select! {
+            biased;
+            answer = call => answer.unwrap_or_else(|_| unavailable("its provider failed badly")),
+            () = self.clock.sleep(limit) => unavailable(format_args!(
+                "it did not answer within {} ms", limit.as_millis()
+            )),
+        }
+    }
+}
+
+fn unavailable<T>(why: impl fmt::Display) -> Result<T, MemoryError> {
+    Err(MemoryError::Unavailable {
+        why: why.to_string(),
+    })
+}

@@ -1,0 +1,139 @@
+//! The provider that is kept in the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{MemoryId, SendId};
+use mainspring_shared::memory::{
+    Embedder, Embedding, Forget, Memory, MemoryError, Recall, Recalled, Remember, TEXT_CHARS_MAX,
+};
+use mainspring_shared::store::{
+    self, NewMemory, SaveMemory, SaveMemoryOutcome, SearchMemories, Store,
+};
+use mainspring_shared::time::Clock;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// Memory in the store.
+#[derive(Debug)]
+pub struct Builtin {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// What makes vectors, and how long it may take.
+    embedder: Option<(Arc<dyn Embedder>, Duration)>,
+}
+
+impl Builtin {
+    /// Memory in this store. Without an embedder entries are found by their words alone.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        embedder: Option<(Arc<dyn Embedder>, Duration)>,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            embedder,
+        }
+    }
+
+    /// A text's vector. None where there is nothing to make it, or it is away: the text is found by its
+    /// words all the same.
+    pub(crate) async fn embed(&self, text: &str) -> Option<Embedding> {
+        let (embedder, limit) = self.embedder.as_ref()?;
+        let made = tokio::select! {
+            biased;
+            made = embedder.embed(vec![text.to_owned()]) => made,
+            () = self.clock.sleep(*limit) => {
+                tracing::warn!("no embedding was made in time; words alone are searched");
+                return None;
+            }
+        };
+        match made {
+            Ok(vectors) => vectors.into_iter().next(),
+            Err(error) => {
+                tracing::warn!(%error, "no embedding was made; words alone are searched");
+                None
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Memory for Builtin {
+    async fn recall(&self, ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
+        let mut question = SearchMemories::new(ask.tenant, ask.namespace, &ask.query, ask.limit);
+        question.embedding = self.embed(&ask.query).await;
+        let found = self.store.search_memories(question).await.map_err(away)?;
+        let recalled = found.into_iter().map(|entry| Recalled {
+            id: entry.id.to_string(),
+            text: entry.text,
+            updated_at: Some(entry.updated_at),
+        });
+        Ok(recalled.collect())
+    }
+
+    async fn remember(&self, entry: Remember) -> Result<String, MemoryError> {
+        let chars = entry.text.chars().count();
+        if entry.text.trim().is_empty() || chars > TEXT_CHARS_MAX {
+            let why = format!("a text of 1 to {TEXT_CHARS_MAX} characters is needed");
+            return Err(MemoryError::Refused { why });
+        }
+        let id = entry_id(&entry.key, entry.source.map(|source| source.send_id));
+        let item = SaveMemory {
+            tenant: entry.tenant,
+            entry: NewMemory {
+                id,
+                embedding: self.embed(&entry.text).await,
+                namespace: entry.namespace,
+                text: entry.text,
+                metadata: entry.metadata,
+                source: entry.source,
+                expires_at: None,
+            },
+            idempotency: None,
+        };
+        match self.store.save_memory(item).await.map_err(away)? {
+            SaveMemoryOutcome::Saved(_) | SaveMemoryOutcome::Known(_) => Ok(id.to_string()),
+            SaveMemoryOutcome::Gone | SaveMemoryOutcome::Mismatch => Err(MemoryError::Refused {
+                why: "this was kept before, and forgotten since".to_owned(),
+            }),
+        }
+    }
+
+    async fn forget(&self, entry: Forget) -> Result<bool, MemoryError> {
+        let Ok(id) = entry.id.parse::<MemoryId>() else {
+            return Ok(false);
+        };
+        let deleted = self
+            .store
+            .delete_memory(entry.tenant, Some(entry.namespace), id);
+        deleted.await.map_err(away)
+    }
+}
+
+/// The id of what is kept under this key: its time is that of the send, so that lists keep their order.
+pub(crate) fn entry_id(key: &str, send: Option<SendId>) -> MemoryId {
+    let hash = Sha256::digest(format!("memory {key}"));
+    let mut bytes = send.map_or([0; 16], |send| *send.0.as_bytes());
+    for (byte, drawn) in bytes.iter_mut().skip(6).zip(hash.iter()) {
+        *byte = *drawn;
+    }
+    let id: Uuid = uuid::Builder::from_bytes(bytes)
+        .with_version(uuid::Version::SortRand)
+        .with_variant(uuid::Variant::RFC4122)
+        .into_uuid();
+    MemoryId(id)
+}
+
+fn away(error: store::Error) -> MemoryError {
+    tracing::debug!(%error, "the memory's store did not answer");
+    let why = match error {
+        store::Error::Unavailable { .. } => "the database is unavailable",
+        _ => "the database refused it",
+    };
+    MemoryError::Unavailable {
+        why: why.to_owned(),
+    }
+}

@@ -1,0 +1,163 @@
+//! A provider of memory behind a URL.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::memory::{Forget, Memory, MemoryError, Recall, Recalled, Remember};
+use mainspring_shared::message::plain_text;
+use mainspring_shared::stored::Extra;
+use mainspring_shared::time::Span;
+use mainspring_shared::tool::schema::any_object;
+use mainspring_shared::tool::{HttpTool, Repeat};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::http::Caller;
+use mainspring_worker::tool::{Invocation, Tool, ToolError};
+
+/// Memory that another service keeps. It is asked by signed `POST`s in the form of a tool's calls, named
+/// `memory_recall`, `memory_remember` and `memory_forget`; docs/MEMORY.md has their arguments and answers.
+#[derive(Debug)]
+pub struct HttpMemory {
+    recall: Arc<dyn Tool>,
+    remember: Arc<dyn Tool>,
+    forget: Arc<dyn Tool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Entries {
+    entries: Vec<Recalled>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Kept {
+    id: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Forgotten {
+    forgotten: bool,
+}
+
+impl HttpMemory {
+    /// The provider at this URL. `caller` decides what is signed and which addresses are reached.
+    pub fn new(url: &str, timeout: Option<Duration>, caller: &Caller) -> Self {
+        let tool = |name: &str| {
+            caller.tool(&HttpTool {
+                name: name.to_owned(),
+                description: String::new(),
+                parameters: any_object(),
+                url: url.to_owned(),
+                // A repeat has the same key.
+                repeat: Repeat::Keyed,
+                timeout: timeout.map(Span),
+                parallel: true,
+                approval: false,
+                pool: None,
+                extra: Extra::default(),
+            })
+        };
+        Self {
+            recall: tool("memory_recall"),
+            remember: tool("memory_remember"),
+            forget: tool("memory_forget"),
+        }
+    }
+}
+
+/// A question with its key.
+struct Question {
+    key: String,
+    session: SessionKey,
+    send: SendId,
+    arguments: Value,
+}
+
+impl Question {
+    fn of(tenant: TenantId, key: String, arguments: Value) -> Self {
+        let session = SessionId(Uuid::nil());
+        Self {
+            key,
+            session: SessionKey { tenant, session },
+            send: SendId(Uuid::nil()),
+            arguments,
+        }
+    }
+
+    async fn ask<T: DeserializeOwned>(self, tool: &dyn Tool) -> Result<T, MemoryError> {
+        let arguments = match self.arguments {
+            Value::Object(members) => members,
+            other => Map::from_iter([("value".to_owned(), other)]),
+        };
+        let invocation = Invocation {
+            call_id: self.key,
+            arguments,
+            session: self.session,
+            send_id: self.send,
+            boot: BootId(Uuid::nil()),
+            attempt: 1,
+            stop: CancellationToken::new(),
+        };
+        let output = tool.call(invocation).await.map_err(|error| match error {
+            ToolError::Reply { message, .. } | ToolError::Abort { message } => {
+                MemoryError::Unavailable { why: message }
+            }
+        })?;
+        let parsed = match output.value {
+            Some(value) => serde_json::from_value(value),
+            None => serde_json::from_str(&plain_text(&output.content)),
+        };
+        parsed.map_err(|_| MemoryError::Unavailable {
+            why: "the provider's answer is of another form".to_owned(),
+        })
+    }
+}
+
+#[async_trait]
+impl Memory for HttpMemory {
+    async fn recall(&self, ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
+        let arguments = json!({
+            "tenant": ask.tenant, "namespace": ask.namespace, "query": ask.query, "limit": ask.limit,
+        });
+        // Asking twice does no harm: any key will do.
+        let key = format!("recall_{}", ask.namespace.as_str().len());
+        let question = Question::of(ask.tenant, key, arguments);
+        let found: Entries = question.ask(self.recall.as_ref()).await?;
+        Ok(found.entries)
+    }
+
+    async fn remember(&self, entry: Remember) -> Result<String, MemoryError> {
+        let arguments = json!({
+            "tenant": entry.tenant, "namespace": entry.namespace, "text": entry.text,
+            "metadata": entry.metadata, "source": entry.source, "key": entry.key,
+        });
+        let mut question = Question::of(entry.tenant, header(&entry.key), arguments);
+        if let Some(source) = entry.source {
+            question.session.session = source.session_id;
+            question.send = source.send_id;
+        }
+        let kept: Kept = question.ask(self.remember.as_ref()).await?;
+        Ok(kept.id)
+    }
+
+    async fn forget(&self, entry: Forget) -> Result<bool, MemoryError> {
+        let arguments = json!({
+            "tenant": entry.tenant, "namespace": entry.namespace, "id": entry.id,
+        });
+        let key = header(&format!("forget_{}", entry.id));
+        let question = Question::of(entry.tenant, key, arguments);
+        let done: Forgotten = question.ask(self.forget.as_ref()).await?;
+        Ok(done.forgotten)
+    }
+}
+
+/// A key as a header can hold it.
+fn header(key: &str) -> String {
+    let plain = |c: char| if c.is_ascii_graphic() { c } else { '_' };
+    key.chars().map(plain).take(200).collect()
+}
