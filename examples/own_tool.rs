@@ -84,6 +84,7 @@ async fn main() -> anyhow::Result<()> {
         tools: Arc::new(tools),
         memories: Arc::new(Memories::new(store.clone(), clock.clone(), None)),
         hooks: Arc::new(Hooks::default()),
+        fold: None,
         config: Arc::new(WorkerConfig::default()),
     };
     let queue = parts.queue.clone();

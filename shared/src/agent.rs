@@ -1,10 +1,13 @@
 //! How a session's model is asked.
 
+mod context;
 mod delegation;
 mod named;
 pub mod memory;
 mod output;
 pub mod prompt;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,6 +20,10 @@ use crate::stored::Extra;
 use crate::time::Span;
 use crate::tool::{ToolEntry, pool_of};
 
+pub use self::context::{
+    FOLD_HARD_DEFAULT, FOLD_SOFT_DEFAULT, FoldSpec, FoldStrategy, KEEP_SENDS_DEFAULT,
+    Representation, ToolContext,
+};
 pub use self::delegation::{Delegation, NotGranted};
 pub use self::named::{AgentKey, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias, NameFault, NamedAgent, NamedAgentView, Pick};
 pub use self::memory::{ExtractMode, MemorySpec, RecallMode};
@@ -208,13 +215,22 @@ pub enum ReasoningEffort {
 }
 
 /// What the model sees of the transcript.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ContextSpec {
     /// At most this many of the last messages when a send begins, its input included; all of them when
     /// absent. To keep providers' prompt caches of use, the window moves in blocks: once the bound is
     /// exceeded, by half of it. The send's own messages come on top.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_messages: Option<u32>,
+    /// How sends that have ended are shown.
+    #[serde(default, skip_serializing_if = "Representation::is_default")]
+    pub representation: Representation,
+    /// How what the model's window has no room for is folded.
+    #[serde(default, skip_serializing_if = "FoldSpec::is_default")]
+    pub fold: FoldSpec,
+    /// How older results of these tools are shown; as they are where nothing is said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, ToolContext>,
     /// What to do with an answer that was cut at its token limit.
     #[serde(default, skip_serializing_if = "OnTruncation::is_default")]
     pub on_truncation: OnTruncation,

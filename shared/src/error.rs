@@ -163,6 +163,8 @@ codes! {
     LlmAuth = "llm.auth", Invalid, 502;
     /// The window does not fit the model.
     LlmContextOverflow = "llm.context_overflow", Invalid, 422;
+    /// What the model would have to be shown does not fit it, however much is folded.
+    ContextCannotFit = "context.cannot_fit", Invalid, 422;
     /// The model declined to answer.
     LlmRefused = "llm.refused", Invalid, 422;
     /// The answer was cut at its token limit.

@@ -76,6 +76,11 @@ pub fn expand(step: &Step, messages: &[Message], send: Option<&SendView>) -> Vec
             events.push(("send.resumed", data));
         }
         StepKind::Round | StepKind::Calls => events.extend(written(step, messages)),
+        StepKind::Folded => {
+            let mut data = json!(step.refs.fold);
+            data["send_id"] = json!(step.send_id);
+            events.push(("context.folded", data));
+        }
         StepKind::Finished => {
             events.extend(written(step, messages));
             events.push(ending(step, send));

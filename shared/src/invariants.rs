@@ -151,6 +151,11 @@ pub const INVARIANTS: &[(&str, &str)] = &[
          as the send counts",
     ),
     (
+        "fold.in_order",
+        "of the folds of one level, and of those that no other one covers, none stands for a \
+         message of another one; none ends between a call and its results",
+    ),
+    (
         READABLE,
         "every row can be parsed; this release skips those that cannot",
     ),

@@ -101,6 +101,8 @@ named! {
         Cancelled = "cancelled",
         /// The model could not be asked, or declined.
         ProviderError = "provider_error",
+        /// What the model would have to be shown does not fit it.
+        Context = "context",
         /// A tool or a person stopped it.
         ToolAbort = "tool_abort",
         /// Workers died under it too often.

@@ -1,5 +1,6 @@
 //! A session: a durable conversation, the unit of ordering and of ownership.
 
+pub mod fold;
 pub mod hot;
 pub mod preview;
 pub mod render;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{BootId, SendId};
 use crate::model::Digest;
 use crate::session::shown::RecalledRef;
+use crate::session::fold::FoldRef;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -21,18 +22,21 @@ pub enum StepKind {
     Waiting,
     /// A parked or orphaned send goes on.
     Resumed,
+    /// A fold was attached.
+    Folded,
     /// A send became final.
     Finished,
 }
 
 impl StepKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Accepted,
         Self::Round,
         Self::Calls,
         Self::Waiting,
         Self::Resumed,
+        Self::Folded,
         Self::Finished,
     ];
 
@@ -44,6 +48,7 @@ impl StepKind {
             Self::Calls => "calls",
             Self::Waiting => "waiting",
             Self::Resumed => "resumed",
+            Self::Folded => "folded",
             Self::Finished => "finished",
         }
     }
@@ -85,6 +90,9 @@ pub struct StepRefs {
     /// The round it closed, where a model answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<RoundRef>,
+    /// The fold that it attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fold: Option<FoldRef>,
     /// Why: a `StopReason` of a final step, what a waiting step waits for, what resumed a send
     /// (`takeover`, `result`, `retry`).
     #[serde(default, skip_serializing_if = "Option::is_none")]

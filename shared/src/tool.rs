@@ -15,7 +15,7 @@ pub use call::{
 };
 pub use declared::{
     DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, WorkerTool, check,
-    is_pool, pool_fault, pool_of,
+    is_pool, pool_fault, pool_of, url_fault,
 };
 pub use preset::{CORE, EXPLORE, FULL, preset};
 pub use published::Published;

@@ -256,6 +256,7 @@ impl World {
             tools: self.tools.clone(),
             memories: Arc::new(memories),
             hooks: Arc::new(self.hooks.clone()),
+            fold: None,
             config: Arc::new(config),
         };
         let lifecycle = Lifecycle::new();

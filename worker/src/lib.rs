@@ -6,6 +6,7 @@ mod cache;
 mod checks;
 mod config;
 mod extracting;
+pub mod fold;
 pub mod hook;
 mod live;
 pub mod llm;

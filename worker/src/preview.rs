@@ -14,7 +14,7 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::session::preview::{
     Answered, Ask, Preview, PreviewCost, PreviewFold, PreviewLimit,
 };
-use mainspring_shared::session::render::{Folded, following};
+use mainspring_shared::session::render::following;
 use mainspring_shared::store::ReadInbox;
 use mainspring_shared::usage::Usage;
 use tokio::sync::Semaphore;
@@ -129,15 +129,15 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     };
     let items = parts.store.read_inbox(query).await.map_err(away)?;
     unsaid.items(items, record.id, record.rounds);
-    let folds: Vec<Folded> = Vec::new();
+    let folds = window.folds();
     let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);
-    let by = (record.id, record.created_at);
+    let by = (record.id, record.created_at, &record.input[..]);
     let request = load::request(Question {
         send: &send,
         resolved: &resolved,
         offers: &offers,
         shown: shown.as_ref(),
-        folds: &folds,
+        folds,
         messages: following(&window, from, &unsaid.messages, by),
         partial: None,
         output: output.as_ref().map(|output| &output.spec),

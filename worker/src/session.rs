@@ -10,6 +10,7 @@ use mainspring_shared::id::{LeaseToken, SendId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::{Message, NewMessage};
 use mainspring_shared::send::{SendResult, StopReason};
+use mainspring_shared::session::fold::{self, Fold};
 use mainspring_shared::session::window::{Window, from_seq};
 use mainspring_shared::store::{
     self, CallChange, CallStep, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
@@ -36,6 +37,7 @@ pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
     let cached = kernel.cache.take(key);
     let token = LeaseToken(kernel.parts.entropy.random_id());
     let claim = ClaimSession {
+        cached_fold_end: cached.as_ref().map_or(0, |c| c.window.fold_end()),
         key,
         token,
         cached_next_seq: cached.as_ref().map_or(0, |c| c.window.next_seq()),
@@ -155,7 +157,8 @@ async fn fail(kernel: &Kernel, key: SessionKey, lease: Lease) -> Option<Complete
     for row in &rows {
         usage.add(&row.usage);
     }
-    let attempts = rows.iter().map(|row| row.attempt).max();
+    let mut of_rounds = rows.iter().filter(|row| row.is_of_round());
+    let attempts = of_rounds.by_ref().map(|row| row.attempt).max();
     let attempts = attempts.unwrap_or_default().max(record.attempts);
     let item = CompleteSend {
         key,
@@ -253,13 +256,14 @@ async fn held(
         counters,
         send,
         mut spent,
+        folds,
         window,
     } = claimed;
     // What was cached under another version was not compared with what the claim brought.
     let mut version = counters.context_version;
     let cached = cached.filter(|cached| cached.version == version);
     let cached = cached.map(|cached| cached.window);
-    let Some(mut window) = assemble(cached, window, counters.next_seq) else {
+    let Some(mut window) = assemble(cached, folds, window, counters.next_seq) else {
         tracing::error!(session.id = %key.session, "the transcript has a gap; session released");
         release(kernel, key, lease, lost).await;
         return;
@@ -300,6 +304,7 @@ async fn held(
             send,
             counters,
             window: &mut window,
+            version: &mut version,
             spent: &mut spent,
             reach,
             then,
@@ -327,14 +332,16 @@ async fn reload(
     read_window(store, key, from, next_seq).await.ok()?
 }
 
-/// The messages of a session from this `seq` on, or from the call that a result there belongs to; none
-/// where they changed meanwhile.
+/// The folds of a session and its messages behind them, from this `seq` on, or from the call that a
+/// result there belongs to; none where they changed meanwhile.
 pub(crate) async fn read_window(
     store: &dyn Store,
     key: SessionKey,
-    mut from: i64,
+    from: i64,
     next_seq: i64,
 ) -> store::Result<Option<Window>> {
+    let folds = store.read_folds(key).await?;
+    let mut from = fold::begin(from, fold::end(&folds));
     let mut messages: Vec<Message> = Vec::new();
     loop {
         let after = messages.last().map_or(from - 1, |last| last.seq);
@@ -359,7 +366,8 @@ pub(crate) async fn read_window(
         }
         messages.extend(page);
     }
-    Ok(Window::new(messages, next_seq).ok())
+    let window = Window::new(messages, next_seq).ok();
+    Ok(window.map(|window| window.behind(folds)))
 }
 
 /// Whether the session is for workers of another pool: one that was enqueued, or was run, before its
@@ -393,14 +401,26 @@ async fn one(kernel: &Arc<Kernel>, turn: Turn<'_>) -> Left {
 }
 
 /// The window from what the cache held and what the claim brought; none when they do not fit.
-fn assemble(cached: Option<Window>, brought: Vec<Message>, next_seq: i64) -> Option<Window> {
+fn assemble(
+    cached: Option<Window>,
+    mut folds: Vec<Fold>,
+    brought: Vec<Message>,
+    next_seq: i64,
+) -> Option<Window> {
     if let Some(mut window) = cached {
+        // The claim brings none where those of the cache are still the session's.
+        folds = window
+            .folds()
+            .iter()
+            .map(|fold| Fold::clone(fold))
+            .collect();
         let continues = brought.first().map_or(next_seq, |first| first.seq) == window.next_seq();
         if continues && window.extend(brought.iter().cloned()).is_ok() {
             return (window.next_seq() == next_seq).then_some(window);
         }
     }
-    Window::new(brought, next_seq).ok()
+    let window = Window::new(brought, next_seq).ok()?;
+    Some(window.behind(folds))
 }
 
 /// Gives a session back as it is: it stays ready for the sweep and for others.

@@ -17,6 +17,7 @@ use crate::boot::Boot;
 use crate::cache::Cache;
 use crate::config::WorkerConfig;
 use crate::extracting::Ended;
+use crate::fold::Fold;
 use crate::hook::Hooks;
 use crate::live::Live;
 use crate::llm::Providers;
@@ -47,6 +48,8 @@ pub struct Parts {
     pub memories: Arc<Memories>,
     /// What is asked at fixed points of each send.
     pub hooks: Arc<Hooks>,
+    /// How transcripts are folded, in the place of the strategy `summary`.
+    pub fold: Option<Arc<dyn Fold>>,
     /// The bounds.
     pub config: Arc<WorkerConfig>,
 }

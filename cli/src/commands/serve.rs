@@ -165,6 +165,7 @@ impl Base {
             tools: Arc::new(tools),
             memories,
             hooks: Arc::new(wiring::hooks(config, &self.clock, &self.entropy)?),
+            fold: None,
             config: Arc::new(wiring::worker_config(config)),
         };
         let running = mainspring_worker::run(parts, self.lifecycle.clone());

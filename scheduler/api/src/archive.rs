@@ -14,6 +14,7 @@ use mainspring_shared::list::{
 };
 use mainspring_shared::message::{ContentPart, Message, Role, ToolCall};
 use mainspring_shared::session::SessionRecord;
+use mainspring_shared::session::fold::Fold;
 use mainspring_shared::time::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -50,6 +51,13 @@ struct SessionLine {
     todo: List,
     #[serde(default, skip_serializing_if = "List::is_new")]
     notes: List,
+    /// With the numbers that its messages have here.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "folds"
+    )]
+    folds: Vec<Fold>,
 }
 
 /// As much of the first line as every version has.
@@ -92,6 +100,20 @@ fn parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContentPart>,
     Ok(parts)
 }
 
+/// Folds without members that nobody here knows.
+fn folds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Fold>, D::Error> {
+    let mut folds = Vec::new();
+    for written in Vec::<Value>::deserialize(deserializer)? {
+        let fold = Fold::deserialize(&written).map_err(D::Error::custom)?;
+        let known = serde_json::to_value(&fold).map_err(D::Error::custom)?;
+        if let Some(name) = more_than(&written, &known) {
+            return Err(D::Error::custom(format_args!("unknown field `{name}`")));
+        }
+        folds.push(fold);
+    }
+    Ok(folds)
+}
+
 /// A member that an object has, or one inside of it, beyond those that are known.
 fn more_than<'v>(written: &'v Value, known: &Value) -> Option<&'v str> {
     let members = written.as_object()?.iter();
@@ -126,6 +148,7 @@ pub(super) struct Archive {
     pub(super) metadata: Map<String, Value>,
     pub(super) lists: Lists,
     pub(super) messages: Vec<Message>,
+    pub(super) folds: Vec<Fold>,
 }
 
 /// The lists that go where a session's transcript goes.
@@ -158,6 +181,7 @@ impl Writer {
         &mut self,
         session: SessionRecord,
         lists: Lists,
+        folds: Vec<Fold>,
     ) -> serde_json::Result<Vec<u8>> {
         let header = Header {
             format: FORMAT.to_owned(),
@@ -169,6 +193,7 @@ impl Writer {
                 created_at: session.created_at,
                 todo: lists.todo,
                 notes: lists.notes,
+                folds,
             },
         };
         self.lines(&[header])
@@ -306,6 +331,11 @@ impl Reader {
         }
         on(last, self.transcript.finish(&footer))?;
         let header = self.header.ok_or_else(Error::internal)?;
+        let beyond = |fold: &Fold| fold.to_seq > self.transcript.count as i64;
+        if header.folds.iter().any(beyond) {
+            let detail = "must not stand for messages that are not there";
+            return on(1, Err(Error::invalid("/session/folds", detail)));
+        }
         Ok(Archive {
             agent: header.agent,
             metadata: header.metadata,
@@ -314,6 +344,7 @@ impl Reader {
                 notes: header.notes,
             },
             messages: self.transcript.messages,
+            folds: header.folds,
         })
     }
 }
@@ -354,12 +385,53 @@ fn header(line: &[u8]) -> Result<SessionLine, Error> {
             checks.refuse(member, &fault);
         }
     }
+    for (place, fault) in session
+        .folds
+        .iter()
+        .zip(fold_faults(&session.folds))
+        .enumerate()
+    {
+        let (fold, fault) = fault;
+        let member = format!("/folds/{place}");
+        checks.text(&format!("{member}/text"), Some(&fold.text));
+        checks.text(&format!("{member}/model"), fold.model.as_deref());
+        if let Some((name, detail)) = fault {
+            checks.refuse(&format!("{member}/{name}"), detail);
+        }
+    }
     checks.finish()?;
     // An archive keeps what its session was shown; one that was written by hand has nothing yet.
     if session.agent.prompt.is_some() && session.agent.bound.is_none() {
         session.agent = rebind(session.agent, None, None, &session.metadata)?;
     }
     Ok(session)
+}
+
+/// What is wrong with each fold among the others.
+fn fold_faults(folds: &[Fold]) -> impl Iterator<Item = Option<(&'static str, &'static str)>> {
+    let number = |place: usize| place as i64 + 1;
+    folds.iter().enumerate().map(move |(place, fold)| {
+        let covers = |by: i64| {
+            let cover = usize::try_from(by - 1).ok().and_then(|at| folds.get(at));
+            cover.is_some_and(|cover| {
+                by > fold.n && cover.from_seq <= fold.from_seq && fold.to_seq <= cover.to_seq
+            })
+        };
+        if fold.n != number(place) {
+            Some(("n", "must count from 1"))
+        } else if fold.from_seq > fold.to_seq {
+            Some(("to_seq", "must not be below from_seq"))
+        } else if fold.level < 0 {
+            Some(("level", "must not be negative"))
+        } else if fold.covered_by.is_some_and(|by| !covers(by)) {
+            Some((
+                "covered_by",
+                "must name a later fold that stands for the same messages",
+            ))
+        } else {
+            None
+        }
+    })
 }
 
 fn on<T>(line: usize, outcome: Result<T, Error>) -> Result<T, Error> {

@@ -18,6 +18,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::{Message, settled_len};
+use mainspring_shared::session::fold;
 use mainspring_shared::store::{CreateOutcome, ImportSession, NewSession, ReadMessages};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -160,7 +161,10 @@ pub(super) async fn fork(
     }
     copying.kept.truncate(settled);
     let lists = lists(&app, key).await?;
+    let last = before + copying.behind + settled as i64;
+    let folds = fold::copies(app.store.read_folds(key).await?, before, last);
     let item = ImportSession {
+        folds,
         session: NewSession {
             key: copy,
             agent: agent.clone(),
@@ -296,6 +300,7 @@ async fn stage(
 ) -> Result<i64, Error> {
     let count = messages.len() as i64;
     let page = ImportSession {
+        folds: Vec::new(),
         session: NewSession {
             key: session,
             agent: agent.clone(),
@@ -414,6 +419,7 @@ impl<'a> Importing<'a> {
         let hash = self.hash.finalize().into();
         let archive = self.reader.finish()?;
         let item = ImportSession {
+            folds: archive.folds,
             session: NewSession {
                 key: self.session,
                 agent: archive.agent,
@@ -449,7 +455,8 @@ pub(super) async fn export(
     let mut writer = Writer::default();
     let (left, before) = (session.messages, session.first_seq - 1);
     let lists = lists(&app, key).await?;
-    let header = writer.header(session, lists);
+    let folds = fold::copies(app.store.read_folds(key).await?, before, before + left);
+    let header = writer.header(session, lists, folds);
     let header = header.map_err(|_| Error::internal())?;
     let exporting = Exporting {
         app,

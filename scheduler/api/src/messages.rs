@@ -1,12 +1,15 @@
 //! Transcripts.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
+use mainspring_shared::message::Message;
+use mainspring_shared::session::fold::Fold;
 use mainspring_shared::store::ReadMessages;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -28,22 +31,69 @@ pub(super) struct MessagesQuery {
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<String>)]
     after: Option<Seq>,
-    /// Nothing is folded yet: what was said is all there is to show, either way.
-    #[serde(default, rename = "folded", deserialize_with = "text")]
+    /// Whether each page shows, before the message that stands behind it, what stands for the messages
+    /// before that one in the model's window.
+    #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<String>)]
-    _folded: Option<bool>,
+    folded: Option<bool>,
 }
 
-/// A message's number.
-#[derive(Debug, Clone, Copy)]
-struct Seq(i64);
+/// A place in a transcript: behind a message, and behind so many of the folds that end with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Seq(i64, u32);
 
 impl FromText for Seq {
     const EXPECTED: &'static str = "must be a message's seq";
 
     fn from_text(text: &str) -> Option<Self> {
-        text.parse().ok().filter(|seq| *seq >= 0).map(Self)
+        let (seq, folds) = text.split_once('.').unwrap_or((text, "0"));
+        let seq = seq.parse().ok().filter(|seq| *seq >= 0)?;
+        Some(Self(seq, folds.parse().ok()?))
     }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            0 => write!(f, "{}", self.0),
+            folds => write!(f, "{}.{folds}", self.0),
+        }
+    }
+}
+
+/// What a page shows.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub(super) enum Entry {
+    /// A message.
+    Message(Message),
+    /// What the model is shown in the place of the messages before.
+    Fold {
+        /// `fold`
+        role: &'static str,
+        #[serde(flatten)]
+        fold: Fold,
+    },
+}
+
+/// An entry with its place.
+type Placed = (Seq, Entry);
+
+/// Folds in their places: behind the last message that each stands for.
+fn placed(mut folds: Vec<Fold>) -> Vec<(Seq, Fold)> {
+    folds.retain(|fold| fold.covered_by.is_none());
+    folds.sort_by_key(|fold| (fold.to_seq, fold.from_seq));
+    let mut last = Seq(0, 0);
+    let placed = folds.into_iter().map(|fold| {
+        let seq = fold.to_seq.max(0);
+        last = if last.0 == seq {
+            Seq(seq, last.1 + 1)
+        } else {
+            Seq(seq, 1)
+        };
+        (last, fold)
+    });
+    placed.collect()
 }
 
 /// Its paths.
@@ -57,32 +107,55 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sessions/{id}/messages",
     operation_id = "listMessages",
     params(MessagesQuery),
-    responses((status = 200, body = List<mainspring_shared::message::Message>))
+    responses((status = 200, body = List<Entry>))
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
     Query(query): Query<MessagesQuery>,
 ) -> Result<Response, Problem> {
-    let after = query.cursor.or(query.after).unwrap_or(Seq(0)).0;
+    let after = query.cursor.or(query.after).unwrap_or(Seq(0, 0));
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }
+    let folds = if query.folded == Some(true) {
+        placed(app.store.read_folds(key).await?)
+    } else {
+        Vec::new()
+    };
     let begin = Begin {
         cursor: Some(after),
         limit: query.limit.0,
     };
-    let read = async |after: Option<i64>, limit: u32| {
+    let read = async |after: Option<Seq>, limit: u32| {
+        let after = after.unwrap_or(Seq(0, 0));
         // One more than requested shows whether there are more.
         let wanted = ReadMessages {
             key,
-            after: after.unwrap_or(0),
+            after: after.0,
             limit: limit + 1,
         };
-        let mut messages = app.store.read_messages(wanted).await?;
-        let more = messages.len() > limit as usize;
-        messages.truncate(limit as usize);
-        Ok((messages, more))
+        let messages = app.store.read_messages(wanted).await?;
+        let until = match messages.last() {
+            Some(last) if messages.len() > limit as usize => Seq(last.seq, 0),
+            Some(_) | None => Seq(i64::MAX, 0),
+        };
+        let between = folds
+            .iter()
+            .filter(|(place, _)| *place > after && *place < until);
+        let between = between.map(|(place, fold)| {
+            let fold = fold.clone();
+            (*place, Entry::Fold { role: "fold", fold })
+        });
+        let messages = messages.into_iter();
+        let mut entries: Vec<Placed> = messages
+            .map(|message| (Seq(message.seq, 0), Entry::Message(message)))
+            .chain(between)
+            .collect();
+        entries.sort_by_key(|(place, _)| *place);
+        let more = entries.len() > limit as usize;
+        entries.truncate(limit as usize);
+        Ok((entries, more))
     };
-    respond::page(&app, begin, read, |message| message.seq, |message| message).await
+    respond::page(&app, begin, read, |(place, _)| *place, |(_, entry)| entry).await
 }

@@ -4,7 +4,7 @@
 
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_scheduler::services::agents::{Choice, Taken};
-use mainspring_shared::agent::{AgentSpec, FALLBACK_MAX, MAX_TOKENS_DEFAULT, MemorySpec, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions, THINKING_TOKENS_MIN};
+use mainspring_shared::agent::{AgentSpec, ContextSpec, FALLBACK_MAX, FoldStrategy, MAX_TOKENS_DEFAULT, MemorySpec, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX, SendOptions, THINKING_TOKENS_MIN};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionId;
@@ -29,6 +29,9 @@ const LABEL_BYTES_MAX: usize = 200;
 
 /// Rounds that anyone may ask for: a send that needs more is a loop.
 const MAX_ROUNDS_MAX: u32 = 10_000;
+
+/// Sends that may be kept out of folds: more fit no window.
+const KEEP_SENDS_MAX: u32 = 1_000;
 
 /// Tokens that one answer may be allowed: more than any model gives.
 const MAX_TOKENS_MAX: u32 = 10_000_000;
@@ -180,6 +183,7 @@ impl Checks {
             last,
             i32::MAX as u32,
         );
+        self.context(&format!("{member}/context"), &agent.context);
         if agent
             .temperature
             .is_some_and(|heat| !(0.0..=2.0).contains(&heat))
@@ -219,6 +223,45 @@ impl Checks {
         if agent.board.as_deref().is_some_and(|name| !is_board(name)) {
             let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, ., - and _, and must not start with ses_";
             self.refuse(&format!("{member}/board"), detail);
+        }
+    }
+
+    /// How the transcript is folded and shown.
+    fn context(&mut self, member: &str, context: &ContextSpec) {
+        let fold = &context.fold;
+        let is_share = |share: f64| share > 0.0 && share <= 1.0;
+        for (name, share) in [("soft", fold.soft), ("hard", fold.hard)] {
+            if share.is_some_and(|share| !is_share(share)) {
+                self.refuse(
+                    &format!("{member}/fold/{name}"),
+                    "must be above 0 and at most 1",
+                );
+            }
+        }
+        if fold.soft.is_some_and(|soft| soft > fold.hard()) {
+            let detail = format!("must be at most hard, which is {}", fold.hard());
+            self.refuse(&format!("{member}/fold/soft"), &detail);
+        }
+        if fold.keep_sends.is_some_and(|keep| keep > KEEP_SENDS_MAX) {
+            let detail = format!("must be at most {KEEP_SENDS_MAX}");
+            self.refuse(&format!("{member}/fold/keep_sends"), &detail);
+        }
+        self.label(&format!("{member}/fold/model"), fold.model.as_deref());
+        let url = format!("{member}/fold/url");
+        match (fold.strategy, fold.url.as_deref()) {
+            (FoldStrategy::Http, None) => self.refuse(&url, "is needed with the strategy http"),
+            (FoldStrategy::Http, Some(text)) => {
+                if let Some(detail) = tool::url_fault(text) {
+                    self.refuse(&url, &detail);
+                }
+            }
+            (_, Some(_)) => self.refuse(&url, "is for the strategy http only"),
+            (_, None) => {}
+        }
+        for name in context.tools.keys() {
+            if name.is_empty() || name.len() > LABEL_BYTES_MAX || name.contains('\0') {
+                self.refuse(&format!("{member}/tools"), "names must have 1 to 200 bytes");
+            }
         }
     }
 

@@ -271,7 +271,8 @@ impl Reader {
             | StepKind::Round
             | StepKind::Calls
             | StepKind::Waiting
-            | StepKind::Resumed => None,
+            | StepKind::Resumed
+            | StepKind::Folded => None,
         };
         let view = send.map(SendView::from);
         // Some of them may have been pruned.
@@ -389,7 +390,11 @@ impl Progress {
         let round = match step.kind {
             StepKind::Finished => i32::MAX,
             StepKind::Round => step.refs.round.as_ref().map_or(-1, |round| round.index),
-            StepKind::Accepted | StepKind::Calls | StepKind::Waiting | StepKind::Resumed => -1,
+            StepKind::Accepted
+            | StepKind::Calls
+            | StepKind::Waiting
+            | StepKind::Resumed
+            | StepKind::Folded => -1,
         };
         let known = |(send, _): &&mut (SendId, i32)| *send == step.send_id;
         if let Some((_, last)) = self.rounds.iter_mut().find(known) {

@@ -76,6 +76,15 @@ pub enum State {
         /// Whether the worker is to give the session back at the next boundary.
         draining: bool,
     },
+    /// What the model would be shown is too long for it: a part is folded before it is asked.
+    Folding {
+        /// The round.
+        round: u32,
+        /// The attempt that comes then.
+        attempt: u32,
+        /// Whether the worker is to give the session back then.
+        draining: bool,
+    },
     /// The next attempt waits in memory.
     BackingOff {
         /// The round.
@@ -147,6 +156,15 @@ pub enum Event {
         /// Earlier model calls of the round that did not fail: each gave a part of its answer, or
         /// was interrupted by a message.
         not_failed: u32,
+    },
+    /// The model was not asked: what it would be shown is too long.
+    TooLong,
+    /// The model was asked, and what it was shown was too long.
+    Overflowed,
+    /// The fold is attached, or the model is asked without one.
+    Folded {
+        /// Whether a cancel was raised by then.
+        cancelled: bool,
     },
     /// The wait in memory is over.
     BackoffOver,
@@ -225,6 +243,10 @@ pub enum Command {
     },
     /// Drop the model call that is under way.
     AbortAsking,
+    /// Fold a part of what the model is shown.
+    Fold,
+    /// Drop the fold that is under way.
+    AbortFold,
     /// Store the round's messages and calls.
     StoreRound,
     /// Run the calls that are this worker's.

@@ -7,6 +7,8 @@
 //! in the tail alone. So two sends one after the other have requests with the same beginning, up to
 //! where the history of the first one ended, and a provider serves that from its prompt cache.
 
+mod older;
+
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -16,6 +18,7 @@ use crate::agent::{AgentSpec, MAX_TOKENS_DEFAULT, OutputSpec, SendOptions};
 use crate::id::{SendId, SessionId};
 use crate::message::{ContentPart, Message, NewMessage, Role};
 use crate::model::{ModelFacts, Request, ToolSpec};
+use crate::session::fold::Fold;
 use crate::session::window::Window;
 use crate::skill::catalogue;
 use crate::time::Timestamp;
@@ -35,6 +38,8 @@ pub struct Inputs<'a> {
     pub native_schema: bool,
     /// The conversation: requests of one begin alike.
     pub session: SessionId,
+    /// The send that runs: what belongs to others has ended.
+    pub send: SendId,
     /// The agent's version that the send is pinned to.
     pub agent: &'a AgentSpec,
     /// What the sender decided.
@@ -42,7 +47,7 @@ pub struct Inputs<'a> {
     /// The tools on offer, in order.
     pub tools: Vec<Arc<ToolSpec>>,
     /// What stands for the messages before the first one, oldest first.
-    pub folds: &'a [Folded],
+    pub folds: &'a [Arc<Fold>],
     /// The active window: see [`following`].
     pub messages: Vec<Arc<Message>>,
     /// What the model has said of its answer, where that was cut and goes on.
@@ -51,17 +56,6 @@ pub struct Inputs<'a> {
     pub tail: Vec<TailPart<'a>>,
     /// The shape of the answer.
     pub output: Option<&'a Arc<OutputSpec>>,
-}
-
-/// A text that stands for messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Folded {
-    /// The first message that it stands for.
-    pub from_seq: i64,
-    /// The last one.
-    pub to_seq: i64,
-    /// What is left of them.
-    pub text: String,
 }
 
 /// A part of what is shown behind the last message.
@@ -90,7 +84,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         .iter()
         .map(|fold| Arc::new(recap(fold)))
         .collect();
-    messages.extend(inputs.messages);
+    messages.extend(older::older(inputs.messages, inputs.send, &agent.context));
     let mut request = Request {
         model: inputs.model,
         system,
@@ -141,20 +135,28 @@ pub fn answer_max(agent: &AgentSpec, facts: &ModelFacts) -> u32 {
 }
 
 /// The active window from this `seq` on, and behind it the messages that the transcript does not have
-/// yet, as they will be once the next step has stored them.
+/// yet, as they will be once the next step has stored them. Where the begin of the send is folded, its
+/// input stands in front: the model is to see what it works on.
 pub fn following(
     window: &Window,
     from: i64,
     unsaid: &[NewMessage],
-    (send, at): (SendId, Timestamp),
+    (send, at, input): (SendId, Timestamp, &[ContentPart]),
 ) -> Vec<Arc<Message>> {
     let extra = unsaid.iter().zip(window.next_seq()..);
     let extra = extra.map(|(message, seq)| message.clone().at(seq, send, at, 0));
-    window.active_with(from, extra)
+    let mut messages = window.active_with(from, extra);
+    let first = messages.first();
+    // Folds end behind rounds: where the send's first message here is an answer, its input is folded.
+    if let Some(first) = first.filter(|it| it.send_id == send && it.role == Role::Assistant) {
+        let asked = NewMessage::user(input.to_vec(), 0).at(first.seq - 1, send, at, 0);
+        messages.insert(0, Arc::new(asked));
+    }
+    messages
 }
 
 /// A fold as the message that the model is shown in the place of those that it stands for.
-fn recap(fold: &Folded) -> Message {
+fn recap(fold: &Fold) -> Message {
     let range = format!(" messages=\"{}-{}\"", fold.from_seq, fold.to_seq);
     let text = fenced("summary", &range, &fold.text);
     let said = NewMessage::user(vec![ContentPart::text(text)], 0);

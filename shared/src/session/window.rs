@@ -10,11 +10,14 @@
 use std::sync::Arc;
 
 use crate::message::{Message, Role};
+use crate::session::fold::{self, Fold};
 
 /// A contiguous tail of a transcript, at least as long as the active window.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Window {
     messages: Vec<Arc<Message>>,
+    /// What stands for the messages before them, in order.
+    folds: Vec<Arc<Fold>>,
     next_seq: i64,
     /// Kept up to date, so that a cache need not walk a long transcript after each send.
     weight: usize,
@@ -35,6 +38,7 @@ impl Window {
     pub fn empty() -> Self {
         Self {
             messages: Vec::new(),
+            folds: Vec::new(),
             next_seq: 1,
             weight: 0,
         }
@@ -45,11 +49,48 @@ impl Window {
         let start = next_seq - messages.len() as i64;
         let mut window = Self {
             messages: Vec::with_capacity(messages.len()),
+            folds: Vec::new(),
             next_seq: start,
             weight: 0,
         };
         window.extend(messages)?;
         Ok(window)
+    }
+
+    /// The same behind these folds, of which only those count that are shown.
+    #[must_use]
+    pub fn behind(mut self, mut folds: Vec<Fold>) -> Self {
+        self.weight -= self
+            .folds
+            .drain(..)
+            .map(|fold| fold_weight(&fold))
+            .sum::<usize>();
+        folds.retain(|fold| fold.covered_by.is_none());
+        folds.sort_by_key(|fold| fold.from_seq);
+        self.weight += folds.iter().map(fold_weight).sum::<usize>();
+        self.folds = folds.into_iter().map(Arc::new).collect();
+        self
+    }
+
+    /// Puts a fold in the place of what it stands for.
+    pub fn fold(&mut self, new: Fold) {
+        let is_covered =
+            |fold: &mut Arc<Fold>| new.from_seq <= fold.from_seq && fold.to_seq <= new.to_seq;
+        let gone = self.folds.extract_if(.., is_covered);
+        self.weight -= gone.map(|fold| fold_weight(&fold)).sum::<usize>();
+        self.weight += fold_weight(&new);
+        self.folds.push(Arc::new(new));
+        self.folds.sort_by_key(|fold| fold.from_seq);
+    }
+
+    /// What stands for the messages before the window, in order.
+    pub fn folds(&self) -> &[Arc<Fold>] {
+        &self.folds
+    }
+
+    /// The last message that a fold stands for; 0 without any.
+    pub fn fold_end(&self) -> i64 {
+        fold::end(self.folds.iter().map(Arc::as_ref))
     }
 
     /// Adds the messages that follow.
@@ -83,9 +124,10 @@ impl Window {
         self.weight
     }
 
-    /// The active window: the messages from this `seq` on; never beginning between a call and its
-    /// result.
+    /// The active window: the messages from this `seq` on that no fold stands for; never beginning
+    /// between a call and its result.
     pub fn active(&self, from: i64) -> &[Arc<Message>] {
+        let from = fold::begin(from, self.fold_end());
         let Some(index) = usize::try_from(from - self.from_seq()).ok() else {
             return &self.messages;
         };
@@ -140,6 +182,12 @@ pub fn from_seq(input_seq: i64, last_messages: Option<u32>) -> i64 {
     let block = (last / 2).max(1);
     let over = (input_seq - last).max(0);
     1 + (over + block - 1) / block * block
+}
+
+fn fold_weight(fold: &Fold) -> usize {
+    /// What a fold costs beside its text.
+    const FIXED: usize = 256;
+    FIXED + fold.text.len()
 }
 
 fn weight(message: &Message) -> usize {

@@ -12,6 +12,7 @@ use crate::list::List;
 use crate::memory::MemoryEntry;
 use crate::message::Message;
 use crate::send::SendRecord;
+use crate::session::fold::Fold;
 use crate::session::hot::HotRow;
 use crate::step::Step;
 use crate::time::Timestamp;
@@ -71,6 +72,8 @@ pub struct DumpSession {
     pub erasing: bool,
     /// Its transcript by `seq`.
     pub messages: Vec<Message>,
+    /// Its folds by number.
+    pub folds: Vec<Fold>,
     /// Its steps by number.
     pub steps: Vec<Step>,
     /// Steps that went with sends that were not needed any more.

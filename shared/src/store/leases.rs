@@ -12,9 +12,10 @@ use crate::id::{BootId, LeaseToken, SendId, SessionKey};
 use crate::lease::Lease;
 use crate::message::{ContentPart, Message, NewMessage, json_weight};
 use crate::send::{SendRecord, SendResult, SendStatus, WaitingOn};
+use crate::session::fold::{Fold, NewFold};
 use crate::session::shown::Shown;
 use crate::session::window;
-use crate::step::RoundRef;
+use crate::step::{RoundRef, StepKind, StepRefs};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -67,6 +68,8 @@ pub struct ClaimSession {
     /// The `context_version` under which the cache was filled: with another one the session's, what
     /// it holds counts for nothing.
     pub cached_version: i64,
+    /// The last message that the folds of the cache stand for; 0 without any.
+    pub cached_fold_end: i64,
     /// A send under which so many workers died, the one it is taken from included, is left alone.
     pub crashes_below: i32,
     /// Whether a session is taken from a boot whose lease ran out.
@@ -98,7 +101,7 @@ pub struct Counters {
     pub pending: i64,
     /// Raised signals.
     pub signals: i32,
-    /// Counts what changed the context other than by a message behind the others: a prune, another
+    /// Counts what changed the context other than by a message behind the others: a fold, a prune, another
     /// agent. A window is worth something as long as this is what it was.
     pub context_version: i64,
 }
@@ -116,6 +119,9 @@ pub struct Claimed {
     pub send: StartedSend,
     /// What the session has spent, as far as that was counted.
     pub spent: Spent,
+    /// The folds that are shown, in order; none where `cached_version` is still the session's, whose
+    /// folds are those of the cache.
+    pub folds: Vec<Fold>,
     /// The messages of the active window that the cache lacks, by `seq`: those with
     /// `seq >= cached_next_seq` when the cache reaches back far enough, else the whole window.
     pub window: Vec<Message>,
@@ -201,7 +207,7 @@ impl Resumed {
 /// One model response that is paid for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsageRow {
-    /// The round.
+    /// The round; negative for calls that are of none.
     pub round: i32,
     /// The attempt within the round, from 1.
     pub attempt: i32,
@@ -209,6 +215,29 @@ pub struct UsageRow {
     pub model: String,
     /// What it cost.
     pub usage: Usage,
+}
+
+/// In the place of a round, in the rows of model calls that wrote a fold.
+const FOLD_ROUND: i32 = -2;
+
+impl UsageRow {
+    /// The row of a model call that wrote a fold: the `call`-th under the grant with this number.
+    pub fn of_fold(epoch: i64, call: i32, model: String, usage: Usage) -> Self {
+        /// Calls for folds under one grant that have numbers of their own.
+        const CALLS: i64 = 1_000;
+        let number = epoch.wrapping_mul(CALLS).wrapping_add(i64::from(call));
+        Self {
+            round: FOLD_ROUND,
+            attempt: i32::try_from(number.rem_euclid(i64::from(i32::MAX))).unwrap_or(i32::MAX),
+            model,
+            usage,
+        }
+    }
+
+    /// Whether it is of a round of its send.
+    pub fn is_of_round(&self) -> bool {
+        self.round >= 0
+    }
 }
 
 /// A round, or what became of its calls, to store; after it the send goes on.
@@ -232,6 +261,8 @@ pub struct AppendRound {
     pub usage: Vec<UsageRow>,
     /// The round for the event log, where a model answered; without one the step is of calls only.
     pub round: Option<RoundRef>,
+    /// A fold to attach. The step is of nothing else: no messages, no round.
+    pub fold: Option<NewFold>,
     /// The send's sums after this.
     pub totals: SendTotals,
 }
@@ -241,7 +272,28 @@ impl AppendRound {
     pub fn weight(&self) -> usize {
         let messages: usize = self.messages.iter().map(NewMessage::weight).sum();
         let calls = self.calls.iter().map(|call| json_weight(&call.arguments));
-        messages + calls.sum::<usize>() + changed(&self.changes)
+        let fold = self.fold.as_ref().map_or(0, |fold| fold.text.len());
+        messages + calls.sum::<usize>() + changed(&self.changes) + fold
+    }
+
+    /// What its step refers to besides messages.
+    pub fn refs(&self) -> StepRefs {
+        StepRefs {
+            round: self.round.clone(),
+            fold: self.fold.as_ref().map(NewFold::reference),
+            ..StepRefs::default()
+        }
+    }
+
+    /// The kind of its step.
+    pub fn kind(&self) -> StepKind {
+        if self.fold.is_some() {
+            StepKind::Folded
+        } else if self.round.is_some() {
+            StepKind::Round
+        } else {
+            StepKind::Calls
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::id::{SendId, SessionKey, TenantId};
 use crate::message::Message;
 use crate::send::SendStatus;
 use crate::session::SessionStatus;
+use crate::session::fold::Fold;
 use crate::step::Step;
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -30,6 +31,9 @@ pub trait Reads: Send + Sync {
 
     /// A piece of a transcript by `seq`; empty when unknown or deleted.
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>>;
+
+    /// The folds of a session, those too that others cover, by number; none when unknown or deleted.
+    async fn read_folds(&self, key: SessionKey) -> Result<Vec<Fold>>;
 
     /// Steps of a session with numbers above `after`, in order, at most `limit`.
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>>;

@@ -11,6 +11,7 @@ use crate::id::{BootId, SendId, SessionId, SessionKey};
 use crate::list::List;
 use crate::message::Message;
 use crate::session::SessionRecord;
+use crate::session::fold::Fold;
 use crate::time::Timestamp;
 
 /// Sessions as such: their creation, change and deletion.
@@ -88,6 +89,8 @@ pub struct ImportSession {
     pub session: NewSession,
     /// The transcript in its order. It is stored as [`copies`](crate::message::copies) makes it.
     pub messages: Vec<Message>,
+    /// Its folds, as [`copies`](crate::session::fold::copies) makes them; only the last page's count.
+    pub folds: Vec<Fold>,
     /// What it has to do.
     pub todo: List,
     /// Its notes.

@@ -253,8 +253,8 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
         let (member, name) = match tool {
             ToolEntry::Named(name) => ("", name),
             ToolEntry::Declared(DeclaredTool::Http(tool)) => {
-                if !is_http(&tool.url) {
-                    fault("/url", "must be an absolute http or https URL".to_owned());
+                if let Some(detail) = url_fault(&tool.url) {
+                    fault("/url", detail);
                 }
                 if let Err(inner) = schema::parameters(&tool.parameters) {
                     fault(&format!("/parameters{}", inner.pointer), inner.detail);
@@ -301,6 +301,11 @@ const NAME_RULE: &str = "must be 1 to 64 letters, digits, `_` or `-`";
 fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(fits)
+}
+
+/// What is wrong with the address of a service, if anything is.
+pub fn url_fault(url: &str) -> Option<String> {
+    (!is_http(url)).then(|| "must be an absolute http or https URL".to_owned())
 }
 
 fn is_http(url: &str) -> bool {

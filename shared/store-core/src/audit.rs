@@ -62,6 +62,7 @@ queries![
     "boot.in_flight" in "audit/boot.in_flight",
     "tenant.own_rows" in "audit/tenant.own_rows",
     "send.rounds_in_order" in "audit/send.rounds_in_order",
+    "fold.in_order" in "audit/fold.in_order",
 ];
 
 /// How long the end of a child may go unreported: the sweep that catches up is far quicker.

@@ -5,6 +5,7 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
+use mainspring_shared::session::fold;
 use mainspring_shared::session::hot::{HotRow, SendState};
 use mainspring_shared::session::transition::{
     self, ClaimFacts, ClaimRefusal, Claimer, Granted, refuse_claim,
@@ -14,6 +15,7 @@ use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed, Resumed, Sta
 use crate::boots::declare_dead;
 use crate::db::sql;
 use crate::fault::Result;
+use crate::folds;
 use crate::hot::{self, Beside};
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, Cells};
@@ -83,7 +85,19 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
         return Ok(ClaimOutcome::Idle);
     };
     let send = started(tx, head, send, resumed).await?;
-    let from = send.window_from(done.hot.next_seq);
+    let is_ours = item.cached_version == done.hot.context_version;
+    // Where the context counts nothing, there is no fold.
+    let folds = if is_ours || done.hot.context_version == 0 {
+        Vec::new()
+    } else {
+        folds::shown(tx.conn(), item.key).await?
+    };
+    let fold_end = if is_ours {
+        item.cached_fold_end
+    } else {
+        fold::end(&folds)
+    };
+    let from = fold::begin(send.window_from(done.hot.next_seq), fold_end);
     let window = window(tx, &done.hot, from, &item).await?;
     Ok(ClaimOutcome::Claimed(Box::new(Claimed {
         key: item.key,
@@ -91,6 +105,7 @@ async fn one(tx: &mut Tx, boot: BootId, item: ClaimSession) -> Result<ClaimOutco
         counters: done.hot.counters(),
         send,
         spent: done.hot.spent.unwrap_or_default(),
+        folds,
         window,
     })))
 }
@@ -164,14 +179,14 @@ pub(crate) async fn started(
 
 /// The messages of the active window that the claimer's cache lacks.
 async fn window(tx: &mut Tx, hot: &HotRow, from: i64, item: &ClaimSession) -> Result<Vec<Message>> {
-    // The first message asks for nothing before it, so a cache that reaches back to it is whole.
     let (cached_from, cached_next) = if item.cached_version == hot.context_version {
         (item.cached_from_seq, item.cached_next_seq)
     } else {
         (0, 0)
     };
-    let whole = cached_next == hot.next_seq && cached_from <= 1;
-    if from >= hot.next_seq || (from == 1 && whole) {
+    // A cache never begins with an answer, so one that reaches back so far has its question, too.
+    let is_whole = cached_next == hot.next_seq && cached_from <= from;
+    if from >= hot.next_seq || is_whole {
         return Ok(Vec::new());
     }
     let rows = statement(sql!("messages/window"))

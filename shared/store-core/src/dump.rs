@@ -13,6 +13,7 @@ use crate::agents;
 use crate::db::{Conn, Statement, sql};
 use crate::extractions;
 use crate::fault::Result;
+use crate::folds;
 use crate::hot;
 use crate::lists;
 use crate::memories;
@@ -53,6 +54,10 @@ async fn all(conn: &mut Conn) -> Result<Dump> {
     for row in fetch(conn, sql!("messages/dump")).await? {
         let (key, message) = rows::message(&row)?;
         put(&mut sessions, key, |session| session.messages.push(message));
+    }
+    for row in fetch(conn, sql!("folds/dump")).await? {
+        let (key, fold) = folds::read(&row)?;
+        put(&mut sessions, key, |session| session.folds.push(fold));
     }
     for row in fetch(conn, sql!("steps/dump")).await? {
         let (key, step) = rows::step(&row)?;
@@ -115,6 +120,7 @@ fn session(row: &Row) -> Result<DumpSession> {
         agent_version: cells.get("agent_version")?,
         sends: Vec::new(),
         messages: Vec::new(),
+        folds: Vec::new(),
         steps: Vec::new(),
         calls: Vec::new(),
         inbox: Vec::new(),

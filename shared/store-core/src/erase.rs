@@ -73,7 +73,11 @@ pub(crate) async fn erase(tx: &mut Tx, key: SessionKey, limit: u32) -> Result<Er
     let is_through = calls < limit && usage < limit;
     let send = sends.last().copied().filter(|_| is_through).unwrap_or(send);
     let mut rows = vec![messages, calls, usage];
-    for sql in [sql!("erasures/drop_items"), sql!("erasures/drop_agents")] {
+    for sql in [
+        sql!("erasures/drop_items"),
+        sql!("erasures/drop_agents"),
+        sql!("erasures/drop_folds"),
+    ] {
         let dropped = statement(sql)
             .bind(key.tenant.0)
             .bind(key.session.0)

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::db::sql;
 use crate::fault::Result;
+use crate::folds;
 use crate::lists;
 use crate::query::statement;
 use crate::rows::json;
@@ -75,6 +76,7 @@ pub(crate) async fn import(tx: &mut Tx, item: ImportSession) -> Result<CreateOut
         .bind(record.messages + 1)
         .execute(tx.conn())
         .await?;
+    folds::copy(tx, key, &item.folds).await?;
     lists::copy(tx, key.tenant, &ListName::Todo(key.session), &item.todo).await?;
     lists::copy(tx, key.tenant, &ListName::Notes(key.session), &item.notes).await?;
     Ok(CreateOutcome::Created(record))

@@ -39,6 +39,7 @@ mod sweep;
 mod timers;
 
 // What they share.
+mod folds;
 mod hot;
 mod lists;
 mod rows;

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store;
@@ -17,6 +18,7 @@ use mainspring_shared::usage::Usage;
 use crate::audit;
 use crate::db::{Conn, Server, sql};
 use crate::fault::{Result, skipped};
+use crate::folds;
 use crate::query::{query_scalar, statement};
 use crate::row::Row;
 use crate::rows::{self, Cells, json};
@@ -39,6 +41,10 @@ impl Reads for SqlStore {
 
     async fn read_messages(&self, query: ReadMessages) -> store::Result<Vec<Message>> {
         self.read(move |conn| Box::pin(messages(conn, query))).await
+    }
+
+    async fn read_folds(&self, key: SessionKey) -> store::Result<Vec<Fold>> {
+        self.read(move |conn| Box::pin(folds::all(conn, key))).await
     }
 
     async fn read_steps(

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::calls;
 use crate::db::sql;
 use crate::fault::Result;
+use crate::folds;
 use crate::hot::{self, Beside};
 use crate::inbox;
 use crate::query::statement;
@@ -44,8 +45,7 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
     let Some(Held { hot, send }) = held(tx, item.key, item.lease, id).await? else {
         return repeated(tx, &item).await;
     };
-    let round = item.round.clone();
-    let change = transition::append(&hot, &send, item.lease, round, &item.totals, tx.now);
+    let change = transition::append(&hot, &send, item.lease, item.refs(), &item.totals, tx.now);
     let Some(change) = change else {
         return repeated(tx, &item).await;
     };
@@ -59,6 +59,10 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
         totals: Some(&item.totals),
     };
     let done = hot::commit(tx, change, beside).await?;
+    if let Some(fold) = item.fold {
+        let fold = fold.at(done.hot.context_version, id, tx.now);
+        folds::attach(tx, item.key, &fold).await?;
+    }
     Ok(AppendOutcome::Appended {
         first_seq: done.first_seq,
         step: done.step,

@@ -38,6 +38,7 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
             calls::transcript(&mut found);
             usage(&mut found);
             numbers::asked(&mut found);
+            numbers::folds(&mut found);
         }
         calls::rows(&mut found);
         calls::inbox(&mut found);

@@ -2,6 +2,7 @@
 
 use mainspring_shared::id::BootId;
 use mainspring_shared::message::{Message, Role};
+use mainspring_shared::session::fold;
 use mainspring_shared::session::transition::{self, ClaimFacts, ClaimRefusal, Claimer, Granted};
 use mainspring_shared::store::{ClaimOutcome, ClaimSession, Claimed};
 use mainspring_shared::time::Timestamp;
@@ -56,12 +57,24 @@ pub(crate) fn claim(
     let Some(send) = started else {
         return ClaimOutcome::Idle;
     };
+    let is_ours = item.cached_version == session.hot.context_version;
+    let shown = session
+        .folds
+        .iter()
+        .filter(|fold| fold.covered_by.is_none());
+    let mut folds: Vec<_> = shown.filter(|_| !is_ours).cloned().collect();
+    folds.sort_by_key(|fold| fold.from_seq);
+    let from = fold::begin(
+        send.window_from(session.hot.next_seq),
+        fold::end(&session.folds),
+    );
     ClaimOutcome::Claimed(Box::new(Claimed {
         key: item.key,
         lease,
         counters: session.hot.counters(),
         spent: session.hot.spent.unwrap_or_default(),
-        window: window(session, send.window_from(session.hot.next_seq), item),
+        folds,
+        window: window(session, from, item),
         send,
     }))
 }

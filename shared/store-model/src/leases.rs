@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use mainspring_shared::id::BootId;
 use mainspring_shared::inbox::Fate;
 use mainspring_shared::session::SIGNAL_RESULT;
+use mainspring_shared::session::fold;
 use mainspring_shared::session::transition::{self, Complete, Completion, Park, Parking};
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
@@ -65,14 +66,24 @@ pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> Ap
     let Some((send, session)) = found else {
         return AppendOutcome::LeaseLost;
     };
-    let round = item.round.clone();
     let before = session.hot.counters();
-    let change = transition::append(&session.hot, &send, item.lease, round, &item.totals, now);
+    let change = transition::append(
+        &session.hot,
+        &send,
+        item.lease,
+        item.refs(),
+        &item.totals,
+        now,
+    );
     let Some(change) = change else {
         return repeated(session, &item);
     };
     let step = change.step_n();
     session.commit(change, item.messages);
+    if let Some(fold) = item.fold {
+        let fold = fold.at(session.hot.context_version, id, now);
+        fold::attach(&mut session.folds, fold);
+    }
     session.begin_calls(id, item.calls, item.lease.epoch, now);
     session.change_calls(item.changes, item.lease.epoch, now);
     session.deliver(id, &item.deliveries, before.next_seq, now);

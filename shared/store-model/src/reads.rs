@@ -8,6 +8,7 @@ use mainspring_shared::inbox::{Fate, InboxItem};
 use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
+use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AuditOptions, ListSends, ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages,
@@ -44,6 +45,12 @@ impl Reads for ModelStore {
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
         let (state, _) = self.begin();
         Ok(messages(&state, query))
+    }
+
+    async fn read_folds(&self, key: SessionKey) -> Result<Vec<Fold>> {
+        let (state, _) = self.begin();
+        let session = state.sessions.get(&key).filter(|it| it.cold.is_some());
+        Ok(session.map_or_else(Vec::new, |session| session.folds.clone()))
     }
 
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {

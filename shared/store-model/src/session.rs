@@ -7,6 +7,7 @@ use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::{Message, NewMessage};
 use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::hot::{HotRow, SendState};
 use mainspring_shared::session::transition::{Change, Notify};
 use mainspring_shared::step::Step;
@@ -26,6 +27,8 @@ pub(crate) struct Session {
     pub(crate) cold: Option<Cold>,
     pub(crate) sends: BTreeMap<SendId, SendRecord>,
     pub(crate) messages: BTreeMap<i64, Message>,
+    /// By number.
+    pub(crate) folds: Vec<Fold>,
     /// The `seq` that the transcript begins with.
     pub(crate) first_seq: i64,
     /// What is still to be removed of a deleted one.
@@ -83,6 +86,7 @@ impl Session {
             }),
             sends: BTreeMap::new(),
             messages: BTreeMap::new(),
+            folds: Vec::new(),
             first_seq: 1,
             erasing: None,
             steps: BTreeMap::new(),
@@ -231,6 +235,7 @@ impl Session {
             first_seq: self.first_seq,
             erasing: self.erasing.is_some(),
             messages: self.messages.values().cloned().collect(),
+            folds: self.folds.clone(),
             steps: self.steps.values().cloned().collect(),
             retired_steps: self.retired_steps,
             calls: self.calls.values().cloned().collect(),

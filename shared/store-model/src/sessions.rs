@@ -140,6 +140,8 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
         return CreateOutcome::Staged;
     }
     session.hot.next_seq += session.messages.len() as i64;
+    session.hot.context_version = item.folds.iter().map(|fold| fold.n).max().unwrap_or(0);
+    session.folds = item.folds;
     let outcome = add(state, now, session, item.idempotency.as_ref());
     if matches!(outcome, CreateOutcome::Created(_)) {
         let (tenant, session) = (key.tenant, key.session);
@@ -371,8 +373,17 @@ pub(crate) fn erase(state: &mut State, now: Timestamp, key: SessionKey, limit: u
     let items: Vec<i64> = items.iter().take(limit).map(|item| item.n).collect();
     session.inbox.retain(|n, _| !items.contains(n));
     let messages = pop(&mut session.messages, limit);
+    let folds = limit.min(session.folds.len());
+    session.folds.drain(..folds);
     let agents = pop(&mut erasing.agents, limit);
-    let rows = [messages, usage.len(), calls.len(), items.len(), agents];
+    let rows = [
+        messages,
+        usage.len(),
+        calls.len(),
+        items.len(),
+        agents,
+        folds,
+    ];
     let more = sends.len() == limit.div_ceil(CALLS_EACH) || rows.contains(&limit);
     if !more && !alive_below {
         let end = erasing.deleted_at.0 + ERASED_MS_MIN;

@@ -487,6 +487,9 @@ FROM (
     SELECT o.tenant, o.session_id, 'agents' AS has
     FROM erased o JOIN agents x ON x.tenant = o.tenant AND x.session_id = o.session_id
     UNION ALL
+    SELECT o.tenant, o.session_id, 'folds' AS has
+    FROM erased o JOIN folds x ON x.tenant = o.tenant AND x.session_id = o.session_id
+    UNION ALL
     SELECT o.tenant, o.session_id, 'children'
     FROM erased o JOIN sessions x ON x.tenant = o.tenant AND x.parent_session = o.session_id
 ) found
@@ -711,4 +714,23 @@ FROM sums
 WHERE input < paid_input OR output < paid_output
    OR (input > paid_input OR output > paid_output) AND NOT may_be_more
 ORDER BY tenant, session_id, send_id
+LIMIT $1;
+
+-- name: audit/fold.in_order
+-- Folds that stand for a message of another one of their level, or of another one that is shown; and
+-- folds that end between a call and its results.
+SELECT json_object('session', 'ses_' || lower(hex(session_id)), 'fold', n, 'with', other)
+FROM (
+    SELECT f.tenant, f.session_id, f.n, o.n AS other
+    FROM folds f
+    JOIN folds o ON o.tenant = f.tenant AND o.session_id = f.session_id AND o.n > f.n
+                AND o.from_seq <= f.to_seq AND o.to_seq >= f.from_seq
+                AND (o.level = f.level OR f.covered_by IS NULL AND o.covered_by IS NULL)
+    UNION ALL
+    SELECT f.tenant, f.session_id, f.n, NULL
+    FROM folds f
+    JOIN messages m ON m.tenant = f.tenant AND m.session_id = f.session_id AND m.seq = f.to_seq + 1
+                   AND m.asked_at_seq <= f.to_seq
+) found
+ORDER BY tenant, session_id, n
 LIMIT $1;

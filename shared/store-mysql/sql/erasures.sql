@@ -31,3 +31,7 @@ DELETE FROM inbox WHERE tenant = $1 AND session_id = $2 ORDER BY item_id LIMIT $
 -- name: erasures/drop_usage
 -- Removes usage of a send, at most $3.
 DELETE FROM usage_rows WHERE tenant = $1 AND send_id = $2 ORDER BY round, attempt LIMIT $3;
+
+-- name: erasures/drop_folds
+-- Removes the oldest folds, at most $3.
+DELETE FROM folds WHERE tenant = $1 AND session_id = $2 ORDER BY n LIMIT $3;

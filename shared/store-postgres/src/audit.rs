@@ -57,6 +57,7 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("boot.in_flight"),
     audit!("tenant.own_rows"),
     audit!("send.rounds_in_order"),
+    audit!("fold.in_order"),
 ];
 
 /// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::Message;
+use mainspring_shared::session::fold;
 use mainspring_shared::store::{
     ClaimOutcome, ClaimSession, Claimed, Counters, Error, Result, Resumed, StartedSend,
 };
@@ -14,6 +15,7 @@ use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use crate::folds;
 use crate::group::{Group, drive};
 use crate::retry::{Fault, Pool, execute, fetch, sql};
 use crate::rows::{Fields, key_columns};
@@ -179,6 +181,37 @@ impl Claim<'_> {
         ClaimOutcome::Busy
     }
 
+    /// Reads the folds of sessions that may have some, where the claimers' caches do not have them. A
+    /// session whose folds cannot be had is given back.
+    async fn read_folds(&self, pool: &Pool, items: &[ClaimSession], outcomes: &mut [ClaimOutcome]) {
+        let claimed = items.iter().zip(&*outcomes).enumerate();
+        let lacking = claimed.filter(|(_, (item, outcome))| match outcome {
+            // Where the context counts nothing, there is no fold.
+            ClaimOutcome::Claimed(claimed) => {
+                claimed.counters.context_version > 0 && !is_valid(item, claimed)
+            }
+            ClaimOutcome::Busy | ClaimOutcome::Suspect | ClaimOutcome::Idle => false,
+        });
+        let lacking: Vec<usize> = lacking.map(|(ord, _)| ord).collect();
+        if lacking.is_empty() {
+            return;
+        }
+        match folds::shown(pool, lacking.iter().map(|ord| items[*ord].key)).await {
+            Ok(folds) => {
+                for (place, fold) in folds {
+                    if let ClaimOutcome::Claimed(claimed) = &mut outcomes[lacking[place]] {
+                        claimed.folds.push(fold);
+                    }
+                }
+            }
+            Err(error) => {
+                for ord in lacking {
+                    outcomes[ord] = self.give_back(&items[ord], &error);
+                }
+            }
+        }
+    }
+
     /// Reads what the claimers' caches lack, a bounded number of messages at a time. A session whose
     /// messages cannot be had is given back.
     async fn read_windows(
@@ -187,6 +220,7 @@ impl Claim<'_> {
         items: &[ClaimSession],
         outcomes: &mut [ClaimOutcome],
     ) {
+        self.read_folds(pool, items, outcomes).await;
         let lacking = items.iter().zip(&*outcomes).enumerate();
         let lacking = lacking.filter_map(|(ord, (item, outcome))| match outcome {
             ClaimOutcome::Claimed(claimed) if lacks_messages(item, claimed) => {
@@ -284,6 +318,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Sa
         counters,
         send,
         spent,
+        folds: Vec::new(),
         window: Vec::new(),
     })))
 }
@@ -309,7 +344,7 @@ pub(crate) fn started(
 /// Whether the window may hold anything that the claimer's cache does not.
 fn lacks_messages(item: &ClaimSession, claimed: &Claimed) -> bool {
     let next_seq = claimed.counters.next_seq;
-    let from = claimed.send.window_from(next_seq);
+    let from = begin(item, claimed);
     let is_warm =
         is_valid(item, claimed) && item.cached_next_seq == next_seq && item.cached_from_seq <= from;
     next_seq > 1 && !is_warm
@@ -318,6 +353,19 @@ fn lacks_messages(item: &ClaimSession, claimed: &Claimed) -> bool {
 /// Whether what the claimer's cache holds is still the session's.
 fn is_valid(item: &ClaimSession, claimed: &Claimed) -> bool {
     item.cached_version == claimed.counters.context_version
+}
+
+/// Where its window begins: behind its folds, which have been read.
+fn begin(item: &ClaimSession, claimed: &Claimed) -> i64 {
+    let fold_end = if is_valid(item, claimed) {
+        item.cached_fold_end
+    } else {
+        fold::end(&claimed.folds)
+    };
+    fold::begin(
+        claimed.send.window_from(claimed.counters.next_seq),
+        fold_end,
+    )
 }
 
 /// A session whose window has to be read.
@@ -339,7 +387,7 @@ impl Lacking {
             next_seq: claimed.counters.next_seq,
             cached_next_seq: if is_valid { item.cached_next_seq } else { 0 },
             cached_from_seq: if is_valid { item.cached_from_seq } else { 0 },
-            from_seq: claimed.send.window_from(claimed.counters.next_seq),
+            from_seq: begin(item, claimed),
         }
     }
 

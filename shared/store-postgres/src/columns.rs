@@ -1,13 +1,14 @@
 //! Words into columns: the arrays that a group's items are bound as.
 
 mod calls;
+mod folds;
 
 use std::borrow::Cow;
 
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::lease::Lease;
 use mainspring_shared::message::NewMessage;
-use mainspring_shared::step::RoundRef;
+use mainspring_shared::step::StepRefs;
 use mainspring_shared::store::{IdempotencyKey, Parent, SendTotals, UsageRow};
 use mainspring_shared::workflow::run::RunLeaf;
 use serde::Serialize;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 use crate::retry::PgQuery;
 
 pub(crate) use calls::{CallColumns, ChangeColumns, DeliveryColumns};
+pub(crate) use folds::{CopiedFolds, FoldColumns};
 
 /// JSON text of a stored word.
 pub(crate) fn json(value: &impl Serialize) -> String {
@@ -277,10 +279,13 @@ impl LeafColumns {
 
 /// The members of a step's references that are known before its messages are numbered, as JSON
 /// text without braces. `first_seq` goes in front of it.
-pub(crate) fn ref_members(messages: usize, round: Option<&RoundRef>) -> String {
+pub(crate) fn ref_members(messages: usize, refs: &StepRefs) -> String {
     let messages = (messages > 0).then(|| format!("\"messages\":{messages}"));
+    let round = refs.round.as_ref();
     let round = round.map(|round| format!("\"round\":{}", json(round)));
-    [messages, round]
+    let fold = refs.fold.as_ref();
+    let fold = fold.map(|fold| format!("\"fold\":{}", json(fold)));
+    [messages, round, fold]
         .into_iter()
         .flatten()
         .collect::<Vec<_>>()
@@ -306,19 +311,30 @@ mod tests {
 
     #[test]
     fn the_members_of_references_are_json_with_braces_around() {
-        let round = RoundRef {
+        let round = mainspring_shared::step::RoundRef {
             index: 0,
             model: "m\"".to_owned(),
             usage: mainspring_shared::usage::Usage::default(),
     digest: None, recalled: None,
         };
+        let fold = mainspring_shared::session::fold::FoldRef {
+            from_seq: 1,
+            to_seq: 9,
+            kind: mainspring_shared::session::fold::FoldKind::Summary,
+            tokens_before: 100,
+            tokens_after: 10,
+        };
         for messages in [0, 2] {
-            for round in [None, Some(&round)] {
-                let text = format!("{{{}}}", ref_members(messages, round));
-                let refs: mainspring_shared::step::StepRefs =
-                    serde_json::from_str(&text).expect(&text);
-                assert_eq!(refs.messages as usize, messages);
-                assert_eq!(refs.round.as_ref(), round);
+            for (round, fold) in [(None, None), (Some(&round), None), (None, Some(fold))] {
+                let refs = StepRefs {
+                    messages: messages as u32,
+                    round: round.cloned(),
+                    fold,
+                    ..StepRefs::default()
+                };
+                let text = format!("{{{}}}", ref_members(messages, &refs));
+                let read: StepRefs = serde_json::from_str(&text).expect(&text);
+                assert_eq!(read, refs);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::step::{Step, StepKind};
+use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
     CompleteOutcome, CompleteSend, Completed, Counters, Error, ReadySession, Result, StartedSend,
     Then,
@@ -227,7 +227,11 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
         let ord = ord(index);
         leases.push(item.key, item.lease, item.send_id);
         counts.push(item.messages.len() as i64);
-        let mut members = ref_members(item.messages.len(), item.round.as_ref());
+        let written = StepRefs {
+            round: item.round.clone(),
+            ..StepRefs::default()
+        };
+        let mut members = ref_members(item.messages.len(), &written);
         if !members.is_empty() {
             members.push(',');
         }

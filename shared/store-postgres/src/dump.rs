@@ -11,7 +11,7 @@ use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
-use crate::{agents, extractions};
+use crate::{agents, extractions, folds};
 use crate::ledger::Hot;
 use crate::lists;
 use crate::memories;
@@ -70,6 +70,11 @@ async fn dump_once(connection: &mut PgConnection) -> std::result::Result<Dump, F
     let rows = sql!("reads/dump_messages").fetch_all(&mut *tx).await?;
     each(&mut sessions, &rows, "messages", |session, fields| {
         session.messages.push(fields.message()?);
+        Ok(())
+    })?;
+    let rows = sql!("reads/dump_folds").fetch_all(&mut *tx).await?;
+    each(&mut sessions, &rows, "folds", |session, fields| {
+        session.folds.push(folds::after_key(fields)?);
         Ok(())
     })?;
     let rows = sql!("reads/dump_steps").fetch_all(&mut *tx).await?;
@@ -153,6 +158,7 @@ fn session(fields: &mut Fields<'_>) -> Result<DumpSession> {
         parent,
         sends: Vec::new(),
         messages: Vec::new(),
+        folds: Vec::new(),
         steps: Vec::new(),
         retired_steps,
         calls: Vec::new(),

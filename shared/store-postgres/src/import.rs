@@ -10,6 +10,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
+use crate::folds;
 use crate::group::{Group, drive};
 use crate::lists;
 use crate::retry::{Fault, PgQuery, Pool, sql};
@@ -46,7 +47,7 @@ impl Group for Import {
     ) -> std::result::Result<Vec<Option<CreateOutcome>>, Fault> {
         let mut outcomes = Vec::with_capacity(items.len());
         for item in items {
-            if item.more || item.behind > 0 {
+            if item.more || item.behind > 0 || !item.folds.is_empty() {
                 outcomes.push(self.page(connection, item).await?);
                 continue;
             }
@@ -152,6 +153,7 @@ impl Import {
         let row = self.statement(item).fetch_optional(&mut *tx).await?;
         if let Some(row) = row {
             let now = Fields::new(&row, "sessions").time("now")?;
+            folds::copy(&mut tx, key, &item.folds).await?;
             tx.commit().await?;
             return Ok(Some(created_as(item, now)));
         }

@@ -36,6 +36,7 @@ mod erase;
 
 // What they share: groups of items, transactions over several rows, rows and columns, failures.
 mod columns;
+mod folds;
 mod group;
 mod ledger;
 mod migrate;

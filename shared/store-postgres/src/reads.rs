@@ -5,6 +5,7 @@ use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
@@ -19,6 +20,7 @@ use sqlx::postgres::PgRow;
 
 use crate::audit;
 use crate::columns::{metadata, text};
+use crate::folds;
 use crate::ledger::RoundKey;
 use crate::migrate::compare;
 use crate::retry::{Pool, fetch, sql};
@@ -44,6 +46,10 @@ impl Reads for PostgresStore {
 
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>> {
         messages(&self.pools.streamers, query).await
+    }
+
+    async fn read_folds(&self, key: SessionKey) -> Result<Vec<Fold>> {
+        folds::all(&self.pools.streamers, key).await
     }
 
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>> {

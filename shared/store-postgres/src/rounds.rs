@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::SIGNAL_RESULT;
-use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{AppendOutcome, AppendRound, Counters, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
 
 use crate::columns::{
-    CallColumns, ChangeColumns, DeliveryColumns, LeaseColumns, MessageColumns, TotalColumns,
-    UsageColumns, ord, ref_members,
+    CallColumns, ChangeColumns, DeliveryColumns, FoldColumns, LeaseColumns, MessageColumns,
+    TotalColumns, UsageColumns, ord, ref_members,
 };
 use crate::group::{Group, drive};
 use crate::park::{Written, read_written};
@@ -152,28 +151,22 @@ fn bind(query: PgQuery, items: &[&AppendRound]) -> PgQuery {
     let mut changes = ChangeColumns::default();
     let mut deliveries = DeliveryColumns::default();
     let mut calls = CallColumns::default();
+    let mut folds = FoldColumns::default();
     for (index, item) in items.iter().enumerate() {
         let ord = ord(index);
         leases.push(item.key, item.lease, item.send_id);
         counts.push(item.messages.len() as i64);
-        kinds.push(kind(item).as_str());
-        refs.push(ref_members(item.messages.len(), item.round.as_ref()));
+        kinds.push(item.kind().as_str());
+        refs.push(ref_members(item.messages.len(), &item.refs()));
         totals.push(&item.totals);
         writes.push(item.lease.write);
         messages.push(ord, &item.messages);
         usage.push(ord, &item.usage);
         calls.push(&mut changes, ord, &item.calls, &item.changes);
         deliveries.push(ord, &item.deliveries);
+        folds.push(ord, item.fold.as_ref());
     }
     let query = leases.bind(query).bind(counts).bind(kinds).bind(refs);
     let query = usage.bind(messages.bind(totals.bind(query).bind(writes)));
-    calls.bind(deliveries.bind(changes.bind(query)))
-}
-
-fn kind(item: &AppendRound) -> StepKind {
-    if item.round.is_some() {
-        StepKind::Round
-    } else {
-        StepKind::Calls
-    }
+    folds.bind(calls.bind(deliveries.bind(changes.bind(query))))
 }

@@ -27,6 +27,7 @@ pub mod deliveries;
 pub mod erase;
 pub mod extractions;
 pub mod firing;
+pub mod folds;
 pub mod idempotency;
 pub mod inbox;
 pub mod lists;
@@ -70,6 +71,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("erase", include_str!("store/erase.rs")),
     ("extractions", include_str!("store/extractions.rs")),
     ("firing", include_str!("store/firing.rs")),
+    ("folds", include_str!("store/folds.rs")),
     ("idempotency", include_str!("store/idempotency.rs")),
     ("inbox", include_str!("store/inbox.rs")),
     ("lists", include_str!("store/lists.rs")),

@@ -1,6 +1,7 @@
 //! What a store holds in the end, without what chance and time put into it.
 
 use mainspring_shared::message::{Message, plain_text};
+use mainspring_shared::session::fold::Fold;
 use mainspring_shared::store::{Dump, DumpRun, DumpSession};
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::NodeRecord;
@@ -94,10 +95,22 @@ fn session(session: &DumpSession) -> Value {
         "spent": session.hot.spent,
         "depth": session.parent.as_ref().map(|parent| parent.depth),
         "sends": sends,
+        "folds": session.folds.iter().map(fold).collect::<Vec<_>>(),
         "messages": session.messages.iter().map(message).collect::<Vec<_>>(),
         "calls": calls.into_iter().map(call).collect::<Vec<_>>(),
         "inbox": inbox,
         "usage_rows": session.usage.len(),
+    })
+}
+
+fn fold(fold: &Fold) -> Value {
+    json!({
+        "from_seq": fold.from_seq,
+        "to_seq": fold.to_seq,
+        "level": fold.level,
+        "kind": fold.kind,
+        "text": fold.text,
+        "shown": fold.covered_by.is_none(),
     })
 }
 

@@ -18,6 +18,7 @@ use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
+use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, Fired, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, Memories, NewBoot, NewExtraction, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, Store, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
@@ -393,6 +394,7 @@ macro_rules! store_methods {
         read check() -> ServerInfo;
         read last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
         read read_messages(query: ReadMessages) -> Vec<Message>;
+        read read_folds(key: SessionKey) -> Vec<Fold>;
         read read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
         read queue_stats() -> Vec<QueueStats>;
         read scaling(pool: &str) -> ScalingStats;

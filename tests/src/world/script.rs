@@ -34,6 +34,9 @@ pub struct Asked {
 /// provider with a defect, `answers LIST` gives the answers of a JSON list one after the other, each a
 /// text, a list of calls, `{"ms", "text"}` with a time to think, or `{"cut", "calls"}` that reaches its
 /// token limit, whatever it is told in between. Else it echoes.
+///
+/// Asked for a fold, it lists the heads of the messages; `fold empty`, `fold forbidden`, `fold sleeps MS` and
+/// `fold fails N` in them decide otherwise. A system prompt `room N` makes N characters overflow.
 #[derive(Debug)]
 pub struct Script {
     clock: Arc<dyn Clock>,
@@ -67,6 +70,45 @@ impl Script {
         let given_up = self.given_up.lock().expect("nobody panics under it");
         let mine = given_up.iter().filter(|(of, _)| of == user);
         mine.map(|(_, at)| *at).collect()
+    }
+
+    /// Characters of the transcript that was shown last.
+    fn last_len(&self) -> usize {
+        let ledger = self.ledger.lock().expect("nobody panics under it");
+        let last = ledger.last().map(|asked| asked.transcript.iter());
+        last.into_iter().flatten().map(|(_, text)| text.len()).sum()
+    }
+
+    /// A fold of the transcript in `user`. What a user said in it decides what becomes of it.
+    async fn folded(&self, user: &str) -> Result<Reply, Error> {
+        let said = |word: &str| user.contains(&format!("]\n{word}"));
+        let number = |word: &str| {
+            let (_, rest) = user.split_once(&format!("]\n{word} "))?;
+            rest.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        if said("fold empty") {
+            return Ok(reply("", Vec::new(), Finish::Stop));
+        }
+        if said("fold forbidden") {
+            return Err(Error::Auth {
+                message: "scripted".into(),
+            });
+        }
+        if let Some(ms) = number("fold sleeps") {
+            self.clock.sleep(Duration::from_millis(ms)).await;
+        }
+        if number("fold fails").is_some_and(|times| self.calls(user) <= times as usize) {
+            return Err(Error::Unavailable {
+                message: "scripted".into(),
+                retry_after: None,
+            });
+        }
+        let (_, transcript) = user.split_once("<transcript>").unwrap_or_default();
+        let heads = transcript.lines().filter(|line| line.starts_with('['));
+        let heads: Vec<&str> = heads.collect();
+        let last = heads.last().unwrap_or(&"");
+        let text = format!("<summary>{} heads up to {last}</summary>", heads.len());
+        Ok(reply(&text, Vec::new(), Finish::Stop))
     }
 
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
@@ -200,6 +242,20 @@ impl Model for Script {
             let found = user.split_once("extract ").map(|(_, rest)| rest);
             let found = found.and_then(|rest| rest.lines().next()).unwrap_or("{}");
             return Ok(reply(found, Vec::new(), Finish::Stop));
+        }
+        if user.contains("<transcript>") {
+            return self.folded(&user).await;
+        }
+        let room = request
+            .system
+            .as_deref()
+            .and_then(|system| system.strip_prefix("room "));
+        if let Some(room) = room.and_then(|room| room.parse::<usize>().ok())
+            && self.last_len() > room
+        {
+            return Err(Error::ContextOverflow {
+                message: "scripted".into(),
+            });
         }
         if let Some(answer) = listed {
             return Ok(match answer {

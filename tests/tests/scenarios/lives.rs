@@ -367,6 +367,7 @@ async fn a_session_that_nobody_works_on_is_given_back() {
     let key = world.session(AgentSpec::default()).await;
     // Granted to the process by a claim that no run of it knows of, before anybody rings.
     let claim = ClaimSession {
+        cached_fold_end: 0,
         key,
         token: LeaseToken(Uuid::from_u128(77)),
         cached_next_seq: 0,

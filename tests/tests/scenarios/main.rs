@@ -4,6 +4,7 @@ mod agents;
 mod answers;
 mod budget;
 mod clocks;
+mod folding;
 mod grants;
 mod hooks;
 mod hostile;

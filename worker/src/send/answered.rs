@@ -243,8 +243,15 @@ impl Run<'_> {
         if heard || code == Code::LlmTimeout {
             self.pay_estimated();
         }
-        self.asking.asked = None;
+        let asked = self.asking.asked.take();
         self.hold.owed().asked = None;
+        if code == Code::LlmContextOverflow
+            && let Some(asked) = asked
+            && let Some(event) = self.overflowed(&asked.request)
+        {
+            self.asking.reset = Some(code.as_str());
+            return event;
+        }
         self.ending.failure = Some(Failure::new(code, error.to_string()));
         let falls_back = self.falls_back(error);
         Event::Failed {

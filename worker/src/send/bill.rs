@@ -114,6 +114,22 @@ impl<'a> Bill<'a> {
         (row, self.purse.session(&self.totals))
     }
 
+    /// Enters what a model call for a fold cost: of the grant with this number, the so-manieth one.
+    pub(super) fn enter_fold(
+        &mut self,
+        (epoch, call): (i64, i32),
+        model: String,
+        usage: Usage,
+    ) -> (UsageRow, Option<Spent>) {
+        self.totals.usage.add(&usage);
+        if let Some(aside) = &mut self.aside {
+            aside.usage.add(&usage);
+        }
+        let row = UsageRow::of_fold(epoch, call, model, usage);
+        self.unpaid.push(row.clone());
+        (row, self.purse.session(&self.totals))
+    }
+
     /// The row of the present attempt.
     pub(super) fn row(&self, model: String, usage: Usage) -> UsageRow {
         UsageRow {

@@ -3,9 +3,12 @@
 
 mod ask;
 mod end;
+mod fold;
 mod park;
 mod release;
 mod run_calls;
 mod store_results;
 mod store_round;
 mod wait;
+
+pub(super) use fold::{Beside, Folding};

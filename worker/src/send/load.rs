@@ -6,7 +6,8 @@ use std::sync::Arc;
 use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, OutputSpec};
 use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::send::machine::Rules;
-use mainspring_shared::session::render::{Folded, Inputs, TailPart, render};
+use mainspring_shared::session::fold::Fold;
+use mainspring_shared::session::render::{Inputs, TailPart, render};
 use mainspring_shared::session::shown::Shown;
 use mainspring_shared::store::{SendTotals, StartedSend};
 use mainspring_shared::time::Clock;
@@ -74,7 +75,7 @@ pub(crate) struct Question<'a> {
     /// What the rounds of the send have in common.
     pub(crate) shown: Option<&'a Shown>,
     /// What stands for messages before the window.
-    pub(crate) folds: &'a [Folded],
+    pub(crate) folds: &'a [Arc<Fold>],
     /// The window, and what is not stored yet.
     pub(crate) messages: Vec<Arc<Message>>,
     /// The beginning of the answer, where that was cut.
@@ -92,6 +93,7 @@ pub(crate) fn request(question: Question<'_>) -> Request {
         facts: &resolved.facts,
         native_schema: resolved.client.native_schema(),
         session: send.record.key.session,
+        send: send.record.id,
         agent: &send.agent,
         options: &send.record.options,
         tools: question.offers.specs(),

@@ -67,6 +67,14 @@ impl<'a> Run<'a> {
         if !self.remember(item.messages, first_seq, at) {
             return Err(self.release_as_lost().await);
         }
+        if let Some(fold) = item.fold {
+            let fold = fold.at(counters.context_version, item.send_id, at);
+            self.prompt.window.fold(fold);
+            // Whatever else changed the context meanwhile is read before the next send begins.
+            if counters.context_version == *self.prompt.version + 1 {
+                *self.prompt.version = counters.context_version;
+            }
+        }
         Ok(counters.signals)
     }
 

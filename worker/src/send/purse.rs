@@ -52,7 +52,7 @@ impl Purse {
     }
 
     /// Whether nothing but time is limited.
-    fn is_unlimited(&self) -> bool {
+    pub(super) fn is_unlimited(&self) -> bool {
         self.send.is_none() && self.session.is_none()
     }
 
@@ -115,7 +115,7 @@ impl Purse {
         if self.is_unlimited() {
             return Ok(false);
         }
-        let input = self.input(request);
+        let input = self.size(request);
         let wanted = u64::from(request.max_tokens);
         while self.lost > 0 {
             let output = self.left(totals).answer(input, wanted, price)?;
@@ -139,7 +139,7 @@ impl Purse {
 
     /// The most tokens that a request is read as: what the provider said of its beginning, and the
     /// rest estimated from above.
-    fn input(&self, request: &Request) -> u64 {
+    pub(super) fn size(&self, request: &Request) -> u64 {
         let known = self.measured.as_ref();
         let known =
             known.and_then(|known| known.tokens(request, estimate_message_tokens, estimate_tokens));

@@ -20,6 +20,7 @@ use mainspring_shared::time::Timestamp;
 
 use super::bill::Bill;
 use super::calls::{Calls, Over};
+use super::commands::{Beside, Folding};
 use super::hold::{Hold, Reach};
 use super::load;
 use super::model_call::{Answered, Asking, Call, NoReply};
@@ -27,6 +28,7 @@ use super::output::Output;
 use super::round::Round;
 use super::unsaid::Unsaid;
 use crate::Kernel;
+use crate::fold::{Fault, Writing, Written};
 use crate::hook::At;
 use crate::llm;
 use crate::tool::Offers;
@@ -50,6 +52,7 @@ pub(crate) struct Run<'a> {
     pub(super) hold: Hold,
     pub(super) prompt: Prompt<'a>,
     pub(super) asking: Asking,
+    pub(super) folding: Folding,
     pub(super) round: Round,
     pub(super) bill: Bill<'a>,
     pub(super) ending: Ending,
@@ -60,6 +63,8 @@ pub(crate) struct Run<'a> {
 pub(super) struct Prompt<'a> {
     /// What is stored of the transcript.
     pub(super) window: &'a mut Window,
+    /// The `context_version` of the window.
+    pub(super) version: &'a mut i64,
     /// What is not, yet.
     pub(super) unsaid: Unsaid,
     /// The tools.
@@ -86,6 +91,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) send: StartedSend,
     pub(crate) counters: Counters,
     pub(crate) window: &'a mut Window,
+    /// The `context_version` of the window.
+    pub(crate) version: &'a mut i64,
     pub(crate) spent: &'a mut Spent,
     pub(crate) reach: Reach,
     pub(crate) then: Then,
@@ -120,6 +127,7 @@ impl<'a> Run<'a> {
             hold: Hold::new(turn.lease, reach, signals, send.resumed.is_some()),
             prompt: Prompt {
                 window: turn.window,
+                version: turn.version,
                 unsaid,
                 offers: Offers::default(),
                 output: Ok(None),
@@ -129,6 +137,7 @@ impl<'a> Run<'a> {
                 reset: send.resumed.map(Resumed::as_str),
                 ..Asking::default()
             },
+            folding: Folding::default(),
             round: Round::default(),
             bill: Bill::new(&send, totals, turn.spent),
             ending: Ending {
@@ -234,6 +243,11 @@ impl<'a> Run<'a> {
                 self.abort_asking();
                 None
             }
+            Command::Fold => self.fold().await,
+            Command::AbortFold => {
+                self.abort_fold();
+                None
+            }
             Command::Wait(wait) => self.wait(wait).await,
             Command::StoreRound => {
                 self.asking.interrupted = 0;
@@ -253,9 +267,18 @@ impl<'a> Run<'a> {
                 None
             }
             Command::StoreResults => Some(self.store_results().await),
-            Command::End(end) => Some(self.end(end).await),
-            Command::Park { on, after } => Some(self.park(on, after).await),
-            Command::Release => Some(self.hand_over().await),
+            Command::End(end) => {
+                self.drop_beside();
+                Some(self.end(end).await)
+            }
+            Command::Park { on, after } => {
+                self.drop_beside();
+                Some(self.park(on, after).await)
+            }
+            Command::Release => {
+                self.drop_beside();
+                Some(self.hand_over().await)
+            }
             Command::Drop => {
                 self.ending.left = Left::Lost;
                 None
@@ -274,6 +297,12 @@ impl<'a> Run<'a> {
                         return self.call_failed(message).await;
                     }
                     return self.answered(reply);
+                }
+                Happening::Written(written) => return self.written(written).await,
+                Happening::Beside(written) => {
+                    if let Some(event) = self.written_beside(written).await {
+                        return event;
+                    }
                 }
                 Happening::Over(place, over) => {
                     if let Some(event) = self.call_over(place, over).await {
@@ -330,6 +359,8 @@ impl<'a> Run<'a> {
                 Event::BackoffOver
             }
             reply = answer(&mut self.asking.call) => return Happening::Reply(reply),
+            written = written(&mut self.folding.writing) => return Happening::Written(written),
+            written = beside(&mut self.folding.beside) => return Happening::Beside(written),
             (place, over) = self.round.calls.next() => return Happening::Over(place, over),
             () = flush => return Happening::Flush,
         };
@@ -384,6 +415,8 @@ impl<'a> Run<'a> {
 enum Happening {
     Event(Event),
     Reply(Result<Answered, NoReply>),
+    Written(Result<Written, Fault>),
+    Beside(Result<Written, Fault>),
     Over(usize, Over),
     Interrupt,
     Flush,
@@ -399,6 +432,20 @@ async fn sleep(clock: &dyn mainspring_shared::time::Clock, duration: Option<Dura
 async fn answer(call: &mut Option<Call>) -> Result<Answered, NoReply> {
     match call {
         Some(call) => call.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn written(writing: &mut Option<Writing>) -> Result<Written, Fault> {
+    match writing {
+        Some(writing) => writing.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn beside(beside: &mut Option<Beside>) -> Result<Written, Fault> {
+    match beside {
+        Some(beside) => (&mut beside.writing).await,
         None => std::future::pending().await,
     }
 }

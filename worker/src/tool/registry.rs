@@ -135,6 +135,16 @@ impl Tools {
         self.sources.push(source);
     }
 
+    /// The one tool that a declaration stands for; none where no source knows it or it is away.
+    pub(crate) async fn made(&self, declared: &DeclaredTool) -> Option<Arc<dyn Tool>> {
+        for source in &self.sources {
+            if let Some(made) = source.tools(declared).await {
+                return made.ok()?.pop();
+            }
+        }
+        None
+    }
+
     /// Has this told when a send is left.
     pub fn add_per_send(&mut self, kept: Arc<dyn PerSend>) {
         self.per_send.push(kept);

@@ -17,6 +17,7 @@ use mainspring_shared::message::Message;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::skill::{BrokenSkill, SkillFault, SkillHash, SkillRecord, SkillRef};
+use mainspring_shared::session::fold::Fold;
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, Agents, AlarmSweep, AliasOutcome, AppendOutcome, AppendRound, AuditOptions, BootRecord, Boots, Calls, CancelOutcome, ChangeMemory, ChangeTimer, ChangeTimerOutcome, ClaimExtractions, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedRuns, CompleteOutcome, CompleteSend, CreateOutcome, CreateRunOutcome, CreateTimerOutcome, DeleteOutcome, DeletedSession, DeliverItem, DeliverOutcome, Dump, EndExtraction, EraseMemories, Erased, ErasedMemories, Error, Extraction, Extractions, Fired, IdempotencyKey, ImportSession, Inspect, KeyOutcome, Leases, ListAgentVersions, ListAgents, ListMemories, ListOccurrences, ListOutcome, ListRuns, ListSends, ListSessions, ListSkills, ListTimers, Lists, Memories, NewBoot, NewExtraction, NewRun, NewSession, NewTimer, Orphans, Owned, Page, ParkOutcome, ParkSend, PoolTools, PostOutcome, PostResult, PruneOutcome, PruneSession, PublishAgent, PublishOutcome, PublishSkill, QueueStats, ReadInbox, ReadMessages, ReadNodes, Reads, ReleaseSession, Renewal, ReportOutcome, Result, RetireSends, Retired, RunStep, Runs, SaveMemory, SaveMemoryOutcome, ScalingStats, SearchMemories, Sends, ServerInfo, SessionPatch, SessionUsage, Sessions, SetAlias, SkillVersion, Skills, SweepOrphans, SweepReady, Sweeps, Swept, Timers, UpdateOutcome, Violation, WriteList,
@@ -301,6 +302,7 @@ pass_on! { Reads:
     check() -> ServerInfo;
     last_steps(keys: Vec<SessionKey>) -> Vec<i64>;
     read_messages(query: ReadMessages) -> Vec<Message>;
+    read_folds(key: SessionKey) -> Vec<Fold>;
     read_steps(key: SessionKey, after: i64, limit: u32) -> Vec<Step>;
     queue_stats() -> Vec<QueueStats>;
     scaling(pool: &str) -> ScalingStats;

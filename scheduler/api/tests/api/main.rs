@@ -15,6 +15,7 @@ mod context;
 mod copies;
 mod events;
 mod failing_runs;
+mod folds;
 mod forks;
 mod idempotency;
 mod imports;

@@ -126,6 +126,7 @@ impl World {
     /// Takes a session's head send.
     pub(crate) async fn claim(&self, session: &str) -> Claimed {
         let claim = ClaimSession {
+            cached_fold_end: 0,
             key: key(session),
             token: LeaseToken(self.entropy.random_id()),
             cached_next_seq: 0,
@@ -161,6 +162,7 @@ impl World {
     /// Stores a round without tools in it: an answer after which the send goes on.
     pub(crate) async fn append(&self, claimed: &Claimed, round: i32, text: &str) {
         let append = AppendRound {
+            fold: None,
             key: claimed.key,
             lease: self.lease(claimed.key, claimed.lease).await,
             send_id: claimed.send.record.id,
@@ -193,6 +195,7 @@ impl World {
             arguments: serde_json::json!({}),
         });
         let append = AppendRound {
+            fold: None,
             key: claimed.key,
             lease: self.lease(claimed.key, claimed.lease).await,
             send_id: claimed.send.record.id,

@@ -33,6 +33,11 @@ pub(super) fn step(state: State, event: Event, rules: &Rules) -> Option<Step> {
             attempt,
             draining,
         } => asking(round, attempt, draining, event, rules),
+        State::Folding {
+            round,
+            attempt,
+            draining,
+        } => folding(round, attempt, draining, event, rules),
         State::BackingOff { round, attempt } => backing_off(round, attempt, event, rules),
         State::Storing { round, draining } => storing(round, draining, event, rules),
         State::Calling { round, draining } => calling(round, draining, event, rules),
@@ -61,6 +66,7 @@ fn stay(state: State) -> Option<Step> {
 fn lease_lost(state: State) -> Option<Step> {
     match state {
         State::Asking { .. } => to(State::Left, [Command::AbortAsking, Command::Drop]),
+        State::Folding { .. } => to(State::Left, [Command::AbortFold, Command::Drop]),
         State::Calling { .. } | State::Stopping { .. } => {
             to(State::Left, [Command::AbortCalls, Command::Drop])
         }
@@ -164,6 +170,9 @@ fn taken(
         | Event::Woken { .. }
         | Event::Undelivered
         | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }
@@ -188,27 +197,9 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
             round,
             End::Failed(StopReason::ProviderError, Code::LlmRefused),
         ),
-        Event::Failed {
-            code,
-            permanent,
-            retry_after,
-            fraction,
-            not_failed,
-        } => {
-            let tries = own(round, attempt, rules).saturating_sub(not_failed);
-            let wait = if permanent {
-                None
-            } else {
-                rules.retry.wait(tries, retry_after, fraction)
-            };
-            match wait {
-                None => end(round, End::Failed(reason_of(code), code)),
-                Some(wait) if draining || wait > rules.hold_max => {
-                    park(round, attempt, WaitingOn::Retry, Some(wait))
-                }
-                Some(wait) => to(State::BackingOff { round, attempt }, [Command::Wait(wait)]),
-            }
-        }
+        Event::Failed { .. } => failed(round, attempt, draining, event, rules),
+        Event::TooLong => fold(round, attempt, draining),
+        Event::Overflowed => fold(round, attempt + 1, draining),
         Event::CancelRaised => abort_and_end(round, End::Cancelled),
         Event::DeadlinePassed => abort_and_end(round, DEADLINE),
         Event::Interrupted if own(round, attempt, rules) >= rules.attempts_max => {
@@ -242,6 +233,84 @@ fn asking(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
         | Event::Woken { .. }
         | Event::Undelivered
         | Event::Stored
+        | Event::Folded { .. }
+        | Event::LeaseLost => None,
+    }
+}
+
+fn fold(round: u32, attempt: u32, draining: bool) -> Option<Step> {
+    let next = State::Folding {
+        round,
+        attempt,
+        draining,
+    };
+    to(next, [Command::Fold])
+}
+
+/// A model call that failed, of a round or of the fold before it.
+fn failed(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules) -> Option<Step> {
+    let Event::Failed {
+        code,
+        permanent,
+        retry_after,
+        fraction,
+        not_failed,
+    } = event
+    else {
+        return None;
+    };
+    let tries = own(round, attempt, rules).saturating_sub(not_failed);
+    let wait = if permanent {
+        None
+    } else {
+        rules.retry.wait(tries, retry_after, fraction)
+    };
+    match wait {
+        None => end(round, End::Failed(reason_of(code), code)),
+        Some(wait) if draining || wait > rules.hold_max => {
+            park(round, attempt, WaitingOn::Retry, Some(wait))
+        }
+        Some(wait) => to(State::BackingOff { round, attempt }, [Command::Wait(wait)]),
+    }
+}
+
+fn folding(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules) -> Option<Step> {
+    let fold_and_end = |why| {
+        let commands = [Command::AbortFold, Command::End(why)];
+        to(State::Ending { round }, commands)
+    };
+    match event {
+        Event::Folded { cancelled: true } => end(round, End::Cancelled),
+        Event::Folded { cancelled: false } if draining => to(State::Releasing, [Command::Release]),
+        Event::Folded { cancelled: false } => ask(round, attempt),
+        Event::Failed { .. } => failed(round, attempt, draining, event, rules),
+        Event::CancelRaised => fold_and_end(End::Cancelled),
+        Event::DeadlinePassed => fold_and_end(DEADLINE),
+        // What came is read before the model is asked, for which there is no room yet.
+        Event::Interrupted => stay(State::Folding {
+            round,
+            attempt,
+            draining,
+        }),
+        // The fold that is under way is paid for: it is awaited, and handed over stored.
+        Event::DrainAsked => stay(State::Folding {
+            round,
+            attempt,
+            draining: true,
+        }),
+        Event::DrainOver => to(State::Releasing, [Command::AbortFold, Command::Release]),
+        Event::Begun
+        | Event::Replied(_)
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::BackoffOver
+        | Event::RoundStored { .. }
+        | Event::CallsOver { .. }
+        | Event::CallsAborted
+        | Event::ResultsStored { .. }
+        | Event::Woken { .. }
+        | Event::Undelivered
+        | Event::Stored
         | Event::LeaseLost => None,
     }
 }
@@ -266,6 +335,8 @@ fn reason_of(code: Code) -> StopReason {
         StopReason::Budget
     } else if code == Code::LlmTruncated {
         StopReason::Length
+    } else if code == Code::ContextCannotFit {
+        StopReason::Context
     } else if matches!(code, Code::PolicyDenied | Code::PolicyUnavailable) {
         StopReason::Policy
     } else {
@@ -296,6 +367,9 @@ fn backing_off(round: u32, attempt: u32, event: Event, rules: &Rules) -> Option<
         | Event::Woken { .. }
         | Event::Undelivered
         | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }
@@ -329,6 +403,9 @@ fn storing(round: u32, draining: bool, event: Event, rules: &Rules) -> Option<St
         | Event::Woken { .. }
         | Event::Undelivered
         | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }
@@ -369,6 +446,9 @@ fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -> Option<St
         | Event::Woken { .. }
         | Event::Undelivered
         | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }
@@ -398,6 +478,9 @@ fn stopping(why: End, event: Event) -> Option<Step> {
         | Event::Woken { .. }
         | Event::Undelivered
         | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }
@@ -429,6 +512,9 @@ fn settling(round: u32, draining: bool, event: Event, rules: &Rules) -> Option<S
         | Event::Woken { .. }
         | Event::Undelivered
         | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }
@@ -461,6 +547,9 @@ fn ending(round: u32, event: Event) -> Option<Step> {
         | Event::CallsAborted
         | Event::ResultsStored { .. }
         | Event::Woken { .. }
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }
@@ -490,6 +579,9 @@ fn parking(round: u32, attempt: u32, event: Event, rules: &Rules) -> Option<Step
         | Event::CallsAborted
         | Event::ResultsStored { .. }
         | Event::Undelivered
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }
@@ -513,6 +605,9 @@ fn releasing(event: Event) -> Option<Step> {
         | Event::ResultsStored { .. }
         | Event::Woken { .. }
         | Event::Undelivered
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }
@@ -536,6 +631,9 @@ fn left(event: Event) -> Option<Step> {
         | Event::Woken { .. }
         | Event::Undelivered
         | Event::Stored
+        | Event::TooLong
+        | Event::Overflowed
+        | Event::Folded { .. }
         | Event::LeaseLost => None,
     }
 }

@@ -80,6 +80,30 @@ fn states() -> Vec<(&'static str, State)> {
         ("asking", asking(1, false)),
         ("asking, last attempt", asking(3, false)),
         ("asking, draining", asking(1, true)),
+        (
+            "folding",
+            State::Folding {
+                round,
+                attempt: 1,
+                draining: false,
+            },
+        ),
+        (
+            "folding, last attempt",
+            State::Folding {
+                round,
+                attempt: 3,
+                draining: false,
+            },
+        ),
+        (
+            "folding, draining",
+            State::Folding {
+                round,
+                attempt: 1,
+                draining: true,
+            },
+        ),
         ("backing off", State::BackingOff { round, attempt: 1 }),
         (
             "storing",
@@ -208,6 +232,10 @@ fn events() -> Vec<(&'static str, Event)> {
         ("failed", failed(false, None)),
         ("failed, retry after 60 s", failed(false, Some(60))),
         ("failed for good", failed(true, None)),
+        ("too long", Event::TooLong),
+        ("overflowed", Event::Overflowed),
+        ("folded", Event::Folded { cancelled: false }),
+        ("folded, cancelled", Event::Folded { cancelled: true }),
         ("backoff over", Event::BackoffOver),
         ("round stored", stored(Open::Nothing)),
         ("round stored, calls to run", stored(Open::Here)),
@@ -286,6 +314,14 @@ fn possible(step: &Step) -> Vec<Event> {
             failed(false, None),
             failed(false, Some(60)),
             failed(true, None),
+            Event::TooLong,
+            Event::Overflowed,
+        ]),
+        State::Folding { .. } => possible.extend([
+            Event::Folded { cancelled: false },
+            Event::Folded { cancelled: true },
+            failed(false, None),
+            failed(true, None),
         ]),
         State::BackingOff { .. } => possible.push(Event::BackoffOver),
         State::Storing { .. } => possible.extend([
@@ -337,6 +373,8 @@ fn is_write(command: Command) -> bool {
         | Command::Release => true,
         Command::Ask { .. }
         | Command::AbortAsking
+        | Command::Fold
+        | Command::AbortFold
         | Command::RunCalls
         | Command::InterruptCalls
         | Command::StopCalls
@@ -350,12 +388,14 @@ fn is_write(command: Command) -> bool {
 #[derive(Debug, Default)]
 struct Watch {
     asking: bool,
+    folding: bool,
     calling: bool,
     /// Ends, parks and releases that were not taken back.
     ends: u32,
     lost: bool,
     interrupts: u32,
     parts: u32,
+    overflows: u32,
 }
 
 impl Watch {
@@ -365,7 +405,13 @@ impl Watch {
                 self.asking = false;
                 self.parts += u32::from(answer == Answer::Part);
             }
-            Event::Failed { .. } => self.asking = false,
+            Event::Failed { .. } => (self.asking, self.folding) = (false, false),
+            Event::TooLong => self.asking = false,
+            Event::Overflowed => {
+                self.asking = false;
+                self.overflows += 1;
+            }
+            Event::Folded { .. } => self.folding = false,
             Event::CallsOver { .. } | Event::CallsAborted => self.calling = false,
             Event::Woken { .. } | Event::Undelivered => self.ends -= 1,
             Event::Interrupted => self.interrupts += 1,
@@ -385,15 +431,25 @@ impl Watch {
     fn command(&mut self, command: Command) -> Result<(), TestCaseError> {
         match command {
             Command::Ask { round, attempt } => {
-                prop_assert!(!self.asking && !self.calling, "asks beside other work");
+                let idle = !self.asking && !self.folding && !self.calling;
+                prop_assert!(idle, "asks beside other work");
                 prop_assert!(round < RULES.rounds_max);
-                let more = self.interrupts + self.parts;
+                let more = self.interrupts + self.parts + self.overflows;
                 prop_assert!(attempt <= RULES.retry.attempts_max + more);
                 self.asking = true;
             }
             Command::AbortAsking => {
                 prop_assert!(self.asking, "aborts nothing");
                 self.asking = false;
+            }
+            Command::Fold => {
+                let idle = !self.asking && !self.folding && !self.calling;
+                prop_assert!(idle, "folds beside other work");
+                self.folding = true;
+            }
+            Command::AbortFold => {
+                prop_assert!(self.folding, "aborts nothing");
+                self.folding = false;
             }
             Command::RunCalls => {
                 prop_assert!(!self.asking && !self.calling, "calls beside other work");

@@ -64,14 +64,15 @@ pub enum Park {
     Parked(Change),
 }
 
-/// Appends a round, or what became of its calls. None where the fence refuses it.
+/// Appends a round, or what became of its calls, or attaches a fold, which `refs` says. None where the
+/// fence refuses it.
 ///
 /// The returned row has every signal but a cancel cleared: the caller is told of them as they were.
 pub fn append(
     hot: &HotRow,
     send: &SendState,
     lease: Lease,
-    round: Option<RoundRef>,
+    refs: StepRefs,
     totals: &SendTotals,
     now: Timestamp,
 ) -> Option<Change> {
@@ -84,13 +85,13 @@ pub fn append(
     if !begun {
         send.crashes = 0;
     }
-    let kind = match round {
-        Some(_) => StepKind::Round,
-        None => StepKind::Calls,
-    };
-    let refs = StepRefs {
-        round,
-        ..StepRefs::default()
+    let kind = if refs.fold.is_some() {
+        hot.context_version += 1;
+        StepKind::Folded
+    } else if refs.round.is_some() {
+        StepKind::Round
+    } else {
+        StepKind::Calls
     };
     let change = Change::of(hot).with_send(send);
     Some(change.with_step(send.id, kind, lease.into(), now, refs))

@@ -200,7 +200,14 @@ fn a_send_that_is_over_is_not_written_under_the_lease_that_went_on() {
     let mut send = scene.head().expect("it runs");
     send.status = SendStatus::Completed;
     let totals = totals(1, 0);
-    let change = append(&scene.hot, &send, scene.lease(), None, &totals, NOW);
+    let change = append(
+        &scene.hot,
+        &send,
+        scene.lease(),
+        StepRefs::default(),
+        &totals,
+        NOW,
+    );
     assert_eq!(change, None);
 }
 
@@ -210,7 +217,14 @@ fn more_model_calls_are_no_progress_and_keep_the_crash_count() {
     let mut head = scene.head().expect("it runs");
     head.crashes = 2;
     let crashes = |totals: SendTotals| {
-        let change = append(&scene.hot, &head, scene.lease(), None, &totals, NOW);
+        let change = append(
+            &scene.hot,
+            &head,
+            scene.lease(),
+            StepRefs::default(),
+            &totals,
+            NOW,
+        );
         change
             .and_then(|change| change.send)
             .map(|send| send.crashes)
@@ -238,7 +252,14 @@ fn a_session_is_left_alone_once_too_many_workers_died_under_its_send() {
 fn messages_are_numbered_from_where_the_transcript_ended() {
     let scene = Scene::idle().queued().claimed();
     let head = scene.head().expect("it runs");
-    let change = append(&scene.hot, &head, scene.lease(), None, &totals(1, 0), NOW);
+    let change = append(
+        &scene.hot,
+        &head,
+        scene.lease(),
+        StepRefs::default(),
+        &totals(1, 0),
+        NOW,
+    );
     let change = change.expect("the lease holds").with_messages(3);
     let refs = change.step.expect("a step").refs;
     assert_eq!((refs.first_seq, refs.messages), (Some(1), 3));

@@ -99,6 +99,30 @@ pub(super) fn holders(session: &DumpSession) -> BTreeMap<i64, BTreeSet<BootId>> 
     boots
 }
 
+/// The folds: those of one level, and those that are shown, beside each other, and none between a call
+/// and its results.
+pub(super) fn folds(found: &mut Found<'_>) {
+    let session = found.session;
+    for (place, fold) in session.folds.iter().enumerate() {
+        for other in &session.folds[place + 1..] {
+            let overlap = other.from_seq <= fold.to_seq && other.to_seq >= fold.from_seq;
+            let shown = fold.covered_by.is_none() && other.covered_by.is_none();
+            if overlap && (other.level == fold.level || shown) {
+                let row = json!({ "fold": fold.n, "with": other.n });
+                found.add("fold.in_order", row);
+            }
+        }
+        let next = session
+            .messages
+            .iter()
+            .find(|message| message.seq == fold.to_seq + 1);
+        let asked = next.and_then(|next| next.asked_at_seq);
+        if asked.is_some_and(|asked| asked <= fold.to_seq) {
+            found.add("fold.in_order", json!({ "fold": fold.n, "with": null }));
+        }
+    }
+}
+
 /// The rounds that steps close: from the first on, each once, as many as the send counts.
 pub(super) fn rounds(found: &mut Found<'_>) {
     let session = found.session;

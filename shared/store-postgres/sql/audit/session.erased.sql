@@ -28,6 +28,9 @@ FROM (
     SELECT o.tenant, o.session_id, 'agents'
     FROM over o JOIN agents a ON a.tenant = o.tenant AND a.session_id = o.session_id
     UNION ALL
+    SELECT o.tenant, o.session_id, 'folds'
+    FROM over o JOIN folds f ON f.tenant = o.tenant AND f.session_id = o.session_id
+    UNION ALL
     SELECT o.tenant, o.session_id, 'children'
     FROM over o JOIN sessions s ON s.tenant = o.tenant AND s.parent_session = o.session_id
 ) v

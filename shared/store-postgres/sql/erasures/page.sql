@@ -73,10 +73,22 @@ WITH
         ) p
         WHERE d.tenant = $1::integer AND d.session_id = $2::uuid AND d.version = p.version
         RETURNING 1
+    ),
+    f AS (
+        DELETE FROM folds d
+        USING (
+            SELECT x.n FROM folds x
+            WHERE x.tenant = $1::integer AND x.session_id = $2::uuid
+            ORDER BY x.n
+            LIMIT $5::bigint
+        ) p
+        WHERE d.tenant = $1::integer AND d.session_id = $2::uuid AND d.n = p.n
+        RETURNING 1
     )
 SELECT
     (SELECT count(*) FROM m) AS messages, (SELECT max(m.seq) FROM m) AS seq,
     (SELECT count(*) FROM page) AS sends,
     (SELECT p.send_id FROM page p ORDER BY p.send_id DESC LIMIT 1) AS send_id,
     (SELECT count(*) FROM c) AS calls, (SELECT count(*) FROM u) AS usage,
-    (SELECT count(*) FROM n) AS items, (SELECT count(*) FROM a) AS agents
+    (SELECT count(*) FROM n) AS items, (SELECT count(*) FROM a) AS agents,
+    (SELECT count(*) FROM f) AS folds

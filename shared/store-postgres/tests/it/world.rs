@@ -314,6 +314,7 @@ pub(crate) fn to_target(target: Target) -> AcceptSend {
 /// A claim by someone who knows nothing of the session.
 pub(crate) fn cold(key: SessionKey) -> ClaimSession {
     ClaimSession {
+        cached_fold_end: 0,
         key,
         token: LeaseToken(id()),
         cached_next_seq: 0,
@@ -408,6 +409,7 @@ pub(crate) fn answer(claimed: &Claimed, then: Then) -> CompleteSend {
 pub(crate) fn first_round(claimed: &Claimed) -> AppendRound {
     let record = &claimed.send.record;
     AppendRound {
+        fold: None,
         key: claimed.key,
         lease: claimed.lease,
         send_id: record.id,

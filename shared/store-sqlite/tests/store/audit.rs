@@ -229,6 +229,13 @@ const PLANTS: &[(&str, &str)] = &[
         "send.rounds_in_order",
         "UPDATE steps SET refs = replace(refs, '\"index\":1', '\"index\":0')",
     ),
+    (
+        "fold.in_order",
+        "INSERT INTO folds (tenant, session_id, n, from_seq, to_seq, level, kind, text, tokens_before,
+                            tokens_after, send_id, created_at)
+         SELECT h.tenant, h.session_id, x.n, 1, 1, x.n, 'summary', '', 0, 0, h.session_id, 0
+         FROM session_hot h, (SELECT 1 AS n UNION ALL SELECT 2) x WHERE h.next_seq > 1",
+    ),
     ("row.readable", "UPDATE sends SET options = '[]' WHERE status = 'queued'"),
     ("row.readable", "UPDATE agents SET spec = '{\"tools\":[7]}'"),
     ("row.readable", "UPDATE messages SET content = 'x' WHERE seq = 1"),

@@ -82,6 +82,7 @@ pub(crate) fn opening(n: u128, session: u128) -> AcceptSend {
 
 pub(crate) fn claiming(session: u128, token: u128) -> ClaimSession {
     ClaimSession {
+        cached_fold_end: 0,
         key: key(session),
         token: LeaseToken(Uuid::from_u128(token)),
         cached_next_seq: 0,
@@ -120,6 +121,7 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
 /// A first round that stores the input and an answer, and goes on.
 pub(crate) fn round(claimed: &Claimed) -> AppendRound {
     AppendRound {
+        fold: None,
         key: claimed.key,
         lease: claimed.lease,
         send_id: claimed.send.record.id,

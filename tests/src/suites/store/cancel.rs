@@ -146,6 +146,7 @@ pub async fn a_waiting_send_ends_under_a_grant(store: &dyn Inspect) {
             first_seq: Some(1),
             messages: 1,
             round: None,
+            fold: None,
             reason: Some("cancelled".to_owned()),
             status: Some("cancelled".to_owned()),
         },

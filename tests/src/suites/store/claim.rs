@@ -364,6 +364,7 @@ pub async fn claims_of_one_call_have_each_their_outcome(store: &dyn Inspect) {
     accept(store, 0, opening(1, 1)).await;
     accept(store, 0, opening(2, 2)).await;
     let item = |session, token_n| ClaimSession {
+        cached_fold_end: 0,
         key: key(session),
         token: token(token_n),
         cached_next_seq: 0,

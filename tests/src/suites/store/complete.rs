@@ -47,6 +47,7 @@ pub async fn a_final_step_says_what_it_wrote(store: &dyn Inspect) {
         boot: boot(1),
         at: time(20),
         refs: StepRefs {
+            fold: None,
             first_seq: Some(1),
             messages: 2,
             round: Some(round_ref(0)),

@@ -238,6 +238,18 @@ macro_rules! store_cases {
                 the_oldest_due_timers_are_fired_first,
                 occurrences_are_listed_newest_first_in_pages,
             }
+            folds {
+                a_fold_takes_the_place_of_its_messages_in_the_window,
+                a_cache_with_the_same_folds_gets_nothing,
+                a_cache_from_before_a_fold_gets_the_window_behind_it,
+                a_later_fold_covers_those_whose_messages_it_names,
+                folds_that_stand_side_by_side_come_in_order,
+                a_fold_that_is_sent_again_is_attached_once,
+                of_two_who_fold_the_one_without_the_lease_attaches_nothing,
+                pruning_removes_messages_and_keeps_what_stands_for_them,
+                a_copy_shows_the_folds_of_its_messages,
+                the_folds_of_a_deleted_session_go_with_it,
+            }
             idempotency {
                 a_repeat_names_the_first_send_and_stores_nothing,
                 another_body_under_the_key_is_a_mismatch,

@@ -224,6 +224,7 @@ pub fn round(claimed: &Claimed, index: i32) -> AppendRound {
     messages.push(answer("let me look", index, &[&id]));
     messages.push(tool_result(&id, index, 1));
     AppendRound {
+        fold: None,
         key: claimed.key,
         lease: claimed.lease,
         send_id: claimed.send.record.id,
@@ -323,6 +324,7 @@ pub async fn accept(store: &dyn Inspect, ms: i64, item: AcceptSend) -> Accepted 
 /// A claim of a session by whoever may have it, with nothing cached.
 pub fn cold_claim(session: u128, token_n: u128) -> ClaimSession {
     ClaimSession {
+        cached_fold_end: 0,
         key: key(session),
         token: token(token_n),
         cached_next_seq: 0,

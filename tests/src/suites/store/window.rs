@@ -49,6 +49,7 @@ async fn prepare(store: &dyn Inspect, last_messages: Option<u32>) -> Vec<Message
 
 async fn window(store: &dyn Inspect, cached_from_seq: i64, cached_next_seq: i64) -> Vec<Message> {
     let item = ClaimSession {
+        cached_fold_end: 0,
         key: key(1),
         token: token(9),
         cached_next_seq,

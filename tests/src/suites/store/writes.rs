@@ -133,6 +133,7 @@ writes! {
     create_sessions: |_store| None,
         |store, _c| store.at(time(NOW)).create_sessions(vec![(new_session(1), None)]).await;
     import_session: |_store| None, |store, _c| store.at(time(NOW)).import_session(ImportSession {
+        folds: Vec::new(),
         session: new_session(1),
         messages: Vec::new(),
         todo: List::default(),
@@ -464,7 +465,7 @@ mod tests {
     use super::*;
 
     /// The methods of the port that write nothing.
-    const READS: [&str; 43] = [
+    const READS: [&str; 44] = [
         "get_agent",
         "list_agents",
         "get_agent_version",
@@ -504,6 +505,7 @@ mod tests {
         "session_usage",
         "open_children",
         "read_messages",
+        "read_folds",
         "read_steps",
         "queue_stats",
         "scaling",

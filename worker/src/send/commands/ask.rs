@@ -9,14 +9,13 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::send::machine::Event;
-use mainspring_shared::session::render::{Inputs, following, render};
+use mainspring_shared::session::render::following;
 use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun};
 use mainspring_shared::usage::Usage;
 
 use crate::llm::{Chunk, Error, Finish, Model, Reply, Request, Resolved, estimate_tokens};
 use crate::metrics;
 use crate::send::hold::Inbox;
-use crate::send::load;
 use crate::send::model_call::{Asked, Attempt, Partial, Streamed};
 use crate::send::load::{self, Question};
 use crate::send::output::Output;
@@ -73,9 +72,12 @@ impl Run<'_> {
             Some(before) if before.round == round && !heard => before.attempt,
             Some(_) | None => attempt,
         };
-        self.bill.totals.attempts = attempt;
         let client = resolved.client.clone();
         let mut request = self.request(&resolved);
+        if let Some(event) = self.weigh(&request, &resolved) {
+            return Some(event);
+        }
+        self.bill.totals.attempts = attempt;
         if self.asking.partial.is_none() {
             self.asking.digest = Some(request.digest());
         }
@@ -135,14 +137,14 @@ impl Run<'_> {
         let record = &self.send.record;
         let from = load::window_from(&self.bill.totals);
         let unsaid = &self.prompt.unsaid.messages;
-        let by = (record.id, record.created_at);
+        let by = (record.id, record.created_at, &record.input[..]);
         let output = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
         load::request(Question {
             send: &self.send,
             resolved,
             offers: &self.prompt.offers,
             shown: self.bill.totals.shown.as_ref(),
-            folds: &[],
+            folds: self.prompt.window.folds(),
             messages: following(self.prompt.window, from, unsaid, by),
             partial: self.asking.partial.as_ref().map(|it| &*it.reply.content),
             output: output.map(|output| &output.spec),

@@ -69,8 +69,9 @@ impl Run<'_> {
         }
     }
 
-    fn changes_only(&mut self, changes: Vec<CallChange>) -> AppendRound {
+    pub(in crate::send) fn changes_only(&mut self, changes: Vec<CallChange>) -> AppendRound {
         AppendRound {
+            fold: None,
             key: self.key,
             lease: self.hold.lease(),
             send_id: self.send.record.id,

@@ -51,6 +51,7 @@ impl Run<'_> {
         messages.extend(self.correction(index));
         let totals = self.bill.sums(index + 1, 0, self.asking.not_failed());
         let item = AppendRound {
+            fold: None,
             key: self.key,
             lease: self.hold.lease(),
             send_id: self.send.record.id,

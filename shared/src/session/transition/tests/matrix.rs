@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::*;
 use crate::agent::OnBusy;
 use crate::inbox::ItemKind;
+use crate::session::fold::{FoldKind, FoldRef};
 use crate::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use crate::step::RoundRef;
 use crate::store::{ParkUntil, Then};
@@ -134,8 +135,27 @@ fn appended(scene: &Scene, rounds: i32, behind: i64) -> Single {
         usage: Usage::default(),
     digest: None, recalled: None,
     });
+    let refs = StepRefs {
+        round,
+        ..StepRefs::default()
+    };
     let totals = totals(rounds, 1 - rounds);
-    append(&scene.hot, &head, lease, round, &totals, NOW).ok_or("lease lost")
+    append(&scene.hot, &head, lease, refs, &totals, NOW).ok_or("lease lost")
+}
+
+fn folded(scene: &Scene) -> Single {
+    let head = scene.head().ok_or("no send")?;
+    let refs = StepRefs {
+        fold: Some(FoldRef {
+            from_seq: 1,
+            to_seq: 2,
+            kind: FoldKind::Summary,
+            tokens_before: 100,
+            tokens_after: 10,
+        }),
+        ..StepRefs::default()
+    };
+    append(&scene.hot, &head, scene.lease(), refs, &totals(0, 0), NOW).ok_or("lease lost")
 }
 
 fn completed(scene: &Scene, unless: i32, then: Then) -> Outcome {
@@ -236,6 +256,7 @@ fn of_workers() -> Vec<Event> {
         }),
         ("append a round", |s| one(appended(s, 1, 0))),
         ("append begun model calls", |s| one(appended(s, 0, 0))),
+        ("attach a fold", |s| one(folded(s))),
         ("append a second time", |s| one(appended(s, 1, 1))),
         ("complete", |s| completed(s, SIGNAL_INBOX, Then::Continue)),
         ("complete and release", |s| completed(s, 0, Then::Release)),

@@ -142,6 +142,7 @@ pub(super) fn healthy() -> Dump {
         sends::accept(&mut state, NOW, BOOT, sending(n, Target::Existing(KEY)));
     }
     let item = ClaimSession {
+        cached_fold_end: 0,
         key: KEY,
         token: LeaseToken(Uuid::from_u128(0x7)),
         cached_next_seq: 0,
@@ -176,6 +177,7 @@ pub(super) fn healthy() -> Dump {
 
 fn work(state: &mut State, lease: Lease) {
     let item = AppendRound {
+        fold: None,
         key: KEY,
         lease,
         send_id: send_id(1),

@@ -6,6 +6,7 @@ use mainspring_shared::budget::{Budget, Spent};
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, RunId, TenantId};
 use mainspring_shared::inbox::ItemKind;
+use mainspring_shared::session::fold::{FoldKind, NewFold, attach};
 use mainspring_shared::workflow::nodes::NodeKind;
 use mainspring_shared::workflow::run::{NodeRecord, NodeState, RunRecord, RunStatus};
 use uuid::Uuid;
@@ -384,4 +385,36 @@ fn what_is_named_of_another_tenant_is_found() {
         items(dump)[0].send_id = Some(id);
     });
     assert!(send.contains(&"tenant.own_rows".to_owned()), "{send:?}");
+}
+
+#[test]
+fn folds_that_are_not_beside_each_other_are_found() {
+    let fold = |dump: &mut Dump, (from_seq, to_seq, level): (i64, i64, i32)| {
+        let session = &mut dump.sessions[0];
+        let new = NewFold {
+            from_seq,
+            to_seq,
+            level,
+            kind: FoldKind::Summary,
+            text: String::new(),
+            model: None,
+            tokens_before: 0,
+            tokens_after: 0,
+        };
+        let n = session.folds.len() as i64 + 1;
+        attach(&mut session.folds, new.at(n, session.sends[0].id, NOW));
+    };
+    let names = |ranges: &[(i64, i64, i32)]| {
+        found(|dump| ranges.iter().for_each(|range| fold(dump, *range)))
+    };
+    assert_eq!(names(&[(-3, 0, 0), (-3, 1, 1)]), NOTHING);
+    assert_eq!(names(&[(-3, 0, 0), (0, 1, 1)]), ["fold.in_order"]);
+    assert_eq!(names(&[(-3, 0, 0), (-3, 1, 0)]), ["fold.in_order"]);
+    let parted = found(|dump| {
+        let mut messages = dump.sessions[0].messages.iter();
+        let result = messages.find(|message| message.asked_at_seq.is_some());
+        let behind = result.expect("a call has a result").seq - 1;
+        fold(dump, (1, behind, 0));
+    });
+    assert_eq!(parted, ["fold.in_order"]);
 }

@@ -368,6 +368,7 @@ impl<'a> World<'a> {
                 _ => (0, 0),
             };
             items.push(ClaimSession {
+                cached_fold_end: 0,
                 key,
                 token: small::token(self.tokens),
                 cached_next_seq,

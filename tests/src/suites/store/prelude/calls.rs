@@ -72,6 +72,7 @@ pub fn asking(claimed: &Claimed, index: i32, begins: Vec<CallBegin>) -> AppendRo
     messages.push(answer("let me look", index, &ids));
     let calls = (0..).zip(begins);
     AppendRound {
+        fold: None,
         key: claimed.key,
         lease: claimed.lease,
         send_id: claimed.send.record.id,

@@ -288,9 +288,13 @@ impl World {
             usage: Usage::default(),
     digest: None, recalled: None,
         };
+        let refs = StepRefs {
+            round: Some(round),
+            ..StepRefs::default()
+        };
         // A worker counts its rounds itself: a repeat says what the first one said.
         let totals = totals(1, 0);
-        let change = append(&self.scene.hot, &send, lease, Some(round), &totals, NOW);
+        let change = append(&self.scene.hot, &send, lease, refs, &totals, NOW);
         let mut next = held.lease;
         next.write += 1;
         let heard = match change {

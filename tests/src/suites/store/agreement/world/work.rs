@@ -113,6 +113,7 @@ impl World<'_> {
     async fn work(&mut self, held: &Held, work: &Work) -> AppendRound {
         let Found { mut open, items } = self.found(held, work.reads).await;
         let mut item = AppendRound {
+            fold: None,
             key: held.key,
             lease: held.lease,
             send_id: held.send.id,

@@ -1,0 +1,118 @@
+//! What an agent says about folding, representation and forgetting.
+
+use serde::{Deserialize, Serialize};
+
+use crate::stored::Extra;
+
+/// Share of the budget at which a fold is made beside the conversation, unless the agent says otherwise.
+pub const FOLD_SOFT_DEFAULT: f64 = 0.60;
+
+/// Share of the budget at which a fold is made before the model is asked.
+pub const FOLD_HARD_DEFAULT: f64 = 0.85;
+
+/// Sends that stay as they are behind a fold.
+pub const KEEP_SENDS_DEFAULT: u32 = 4;
+
+/// How sends that have ended are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Representation {
+    /// As they were stored.
+    #[default]
+    Verbatim,
+    /// As digests: what was said at first and at last, and a line per tool call. The newest sends stay as
+    /// they were.
+    Projection,
+}
+
+impl Representation {
+    /// Whether nothing has to be said about it.
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How what the model's window has no room for is folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FoldStrategy {
+    /// Not at all: what does not fit is not sent.
+    None,
+    /// A model writes a summary, into which an earlier one is merged.
+    #[default]
+    Summary,
+    /// A model first takes notes of what lasts, then writes a summary.
+    Agentic,
+    /// Digests of the sends, without a model.
+    Projection,
+    /// A service at `url` writes it.
+    Http,
+}
+
+/// When and how parts of the transcript are folded.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct FoldSpec {
+    /// How.
+    #[serde(default)]
+    pub strategy: FoldStrategy,
+    /// Share of the context's budget from which on a fold is made beside the conversation; 0.6 when
+    /// absent. The budget is the model's window without its answer and a reserve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft: Option<f64>,
+    /// Share from which on a fold is made before the model is asked; 0.85 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hard: Option<f64>,
+    /// The newest sends, which are not folded; 4 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_sends: Option<u32>,
+    /// The model that writes it, if it is not the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The service of strategy `http`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// What this release does not know of it.
+    #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
+    #[schema(ignore)]
+    pub extra: Extra,
+}
+
+impl FoldSpec {
+    /// Whether nothing has to be said about it.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The share from which on a fold is made beside the conversation.
+    pub fn soft(&self) -> f64 {
+        self.soft.unwrap_or(FOLD_SOFT_DEFAULT).min(self.hard())
+    }
+
+    /// The share from which on a fold is made before the model is asked.
+    pub fn hard(&self) -> f64 {
+        self.hard.unwrap_or(FOLD_HARD_DEFAULT)
+    }
+
+    /// The newest sends, which are not folded.
+    pub fn keep_sends(&self) -> u32 {
+        self.keep_sends.unwrap_or(KEEP_SENDS_DEFAULT)
+    }
+}
+
+/// How the model is shown the older results of a tool, of all but the newest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolContext {
+    /// As they are.
+    Preserve,
+    /// Their begin and end.
+    Truncate,
+    /// A line that says how to read them.
+    Archive,
+    /// Their first lines, with a line that says how to read the rest.
+    Summary,
+}

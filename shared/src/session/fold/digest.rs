@@ -1,0 +1,212 @@
+//! Digests: what a send came to, without asking a model. The same messages always give the same text.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Fold;
+use crate::message::{ContentPart, FileSource, Message, Role, ToolCall, plain_text};
+
+/// Characters of what a user said that a digest shows.
+const INPUT_CHARS: usize = 1_000;
+
+/// Characters of an answer.
+const ANSWER_CHARS: usize = 600;
+
+/// Characters of a tool's result, and of one of its arguments.
+const RESULT_CHARS: usize = 160;
+
+/// Characters of one of a call's arguments.
+const ARGUMENT_CHARS: usize = 60;
+
+/// Arguments of a call.
+const ARGUMENTS: usize = 4;
+
+/// A send that has ended: what was said, in its order, a line per call, and the answer. `#N` is the
+/// number of a message, which `recall` takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digest {
+    /// What the user said.
+    pub asked: String,
+    /// What was done and answered.
+    pub done: String,
+}
+
+/// The digest of a send's messages.
+pub fn of_send(messages: &[Arc<Message>]) -> Digest {
+    let (mut asked, mut done) = (String::new(), String::new());
+    let last = messages.iter().rposition(|m| m.role == Role::Assistant);
+    for (place, message) in messages.iter().enumerate() {
+        match message.role {
+            Role::User => {
+                let text = cut(&shown(&message.content), INPUT_CHARS);
+                line(&mut asked, &format!("[#{}] {text}", message.seq));
+            }
+            Role::Assistant => {
+                for call in &message.tool_calls {
+                    line(&mut done, &called(message.seq, call, messages));
+                }
+                let text = plain_text(&message.content);
+                if Some(place) == last && !text.trim().is_empty() {
+                    let text = cut(&text, ANSWER_CHARS);
+                    line(&mut done, &format!("[#{}] {text}", message.seq));
+                }
+            }
+            Role::Tool => {}
+        }
+    }
+    if done.is_empty() {
+        done.push_str("(no output)");
+    }
+    Digest { asked, done }
+}
+
+/// The digest of a range of messages behind what was folded before.
+pub fn of_span(folds: &[Arc<Fold>], messages: &[Arc<Message>]) -> String {
+    let mut text = String::new();
+    for fold in folds {
+        line(&mut text, &fold.text);
+    }
+    for send in sends(messages) {
+        let Digest { asked, done } = of_send(send);
+        if !asked.is_empty() {
+            line(&mut text, &format!("user: {asked}"));
+        }
+        line(&mut text, &format!("assistant: {done}"));
+    }
+    text
+}
+
+/// Messages by their sends, in order.
+pub fn sends(messages: &[Arc<Message>]) -> impl Iterator<Item = &[Arc<Message>]> {
+    messages.chunk_by(|a, b| a.send_id == b.send_id)
+}
+
+/// A call with the begin of its result.
+fn called(seq: i64, call: &ToolCall, messages: &[Arc<Message>]) -> String {
+    let arguments = match &call.arguments {
+        Value::Object(members) => {
+            let shown = members.iter().take(ARGUMENTS);
+            let shown = shown.map(|(name, value)| format!("{name}={}", argument(value)));
+            let mut shown: Vec<_> = shown.collect();
+            if members.len() > ARGUMENTS {
+                shown.push("\u{2026}".to_owned());
+            }
+            shown.join(", ")
+        }
+        other => argument(other),
+    };
+    let result = messages
+        .iter()
+        .find(|message| message.tool_call_id.as_ref() == Some(&call.id));
+    let mut text = format!("[#{seq}] {}({arguments})", call.name);
+    if let Some(result) = result {
+        let failed = if result.failed { "failed: " } else { "" };
+        let said = cut(&one_line(&shown(&result.content)), RESULT_CHARS);
+        // Writing to a string cannot fail.
+        let _ = write!(text, " \u{2192} {failed}{said}");
+    }
+    text
+}
+
+fn argument(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    cut(&one_line(&text), ARGUMENT_CHARS)
+}
+
+/// The text of parts; what is no text is named.
+pub fn shown(parts: &[ContentPart]) -> String {
+    let parts = parts.iter().filter_map(|part| match part {
+        ContentPart::Text { text } => Some(text.clone()),
+        ContentPart::Reasoning { .. } => None,
+        ContentPart::Image { .. } => Some("[image]".to_owned()),
+        ContentPart::File { name, source } => Some(match source {
+            FileSource::Text { text } => format!("[file {name}]\n{text}"),
+            FileSource::Base64 { .. } => format!("[file {name}]"),
+        }),
+    });
+    parts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// The first so many characters.
+pub fn cut(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}\u{2026}", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn line(text: &mut String, more: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(more);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::id::SendId;
+    use crate::message::NewMessage;
+    use crate::time::Timestamp;
+
+    fn message(seq: i64, role: Role, text: &str) -> Message {
+        let new = NewMessage {
+            role,
+            ..NewMessage::user(vec![ContentPart::text(text)], 0)
+        };
+        new.at(seq, SendId(Uuid::from_u128(1)), Timestamp(0), 1)
+    }
+
+    #[test]
+    fn a_send_is_what_was_asked_a_line_per_call_and_the_answer() {
+        let mut asks = message(2, Role::Assistant, "Let me look.");
+        let arguments = json!({"path": "a.txt", "lines": [1, 2]});
+        asks.tool_calls = vec![ToolCall {
+            id: "c".into(),
+            name: "read_file".into(),
+            arguments,
+        }];
+        let mut result = message(3, Role::Tool, "first\n  second");
+        result.tool_call_id = Some("c".into());
+        let messages = [
+            message(1, Role::User, "What is in it?"),
+            asks,
+            result,
+            message(4, Role::Assistant, "Two lines."),
+        ]
+        .map(Arc::new);
+        let digest = of_send(&messages);
+        assert_eq!(digest.asked, "[#1] What is in it?");
+        assert_eq!(
+            digest.done,
+            "[#2] read_file(lines=[1,2], path=a.txt) \u{2192} first second\n[#4] Two lines."
+        );
+        assert_eq!(
+            of_span(&[], &messages),
+            format!("user: {}\nassistant: {}", digest.asked, digest.done)
+        );
+    }
+
+    #[test]
+    fn a_send_without_an_answer_says_so_and_long_texts_are_cut() {
+        let long = "x".repeat(INPUT_CHARS + 1);
+        let digest = of_send(&[Arc::new(message(9, Role::User, &long))]);
+        assert_eq!(digest.done, "(no output)");
+        assert_eq!(
+            digest.asked.chars().count(),
+            "[#9] ".len() + INPUT_CHARS + 1
+        );
+    }
+}

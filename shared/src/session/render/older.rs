@@ -1,0 +1,263 @@
+//! How sends that have ended are shown: their tools' results as the agent lets them be forgotten, and all of
+//! them as digests where it asks for that.
+//!
+//! Both move in blocks and only between sends: what is shown otherwise than before is counted from the
+//! window's begin, so that requests of one send, and of several after each other, begin alike.
+
+use std::sync::Arc;
+
+use crate::agent::{ContextSpec, Representation, ToolContext};
+use crate::id::SendId;
+use crate::message::{ContentPart, Message, NewMessage, Role};
+use crate::session::fold::digest::{Digest, of_send, sends, shown};
+
+/// The newest results of tools that may be forgotten which stay as they are, and the size of a block.
+const HOT_TAIL: usize = 8;
+
+/// Characters up to which a result is not worth forgetting.
+const SHORT_CHARS: usize = 400;
+
+/// Characters of a truncated result's begin, and of its end.
+const HEAD_CHARS: usize = 600;
+
+/// Characters of a truncated result's end.
+const TAIL_CHARS: usize = 300;
+
+/// Lines of a result that are shown in its place.
+const SUMMARY_LINES: usize = 3;
+
+/// The messages of a window as they are shown while this send runs.
+pub(super) fn older(
+    messages: Vec<Arc<Message>>,
+    running: SendId,
+    context: &ContextSpec,
+) -> Vec<Arc<Message>> {
+    let messages = forget(messages, running, context);
+    match context.representation {
+        Representation::Verbatim => messages,
+        Representation::Projection => project(&messages, running, context),
+    }
+}
+
+/// How many of so many things are shown otherwise, where the newest `keep` are not: whole blocks.
+fn blocks(count: usize, keep: usize) -> usize {
+    let block = keep.max(1);
+    count.saturating_sub(keep) / block * block
+}
+
+fn forget(
+    mut messages: Vec<Arc<Message>>,
+    running: SendId,
+    context: &ContextSpec,
+) -> Vec<Arc<Message>> {
+    if context.tools.is_empty() {
+        return messages;
+    }
+    let policy = |message: &Message| {
+        let name = message.name.as_ref()?;
+        let policy = context.tools.get(name).copied();
+        policy.filter(|policy| *policy != ToolContext::Preserve)
+    };
+    let ended = messages.iter().filter(|message| message.send_id != running);
+    let count = ended.filter(|message| policy(message).is_some()).count();
+    let mut left = blocks(count, HOT_TAIL);
+    for message in &mut messages {
+        if left == 0 {
+            break;
+        }
+        let Some(policy) = policy(message).filter(|_| message.send_id != running) else {
+            continue;
+        };
+        left -= 1;
+        let text = shown(&message.content);
+        if let Some(text) = shortened(&text, message, policy) {
+            *message = Arc::new(Message {
+                content: vec![ContentPart::text(text)],
+                ..Message::clone(message)
+            });
+        }
+    }
+    messages
+}
+
+/// A result as it is shown once it is old; none where it stays.
+fn shortened(text: &str, message: &Message, policy: ToolContext) -> Option<String> {
+    let count = text.chars().count();
+    if count <= SHORT_CHARS {
+        return None;
+    }
+    let call = message.tool_call_id.as_deref().unwrap_or_default();
+    let whole =
+        format!("[{count} characters in all: read_output with call_id {call:?} shows them]");
+    match policy {
+        ToolContext::Preserve => None,
+        ToolContext::Truncate if count <= HEAD_CHARS + TAIL_CHARS => None,
+        ToolContext::Truncate => {
+            let begin: String = text.chars().take(HEAD_CHARS).collect();
+            let end: String = text.chars().skip(count - TAIL_CHARS).collect();
+            Some(format!("{begin}\n{whole}\n{end}"))
+        }
+        ToolContext::Archive => Some(whole),
+        ToolContext::Summary => {
+            let lines = text.lines().filter(|line| !line.trim().is_empty());
+            let lines: Vec<_> = lines.take(SUMMARY_LINES).collect();
+            let begin: String = lines.join("\n").chars().take(SHORT_CHARS / 2).collect();
+            Some(format!("{begin}\n{whole}"))
+        }
+    }
+}
+
+fn project(messages: &[Arc<Message>], running: SendId, context: &ContextSpec) -> Vec<Arc<Message>> {
+    let ended = sends(messages)
+        .filter(|send| send[0].send_id != running)
+        .count();
+    let keep = context.fold.keep_sends().max(1) as usize;
+    let digested = blocks(ended, keep);
+    let mut out = Vec::with_capacity(messages.len());
+    for (place, send) in sends(messages).enumerate() {
+        if place < digested {
+            digest(send, &mut out);
+        } else {
+            out.extend_from_slice(send);
+        }
+    }
+    out
+}
+
+/// A send that has ended, as what was asked and what was done.
+fn digest(send: &[Arc<Message>], out: &mut Vec<Arc<Message>>) {
+    let (Some(first), Some(last)) = (send.first(), send.last()) else {
+        return;
+    };
+    let Digest { asked, done } = of_send(send);
+    let mut push = |role, text: String, like: &Message| {
+        let new = NewMessage {
+            role,
+            ..NewMessage::user(vec![ContentPart::text(text)], like.round)
+        };
+        let message = new.at(like.seq, like.send_id, like.created_at, like.epoch);
+        out.push(Arc::new(message));
+    };
+    if !asked.is_empty() {
+        push(Role::User, asked, first);
+    }
+    push(Role::Assistant, done, last);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::message::plain_text;
+    use crate::time::Timestamp;
+
+    const RUNNING: SendId = SendId(Uuid::from_u128(1_000));
+
+    /// So many sends of a question, a call, its result and an answer, and the one that runs.
+    fn window(ended: usize) -> Vec<Arc<Message>> {
+        let mut messages = Vec::new();
+        for n in 0..=ended {
+            let send = if n == ended {
+                RUNNING
+            } else {
+                SendId(Uuid::from_u128(n as u128))
+            };
+            let texts = [
+                (Role::User, format!("question {n}")),
+                (Role::Assistant, "calling".to_owned()),
+                (Role::Tool, format!("result {n}\n{}", "x".repeat(2_000))),
+                (Role::Assistant, format!("answer {n}")),
+            ];
+            for (role, text) in texts {
+                let seq = messages.len() as i64 + 1;
+                let mut message = NewMessage {
+                    role,
+                    ..NewMessage::user(vec![ContentPart::text(text)], 0)
+                }
+                .at(seq, send, Timestamp(0), 1);
+                if role == Role::Tool {
+                    message.name = Some("look".to_owned());
+                    message.tool_call_id = Some(format!("call_{n}"));
+                }
+                messages.push(Arc::new(message));
+            }
+        }
+        messages
+    }
+
+    fn texts(ended: usize, context: &ContextSpec) -> Vec<String> {
+        let shown = older(window(ended), RUNNING, context);
+        shown
+            .iter()
+            .map(|message| plain_text(&message.content))
+            .collect()
+    }
+
+    fn forgetting(policy: ToolContext) -> ContextSpec {
+        ContextSpec {
+            tools: BTreeMap::from([("look".to_owned(), policy)]),
+            ..ContextSpec::default()
+        }
+    }
+
+    fn projecting() -> ContextSpec {
+        ContextSpec {
+            representation: Representation::Projection,
+            ..ContextSpec::default()
+        }
+    }
+
+    #[test]
+    fn without_a_word_all_is_as_it_was_stored() {
+        let context = ContextSpec::default();
+        assert_eq!(older(window(30), RUNNING, &context), window(30));
+        assert_eq!(
+            older(window(30), RUNNING, &forgetting(ToolContext::Preserve)),
+            window(30)
+        );
+    }
+
+    #[test]
+    fn older_results_are_shown_as_their_tool_is_declared() {
+        for (policy, begins) in [
+            (
+                ToolContext::Archive,
+                "[2009 characters in all: read_output with call_id \"call_0\"",
+            ),
+            (ToolContext::Summary, "result 0\nxxx"),
+            (ToolContext::Truncate, "result 0\nxxx"),
+        ] {
+            let texts = texts(20, &forgetting(policy));
+            assert!(texts[2].starts_with(begins), "{}", texts[2]);
+            assert!(texts[2].contains("read_output") && texts[2].len() < 1_100);
+            // The hot tail, and what belongs to the running send, is whole.
+            assert!(texts[4 * 12 + 2].len() > 2_000);
+            assert!(texts[4 * 20 + 2].len() > 2_000);
+        }
+    }
+
+    #[test]
+    fn older_sends_are_digests_and_the_newest_stay() {
+        let texts = texts(9, &projecting());
+        // Nine sends, of which at least four stay: one block of four is digested.
+        assert_eq!(texts.len(), 4 * 2 + 6 * 4);
+        assert_eq!(texts[0], "[#1] question 0");
+        assert!(texts[1].ends_with("[#4] answer 0"), "{}", texts[1]);
+        assert_eq!(texts[8], "question 4");
+    }
+
+    #[test]
+    fn requests_after_each_other_begin_alike_but_for_a_block() {
+        for context in [forgetting(ToolContext::Archive), projecting()] {
+            let mut changes = 0;
+            for ended in 0..40 {
+                let (before, after) = (texts(ended, &context), texts(ended + 1, &context));
+                changes += usize::from(!after.starts_with(&before));
+            }
+            assert!((2..=10).contains(&changes), "{changes}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A fold in two phases: the model first saves what lasts as notes, then writes the summary.
+//!
+//! The loop is bounded and flat. Calls are captured and answered with a few words; the run makes them once
+//! the fold is attached, as calls of the session's own tools for notes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall, plain_text};
+use mainspring_shared::session::fold::FoldKind;
+use mainspring_shared::usage::Usage;
+
+use super::summary::{summarize, summary};
+use super::{Fault, Written};
+use crate::llm::{Chunk, Model, Reply, Request, ToolSpec, estimate_tokens};
+
+/// Tools that a fold may use, of those that the agent has.
+pub(crate) const NOTE_TOOLS: [&str; 2] = ["note_add", "note_update"];
+
+/// Model calls that may save notes.
+const ROUNDS: usize = 4;
+
+/// Calls that are made of one fold.
+const NOTES_MAX: usize = 16;
+
+/// What the model is told before.
+const SYSTEM: &str = "You condense the begin of a conversation in two phases. First save what lasts beyond it with \
+    note_add: decisions, preferences and constraints, facts, open commitments, fixes that were hard to find; one \
+    per note, and refine with note_update instead of repeating. Then, in a message without calls, write the \
+    summary.";
+
+/// What it is told when it has saved notes long enough.
+const FINISH: &str = "Write the summary now, between <summary> and </summary>.";
+
+/// Asks for notes and a summary. Where the model comes to no summary by itself, it is asked for one alone.
+pub(crate) async fn distill(
+    client: Arc<dyn Model>,
+    request: Arc<Request>,
+    tools: Vec<Arc<ToolSpec>>,
+    streamed: Arc<AtomicU64>,
+) -> Result<Written, Fault> {
+    let mut asking = Request {
+        system: Some(SYSTEM.to_owned()),
+        tools,
+        ..Request::clone(&request)
+    };
+    let (mut notes, mut used) = (Vec::new(), Usage::default());
+    for round in 0..=ROUNDS {
+        if round == ROUNDS {
+            asking.tools.clear();
+            push(
+                &mut asking,
+                NewMessage::user(vec![ContentPart::text(FINISH)], 0),
+            );
+        }
+        let mut on_chunk = |chunk: Chunk<'_>| {
+            let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk;
+            streamed.fetch_add(estimate_tokens(text), Ordering::Relaxed);
+        };
+        // What was captured is not lost by a failure: a plain summary follows.
+        let Ok(reply) = client.complete(&asking, &mut on_chunk).await else {
+            break;
+        };
+        used.add(&reply.usage);
+        if reply.tool_calls.is_empty() || round == ROUNDS {
+            if let Some(text) = summary(&plain_text(&reply.content)) {
+                return Ok(written(text, reply, used, notes));
+            }
+            break;
+        }
+        capture(&mut asking, reply, round, &mut notes);
+    }
+    let plain = summarize(client, request, streamed).await;
+    match plain {
+        Ok(Written {
+            text,
+            reply: Some(reply),
+            ..
+        }) => {
+            used.add(&reply.usage);
+            Ok(written(text, reply, used, notes))
+        }
+        Err(Fault::Empty {
+            reply: Some(mut reply),
+        }) => {
+            reply.usage.add(&used);
+            Err(Fault::Empty { reply: Some(reply) })
+        }
+        other => other,
+    }
+}
+
+fn written(text: String, reply: Reply, used: Usage, notes: Vec<ToolCall>) -> Written {
+    Written {
+        kind: FoldKind::Agentic,
+        text,
+        reply: Some(Reply {
+            usage: used,
+            ..reply
+        }),
+        notes,
+    }
+}
+
+/// Notes the calls of an answer, and answers them.
+fn capture(asking: &mut Request, reply: Reply, round: usize, notes: &mut Vec<ToolCall>) {
+    let calls = reply.tool_calls.into_iter().enumerate();
+    let calls: Vec<ToolCall> = calls
+        .map(|(place, call)| ToolCall {
+            // Models repeat the ids of earlier rounds.
+            id: format!("fold_{round}_{place}"),
+            ..call
+        })
+        .collect();
+    let said = NewMessage {
+        role: Role::Assistant,
+        tool_calls: calls.clone(),
+        ..NewMessage::user(reply.content, 0)
+    };
+    push(asking, said);
+    for (call, back) in calls.into_iter().zip(1..) {
+        let known = NOTE_TOOLS.contains(&call.name.as_str());
+        let text = match known {
+            true if notes.len() < NOTES_MAX => "saved",
+            true => "error: no more notes can be saved; write the summary",
+            false => "error: there is no such tool",
+        };
+        let answer = NewMessage {
+            role: Role::Tool,
+            tool_call_id: Some(call.id.clone()),
+            name: Some(call.name.clone()),
+            failed: text != "saved",
+            asked_back: Some(back),
+            ..NewMessage::user(vec![ContentPart::text(text)], 0)
+        };
+        push(asking, answer);
+        if text == "saved" {
+            notes.push(call);
+        }
+    }
+}
+
+fn push(asking: &mut Request, new: NewMessage) {
+    let Some(last) = asking.messages.last() else {
+        return;
+    };
+    let message: Message = new.at(last.seq + 1, last.send_id, last.created_at, 0);
+    asking.messages.push(Arc::new(message));
+}

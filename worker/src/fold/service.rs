@@ -1,0 +1,100 @@
+//! A fold by a service of the user's own: one call like that of an HTTP tool, with the same signature, the
+//! same bounds and the same rules for addresses.
+
+use std::sync::Arc;
+
+use mainspring_shared::id::BootId;
+use mainspring_shared::message::plain_text;
+use mainspring_shared::session::fold::FoldKind;
+use mainspring_shared::tool::{DeclaredTool, HttpTool, Repeat};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Fault, Job, Written};
+use crate::tool::{Invocation, Tools};
+
+/// What the service is called in its requests.
+const NAME: &str = "fold";
+
+/// Asks the service at `url`. A repeat of the same fold carries the same id.
+pub(crate) async fn ask(
+    tools: Arc<Tools>,
+    url: String,
+    job: Job,
+    boot: BootId,
+) -> Result<Written, Fault> {
+    let declared = DeclaredTool::Http(HttpTool {
+        name: NAME.to_owned(),
+        description: String::new(),
+        parameters: json!({ "type": "object" }),
+        url,
+        repeat: Repeat::Keyed,
+        timeout: None,
+        parallel: true,
+        approval: false,
+        pool: None,
+        extra: mainspring_shared::stored::Extra::default(),
+    });
+    let Some(tool) = tools.made(&declared).await else {
+        return Err(Fault::Service(
+            "this worker makes no calls over HTTP".to_owned(),
+        ));
+    };
+    let span = &job.span;
+    let session = job.key.session;
+    let invocation = Invocation {
+        call_id: format!(
+            "fold_{session}_{}_{}_{}",
+            span.from_seq, span.to_seq, span.level
+        ),
+        arguments: arguments(&job),
+        session: job.key,
+        send_id: job.send,
+        boot,
+        attempt: 1,
+        stop: CancellationToken::new(),
+    };
+    let output = tool.call(invocation).await;
+    let output = output.map_err(|error| Fault::Service(error.to_string()))?;
+    let said = plain_text(&output.content);
+    if output.failed {
+        return Err(Fault::Service(said));
+    }
+    let value = output.value.or_else(|| serde_json::from_str(&said).ok());
+    let text = value
+        .as_ref()
+        .and_then(|value| value.get("summary"))
+        .and_then(Value::as_str);
+    match text.map(str::trim).filter(|text| !text.is_empty()) {
+        Some(text) => Ok(Written {
+            kind: FoldKind::Http,
+            text: text.replace('\0', "\u{fffd}"),
+            reply: None,
+            notes: Vec::new(),
+        }),
+        None => Err(Fault::Service(
+            "the answer is no object with a text `summary`".to_owned(),
+        )),
+    }
+}
+
+/// What the service is given: the earlier folds and the messages, as the API shows them.
+fn arguments(job: &Job) -> Map<String, Value> {
+    let span = &job.span;
+    let folds: Vec<_> = span.folds.iter().map(|fold| json!(**fold)).collect();
+    let messages: Vec<_> = span
+        .messages
+        .iter()
+        .map(|message| json!(**message))
+        .collect();
+    let members = [
+        ("from_seq", json!(span.from_seq)),
+        ("to_seq", json!(span.to_seq)),
+        ("folds", Value::Array(folds)),
+        ("messages", Value::Array(messages)),
+    ];
+    members
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect()
+}

@@ -1,0 +1,471 @@
+//! `Fold` and `AbortFold`: a part of what the model is shown is folded before it is asked, because all
+//! of it has no room.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mainspring_shared::agent::FoldStrategy;
+use mainspring_shared::error::{Code, Coded, Failure};
+use mainspring_shared::message::ToolCall;
+use mainspring_shared::send::machine::Event;
+use mainspring_shared::session::fold::digest::of_span;
+use mainspring_shared::session::fold::plan::{self, Pressure, Room, Span};
+use mainspring_shared::session::fold::{FoldKind, end};
+use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
+use mainspring_shared::store::AppendRound;
+use mainspring_shared::usage::Usage;
+
+use crate::fold::{
+    Asked, Fault, Job, NOTE_TOOLS, Writing, Written, ask_own, ask_service, distill, prompt,
+    summarize,
+};
+use crate::llm::{
+    Request, Resolved, estimate_message_tokens, estimate_request_tokens, estimate_tokens,
+};
+use crate::send::load;
+use crate::send::run::Run;
+use crate::tool::{Invocation, Place};
+
+/// Times that a model is asked for a fold before digests take its place.
+const TRIES: u32 = 2;
+
+/// The window of a model.
+fn window_of(_: &Resolved) -> u64 {
+    128_000
+}
+
+/// The fold that is wanted, and how far it is.
+#[derive(Default)]
+pub(in crate::send) struct Folding {
+    /// The text that is being written.
+    pub(in crate::send) writing: Option<Writing>,
+    /// What is asked for it, until it is paid for.
+    asked: Option<Asked>,
+    /// What it stands for.
+    span: Option<Arc<Span>>,
+    /// Times that it could not be had.
+    failures: u32,
+    /// The round for which all was folded that may be, after it had not fitted.
+    harder: Option<i32>,
+    /// Model calls for folds in this life.
+    calls: i32,
+    /// The fold that is written while the send goes on.
+    pub(in crate::send) beside: Option<Beside>,
+}
+
+/// A fold that is written while the send goes on.
+pub(in crate::send) struct Beside {
+    pub(in crate::send) writing: Writing,
+    asked: Option<Asked>,
+    span: Arc<Span>,
+}
+
+impl Run<'_> {
+    /// Looks whether the model has room for a request. An event when something has to be folded first, or
+    /// when nothing that may be folded would help.
+    pub(in crate::send) fn weigh(&mut self, request: &Request, model: &Resolved) -> Option<Event> {
+        let window = window_of(model);
+        let answer = u64::from(request.max_tokens);
+        let room = Room::new(window, answer, &self.send.agent.context.fold);
+        let tokens = self.bill.purse.size(request);
+        if tokens < room.hard {
+            return (tokens >= room.soft)
+                .then(|| self.fold_beside(tokens, room))
+                .flatten();
+        }
+        // One at a time, and this one is waited for.
+        self.drop_beside();
+        if let Some(span) = self.choose(tokens, room, Pressure::Hard) {
+            self.folding.span = Some(Arc::new(span));
+            return Some(Event::TooLong);
+        }
+        // Estimates are made from above: what may fit is tried.
+        (tokens / 2 > window).then(|| self.cannot_fit(request, room.budget))
+    }
+
+    fn choose(&self, tokens: u64, room: Room, pressure: Pressure) -> Option<Span> {
+        let spec = &self.send.agent.context.fold;
+        if spec.strategy == FoldStrategy::None {
+            return None;
+        }
+        let window = &*self.prompt.window;
+        let window = plan::Window {
+            folds: window.folds(),
+            messages: window.active(load::window_from(&self.bill.totals)),
+            running: self.send.record.id,
+            keep_sends: spec.keep_sends() as usize,
+        };
+        plan::choose(window, tokens, room, pressure, estimate_message_tokens)
+    }
+
+    /// Begins a fold beside the send, unless it is likely to be over before the fold is written: whoever
+    /// waits for an answer does not wait for it. An event where digests, which cost nothing, are attached
+    /// at once.
+    fn fold_beside(&mut self, tokens: u64, room: Room) -> Option<Event> {
+        let is_short = self.bill.totals.rounds == 0;
+        let by_digests = self.send.agent.context.fold.strategy == FoldStrategy::Projection;
+        if self.folding.beside.is_some() || (is_short && !by_digests) {
+            return None;
+        }
+        // What is left of a budget is for the answers that are waited for.
+        if !by_digests && !self.bill.purse.is_unlimited() {
+            return None;
+        }
+        let span = Arc::new(self.choose(tokens, room, Pressure::Soft)?);
+        if by_digests {
+            self.folding.span = Some(span);
+            return Some(Event::TooLong);
+        }
+        if self.ask_for_fold(&span) {
+            self.folding.beside = self.folding.writing.take().map(|writing| Beside {
+                writing,
+                asked: self.folding.asked.take(),
+                span,
+            });
+        }
+        None
+    }
+
+    /// Attaches what was written beside the send; what could not be had is tried again at another time.
+    /// An event when the step could not be stored.
+    pub(in crate::send) async fn written_beside(
+        &mut self,
+        written: Result<Written, Fault>,
+    ) -> Option<Event> {
+        let Beside { asked, span, .. } = self.folding.beside.take()?;
+        self.folding.asked = asked;
+        match written {
+            Ok(written) => {
+                if let Some(reply) = &written.reply {
+                    self.pay_for_fold(reply.model.clone(), reply.usage);
+                }
+                match self.attach(written, &span).await {
+                    Event::Folded { cancelled } => {
+                        if cancelled {
+                            self.hold.reach.cancel.cancel();
+                        }
+                        None
+                    }
+                    event => Some(event),
+                }
+            }
+            Err(fault) => {
+                tracing::warn!(send.id = %self.send.record.id, %fault, "no fold beside the send");
+                self.folding.failures += 1;
+                match fault {
+                    Fault::Empty { reply: Some(reply) } => {
+                        self.pay_for_fold(reply.model, reply.usage);
+                    }
+                    Fault::Model(_) => self.pay_for_fold_estimated(),
+                    Fault::Empty { reply: None } | Fault::Service(_) => {}
+                }
+                self.folding.asked = None;
+                None
+            }
+        }
+    }
+
+    /// Drops the fold that is written beside the send, because the lease goes or something more urgent
+    /// came; what it may have cost is entered.
+    pub(in crate::send) fn drop_beside(&mut self) {
+        if let Some(beside) = self.folding.beside.take() {
+            self.folding.asked = beside.asked;
+            self.pay_for_fold_estimated();
+        }
+    }
+
+    /// The model refused a request as too long: all that may be folded is folded, once a round. None
+    /// where folds are not allowed.
+    pub(in crate::send) fn overflowed(&mut self, request: &Request) -> Option<Event> {
+        let spec = &self.send.agent.context.fold;
+        if spec.strategy == FoldStrategy::None {
+            return None;
+        }
+        self.drop_beside();
+        let spec = &self.send.agent.context.fold;
+        let room = Room::new(0, 0, spec);
+        let round = self.bill.totals.rounds;
+        let span = self.choose(0, room, Pressure::Harder);
+        let span = span.filter(|_| self.folding.harder != Some(round));
+        let Some(span) = span else {
+            return Some(self.cannot_fit(request, 0));
+        };
+        self.folding.harder = Some(round);
+        self.folding.span = Some(Arc::new(span));
+        Some(Event::Overflowed)
+    }
+
+    /// The event of a send whose request fits no more, with what is in the way.
+    fn cannot_fit(&mut self, request: &Request, budget: u64) -> Event {
+        let message = in_the_way(
+            request,
+            end(self.prompt.window.folds().iter().map(Arc::as_ref)),
+            budget,
+        );
+        self.cannot(Failure::new(Code::ContextCannotFit, message))
+    }
+
+    /// Begins the fold that is wanted. An event when it is attached already, because no model writes it.
+    pub(in crate::send) async fn fold(&mut self) -> Option<Event> {
+        let span = self.folding.span.clone()?;
+        if self.ask_for_fold(&span) {
+            return None;
+        }
+        Some(self.attach_digest(&span).await)
+    }
+
+    /// Asks a model for a fold; false where digests are wanted, or no model can be asked.
+    fn ask_for_fold(&mut self, span: &Arc<Span>) -> bool {
+        let spec = &self.send.agent.context.fold;
+        if self.folding.failures >= TRIES {
+            return false;
+        }
+        let job = Job {
+            key: self.key,
+            send: self.send.record.id,
+            span: Arc::clone(span),
+        };
+        match (spec.strategy, &self.kernel.parts.fold) {
+            (FoldStrategy::None | FoldStrategy::Projection, _) => return false,
+            (FoldStrategy::Http, _) => {
+                let tools = Arc::clone(&self.kernel.parts.tools);
+                let url = spec.url.clone().unwrap_or_default();
+                let boot = self.hold.lease.boot;
+                self.folding.writing = Some(Box::pin(ask_service(tools, url, job, boot)));
+                return true;
+            }
+            (FoldStrategy::Summary, Some(own)) => {
+                self.folding.writing = Some(Box::pin(ask_own(Arc::clone(own), job)));
+                return true;
+            }
+            (FoldStrategy::Summary | FoldStrategy::Agentic, _) => {}
+        }
+        let name = spec.model.as_deref().or_else(|| load::model(&self.send));
+        let Ok(resolved) = self.kernel.parts.providers.resolve(name) else {
+            return false;
+        };
+        let room = Room::new(window_of(&resolved), 0, spec);
+        let Some(prompt) = prompt(resolved.model.clone(), span, room.budget / 2) else {
+            return false;
+        };
+        let mut request = prompt.request;
+        // What is left of the budget is for the answer: digests cost nothing.
+        if self.bill.allow(&mut request, &resolved).is_err() {
+            return false;
+        }
+        let request = Arc::new(request);
+        let streamed = Arc::new(AtomicU64::new(0));
+        self.folding.calls += 1;
+        self.folding.asked = Some(Asked {
+            request: Arc::clone(&request),
+            price: resolved.price,
+            streamed: Arc::clone(&streamed),
+        });
+        let client = Arc::clone(&resolved.client);
+        let notes = NOTE_TOOLS
+            .iter()
+            .filter_map(|name| self.prompt.offers.get(name));
+        let notes: Vec<_> = notes.map(|offer| Arc::clone(&offer.spec)).collect();
+        // An agent without notes has nowhere to keep them.
+        let by_notes = spec.strategy == FoldStrategy::Agentic && !notes.is_empty();
+        self.folding.writing = Some(if by_notes {
+            Box::pin(distill(client, request, notes, streamed))
+        } else {
+            Box::pin(summarize(client, request, streamed))
+        });
+        true
+    }
+
+    /// Attaches what was written, or digests in its place.
+    pub(in crate::send) async fn written(&mut self, written: Result<Written, Fault>) -> Event {
+        self.folding.writing = None;
+        let span = self.folding.span.clone();
+        let Some(span) = span else {
+            return Event::Folded { cancelled: false };
+        };
+        let error = match written {
+            Ok(written) => {
+                if let Some(reply) = &written.reply {
+                    self.pay_for_fold(reply.model.clone(), reply.usage);
+                }
+                return self.attach(written, &span).await;
+            }
+            Err(Fault::Empty { reply }) => {
+                if let Some(reply) = reply {
+                    self.pay_for_fold(reply.model, reply.usage);
+                }
+                return self.attach_digest(&span).await;
+            }
+            Err(Fault::Model(error)) => error,
+            Err(error @ Fault::Service(_)) => {
+                tracing::warn!(send.id = %self.send.record.id, %error, "digests take a fold's place");
+                return self.attach_digest(&span).await;
+            }
+        };
+        let code = error.code();
+        let heard = self.folding.asked.as_ref();
+        let heard = heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0);
+        if heard || code == Code::LlmTimeout {
+            self.pay_for_fold_estimated();
+        }
+        self.folding.asked = None;
+        self.folding.failures += 1;
+        let tries = self.bill.totals.attempts.unsigned_abs() + 1;
+        let again = self.folding.failures < TRIES && tries < self.rules.retry.attempts_max;
+        if error.is_permanent() || !again {
+            tracing::warn!(
+                send.id = %self.send.record.id,
+                session.id = %self.key.session,
+                code = code.as_str(),
+                "digests take the place of a fold that no model wrote"
+            );
+            return self.attach_digest(&span).await;
+        }
+        self.ending.failure = Some(Failure::new(code, error.to_string()));
+        Event::Failed {
+            code,
+            permanent: false,
+            retry_after: error.retry_after(),
+            fraction: self.kernel.parts.entropy.fraction(),
+            not_failed: self.asking.not_failed(),
+        }
+    }
+
+    async fn attach_digest(&mut self, span: &Span) -> Event {
+        let written = Written {
+            kind: FoldKind::Projection,
+            text: of_span(&span.folds, &span.messages),
+            reply: None,
+            notes: Vec::new(),
+        };
+        self.attach(written, span).await
+    }
+
+    /// Attaches a fold in a step of its own.
+    async fn attach(&mut self, written: Written, span: &Span) -> Event {
+        self.folding.span = None;
+        self.folding.failures = 0;
+        let mut written = written;
+        let notes = std::mem::take(&mut written.notes);
+        let item = AppendRound {
+            fold: Some(written.row(span)),
+            ..self.changes_only(Vec::new())
+        };
+        match self.append(item).await {
+            Ok(signals) => {
+                self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
+                self.save_notes(notes).await;
+                let cancelled = signals & SIGNAL_CANCEL != 0;
+                Event::Folded { cancelled }
+            }
+            Err(event) => event,
+        }
+    }
+
+    /// Makes the calls that save the notes of a fold, by the session's own tools and within their bounds.
+    /// A note that cannot be saved is missing, and no more.
+    async fn save_notes(&mut self, notes: Vec<ToolCall>) {
+        let version = *self.prompt.version;
+        let offers = self.prompt.offers.clone();
+        for (place, call) in notes.into_iter().enumerate() {
+            let Some(offer) = offers.get(&call.name) else {
+                continue;
+            };
+            let Place::Here(tool) = &offer.place else {
+                continue;
+            };
+            let Ok(arguments) = offer.checked(&call.arguments) else {
+                continue;
+            };
+            let invocation = Invocation {
+                call_id: format!("fold_{}_{version}_{place}", self.key.session),
+                arguments,
+                session: self.key,
+                send_id: self.send.record.id,
+                boot: self.hold.lease.boot,
+                attempt: 1,
+                stop: self.hold.reach.cancel.clone(),
+            };
+            let saved = tokio::select! {
+                saved = tool.call(invocation) => saved,
+                () = self.hold.reach.lost.cancelled() => return,
+            };
+            if let Err(error) = saved {
+                tracing::warn!(send.id = %self.send.record.id, %error, "a fold's note is not saved");
+            }
+        }
+    }
+
+    /// Drops the fold that is being written; what it may have cost is entered.
+    pub(in crate::send) fn abort_fold(&mut self) {
+        if self.folding.writing.take().is_some() {
+            self.pay_for_fold_estimated();
+        }
+        self.folding.span = None;
+    }
+
+    fn pay_for_fold(&mut self, model: String, mut usage: Usage) {
+        let price = self.folding.asked.take().and_then(|asked| asked.price);
+        usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(&usage)));
+        let call = (self.hold.lease.epoch, self.folding.calls);
+        let (row, session) = self.bill.enter_fold(call, model, usage);
+        let mut owed = self.hold.owed();
+        owed.rows.push(row);
+        owed.session = session;
+    }
+
+    /// Enters what a fold may have cost that broke off.
+    fn pay_for_fold_estimated(&mut self) {
+        let Some(asked) = &self.folding.asked else {
+            return;
+        };
+        let mut usage = Usage {
+            input_tokens: estimate_request_tokens(&asked.request),
+            output_tokens: asked.streamed.load(Ordering::Relaxed),
+            estimated: true,
+            ..Usage::default()
+        };
+        usage.cost_usd = asked.price.map(|price| price.at_most(&usage));
+        let model = asked.request.model.clone();
+        self.pay_for_fold(model, usage);
+    }
+}
+
+/// The parts of a request with what they take, for people.
+fn in_the_way(request: &Request, fold_end: i64, budget: u64) -> String {
+    let messages = request.messages.iter();
+    let sized = messages.map(|message| (estimate_message_tokens(message), message.seq));
+    let sized: Vec<(u64, i64)> = sized.collect();
+    let of = |folded: bool| {
+        let these = sized.iter().filter(|(_, seq)| (*seq <= fold_end) == folded);
+        these.map(|(tokens, _)| tokens).sum::<u64>()
+    };
+    let longest = sized.iter().filter(|(_, seq)| *seq > fold_end).max();
+    let tools = estimate_request_tokens(&Request {
+        system: None,
+        messages: Vec::new(),
+        tail: None,
+        ..request.clone()
+    });
+    let system = request.system.as_deref().map_or(0, estimate_tokens);
+    let tail = request.tail.as_deref().map_or(0, estimate_tokens);
+    let mut text = format!(
+        "the request takes about {} tokens",
+        system + tools + of(true) + of(false) + tail
+    );
+    if budget > 0 {
+        text.push_str(&format!(", and the model has room for {budget}"));
+    } else {
+        text.push_str(", and the model refuses it as too long");
+    }
+    text.push_str(&format!(
+        ": system prompt {system}, tools {tools}, folds {}, messages {}",
+        of(true),
+        of(false)
+    ));
+    if let Some((tokens, seq)) = longest {
+        text.push_str(&format!(" (the longest is #{seq} with {tokens})"));
+    }
+    text.push_str(&format!(", what is shown behind them {tail}"));
+    text
+}
